@@ -1,0 +1,175 @@
+"""``@workflow`` and what it makes of a generator function."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from handrail._wiring import Executor
+from handrail.engine.executor import refuse_inside_loop
+from handrail.errors import WrongUse
+from handrail.model.definition import REQUIRED, WorkflowDefinition, define
+from handrail.model.described import text_of
+from handrail.model.jsonsafe import json_safe
+from handrail.model.paths import check_name
+from handrail.model.results import WorkflowResult
+from handrail.model.schema import describe_type
+from handrail.model.steps import Step
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Workflow(Generic[P, R]):
+    """A workflow: call it to run it with a default executor, or give it to one of your own."""
+
+    def __init__(self, definition: WorkflowDefinition) -> None:
+        self._definition = definition
+        functools.update_wrapper(self, definition.function)
+
+    @property
+    def definition(self) -> WorkflowDefinition:
+        """Name, description, parameters and function, captured once."""
+        return self._definition
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowResult[R]:
+        """Run it to its end with a default executor, from code without an event loop.
+
+        Raises:
+            InsideEventLoop: there is one in this thread; the text names ``.run``.
+            TypeError: the arguments do not fit.
+        """
+        name = self._definition.name
+        refuse_inside_loop(f"{name}(...)", f"Write: await {name}.run(...).")
+        return Executor().run_sync(self, *args, **kwargs)
+
+    async def run(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowResult[R]:
+        """Run it to its end with a default executor."""
+        return await Executor().run(self, *args, **kwargs)
+
+    def describe(self) -> dict[str, Any]:
+        """What it is called, what it takes, which steps its source names: JSON-safe data."""
+        from handrail.dsl.may_run import may_run
+        from handrail.dsl.source import SourceUnavailable, source_of
+
+        definition = self._definition
+        try:
+            steps = [{"path": found.path, "kind": found.verb} for found in may_run(source_of(definition.function))]
+        except SourceUnavailable as error:
+            steps = [{"path": f"({text_of(error)})", "kind": "unknown"}]
+        return {
+            "name": definition.name,
+            "description": definition.description,
+            "module": definition.function.__module__,
+            "parameters": [
+                {
+                    "name": parameter.name,
+                    "annotation": _annotation(parameter.annotation),
+                    "required": parameter.required,
+                    "default": None if parameter.default is REQUIRED else json_safe(parameter.default),
+                    "kind": parameter.kind.name.lower(),
+                }
+                for parameter in definition.parameters
+            ],
+            "steps": steps,
+        }
+
+    def to_mermaid(self) -> str:
+        """A Mermaid flowchart of its source, without running it.
+
+        Raises:
+            SourceUnavailable: the source cannot be found.
+        """
+        from handrail.dsl.mermaid import to_mermaid
+        from handrail.dsl.source import source_of
+
+        return to_mermaid(source_of(self._definition.function))
+
+    def __repr__(self) -> str:
+        return f"<workflow {self._definition.name!r}>"
+
+
+def _annotation(annotation: Any) -> str | None:
+    if annotation is inspect.Parameter.empty:
+        return None
+    return annotation if isinstance(annotation, str) else describe_type(annotation)
+
+
+Body = Callable[P, Generator[Step[Any], Any, R]]
+
+
+@overload
+def workflow(function: Callable[P, Generator[Step[Any], Any, R]], /) -> Workflow[P, R]: ...
+@overload
+def workflow(
+    name: str, /, *, description: str | None = None
+) -> Callable[[Callable[P, Generator[Step[Any], Any, R]]], Workflow[P, R]]: ...
+@overload
+def workflow(
+    *, name: str | None = None, description: str | None = None
+) -> Callable[[Callable[P, Generator[Step[Any], Any, R]]], Workflow[P, R]]: ...
+def workflow(
+    function: Any = None, /, *, name: str | None = None, description: str | None = None
+) -> Any:
+    """Make a workflow of a generator function: ``@workflow``, ``@workflow("name")``,
+    ``@workflow(name=..., description=...)``.
+
+    Without a name it is the function's; without a description the docstring's first line.
+
+    Raises:
+        TypeError: it is not a sync generator function; the text says what to write instead.
+    """
+    if isinstance(function, str):
+        if name is not None:
+            raise WrongUse(f"@workflow got two names, {function!r} and {name!r}")
+        function, name = None, function
+    if name is not None:
+        check_name(name, "workflow")
+    if function is not None:
+        return _made(function, name, description)
+    return lambda decorated: _made(decorated, name, description)
+
+
+def _made(function: Any, name: str | None, description: str | None) -> Workflow[..., Any]:
+    _check_function(function)
+    said = description if description is not None else _first_line(function)
+    return Workflow(define(function, name or check_name(function.__name__, "workflow"), said))
+
+
+def _first_line(function: Callable[..., Any]) -> str:
+    text = inspect.getdoc(function) or ""
+    return text.strip().partition("\n")[0]
+
+
+def _check_function(function: Any) -> None:
+    if isinstance(function, Workflow):
+        raise WrongUse(f"{function.definition.name!r} is a workflow already; use @workflow once")
+    if not callable(function) or inspect.isclass(function):
+        raise WrongUse(f"@workflow decorates a generator function, got {function!r}")
+    name = getattr(function, "__qualname__", repr(function))
+    if isinstance(function, (staticmethod, classmethod)) or _is_method(function):
+        raise WrongUse(
+            f"@workflow cannot decorate the method {name}: it does not bind self. Write a function "
+            f"of the module, and give it what it needs as an input."
+        )
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise WrongUse(
+            f"{name} is async, and a workflow is a plain generator function. Write `def`, and "
+            f'`yield from step("name").call(async_function)` for what is async.'
+        )
+    if not inspect.isgeneratorfunction(function):
+        raise WrongUse(
+            f"{name} yields no step, so it is not a workflow. A workflow is a generator function: "
+            f'write `yield from step("name").call(function)` in its body.'
+        )
+
+
+def _is_method(function: Any) -> bool:
+    """True if it was defined in a class body and takes ``self`` or ``cls`` first."""
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    if not owner or owner.endswith("<locals>"):
+        return False
+    first = next(iter(inspect.signature(function).parameters), "")
+    return first in {"self", "cls"}

@@ -1,0 +1,1 @@
+"""Agents, and the backends that carry them out, one a file."""

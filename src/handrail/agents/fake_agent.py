@@ -1,0 +1,186 @@
+"""A scripted agent for tests: it answers, remembers its calls, and complains."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeGuard
+
+from handrail.agents.script import called, played, replies_of
+from handrail.errors import AgentError, WrongUse
+from handrail.model.jsonsafe import short_repr
+from handrail.model.policy import seconds_of
+from handrail.model.results import AgentResult
+from handrail.model.shapes import AgentRequest
+
+_Place: TypeAlias = tuple[str, Any]
+"""A context key and its value."""
+By: TypeAlias = "Callable[[Mapping[str, Any]], Any] | Mapping[str, Mapping[Any, Any]]"
+
+
+class FakeAgent:
+    """An agent whose answers are written down.
+
+    ``replies`` are given one a call, in order. A reply is a value (the output, the very object; an
+    ``AgentResult`` is used whole), an exception (instance or class), which is raised, or a sync or
+    async callable of the context that returns one of these. ``delay`` passes before each reply, on
+    the executor's clock.
+
+    ``by`` chooses by context, for calls whose order is not known: a callable of the context that
+    returns a reply, or a mapping of a context key to the replies by its value, as often as it
+    comes: ``by={"file": {"a.py": "fine", "b.py": ValueError("bad")}}``. A call that such a mapping
+    does not know takes the next of ``replies``.
+
+    A call that there is no reply for fails with an ``AgentError``. ``assert_exhausted()``, or the
+    end of a ``with`` block, complains of it again, and of replies that nobody asked for. ``calls``
+    lists the contexts, ``requests`` all that came with them. Mutable.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        replies: Sequence[Any] = (),
+        *,
+        by: By | None = None,
+        delay: float | timedelta = 0.0,
+    ) -> None:
+        self.name = name
+        self.calls: list[Mapping[str, Any]] = []
+        self.requests: list[AgentRequest] = []
+        self._given = replies_of(replies, f"FakeAgent {name!r}")
+        self._left = deque(self._given)
+        self._choice, self._table = _chosen_by(by, name, replies)
+        self._chosen: set[_Place] = set()
+        self._unexpected: list[str] = []
+        self._delay_s = seconds_of(delay, f"delay of FakeAgent {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<FakeAgent {self.name!r}, {len(self.calls)} calls so far>"
+
+    async def run(self, request: AgentRequest, /) -> AgentResult[Any]:
+        """The scripted answer to this call.
+
+        Raises:
+            AgentError: the script has none for it.
+            BaseException: whatever the script says.
+        """
+        context = dict(request.context)
+        self.calls.append(context)
+        self.requests.append(request)
+        reply = await self._choose(context)
+        if self._delay_s:
+            await request.sleep(self._delay_s)
+        output = await played(reply, context)
+        return output if _is_result(output) else AgentResult(output)
+
+    @property
+    def unused(self) -> tuple[Any, ...]:
+        """The replies that were not asked for yet."""
+        chosen = self._chosen
+        return (*self._left, *(self._table[place] for place in self._table if place not in chosen))
+
+    def assert_exhausted(self) -> None:
+        """Do nothing if every reply was used and every call had one.
+
+        Raises:
+            AssertionError: it lists the unused replies and the unexpected calls.
+        """
+        problems = list(self._unexpected)
+        unused = self.unused
+        if unused:
+            shown = ", ".join(short_repr(reply) for reply in unused)
+            problems.append(f"{_replies(len(unused))} not used: {shown}")
+        if problems:
+            raise AssertionError(f"agent {self.name!r}: {'; '.join(problems)}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:  # else that error is what went wrong, and unused replies follow from it
+            self.assert_exhausted()
+
+    async def _choose(self, context: Mapping[str, Any]) -> Any:
+        if self._choice is not None:
+            return await called(self._choice, context)
+        for place in context.items():
+            if _hashable(place) and place in self._table:
+                self._chosen.add(place)
+                return self._table[place]
+        if not self._left:
+            raise AgentError(self.name, self._note_unexpected(context))
+        return self._left.popleft()
+
+    def _note_unexpected(self, context: Mapping[str, Any]) -> str:
+        shown = ", ".join(f"{key}={short_repr(value, 60)}" for key, value in context.items())
+        call = f"unexpected call {len(self.calls)} with context ({shown})"
+        self._unexpected.append(call)
+        script = f"it was given {_replies(len(self._given))}, all used"
+        if self._table:
+            script = f"its by= has no reply for it, and {script}"
+        return f"{call}: {script}"
+
+
+def _chosen_by(
+    by: object, name: str, replies: Sequence[Any]
+) -> tuple[Callable[..., Any] | None, dict[_Place, Any]]:
+    """What ``by`` is: a function, or a table of replies, or neither."""
+    if by is None:
+        return None, {}
+    if _is_mapping(by):
+        return None, _table(by, name)
+    return _choice(by, name, replies), {}
+
+
+def _table(by: Mapping[Any, Any], name: str) -> dict[_Place, Any]:
+    """The replies by context key and its value."""
+    table: dict[_Place, Any] = {}
+    for key, replies in by.items():
+        if not _is_mapping(replies):
+            raise WrongUse(
+                f"FakeAgent {name!r}: by= maps a context key to the replies by its value, "
+                f"like {{'file': {{'a.py': reply}}}}; under {key!r} is {short_repr(replies)}"
+            )
+        table.update({(key, value): reply for value, reply in replies.items()})
+    return table
+
+
+def _choice(by: object, name: str, replies: Sequence[Any]) -> Callable[..., Any]:
+    if not callable(by):
+        raise WrongUse(
+            f"FakeAgent {name!r}: by= takes a function of the context or a mapping, "
+            f"got {short_repr(by)}"
+        )
+    if replies:
+        raise WrongUse(
+            f"FakeAgent {name!r}: a function in by= chooses every reply, so those of replies= "
+            f"would never be given. Keep one of the two."
+        )
+    return by
+
+
+def _is_result(output: object) -> TypeGuard[AgentResult[Any]]:
+    return isinstance(output, AgentResult)
+
+
+def _is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _replies(count: int) -> str:
+    return f"{count} {'reply' if count == 1 else 'replies'}"

@@ -1,0 +1,55 @@
+"""What an agent is told besides its prompt: the form of the answer, and why one was refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from handrail.model.jsonsafe import short_repr
+
+_QUOTED_CHARS = 4_000
+_SHOWN_CHARS = 300
+
+
+def with_schema(prompt: str, schema: Mapping[str, Any]) -> str:
+    """The prompt, followed by the form that the answer must have."""
+    shown = json.dumps(schema, indent=2, ensure_ascii=False)
+    return (
+        f"{prompt.rstrip()}\n\n"
+        f"End your answer with one JSON value that fits this JSON schema:\n\n"
+        f"```json\n{shown}\n```"
+    )
+
+
+def asked_again(task: str, answer: str, reason: str, *, remembered: bool) -> str:
+    """The prompt after an answer that did not fit.
+
+    Where the backend does not remember the conversation, the task and the answer are repeated.
+    """
+    refusal = (
+        f"Your answer was not accepted: {reason.rstrip('.')}.\n"
+        f"Answer again, in the form that was asked for."
+    )
+    if remembered:
+        return refusal
+    return f"{task}\n\nYou answered:\n\n{shortened(answer, _QUOTED_CHARS)}\n\n{refusal}"
+
+
+def rejected(wanted: str, turns: int, reason: str, answer: str) -> str:
+    """Why the agent's last answer was given up on, for the person who wrote the agent."""
+    times = f"{turns} turn{'s' * (turns != 1)}"
+    said = short_repr(answer, _SHOWN_CHARS) if answer.strip() else "empty"
+    return (
+        f"no answer in {times} is {wanted}: {reason.rstrip('.')}. The last answer was {said}. "
+        f"Say in the prompt what the answer must hold, or allow more turns with max_reasks=."
+    )
+
+
+def shortened(text: str, limit: int) -> str:
+    """``text``, or its beginning and its end with a line between that says how much is left out."""
+    text = text.strip()
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"

@@ -1,0 +1,249 @@
+"""Which attempts may start now, within what a run may do at once and in a minute.
+
+Theory of operation
+===================
+
+A request waits in the queue of each limited tag that it uses, and is *cleared* once it is first in
+all of them, their units are free and their rates have room. Cleared requests take the slots of
+``max_concurrency`` by age. So:
+
+- who needs a scarce tag holds no slot and keeps nobody waiting who does not need that tag;
+- within a tag nobody overtakes, so nobody starves: the oldest request is first in all its queues,
+  what it lacks comes with releases and time, and no later one can take it away;
+- a request takes all it needs in one go, so no two can wait for one another.
+
+What a request was cleared on cannot be lost again: only the first in a queue takes from its tag.
+That is why a request is looked at only when it becomes first or units come back, never in a scan:
+a request, a grant and a release cost the logarithm of the number of waiting ones, times the tags
+of one step; the clock costs one look at each tag with a rate.
+
+*Rates* are sliding windows: the times of the last N starts are kept, and another start needs more
+than 60 s since the oldest of them. So no 60 s, wherever they are laid, both ends included, hold
+more than N starts. A token bucket would be smaller and lets up to 2 N through: a full bucket, then
+what flows in. ``uses("claude", 3)`` takes three units of ``tags``, and is one start for ``rates``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+from handrail.errors import DefinitionError
+from handrail.model.policy import Limits
+
+WINDOW_S = 60.0
+_STALE_ALLOWED = 16
+
+
+class Admission:
+    """Decides which attempts of a run may start. Mutable; child workflows share their run's.
+
+    The engine calls ``request`` for each attempt, and ``grants`` after requests, after releases and
+    when ``next_time`` has come. What ``grants`` returned is running until ``release``. Times are
+    unix seconds; if the clock is set back, no time is taken to have passed.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        names = {**limits.tags, **limits.rates}
+        self.trivial = limits.max_concurrency is None and not names
+        """True if no limit makes anyone wait, so that nobody need ask."""
+        self._slots = math.inf if limits.max_concurrency is None else limits.max_concurrency
+        self._tags = {
+            name: _Tag(name, limits.tags.get(name), limits.rates.get(name)) for name in names
+        }
+        self._waiting: dict[str, _Request] = {}
+        self._running: dict[str, _Request] = {}
+        self._cleared: list[tuple[int, _Request]] = []  # a heap by age; withdrawn ones are left in
+        self._timed: dict[_Request, float] = {}  # cleared but for a rate: at most one for each tag
+        self._requests = 0
+        self._now = -math.inf
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    def check(self, path: str, uses: Iterable[tuple[str, int]]) -> None:
+        """Nothing, if the step at ``path`` can ever be granted.
+
+        Raises:
+            DefinitionError: it uses more units of a tag than there are.
+        """
+        self._needs(path, uses)
+
+    def request(self, path: str, uses: Iterable[tuple[str, int]]) -> None:
+        """Queue an attempt that uses these amounts of tags; a tag without a limit does not count.
+
+        Raises:
+            DefinitionError: as ``check``.
+            ValueError: this path waits or runs already.
+        """
+        if path in self._waiting or path in self._running:
+            raise ValueError(f"{path!r} was requested already, and neither withdrawn nor released")
+        needs = self._needs(path, uses)
+        self._requests += 1
+        request = _Request(self._requests, path, needs)
+        self._waiting[path] = request
+        for tag, _ in needs:
+            request.not_first += bool(tag.queue)
+            tag.queue[request] = None
+        self._clear(request)
+
+    def withdraw(self, path: str) -> bool:
+        """Take back a request that was not granted; False, and nothing done, if there is none."""
+        request = self._waiting.pop(path, None)
+        if request is None:
+            return False
+        self._timed.pop(request, None)
+        self._leave_queues(request)
+        self._drop_stale()
+        return True
+
+    def release(self, path: str) -> None:
+        """End what was granted and give its units back; nothing, if the path does not run."""
+        request = self._running.pop(path, None)
+        if request is None:
+            return
+        for tag, amount in request.needs:
+            tag.free += amount
+        for tag, _ in request.needs:
+            if tag.queue:
+                self._clear(tag.first)
+
+    # -- granting -------------------------------------------------------------------------------
+
+    def grants(self, now: float) -> list[str]:
+        """The paths that start now, oldest request first; what they need is taken."""
+        self._set_time(now)
+        for request in [request for request, due in self._timed.items() if due <= now]:
+            del self._timed[request]
+            heappush(self._cleared, (request.number, request))
+        granted: list[str] = []
+        while self._cleared and len(self._running) < self._slots:
+            _, request = heappop(self._cleared)
+            if self._waiting.get(request.path) is request:
+                self._start(request, now)
+                granted.append(request.path)
+        return granted
+
+    def next_time(self, now: float) -> float | None:
+        """When the next request that only a rate holds back may start, or None.
+
+        None: time alone brings nothing, for nobody waits for a rate or every slot is taken. Right
+        after ``grants(now)`` it is later than ``now``.
+        """
+        self._set_time(now)
+        if not self._timed or len(self._running) >= self._slots:
+            return None
+        return min(self._timed.values())
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _needs(self, path: str, uses: Iterable[tuple[str, int]]) -> tuple[tuple[_Tag, int], ...]:
+        amounts: dict[_Tag, int] = {}
+        for name, amount in uses:
+            tag = self._tags.get(name)
+            if tag is not None:
+                amounts[tag] = amounts.get(tag, 0) + amount
+        for tag, amount in amounts.items():
+            if amount > tag.units:
+                raise DefinitionError(
+                    f"step {path!r} uses {amount} of {tag.name!r} and could never start: "
+                    f"the run has {tag.units:g} in all. Lower .uses({tag.name!r}, {amount}) or "
+                    f"raise Limits(tags={{{tag.name!r}: {tag.units:g}}})."
+                )
+        return tuple(amounts.items())
+
+    def _clear(self, request: _Request) -> None:
+        """Let a request wait for a slot or for its rate, if nothing else is in its way."""
+        if request.cleared or request.not_first:
+            return
+        if any(tag.free < amount for tag, amount in request.needs):
+            return
+        request.cleared = True
+        due = request.due()
+        if due <= self._now:
+            heappush(self._cleared, (request.number, request))
+        else:
+            self._timed[request] = due
+
+    def _start(self, request: _Request, now: float) -> None:
+        del self._waiting[request.path]
+        self._running[request.path] = request
+        for tag, amount in request.needs:
+            tag.free -= amount
+            if tag.starts is not None:
+                tag.starts.append(now)
+        self._leave_queues(request)
+
+    def _leave_queues(self, request: _Request) -> None:
+        for tag, _ in request.needs:
+            was_first = tag.first is request
+            del tag.queue[request]
+            if was_first and tag.queue:
+                successor = tag.first
+                successor.not_first -= 1
+                self._clear(successor)
+
+    def _drop_stale(self) -> None:
+        """Rebuild the heap once most of it is withdrawn: too seldom to cost much on average."""
+        if len(self._cleared) > 2 * len(self._waiting) + _STALE_ALLOWED:
+            self._cleared = [
+                entry for entry in self._cleared if self._waiting.get(entry[1].path) is entry[1]
+            ]
+            heapify(self._cleared)
+
+    def _set_time(self, now: float) -> None:
+        if now < self._now:  # the machine's clock was set back: move what is remembered along
+            for tag in self._tags.values():
+                tag.shift(now - self._now)
+            self._timed = {request: request.due() for request in self._timed}
+        self._now = now
+
+
+class _Tag:
+    """A limited tag: its free units, its last starts, and who waits for it. Mutable."""
+
+    __slots__ = ("free", "name", "queue", "starts", "units")
+
+    def __init__(self, name: str, units: int | None, per_minute: int | None) -> None:
+        self.name = name
+        self.units = math.inf if units is None else units
+        self.free = self.units
+        self.starts: deque[float] | None = None if per_minute is None else deque(maxlen=per_minute)
+        # An OrderedDict, because it finds its first and drops any in constant time. A dict looks
+        # for its first among all that were dropped before it.
+        self.queue: OrderedDict[_Request, None] = OrderedDict()
+
+    @property
+    def first(self) -> _Request:
+        """Who is served next."""
+        return next(iter(self.queue))
+
+    def opens(self) -> float:
+        """When the rate has room for one more start; minus infinity if it always had."""
+        starts = self.starts
+        if starts is None or len(starts) != starts.maxlen:
+            return -math.inf
+        return math.nextafter(starts[0] + WINDOW_S, math.inf)
+
+    def shift(self, seconds: float) -> None:
+        """Move the remembered starts by this."""
+        if self.starts is not None:
+            self.starts = deque((at + seconds for at in self.starts), self.starts.maxlen)
+
+
+class _Request:
+    """One attempt that waits or runs. Mutable."""
+
+    __slots__ = ("cleared", "needs", "not_first", "number", "path")
+
+    def __init__(self, number: int, path: str, needs: tuple[tuple[_Tag, int], ...]) -> None:
+        self.number = number
+        self.path = path
+        self.needs = needs
+        self.not_first = 0  # in how many queues somebody is before it
+        self.cleared = False
+
+    def due(self) -> float:
+        """When every rate has room; minus infinity if there was room from the start."""
+        return max((tag.opens() for tag, _ in self.needs), default=-math.inf)

@@ -1,0 +1,159 @@
+"""Verbs with one child at a time: ``branch`` and ``subworkflow``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handrail.core.machine import Machine, failure_of, failure_of_body
+from handrail.core.node import Failure, Node, failure_from
+from handrail.errors import NoArmChosen
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+from handrail.model.paths import join
+from handrail.model.results import BranchResult, StepResult
+from handrail.model.steps import Branching, ChildWorkflow
+
+
+class _Choosing:
+    """How far a branch has come."""
+
+    __slots__ = ("evaluating", "index")
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.evaluating = True
+
+
+class BranchBehaviour:
+    """Asks the predicates one by one, then runs the first true arm's step."""
+
+    undoes_itself = False
+
+    def begin(self, machine: Machine, node: Node) -> None:
+        node.state = _Choosing()
+        self._ask(machine, node)
+
+    def _ask(self, machine: Machine, node: Node) -> None:
+        verb = _branch(node)
+        index = node.state.index
+        if index < len(verb.arms):
+            predicate = verb.arms[index][0]
+            machine.emit(cmd.AskPredicate(node.path, predicate, machine.view(node), index))
+            return
+        node.state.evaluating = False
+        why = f"none of its {len(verb.arms)} predicates was true. Add an arm (lambda ctx: True, step)."
+        machine.fail_with(node, NoArmChosen(node.path, why))
+
+    def evaluated(self, machine: Machine, node: Node, report: cmd.Evaluated) -> None:
+        state = node.state
+        if report.error is not None:
+            state.evaluating = False
+            machine.fail(node, failure_of(report.error))
+        elif not isinstance(report.value, bool):
+            state.evaluating = False
+            why = f"predicate {state.index} must return a bool, got {report.value!r}"
+            machine.fail_with(node, NoArmChosen(node.path, why))
+        elif report.value:
+            state.evaluating = False
+            step = _branch(node).arms[state.index][1]
+            path = join(node.base, step.name)
+            if machine.take_path(node, path, node.path, "Name the arms apart."):
+                machine.open_child(node, step, path)
+        else:
+            state.index += 1
+            self._ask(machine, node)
+
+    def child_ended(
+        self, machine: Machine, node: Node, child: Node, result: StepResult[Any]
+    ) -> None:
+        del child
+        if result.success:
+            machine.succeed(node, BranchResult(node.state.index, result.name, result.output))
+        else:
+            text = f"its arm {result.name!r} failed: {result.error}"
+            machine.fail(node, failure_from(result, text))
+
+    def stopped(self, machine: Machine, node: Node) -> None:
+        """A branch has nothing to say when it is stopped."""
+
+
+class ChildBehaviour:
+    """Runs a child workflow's generator below the step's path."""
+
+    undoes_itself = True
+
+    def begin(self, machine: Machine, node: Node) -> None:
+        verb = _child(node)
+        definition = verb.workflow.definition
+        depth, limit = _depth(node), machine.limits.max_depth
+        if depth > limit:
+            why = f"step {node.path!r} nests workflows {depth} deep. Does one call itself without end?"
+            machine.hit_limit("max_depth", limit, node.path, why)
+            return
+        try:
+            inputs = definition.bind(verb.args, verb.kwargs)
+        except TypeError as error:
+            machine.fail_with(node, error, retryable=False)
+            return
+        node.inputs = inputs
+        machine.record(ev.SubworkflowStarted(node.path, definition.name, inputs))
+        try:
+            generator = machine.call(definition, inputs)
+        except Exception as error:  # noqa: BLE001  # the child's own code
+            self.body_ended(machine, node, None, error)
+            return
+        machine.enter(node, generator)
+
+    def body_ended(
+        self, machine: Machine, node: Node, value: Any, error: BaseException | None
+    ) -> None:
+        name = _child(node).workflow.definition.name
+        if error is None:
+            machine.record(ev.SubworkflowEnded(node.path, name, "succeeded"))
+            result = machine.child_result(node, name, value)
+            machine.succeed(node, result)
+            return
+        failure = failure_of_body(error)
+        failure.error = f"workflow {name!r} failed: {failure.error}"
+        machine.undo(node, lambda: self._fail(machine, node, failure))
+
+    def _fail(self, machine: Machine, node: Node, failure: Failure) -> None:
+        name = _child(node).workflow.definition.name
+        machine.record(ev.SubworkflowEnded(node.path, name, "failed", failure.error))
+        machine.fail(node, failure)
+
+    def stopped(self, machine: Machine, node: Node) -> None:
+        name = _child(node).workflow.definition.name
+        machine.record(ev.SubworkflowEnded(node.path, name, "cancelled", node.stop))
+
+    def child_ended(
+        self, machine: Machine, node: Node, child: Node, result: StepResult[Any]
+    ) -> None:
+        """Children of a generator are heard of by the generator."""
+
+    def evaluated(self, machine: Machine, node: Node, report: cmd.Evaluated) -> None:
+        """A child workflow asks for no evaluation."""
+
+
+def _branch(node: Node) -> Branching:
+    assert node.step is not None
+    verb = node.step.verb
+    assert isinstance(verb, Branching)
+    return verb
+
+
+def _child(node: Node) -> ChildWorkflow:
+    assert node.step is not None
+    verb = node.step.verb
+    assert isinstance(verb, ChildWorkflow)
+    return verb
+
+
+def _depth(node: Node) -> int:
+    """How many workflows are nested at this step, the run's own not counted."""
+    depth, here = 0, node
+    while here.parent is not None:
+        if here.step is not None and isinstance(here.step.verb, ChildWorkflow):
+            depth += 1
+        here = here.parent
+    return depth

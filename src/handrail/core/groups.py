@@ -1,0 +1,383 @@
+"""The verbs with many children: ``parallel``, ``for_each`` and ``race``.
+
+A group pulls its members one by one into a sliding window, so items may be an endless iterator and
+a slow member holds nobody back. Whatever the order in which members end, what the group gives does
+not depend on it: outputs and rollbacks are kept by index. Only *which* failure is named first, and
+who wins a race, is decided by time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeAlias
+
+from handrail.core.machine import Machine, failure_of, not_a_step
+from handrail.core.node import Failure, Node, Phase, RollbackEntry, failure_from
+from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+from handrail.model.paths import encode_key
+from handrail.model.reference import reference
+from handrail.model.results import StepResult
+from handrail.model.steps import ForEachGroup, ParallelGroup, RaceGroup, Step
+
+PULLS_PER_TURN = 256
+"""How many members are started before the event loop gets a turn."""
+
+Mode: TypeAlias = Literal["fail_fast", "continue", "all_or_nothing", "race"]
+
+
+class Members:
+    """How far a group has come. Mutable."""
+
+    __slots__ = (
+        "cancelled",
+        "exhausted",
+        "failed",
+        "first_failure",
+        "items",
+        "keys",
+        "mode",
+        "pulls",
+        "results",
+        "rollbacks",
+        "skipped",
+        "started",
+        "succeeded",
+        "window",
+        "winner",
+    )
+
+    def __init__(self, mode: Mode, window: int | None, items: Iterator[Any]) -> None:
+        self.mode = mode
+        self.window = window
+        self.items = items
+        self.exhausted = False
+        self.started = 0
+        self.pulls = 0
+        self.results: dict[int, StepResult[Any]] = {}
+        self.rollbacks: dict[int, list[RollbackEntry]] = {}
+        self.first_failure: StepResult[Any] | None = None
+        self.winner: StepResult[Any] | None = None
+        self.keys: dict[str, int] | None = None
+        self.succeeded = self.failed = self.cancelled = self.skipped = 0
+
+    def note(self, child: Node, result: StepResult[Any]) -> None:
+        """Count a member that ended, and keep what it gave."""
+        self.results[child.index] = result
+        if child.rollbacks:
+            self.rollbacks[child.index] = child.rollbacks
+        match result.status:
+            case "failed":
+                self.failed += 1
+            case "cancelled":
+                self.cancelled += 1
+            case "skipped":
+                self.skipped += 1
+            case _:
+                self.succeeded += 1
+
+    def may_pull(self, node: Node) -> bool:
+        """True if the window is open and nothing speaks against another member."""
+        if self.exhausted or node.stop is not None or node.phase is not Phase.RUNNING:
+            return False
+        if self.winner is not None or (self.first_failure is not None and self.mode == "fail_fast"):
+            return False
+        live = 0 if node.live is None else len(node.live)
+        return self.window is None or live < self.window
+
+    def gathered(self) -> list[RollbackEntry]:
+        """The rollbacks of all members, in order of index."""
+        return [entry for index in sorted(self.rollbacks) for entry in self.rollbacks[index]]
+
+
+class GroupBehaviour:
+    """One behaviour for the three verbs; they differ in where members come from and in the end."""
+
+    undoes_itself = False
+
+    def begin(self, machine: Machine, node: Node) -> None:
+        assert node.step is not None
+        verb = node.step.verb
+        node.live = {}
+        machine.concurrent.add(node.base)
+        try:
+            node.state = state = _members(verb)
+        except Exception as error:  # noqa: BLE001  # the user's __iter__
+            node.state = Members("fail_fast", None, iter(()))
+            machine.fail(node, failure_of(error))
+            return
+        on_error = "fail_fast" if isinstance(verb, RaceGroup) else _on_error(verb)
+        machine.record(
+            ev.GroupStarted(node.path, verb.kind, _size(verb), on_error, state.window)
+        )
+        self.pulled(machine, node)
+
+    # -- starting members -----------------------------------------------------------------------
+
+    def pulled(self, machine: Machine, node: Node) -> None:
+        """Go on starting members, after a turn of the loop."""
+        node.state.pulls = 0
+        machine.later(self._pull, machine, node)
+
+    def _pull(self, machine: Machine, node: Node) -> None:
+        state: Members = node.state
+        if not state.may_pull(node):
+            self._perhaps_end(machine, node)
+            return
+        if state.pulls >= PULLS_PER_TURN:
+            machine.emit(cmd.Pull(node.path))
+            return
+        try:
+            item = next(state.items)
+        except StopIteration:
+            state.exhausted = True
+            self._perhaps_end(machine, node)
+            return
+        except Exception as error:  # noqa: BLE001  # the user's iterator
+            self._items_failed(machine, node, error)
+            return
+        state.pulls += 1
+        machine.later(self._pull, machine, node)
+        if isinstance(node.step.verb, ForEachGroup):  # type: ignore[union-attr]  # a group has a step
+            self._open_member(machine, node, item)
+        else:
+            self._open_step(machine, node, item)
+
+    def _items_failed(self, machine: Machine, node: Node, error: Exception) -> None:
+        state: Members = node.state
+        state.exhausted = True
+        failure = failure_of(error)
+        failure.error = f"its items raised after {state.started}: {failure.error}"
+        node.failure = failure
+        self._stop_members(machine, node, failure.error)
+        self._perhaps_end(machine, node)
+
+    def _open_step(self, machine: Machine, node: Node, step: Step[Any]) -> None:
+        state: Members = node.state
+        path = f"{node.base}/{step.name}"
+        if machine.take_path(node, path, node.path, "Name the steps of a group apart."):
+            index, state.started = state.started, state.started + 1
+            machine.open_child(node, step, path, index)
+
+    def _open_member(self, machine: Machine, node: Node, item: Any) -> None:
+        state: Members = node.state
+        assert node.step is not None
+        verb = node.step.verb
+        assert isinstance(verb, ForEachGroup)
+        index, state.started = state.started, state.started + 1
+        try:
+            value, key = _keyed(verb, item, index)
+        except DefinitionError as error:
+            machine.mistake(error)
+            return
+        except Exception as error:  # noqa: BLE001  # the user's key function
+            self._items_failed(machine, node, error)
+            return
+        path = f"{node.base}/{key}"
+        if node.seen is not None and path in node.seen:
+            first = (state.keys or {}).get(key, list(node.seen).index(path))
+            hint = f"Items {first} and {index} have the same key {key!r}: give key= a unique one."
+            machine.mistake(DuplicateStepName(path, reference(verb.body), hint))
+            return
+        machine.take_path(node, path, node.path, "")
+        member = Node(None, path, node, node.inputs)
+        member.index = index
+        member.started_at = machine.now
+        assert node.live is not None
+        node.live[path] = member
+        machine.nodes[path] = member
+        if machine.replay_member(member):
+            return
+        member.phase = Phase.RUNNING
+        machine.record(ev.MemberStarted(path, index, key))
+        self._begin_body(machine, member, verb, value)
+
+    def _begin_body(self, machine: Machine, member: Node, verb: ForEachGroup, value: Any) -> None:
+        body: Any = verb.body
+        definition = getattr(body, "definition", None)
+        function = body if definition is None else definition.function
+        try:
+            made = function(value)
+        except Exception as error:  # noqa: BLE001  # the user's body
+            machine.end_member(member, "failed", failure=failure_of(error))
+            return
+        if type(made) is Step:
+            path = f"{member.base}/{made.name}"
+            if machine.take_path(member, path, reference(body), ""):
+                machine.open_child(member, made, path)
+        elif hasattr(made, "gi_frame") and hasattr(made, "send"):
+            machine.enter(member, made)
+        else:
+            machine.mistake(not_a_step(made, f"the body {reference(body)} of {member.path!r}"))
+
+    # -- ending ---------------------------------------------------------------------------------
+
+    def child_ended(
+        self, machine: Machine, node: Node, child: Node, result: StepResult[Any]
+    ) -> None:
+        state: Members = node.state
+        state.note(child, result)
+        if state.mode == "race":
+            if result.success and state.winner is None:
+                state.winner = result
+                self._stop_members(machine, node, f"{result.name!r} won the race")
+        elif not result.success and state.first_failure is None and result.status == "failed":
+            state.first_failure = result
+            if state.mode == "fail_fast":
+                self._stop_members(machine, node, f"{result.name!r} failed")
+        machine.later(self._pull, machine, node)
+
+    def _stop_members(self, machine: Machine, node: Node, reason: str) -> None:
+        for member in reversed(list((node.live or {}).values())):
+            machine.later(machine.stop, member, reason)
+
+    def _perhaps_end(self, machine: Machine, node: Node) -> None:
+        state: Members = node.state
+        if node.live or node.phase is not Phase.RUNNING or node.stop is not None:
+            return
+        decided = state.winner is not None or node.failure is not None
+        if not (decided or state.exhausted or (state.first_failure and state.mode == "fail_fast")):
+            return
+        self._close(machine, node)
+        failure = node.failure or _failure(node, state)
+        if failure is None:
+            machine.succeed(node, _output(node, state))
+        elif state.mode == "all_or_nothing":
+            machine.undo(node, lambda: machine.fail(node, failure))
+        else:
+            machine.fail(node, failure)
+
+    def _close(self, machine: Machine, node: Node) -> None:
+        assert node.step is not None
+        state: Members = node.state
+        gathered = state.gathered()
+        if gathered:
+            node.rollbacks = [*(node.rollbacks or []), *gathered]
+            state.rollbacks = {}
+        node.live = None
+        machine.record(
+            ev.GroupCompleted(
+                node.path,
+                node.step.verb.kind,
+                state.started,
+                state.succeeded,
+                state.failed,
+                state.cancelled,
+                state.skipped,
+            )
+        )
+
+    def stopped(self, machine: Machine, node: Node) -> None:
+        self._close(machine, node)
+
+    def evaluated(self, machine: Machine, node: Node, report: cmd.Evaluated) -> None:
+        """A group asks for no evaluation."""
+
+
+# -- choices, as functions of what a group holds ---------------------------------------------------
+
+
+def _members(verb: Any) -> Members:
+    match verb:
+        case ParallelGroup():
+            return Members(verb.on_error, verb.max_concurrency, iter(verb.steps))
+        case RaceGroup():
+            return Members("race", None, iter(verb.steps))
+        case ForEachGroup(items=items):
+            source = items.items() if isinstance(items, Mapping) else items
+            return Members(verb.on_error, verb.max_concurrency, iter(source))
+        case _:
+            raise AssertionError(verb)
+
+
+def _on_error(verb: Any) -> str:
+    mode: str = verb.on_error
+    return mode
+
+
+def _size(verb: Any) -> int | None:
+    members = verb.items if isinstance(verb, ForEachGroup) else verb.steps
+    try:
+        return len(members)
+    except TypeError:
+        return None
+
+
+def _keyed(verb: ForEachGroup, item: Any, index: int) -> tuple[Any, str]:
+    """The value that the body gets, and the member's encoded key."""
+    if isinstance(verb.items, Mapping):
+        given, value = item
+        key = given if verb.key is None else verb.key(value)
+    else:
+        value = item
+        key = index if verb.key is None else verb.key(value)
+    try:
+        return value, encode_key(key)
+    except ValueError as error:
+        raise DefinitionError(f"item {index} of {reference(verb.body)}: {error}") from None
+
+
+def _failure(node: Node, state: Members) -> Failure | None:
+    """Why the group fails, or None if it does not."""
+    assert node.step is not None
+    verb = node.step.verb
+    match state.mode:
+        case "race":
+            return None if state.winner is not None else _nobody_won(node, state)
+        case "continue":
+            return _too_few(node, state, getattr(verb, "min_success", None))
+        case _:
+            if state.first_failure is None:
+                return None
+            return failure_from(state.first_failure, _first_failure_text(state))
+
+
+def _first_failure_text(state: Members) -> str:
+    first = state.first_failure
+    assert first is not None
+    text = f"member {first.name!r} failed: {first.error}"
+    stopped = [result.name for _, result in sorted(state.results.items()) if result.status == "cancelled"]
+    others = state.failed - 1
+    if others:
+        text += f"; {others} more failed"
+    if stopped:
+        text += f"; cancelled: {_listed(stopped)}"
+    return text
+
+
+def _listed(names: list[str], most: int = 10) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def _nobody_won(node: Node, state: Members) -> Failure:
+    ends = [
+        f"{result.name}: {result.error}" for _, result in sorted(state.results.items())
+    ]
+    why = f"all {len(ends)} steps of the race failed: {_listed(ends, 5)}"
+    first = state.results[min(state.results)]
+    return failure_from(first, f"group {node.path!r}: {why}")
+
+
+def _too_few(node: Node, state: Members, wanted: float | None) -> Failure | None:
+    if wanted is None:
+        return None
+    good = sum(1 for result in state.results.values() if result.success)
+    total = len(state.results)
+    needed = wanted if isinstance(wanted, int) else wanted * total
+    if good >= needed:
+        return None
+    why = f"{good} of {total} members succeeded, min_success={wanted} asks for more"
+    return failure_of(GroupFailed(node.path, why))
+
+
+def _output(node: Node, state: Members) -> Any:
+    assert node.step is not None
+    ordered = [result for _, result in sorted(state.results.items())]
+    if state.mode == "race":
+        assert state.winner is not None
+        return state.winner.output
+    values = ordered if state.mode == "continue" else [result.output for result in ordered]
+    return values if isinstance(node.step.verb, ForEachGroup) else tuple(values)
+

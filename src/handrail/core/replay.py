@@ -1,0 +1,159 @@
+"""What an earlier drive recorded, by path.
+
+A replay goes by path, never by position: the machine asks for each path as it comes to it, so steps
+that were added elsewhere, or that end in another order, change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from handrail.model import events as ev
+from handrail.model.results import OpenGate, StepResult
+
+
+@dataclass(slots=True)
+class PathRecord:
+    """What is recorded of one path; filled while the history is read."""
+
+    started_at: float | None = None
+    verdict: bool | None = None
+    end: StepResult[Any] | None = None
+    member_end: StepResult[Any] | None = None
+    attempts: int = 0
+    retry_due: float | None = None
+    due: dict[tuple[str, int], float] = field(default_factory=dict)
+    gate: OpenGate | None = None
+    index: int = 0
+
+    def result(self) -> StepResult[Any] | None:
+        """The recorded end of the step, marked as replayed, or None."""
+        return None if self.end is None else replace(self.end, replayed=True)
+
+
+class Recorded:
+    """An index of a run's events that still count. Mutable only while it is being built."""
+
+    def __init__(self, history: Iterable[ev.Event], superseded: Iterable[str] = ()) -> None:
+        self.started_at = 0.0
+        self.inputs: dict[str, Any] = {}
+        self.answers: dict[str, ev.GateAnswered] = {}
+        self.signals: dict[str, list[Any]] = {}
+        self.completed: ev.WorkflowCompleted | None = None
+        self._paths: dict[str, PathRecord] = {}
+        self._children: dict[str, dict[str, None]] = {}
+        for event in history:
+            self._take(event)
+        for path in superseded:
+            self._forget(path)
+
+    # -- building -------------------------------------------------------------------------------
+
+    def _take(self, event: ev.Event) -> None:
+        match event:
+            case ev.WorkflowStarted():
+                self.started_at = event.at
+                self.inputs = dict(event.inputs)
+            case ev.RunResumed():
+                for path in event.superseded:
+                    self._forget(path)
+            case ev.StepStarted():
+                record = self._record(event.path)
+                if record.started_at is None:
+                    record.started_at = event.at
+                record.verdict = event.verdict
+            case ev.AttemptFailed():
+                record = self._record(event.path)
+                record.attempts = max(record.attempts, event.attempt)
+                record.retry_due = None
+            case ev.TimerSet():
+                record = self._record(event.path)
+                record.due.setdefault((event.reason, event.attempt), event.due)
+                if event.reason == "retry":
+                    record.retry_due = event.due
+            case ev.StepCompleted():
+                self._record(event.path).end = event.result
+            case ev.MemberStarted():
+                record = self._record(event.path)
+                record.index = event.index
+                if record.started_at is None:
+                    record.started_at = event.at
+            case ev.MemberCompleted():
+                record = self._record(event.path)
+                record.member_end = event.result
+            case ev.GateOpened():
+                record = self._record(event.path)
+                if record.gate is None:
+                    record.gate = event.gate
+            case ev.GateAnswered():
+                self.answers.setdefault(event.path, event)
+            case ev.SignalReceived():
+                self.signals.setdefault(event.name, []).append(event.payload)
+            case ev.WorkflowCompleted():
+                self.completed = event
+            case _:
+                pass
+
+    def _record(self, path: str) -> PathRecord:
+        record = self._paths.get(path)
+        if record is None:
+            record = self._paths[path] = PathRecord()
+            self._children.setdefault(_home(path), {})[path] = None
+        return record
+
+    def _forget(self, path: str) -> None:
+        for known in [p for p in self._paths if p == path or p.startswith((f"{path}/", f"{path}~"))]:
+            del self._paths[known]
+            self._children.get(_home(known), {}).pop(known, None)
+            self.answers.pop(known, None)
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    def knows(self, path: str) -> bool:
+        """True if anything is recorded of this path."""
+        return path in self._paths
+
+    def at(self, path: str) -> PathRecord:
+        """What is recorded of this path; an empty record if nothing is."""
+        return self._paths.get(path) or PathRecord()
+
+    def attempt_began(self, path: str, attempt: int) -> float | None:
+        """When a first attempt began, if that is recorded."""
+        return self.at(path).started_at if attempt == 1 else None
+
+    def due(self, path: str, reason: str, attempt: int) -> float | None:
+        """The recorded due time of a wait."""
+        return self.at(path).due.get((reason, attempt))
+
+    def below(self, path: str) -> Iterator[tuple[str, StepResult[Any]]]:
+        """Every finished step below a path, with its result, marked as replayed."""
+        for known, record in self._paths.items():
+            if record.end is not None and known.startswith((f"{path}/", f"{path}~")):
+                yield known, replace(record.end, replayed=True)
+
+    def ends(self) -> Iterator[tuple[str, StepResult[Any]]]:
+        """Every finished step of the run, by path."""
+        for path, record in self._paths.items():
+            if record.end is not None:
+                yield path, replace(record.end, replayed=True)
+
+    def tree_below(self, path: str) -> dict[str, dict[str, None]]:
+        """The children of a path and of all paths below it, in order."""
+        found: dict[str, dict[str, None]] = {}
+        stack = [path]
+        while stack:
+            here = stack.pop()
+            children = self._children.get(here)
+            if children:
+                found[here] = dict(children)
+                stack.extend(children)
+        return found
+
+
+def _home(path: str) -> str:
+    """The path of the node that a child belongs to: ``a~2/b`` belongs to ``a``."""
+    parent = path.rpartition("/")[0]
+    head, tilde, digits = parent.rpartition("~")
+    return head if tilde and digits.isdigit() else parent

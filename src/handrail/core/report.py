@@ -1,0 +1,82 @@
+"""The result of a run, from what the core holds at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from handrail.model.events import WorkflowCompleted
+from handrail.model.results import (
+    OpenGate,
+    RunStatus,
+    StepResult,
+    Usage,
+    WorkflowResult,
+)
+
+
+def tree_order(
+    tree: Mapping[str, Mapping[str, None]], results: Mapping[str, StepResult[Any]], root: str = ""
+) -> tuple[StepResult[Any], ...]:
+    """Every finished step below ``root``: parents before children, children as they were yielded."""
+    ordered: list[StepResult[Any]] = []
+    stack = list(reversed(tree.get(root, {})))
+    while stack:
+        path = stack.pop()
+        result = results.get(path)
+        if result is not None:
+            ordered.append(result)
+        below = tree.get(path)
+        if below:
+            stack.extend(reversed(below))
+    return tuple(ordered)
+
+
+def workflow_result(
+    name: str,
+    run_id: str,
+    status: RunStatus,
+    ordered: tuple[StepResult[Any], ...],
+    top: tuple[str, ...],
+    duration_ms: float,
+    completed: WorkflowCompleted | None,
+    waiting: tuple[OpenGate, ...],
+) -> WorkflowResult[Any]:
+    """The result; ``top`` are the paths of the top-level steps, in order of yield."""
+    value = completed.value if completed is not None else None
+    return WorkflowResult(
+        name,
+        run_id,
+        status,
+        ordered,
+        duration_ms,
+        value,
+        _final_output(value, ordered, top) if status == "succeeded" else None,
+        completed.error if completed is not None else None,
+        completed.failed_step if completed is not None else None,
+        completed.rollback_errors if completed is not None else (),
+        waiting,
+        any(result.status == "defaulted" for result in ordered),
+        total_usage(ordered),
+        completed.error_type if completed is not None else None,
+        completed.traceback if completed is not None else None,
+    )
+
+
+def _final_output(value: Any, ordered: tuple[StepResult[Any], ...], top: tuple[str, ...]) -> Any:
+    if value is not None or not top:
+        return value
+    shown = {path for path in top}
+    for result in reversed(ordered):
+        if result.path in shown and result.success and result.status != "skipped":
+            return result.output
+    return None
+
+
+def total_usage(results: Iterable[StepResult[Any]]) -> Usage | None:
+    """What all steps consumed, or None if none of them said."""
+    total: Usage | None = None
+    for result in results:
+        if result.usage is not None:
+            total = result.usage if total is None else total + result.usage
+    return total

@@ -1,0 +1,109 @@
+"""Which records no longer count when a run that did not succeed is resumed.
+
+    recorded                                    ended by            runs again
+    a step that succeeded, or was skipped       anything            no
+    a failure that the workflow went on from    anything            no, it is raised again
+    the failure that ended the run              failed              yes, and its unhandled causes
+    a step that was cancelled                   failed, cancelled   yes
+    a step whose rollback ran                   failed, cancelled   yes
+    a step yielded after that failure           failed              yes (it was clean-up)
+    a step with a start and no end              killed, suspended   yes (it has no end to count)
+    anything                                    suspended           as recorded
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from handrail.model import events as ev
+
+
+def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
+    """The paths whose records a resume drops, outermost first."""
+    last = history[-1] if history else None
+    if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
+        return ()
+    drive = _last_drive(history)
+    dropped = set(_undone(drive))
+    dropped.update(_cancelled(history))
+    if last.failed_step is not None:
+        failure = _end_of(drive, last.failed_step)
+        dropped.update(_causes(history, last.failed_step))
+        dropped.update(_begun_after(drive, failure))
+    return tuple(sorted(_with_ancestors(dropped, history)))
+
+
+def _last_drive(history: Sequence[ev.Event]) -> Sequence[ev.Event]:
+    for index in range(len(history) - 1, -1, -1):
+        if isinstance(history[index], (ev.RunResumed, ev.WorkflowStarted)):
+            return history[index:]
+    return history
+
+
+def _undone(drive: Iterable[ev.Event]) -> set[str]:
+    return {event.path for event in drive if isinstance(event, ev.RollbackCompleted)}
+
+
+def _cancelled(history: Iterable[ev.Event]) -> set[str]:
+    return {
+        event.path
+        for event in history
+        if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.status == "cancelled"
+    }
+
+
+def _end_of(drive: Sequence[ev.Event], path: str) -> int:
+    for index, event in enumerate(drive):
+        if isinstance(event, ev.StepCompleted) and event.path == path:
+            return index
+    return len(drive)
+
+
+def _begun_after(drive: Sequence[ev.Event], index: int) -> set[str]:
+    return {event.path for event in drive[index + 1 :] if isinstance(event, ev.StepStarted)}
+
+
+def _causes(history: Sequence[ev.Event], path: str) -> set[str]:
+    """The failed step and, below it, the failures that it passed on.
+
+    In a body that handled one failure and ended by another, the last one is the cause.
+    """
+    failed = {
+        event.path: index
+        for index, event in enumerate(history)
+        if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.status == "failed"
+    }
+    bodies = {event.path for event in history if isinstance(event, ev.SubworkflowStarted)}
+    bodies |= {event.path for event in history if isinstance(event, ev.MemberStarted)}
+    causes, stack = set[str](), [path]
+    while stack:
+        here = stack.pop()
+        causes.add(here)
+        below = [known for known in failed if _parent(known) == here and known not in causes]
+        if here in bodies and below:
+            below = [max(below, key=failed.__getitem__)]
+        stack.extend(below)
+    return causes
+
+
+def _parent(path: str) -> str:
+    parent = path.rpartition("/")[0]
+    head, tilde, digits = parent.rpartition("~")
+    return head if tilde and digits.isdigit() else parent
+
+
+def _with_ancestors(paths: set[str], history: Sequence[ev.Event]) -> set[str]:
+    """A composite whose child runs again has not ended either."""
+    ended = {
+        event.path
+        for event in history
+        if isinstance(event, (ev.StepCompleted, ev.MemberCompleted))
+    }
+    whole = set(paths)
+    for path in paths:
+        above = _parent(path)
+        while above:
+            if above in ended:
+                whole.add(above)
+            above = _parent(above)
+    return whole

@@ -1,0 +1,152 @@
+"""The verbs that wait: ``ask``, ``wait_for`` and ``sleep``. None of them costs a task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handrail.core.machine import Machine, failure_of
+from handrail.core.node import Node
+from handrail.errors import StepTimeout
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+from handrail.model.convert import convert
+from handrail.model.results import OpenGate, StepResult
+from handrail.model.steps import Pause, Question, SignalWait
+
+
+class _Childless:
+    """What a verb without children and evaluations does not hear of."""
+
+    undoes_itself = False
+
+    def child_ended(
+        self, machine: Machine, node: Node, child: Node, result: StepResult[Any]
+    ) -> None:
+        """It has no children."""
+
+    def evaluated(self, machine: Machine, node: Node, report: cmd.Evaluated) -> None:
+        """It asks for no evaluation."""
+
+
+class PauseBehaviour(_Childless):
+    """Ends when its time has come."""
+
+    def begin(self, machine: Machine, node: Node) -> None:
+        due = _recorded_due(machine, node, "sleep")
+        if due is None:
+            due = self._due(machine, node)
+        if due <= machine.now:
+            machine.succeed(node, None)
+            return
+        machine.record(ev.TimerSet(node.path, due, "sleep", node.attempt))
+        node.timer = machine.wait(node, due, "sleep")
+
+    def _due(self, machine: Machine, node: Node) -> float:
+        assert node.step is not None
+        verb = node.step.verb
+        assert isinstance(verb, Pause)
+        if verb.until is not None:
+            return verb.until.timestamp()
+        assert verb.seconds is not None
+        return machine.now + verb.seconds
+
+    def timer_fired(self, machine: Machine, node: Node, purpose: str) -> None:
+        del purpose
+        machine.succeed(node, None)
+
+    def stopped(self, machine: Machine, node: Node) -> None:
+        machine.drop_timer(node.timer)
+
+
+class QuestionBehaviour(_Childless):
+    """Opens a gate and ends with its answer, or at its deadline with the default."""
+
+    def begin(self, machine: Machine, node: Node) -> None:
+        verb = _question(node)
+        answered = machine.answered.get(node.path)
+        if answered is not None:
+            machine.succeed(node, answered.answer)
+            return
+        gate = self._gate(machine, node, verb)
+        machine.gates[node.path] = gate
+        machine.record(ev.GateOpened(node.path, gate))
+        if gate.deadline is not None:
+            node.timer = machine.wait(node, gate.deadline, "gate")
+        machine.emit(cmd.Ask(node.path, gate))
+
+    def _gate(self, machine: Machine, node: Node, verb: Question) -> OpenGate:
+        recorded = machine.setting.recorded
+        known = recorded.at(node.path).gate if recorded is not None else None
+        since = machine.now if known is None else known.since
+        deadline = None if verb.timeout_s is None else since + verb.timeout_s
+        return OpenGate(
+            node.path,
+            verb.question,
+            verb.choices,
+            verb.type,
+            since,
+            deadline,
+            verb.default,
+            verb.has_default,
+        )
+
+    def timer_fired(self, machine: Machine, node: Node, purpose: str) -> None:
+        del purpose
+        gate = machine.gates.get(node.path)
+        if gate is None:
+            return
+        if gate.has_default:
+            machine.record(ev.GateAnswered(node.path, gate.default, "timeout"))
+            return
+        del machine.gates[node.path]
+        machine.fail_with(node, StepTimeout(node.path, _question(node).timeout_s or 0.0))
+
+    def stopped(self, machine: Machine, node: Node) -> None:
+        machine.gates.pop(node.path, None)
+
+
+class SignalBehaviour(_Childless):
+    """Ends with the payload of the next signal of its name; each signal is taken once."""
+
+    def begin(self, machine: Machine, node: Node) -> None:
+        kept = machine.mailboxes.get(_signal(node).signal)
+        if kept:
+            self.signalled(machine, node, kept.pop(0))
+        else:
+            machine.listeners.setdefault(_signal(node).signal, []).append(node)
+
+    def signalled(self, machine: Machine, node: Node, payload: Any) -> None:
+        """Take this payload as the output, converted."""
+        verb = _signal(node)
+        try:
+            value = convert(payload, verb.type, name=f"signal {verb.signal}")
+        except Exception as error:  # noqa: BLE001  # a user's type may raise anything
+            machine.fail(node, failure_of(error))
+            return
+        machine.succeed(node, value)
+
+    def stopped(self, machine: Machine, node: Node) -> None:
+        waiting = machine.listeners.get(_signal(node).signal, [])
+        if node in waiting:
+            waiting.remove(node)
+        if not waiting:
+            machine.listeners.pop(_signal(node).signal, None)
+
+
+def _recorded_due(machine: Machine, node: Node, reason: str) -> float | None:
+    recorded = machine.setting.recorded
+    return None if recorded is None else recorded.due(node.path, reason, node.attempt)
+
+
+def _question(node: Node) -> Question:
+    assert node.step is not None
+    verb = node.step.verb
+    assert isinstance(verb, Question)
+    return verb
+
+
+def _signal(node: Node) -> SignalWait:
+    assert node.step is not None
+    verb = node.step.verb
+    assert isinstance(verb, SignalWait)
+    return verb

@@ -1,0 +1,215 @@
+"""A step expression as it is written: ``step(name)``, a verb, modifiers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from handrail.dsl.symbols import Symbols
+
+VERBS = frozenset(
+    {
+        "python",
+        "call",
+        "command",
+        "agent",
+        "generate",
+        "validate",
+        "subworkflow",
+        "run_workflow",
+        "branch",
+        "parallel",
+        "for_each",
+        "race",
+        "ask",
+        "wait_for",
+        "sleep",
+    }
+)
+MODIFIERS = frozenset(
+    {
+        "when",
+        "timeout",
+        "retry",
+        "on_error",
+        "default",
+        "skip_on_error",
+        "with_rollback",
+        "checkpoint",
+        "once",
+        "inline",
+        "uses",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepName:
+    """A step's name as the source tells it: ``text`` for people, ``fixed`` what is certain of it.
+
+    ``fixed`` holds the literal parts between the parts that only a run knows: ``("fix-", "")`` for
+    ``f"fix-{i}"``, and a single one for a literal.
+    """
+
+    text: str
+    fixed: tuple[str, ...]
+
+    @property
+    def literal(self) -> bool:
+        """True if the source says the whole name."""
+        return len(self.fixed) == 1
+
+    def matches(self, name: str) -> bool:
+        """True if a step of this name can come from here."""
+        return re.fullmatch(".*".join(map(re.escape, self.fixed)), name, re.DOTALL) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One step expression, taken apart."""
+
+    origin: ast.Call
+    verb: str
+    call: ast.Call | None
+    modifiers: tuple[tuple[str, ast.Call], ...]
+
+    @property
+    def name(self) -> ast.expr | None:
+        """The expression of the step's name."""
+        return argument(self.origin, 0, "name")
+
+    def modifier(self, name: str) -> ast.Call | None:
+        """The call of a modifier, if the step has it."""
+        return next((call for modifier, call in self.modifiers if modifier == name), None)
+
+
+def read_chain(
+    node: ast.expr, symbols: Symbols, *, seen: frozenset[ast.expr] = frozenset()
+) -> Chain | None:
+    """The step an expression builds, or None if it builds none.
+
+    Variables are followed: ``draft.retry(2)`` is read with the one step that ``draft`` holds there,
+    unless that is among those ``seen`` on the way.
+    """
+    calls: list[tuple[str, ast.Call]] = []
+    base = node
+    while isinstance(base, ast.Call) and not symbols.is_step(base.func):
+        if not isinstance(base.func, ast.Attribute):
+            return None
+        calls.append((base.func.attr, base))
+        base = base.func.value
+    if isinstance(base, ast.Call):
+        return _chain(base, calls[::-1])
+    if calls and isinstance(base, ast.Name):
+        return _continued(base, calls[::-1], symbols, seen)
+    return None
+
+
+def _chain(origin: ast.Call, calls: list[tuple[str, ast.Call]]) -> Chain:
+    verb, call = "", None
+    modifiers: list[tuple[str, ast.Call]] = []
+    for name, one in calls:
+        if not verb and name not in MODIFIERS:
+            verb, call = name, one
+        else:
+            modifiers.append((name, one))
+    return Chain(origin, verb, call, tuple(modifiers))
+
+
+def _continued(
+    name: ast.Name, calls: list[tuple[str, ast.Call]], symbols: Symbols, seen: frozenset[ast.expr]
+) -> Chain | None:
+    values = [one for one in symbols.reaching(name) if one not in seen]
+    if len(values) != 1:
+        return None
+    first = read_chain(values[0], symbols, seen=seen | {values[0]})
+    if first is None:
+        return None
+    known = [(first.verb, first.call)] if first.call is not None else []
+    return _chain(first.origin, [*known, *first.modifiers, *calls])
+
+
+def argument(call: ast.Call | None, index: int, keyword: str = "") -> ast.expr | None:
+    """An argument of a call by place or by keyword, as far as stars leave it certain."""
+    if call is None:
+        return None
+    for one in call.keywords:
+        if keyword and one.arg == keyword:
+            return one.value
+    before = call.args[: index + 1]
+    if len(before) <= index or any(isinstance(one, ast.Starred) for one in before):
+        return None
+    return before[index]
+
+
+def name_of(node: ast.expr | None, symbols: Symbols) -> StepName:
+    """The name an expression gives, literal or as a pattern such as ``fix-{i}``."""
+    if node is None:
+        return StepName("?", ("", ""))
+    pieces = list(_pieces(node, symbols))
+    text = "".join(piece if known else f"{{{piece}}}" for piece, known in pieces)
+    fixed = [""]
+    for piece, known in pieces:
+        if known:
+            fixed[-1] += piece
+        else:
+            fixed.append("")
+    return StepName(text, tuple(fixed))
+
+
+def _pieces(node: ast.expr, symbols: Symbols) -> Iterator[tuple[str, bool]]:
+    match node:
+        case ast.Constant(value=str() as text):
+            yield text, True
+        case ast.JoinedStr(values=values):
+            for value in values:
+                yield from _pieces(value, symbols)
+        case ast.FormattedValue(value=ast.Constant(value=str() as text), format_spec=None):
+            yield text, True
+        case ast.FormattedValue(value=value):
+            yield shown(value), False
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            yield from _pieces(left, symbols)
+            yield from _pieces(right, symbols)
+        case ast.Name() if (constant := _constant(node, symbols)) is not None:
+            yield constant, True
+        case ast.Call(func=ast.Name(id="str"), args=[value], keywords=[]):
+            yield shown(value), False
+        case _:
+            yield shown(node), False
+
+
+def _constant(name: ast.Name, symbols: Symbols) -> str | None:
+    """The text that a name always stands for: it is assigned once, and to a literal."""
+    scope = next((one for one in symbols.scopes(name) if name.id in symbols.bound[one]), None)
+    if scope is None:
+        return None
+    stores = [one for one in ast.walk(scope) if _stores(one, name.id)]
+    match symbols.values_of(name):
+        case (ast.Constant(value=str() as text),) if len(stores) == 1:
+            return text
+        case _:
+            return None
+
+
+def _stores(node: ast.AST, name: str) -> bool:
+    match node:
+        case ast.Name(id=target, ctx=ast.Store()):
+            return target == name
+        case ast.arg(arg=target):
+            return target == name
+        case _:
+            return False
+
+
+def shown(node: ast.AST, limit: int = 48) -> str:
+    """An expression's source on one line, cut with an ellipsis at ``limit`` characters."""
+    return shorten(ast.unparse(node), limit)
+
+
+def shorten(text: str, limit: int = 48) -> str:
+    """The text on one line, cut with an ellipsis at ``limit`` characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else flat[: limit - 1].rstrip() + "…"

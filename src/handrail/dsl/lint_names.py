@@ -1,0 +1,215 @@
+"""The rule that a step's path is used once.
+
+Theory of operation. The outline is walked along every way control may take, with the names that may
+have been yielded by then. A name that is met again is a duplicate. Arms of a branch start from the
+same names; a way that has left (``return``, ``raise``) no longer counts. A loop is walked twice, so
+that what comes round again meets itself. Inside a step (a group, a fix) is a scope of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, assert_never
+
+from handrail.dsl.lint_scope import Mistake
+from handrail.dsl.nodes import (
+    BranchNode,
+    ExitNode,
+    HelperNode,
+    LoopNode,
+    Node,
+    Part,
+    StepNode,
+    TryNode,
+    WithNode,
+)
+
+Seen: TypeAlias = dict[str, tuple[int, int]]  # a name, and where it was yielded first
+
+
+def name_mistakes(nodes: Sequence[Node]) -> list[Mistake]:
+    """Each literal name that a run may come by twice in one scope."""
+    found: dict[tuple[int, int], Mistake] = {}
+    _Walk(found).block(nodes, {})
+    return list(found.values())
+
+
+@dataclass(slots=True)
+class _Ways:
+    """The names seen at each place where control leaves a block; ``falls`` is its end, or None."""
+
+    falls: Seen | None
+    returns: list[Seen] = field(default_factory=list[Seen])
+    breaks: list[Seen] = field(default_factory=list[Seen])
+    continues: list[Seen] = field(default_factory=list[Seen])
+    passed: Seen = field(default_factory=dict[str, tuple[int, int]])
+
+    def add(self, other: _Ways) -> None:
+        self.returns += other.returns
+        self.breaks += other.breaks
+        self.continues += other.continues
+        self.passed = {**other.passed, **self.passed}
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    found: dict[tuple[int, int], Mistake]
+    call: HelperNode | None = None
+    loop: LoopNode | None = None
+    again: bool = False
+
+    def block(self, nodes: Iterable[Node], seen: Seen) -> _Ways:
+        ways = _Ways(seen, passed=seen)
+        for node in nodes:
+            if ways.falls is None:
+                break
+            one = self.node(node, ways.falls)
+            ways.add(one)
+            ways.falls = one.falls
+        return ways
+
+    def node(self, node: Node, seen: Seen) -> _Ways:
+        match node:
+            case StepNode():
+                after = self.step(node, seen)
+                return _Ways(after, passed=after)
+            case HelperNode(nodes=nodes):
+                return self.helper(node, nodes or (), seen)
+            case BranchNode(arms=arms):
+                return _either([self.block(arm.nodes, seen) for arm in arms])
+            case LoopNode():
+                return self.rounds(node, seen)
+            case TryNode():
+                return self.attempt(node, seen)
+            case WithNode(nodes=nodes):
+                ways = self.block(nodes, seen)
+                if "suppress(" in node.header:
+                    ways.falls = ways.passed
+                return ways
+            case ExitNode(kind="break"):
+                return _Ways(None, breaks=[seen], passed=seen)
+            case ExitNode(kind="continue"):
+                return _Ways(None, continues=[seen], passed=seen)
+            case ExitNode(kind="return"):
+                return _Ways(None, returns=[seen], passed=seen)
+            case ExitNode():
+                return _Ways(None, passed=seen)
+            case _:
+                assert_never(node)
+
+    def helper(self, node: HelperNode, nodes: Sequence[Node], seen: Seen) -> _Ways:
+        inside = _Walk(self.found, self.call or node, self.loop, self.again)
+        ways = inside.block(nodes, seen)
+        ends = [*_fallen([ways]), *ways.returns]
+        return _Ways(_union(ends) if ends else None, passed=ways.passed)
+
+    def rounds(self, node: LoopNode, seen: Seen) -> _Ways:
+        first = self.turn(node, seen)
+        came_round = [*_fallen([first]), *first.continues]
+        if came_round:
+            _Walk(self.found, self.call, node, again=True).turn(node, _union(came_round))
+        ways = _Ways(None, first.returns, passed=first.passed)
+        ends = first.breaks
+        if not node.endless:
+            after = self.block(node.orelse, _union([seen, *came_round]))
+            ways.add(after)
+            ends = [*ends, *_fallen([after])]
+        ways.falls = _union(ends) if ends else None
+        return ways
+
+    def turn(self, node: LoopNode, seen: Seen) -> _Ways:
+        return self.block((*node.test, *node.nodes), seen)
+
+    def attempt(self, node: TryNode, seen: Seen) -> _Ways:
+        body = self.block(node.nodes, seen)
+        orelse = self.block(node.orelse, body.falls) if body.falls is not None else body
+        handlers = [self.block(one.nodes, body.passed) for one in node.handlers]
+        ways = _either([orelse, *handlers])
+        if node.orelse:
+            ways.add(_Ways(None, body.returns, body.breaks, body.continues, body.passed))
+        return self.cleaned(node.final, ways) if node.final else ways
+
+    def cleaned(self, final: Sequence[Node], ways: _Ways) -> _Ways:
+        """Every way out of a ``try`` goes through its ``finally``."""
+        after = self.block(final, ways.passed)
+        done = after.falls
+        if done is None:
+            return after
+        ways.falls = done if ways.falls is not None else None
+        ways.returns = [_union([one, done]) for one in ways.returns]
+        ways.breaks = [_union([one, done]) for one in ways.breaks]
+        ways.continues = [_union([one, done]) for one in ways.continues]
+        ways.add(after)
+        return ways
+
+    def step(self, node: StepNode, seen: Seen) -> Seen:
+        if not self.again:
+            self.parts(node.parts)
+        if not node.name.literal:
+            return seen
+        where = (node.line, node.column)
+        if node.name.text in seen:
+            self.report(node, seen[node.name.text])
+            return seen
+        return {**seen, node.name.text: where}
+
+    def parts(self, parts: Sequence[Part]) -> None:
+        """Walk what runs inside a step; members share a scope, of arms only one runs."""
+        inside = _Walk(self.found)
+        members: Seen = {}
+        for part in parts:
+            if part.role != "member":
+                inside.block(part.nodes, {})
+                continue
+            ways = inside.block(part.nodes, members)
+            if part.repeated:
+                line = part.nodes[0].line if part.nodes else 0
+                _Walk(self.found, None, LoopNode(part.label, part.nodes, line), again=True).block(
+                    part.nodes, ways.passed
+                )
+            members = ways.passed
+
+    def report(self, node: StepNode, first: tuple[int, int]) -> None:
+        name, where = node.name.text, (node.line, node.column)
+        if self.again and self.loop is not None:
+            message = (
+                f"the literal name {name!r} comes again with each turn of `{self.loop.header}`"
+            )
+            hint = f'Make it differ with an f-string: step(f"{name}-{{{_turn(self.loop)}}}").'
+        elif first != where:
+            message = f"the name {name!r} is used again (first in line {first[0]})"
+            hint = "Give one of the two another name."
+        else:
+            where = (self.call.line, self.call.column) if self.call else where
+            message = f"the name {name!r} of line {node.line} is used again here"
+            hint = "Make it differ with an f-string, from an argument."
+        self.found.setdefault(where, Mistake("HR104", message, *where, hint))
+
+
+def _turn(loop: LoopNode) -> str:
+    """What tells a loop's turns apart, as far as its header says."""
+    target = loop.header.removeprefix("for ").partition(" in ")[0]
+    simple = loop.header.startswith("for ") and target.isidentifier()
+    return target if simple else "turn"
+
+
+def _fallen(ways: Iterable[_Ways]) -> list[Seen]:
+    return [one.falls for one in ways if one.falls is not None]
+
+
+def _union(many: Iterable[Seen]) -> Seen:
+    joined: Seen = {}
+    for one in many:
+        joined = {**one, **joined}
+    return joined
+
+
+def _either(ways: Sequence[_Ways]) -> _Ways:
+    """One of several ways is gone."""
+    joined = _Ways(None)
+    for one in ways:
+        joined.add(one)
+    ends = _fallen(ways)
+    joined.falls = _union(ends) if ends else None
+    return joined

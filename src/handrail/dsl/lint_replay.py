@@ -1,0 +1,136 @@
+"""Rules on what a workflow's body may not do, because it runs again on resume."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from handrail.dsl.chain import shown
+from handrail.dsl.lint_scope import Mistake, Place, mistake
+
+_CLOCK = (
+    "time.time time.time_ns time.monotonic time.monotonic_ns time.perf_counter "
+    "time.perf_counter_ns time.process_time time.process_time_ns time.localtime time.gmtime "
+    "time.ctime time.asctime datetime.datetime.now datetime.datetime.utcnow "
+    "datetime.datetime.today datetime.date.today"
+)
+_RANDOM = (
+    "random. secrets. uuid.uuid1 uuid.uuid4 uuid.uuid6 uuid.uuid7 os.urandom os.getrandom "
+    "numpy.random."
+)
+_ENVIRONMENT = "os.getenv os.getenvb os.environ. os.environb. os.putenv os.unsetenv"
+_SLEEP = "time.sleep asyncio.sleep anyio.sleep trio.sleep"
+_ASYNC = "asyncio. anyio. trio."
+_IO = (
+    "open input io.open os. shutil. subprocess. socket. requests. httpx. aiohttp. urllib3. "
+    "urllib.request. http.client. ftplib. smtplib. sqlite3. glob. tempfile. fileinput. "
+    "pathlib.Path.cwd pathlib.Path.home"
+)
+_PURE = {
+    "os.fspath",
+    "os.fsencode",
+    "os.fsdecode",
+    "os.path.basename",
+    "os.path.commonpath",
+    "os.path.commonprefix",
+    "os.path.dirname",
+    "os.path.isabs",
+    "os.path.join",
+    "os.path.normcase",
+    "os.path.normpath",
+    "os.path.relpath",
+    "os.path.split",
+    "os.path.splitext",
+    "glob.escape",
+}
+_PATH_METHODS = frozenset(
+    {"read_text", "write_text", "read_bytes", "write_bytes", "unlink", "mkdir", "rmdir", "touch"}
+    | {"exists", "is_file", "is_dir", "iterdir", "glob", "rglob", "stat", "open", "resolve"}
+)
+_ALWAYS_PATH = frozenset({"read_text", "write_text", "read_bytes", "write_bytes"})
+
+# The first that fits counts, so the narrow ones stand first.
+_RULES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
+    ("HR205", tuple(_SLEEP.split()), "sleeps", "Write `yield from step(...).sleep(seconds)`."),
+    ("HR201", tuple(_CLOCK.split()), "reads the clock", "Read it in a step: .call(time.time)."),
+    ("HR202", tuple(_RANDOM.split()), "is random", "Draw it in a step, with .call()."),
+    (
+        "HR204",
+        tuple(_ENVIRONMENT.split()),
+        "reads the environment",
+        "Make it an input of the workflow, or read it in a step.",
+    ),
+    ("HR108", tuple(_ASYNC.split()), "is async code", "Put it into an async function, as a step."),
+    ("HR203", tuple(_IO.split()), "is input or output", "Put it into a step, with .call()."),
+)
+
+
+def replay_mistakes(place: Place) -> Iterator[Mistake]:
+    """Each call in a function's own body that gives something else, or acts twice, on resume."""
+    for node in place.nodes():
+        match node:
+            case ast.Call():
+                yield from _call(place, node)
+            case ast.Attribute() | ast.Name():
+                yield from _environment(place, node)
+            case _:
+                pass
+
+
+def _call(place: Place, node: ast.Call) -> Iterator[Mistake]:
+    dotted = place.symbols.dotted(node.func)
+    if dotted is None:
+        if _is_path_method(place, node.func):
+            hint = "Put it into a step, with .call()."
+            yield mistake(
+                "HR203", node, f"`{shown(node.func)}()` is input or output in the body", hint
+            )
+        return
+    if dotted in _PURE or (dotted == "random.Random" and node.args):
+        return  # of these, a seeded Random draws the same on resume
+    for code, names, what, hint in _RULES:
+        if any(_fits(dotted, name) for name in names):
+            yield mistake(code, node, f"`{shown(node.func)}()` {what} in the body", hint)
+            return
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _ALWAYS_PATH:
+        hint = "Put it into a step, with .call()."
+        yield mistake("HR203", node, f"`{shown(node.func)}()` is input or output in the body", hint)
+
+
+def _fits(dotted: str, name: str) -> bool:
+    return dotted.startswith(name) if name.endswith(".") else dotted == name
+
+
+def _is_path_method(place: Place, func: ast.expr) -> bool:
+    """True for ``Path(...).read_text`` and the like, and for names only paths have."""
+    if not isinstance(func, ast.Attribute):
+        return False
+    return func.attr in _ALWAYS_PATH or (func.attr in _PATH_METHODS and _is_path(place, func.value))
+
+
+def _is_path(place: Place, node: ast.expr) -> bool:
+    match node:
+        case ast.Call(func=func):
+            return place.symbols.dotted(func) in {"pathlib.Path", "Path"}
+        case ast.BinOp(left=left, op=ast.Div()):
+            return _is_path(place, left)
+        case ast.Name():
+            values = place.symbols.values_of(node)
+            inner = [one for one in values if not isinstance(one, ast.Name)]
+            return any(_is_path(place, one) for one in inner if not _says(one, node.id))
+        case _:
+            return False
+
+
+def _says(node: ast.expr, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
+
+
+def _environment(place: Place, node: ast.Attribute | ast.Name) -> Iterator[Mistake]:
+    parent = place.symbols.parents.get(node)
+    called = isinstance(parent, ast.Attribute) and isinstance(
+        place.symbols.parents.get(parent), ast.Call
+    )
+    if not called and place.symbols.dotted(node) in {"os.environ", "os.environb"}:
+        hint = "Make it an input of the workflow, or read it in a step."
+        yield mistake("HR204", node, f"`{shown(node)}` reads the environment in the body", hint)

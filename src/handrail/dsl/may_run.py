@@ -1,0 +1,99 @@
+"""The steps a workflow may run, by the paths its source gives them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from handrail.dsl.chain import StepName
+from handrail.dsl.nodes import (
+    BranchNode,
+    ExitNode,
+    HelperNode,
+    LoopNode,
+    Node,
+    StepNode,
+    TryNode,
+    WithNode,
+)
+from handrail.dsl.outline import outline
+from handrail.dsl.source import Source
+
+_KEY = StepName("{key}", ("", ""))
+_ROUND = StepName("{round}", ("", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class PossibleStep:
+    """A step that the source yields; ``names`` are the parts of its path, or patterns of them."""
+
+    names: tuple[StepName, ...]
+    verb: str
+    line: int
+
+    @property
+    def path(self) -> str:
+        """The path as text: ``review/{key}/lint``."""
+        return "/".join(name.text for name in self.names)
+
+    @property
+    def literal(self) -> bool:
+        """True if the source says the whole path."""
+        return all(name.literal for name in self.names)
+
+    def matches(self, path: str) -> bool:
+        """True if a step of this path can come from here, in any of its attempts."""
+        parts = [re.sub(r"~\d+$", "", part) for part in path.split("/")]
+        return len(parts) == len(self.names) and all(
+            name.matches(part) for name, part in zip(self.names, parts, strict=True)
+        )
+
+
+def may_run(source: Source) -> tuple[PossibleStep, ...]:
+    """Each step the workflow may yield, in the order of its source, a path once.
+
+    Members of groups, fixes and fallbacks come after the step they run in. Steps of sub-workflows
+    and of helpers in other files are not seen.
+    """
+    found: dict[str, PossibleStep] = {}
+    for one in _steps(outline(source).nodes, ()):
+        found.setdefault(one.path, one)
+    return tuple(found.values())
+
+
+def _steps(nodes: Iterable[Node], path: tuple[StepName, ...]) -> Iterator[PossibleStep]:
+    for node in nodes:
+        if isinstance(node, StepNode):
+            yield from _step(node, path)
+        else:
+            yield from _steps(within(node), path)
+
+
+def _step(node: StepNode, path: tuple[StepName, ...]) -> Iterator[PossibleStep]:
+    own = (*path, node.name)
+    yield PossibleStep(own, node.verb, node.line)
+    for part in node.parts:
+        between = {"body": (_KEY,), "fix": (_ROUND,)}.get(part.role, ())
+        yield from _steps(part.nodes, (*own, *between))
+
+
+def within(node: Node) -> Iterator[Node]:
+    """The nodes directly inside one that is no step, in the order of the source."""
+    match node:
+        case BranchNode(arms=arms):
+            for arm in arms:
+                yield from arm.nodes
+        case LoopNode(test=test, nodes=nodes, orelse=orelse):
+            yield from (*test, *nodes, *orelse)
+        case TryNode(nodes=nodes, handlers=handlers, orelse=orelse, final=final):
+            yield from nodes
+            for handler in handlers:
+                yield from handler.nodes
+            yield from (*orelse, *final)
+        case WithNode(nodes=nodes):
+            yield from nodes
+        case HelperNode(nodes=inner):
+            yield from inner or ()
+        case StepNode() | ExitNode():
+            pass

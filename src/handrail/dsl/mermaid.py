@@ -1,0 +1,320 @@
+"""A workflow's source as a Mermaid flowchart.
+
+Theory of operation. Nodes of the outline are laid out in order; what hangs open after a node is a
+list of ``Port``: an arrow that has begun and looks for its end. A node takes the ports before it as
+its entries and leaves its own. ``return``, ``raise``, ``break`` and ``continue`` close their ports
+and lay them aside in ``Exits``, where the function, the loop or the ``finally`` around picks them
+up. A ``try`` is a box, and the arrows to its handlers start at the box: each step in it may raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, assert_never
+
+from handrail.dsl.chain import shorten
+from handrail.dsl.flowchart import Flowchart, Shape
+from handrail.dsl.nodes import (
+    BranchNode,
+    ExceptArm,
+    ExitNode,
+    HelperNode,
+    LoopNode,
+    Node,
+    Outline,
+    Part,
+    StepNode,
+    TryNode,
+    WithNode,
+)
+from handrail.dsl.outline import outline
+from handrail.dsl.source import Source
+
+_SHAPES: dict[str, Shape] = {
+    "agent": "rounded",
+    "generate": "rounded",
+    "command": "slanted",
+    "ask": "hexagon",
+    "wait_for": "flag",
+    "sleep": "flag",
+    "validate": "funnel",
+    "subworkflow": "double",
+    "run_workflow": "double",
+    "branch": "diamond",
+}
+_ANYTHING = {"", "Exception", "BaseException"}
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An arrow that has begun: where, with what label, and whether an error takes it."""
+
+    start: str
+    label: str = ""
+    dashed: bool = False
+
+    def labelled(self, more: str) -> Port:
+        """The same arrow with more on its label."""
+        return replace(self, label=f"{self.label}: {more}" if self.label else more)
+
+
+Ports: TypeAlias = list[Port]
+
+
+@dataclass(slots=True)
+class Exits:
+    """The ports that left a block otherwise than at its end."""
+
+    returns: Ports = field(default_factory=list[Port])
+    raises: Ports = field(default_factory=list[Port])
+    breaks: Ports = field(default_factory=list[Port])
+    continues: Ports = field(default_factory=list[Port])
+
+    def each(self) -> tuple[tuple[str, Ports], ...]:
+        """The four lists by the statement that fills them."""
+        return (
+            ("return", self.returns),
+            ("raise", self.raises),
+            ("break", self.breaks),
+            ("continue", self.continues),
+        )
+
+
+def to_mermaid(source: Source) -> str:
+    """A Mermaid flowchart of what a workflow may do, read from its source.
+
+    Raises:
+        SourceUnavailable: the text does not parse, or has no such function.
+    """
+    return chart_of(outline(source))
+
+
+def chart_of(tree: Outline) -> str:
+    """A Mermaid flowchart of an outline."""
+    drawing = _Drawing(Flowchart(), Exits())
+    start = drawing.chart.node("pill", tree.name)
+    nodes = tree.nodes
+    if nodes and isinstance(nodes[-1], ExitNode) and nodes[-1].kind == "return":
+        nodes = nodes[:-1]  # the last return is where the end is anyway
+    ends = drawing.run(nodes, [Port(start)])
+    ends += drawing.exits.returns
+    if ends:
+        drawing.join(ends, drawing.chart.node("pill", "end"))
+    if drawing.exits.raises:
+        drawing.join(drawing.exits.raises, drawing.chart.node("pill", "failed"))
+    return drawing.chart.text()
+
+
+@dataclass(frozen=True, slots=True)
+class _Catching:
+    """The handlers of a ``try`` that is being drawn, and what was raised into each."""
+
+    handlers: tuple[ExceptArm, ...]
+    raised: tuple[Ports, ...]
+
+    def taker(self, error: str) -> Ports | None:
+        """Where an exception of this name goes, if a handler here surely takes it."""
+        for handler, ports in zip(self.handlers, self.raised, strict=True):
+            names = set(handler.exceptions or ("",))
+            if error in names or names & _ANYTHING:
+                return ports
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    chart: Flowchart
+    exits: Exits
+    catching: tuple[_Catching, ...] = ()
+
+    def join(self, ports: Sequence[Port], end: str) -> None:
+        for port in ports:
+            self.chart.edge(port.start, end, port.label, dashed=port.dashed)
+
+    def run(self, nodes: Sequence[Node], ports: Ports) -> Ports:
+        """Draw nodes one after the other; without a port left the rest cannot run."""
+        for node in nodes:
+            ports = self.node(node, ports)
+            if not ports:
+                break
+        return ports
+
+    def node(self, node: Node, ports: Ports) -> Ports:
+        match node:
+            case StepNode():
+                return self.step(node, ports)
+            case HelperNode():
+                return self.helper(node, ports)
+            case BranchNode():
+                return self.branch(node, ports)
+            case LoopNode():
+                return self.loop(node, ports)
+            case TryNode():
+                return self.attempt(node, ports)
+            case WithNode(nodes=nodes):
+                return self.run(nodes, ports)
+            case ExitNode():
+                return self.exit(node, ports)
+            case _:
+                assert_never(node)
+
+    # Steps
+
+    def step(self, node: StepNode, ports: Ports) -> Ports:
+        parts = [part for part in node.parts if part.role != "fallback"]
+        if node.verb in {"parallel", "race", "for_each"} and parts:
+            name, ends = self.group(node, parts, ports)
+        elif node.verb == "branch":
+            name, ends = self.choice(node, parts, ports)
+        else:
+            name, ends = self.leaf(node, parts, ports)
+        for part in node.parts:
+            if part.role == "fallback":
+                ends = ends + self.run(part.nodes, [Port(name, "on error", dashed=True)])
+        return ends
+
+    def leaf(self, node: StepNode, parts: list[Part], ports: Ports) -> tuple[str, Ports]:
+        name = self.chart.node(_SHAPES.get(node.verb, "box"), *_lines(node))
+        self.join(ports, name)
+        if not parts:
+            return name, [Port(name)]
+        for part in parts:
+            self.join(self.run(part.nodes, [Port(name, "not passed")]), name)
+        return name, [Port(name, "passed")]
+
+    def choice(self, node: StepNode, parts: list[Part], ports: Ports) -> tuple[str, Ports]:
+        name = self.chart.node("diamond", *_lines(node))
+        self.join(ports, name)
+        ends = [end for part in parts for end in self.run(part.nodes, [Port(name, part.label)])]
+        return name, ends or [Port(name)]
+
+    def group(self, node: StepNode, parts: list[Part], ports: Ports) -> tuple[str, Ports]:
+        with self.chart.subgraph(*_lines(node)) as name:
+            for part in parts:
+                if part.repeated:
+                    with self.chart.subgraph(shorten(part.label)):
+                        self.member(part)
+                else:
+                    self.member(part)
+        self.join(ports, name)
+        return name, [Port(name)]
+
+    def member(self, part: Part) -> None:
+        """Draw a member; it ends inside its group, and so do its errors."""
+        size = self.chart.size
+        inside = _Drawing(self.chart, Exits())
+        inside.run(part.nodes, [])
+        if inside.exits.returns and any(port.label for port in inside.exits.returns):
+            self.join(inside.exits.returns, self.chart.node("pill", "done"))
+        if inside.exits.raises:
+            self.join(inside.exits.raises, self.chart.node("pill", "failed"))
+        if self.chart.size == size:
+            self.chart.node("box", part.label or "nothing")
+
+    def helper(self, node: HelperNode, ports: Ports) -> Ports:
+        if not node.nodes:
+            name = self.chart.node("box", node.call)
+            self.join(ports, name)
+            return [Port(name)]
+        inside = replace(self, exits=Exits(raises=self.exits.raises))
+        with self.chart.subgraph(node.call):
+            if not _begins_with_a_node(node.nodes):
+                ports = self.point("start", ports)
+            ends = inside.run(node.nodes, ports)
+        return ends + inside.exits.returns
+
+    def point(self, text: str, ports: Ports, shape: Shape = "box") -> Ports:
+        """A node that only gives arrows a place to start from."""
+        name = self.chart.node(shape, text)
+        self.join(ports, name)
+        return [Port(name)]
+
+    # Control flow
+
+    def branch(self, node: BranchNode, ports: Ports) -> Ports:
+        name = self.chart.node("diamond", f"match {node.subject}" if node.subject else "if")
+        self.join(ports, name)
+        return [
+            end for arm in node.arms for end in self.run(arm.nodes, [Port(name, arm.condition)])
+        ]
+
+    def loop(self, node: LoopNode, ports: Ports) -> Ports:
+        head = self.chart.node("tray", "while" if node.test else node.header)
+        self.join(ports, head)
+        exits = Exits(self.exits.returns, self.exits.raises)
+        inside = replace(self, exits=exits)
+        turn = [Port(head)]
+        if node.test:
+            turn = inside.point(node.header, inside.run(node.test, turn), "diamond")
+        asked = turn[0]
+        enter = "" if node.endless else "true" if node.header.startswith("while") else "each"
+        again = inside.run(node.nodes, [replace(asked, label=enter)])
+        self.join([port.labelled("again") for port in again + exits.continues], head)
+        done = [] if node.endless else [replace(asked, label="done")]
+        return (self.run(node.orelse, done) if done else []) + exits.breaks
+
+    def exit(self, node: ExitNode, ports: Ports) -> Ports:
+        match node.kind:
+            case "return":
+                self.exits.returns.extend(port.labelled("return") for port in ports)
+            case "raise":
+                text = f"raise {node.text}".strip()
+                error = node.text.partition("(")[0]
+                self.taker(error).extend(replace(p.labelled(text), dashed=True) for p in ports)
+            case "break":
+                self.exits.breaks.extend(port.labelled("break") for port in ports)
+            case "continue":
+                self.exits.continues.extend(ports)
+        return []
+
+    def taker(self, error: str) -> Ports:
+        for catching in reversed(self.catching):
+            if (ports := catching.taker(error)) is not None:
+                return ports
+        return self.exits.raises
+
+    def attempt(self, node: TryNode, ports: Ports) -> Ports:
+        if not node.final:
+            return self.handled(node, ports)[1]
+        inside = replace(self, exits=Exits())
+        box, ends = inside.handled(node, ports)
+        left = [port for _, aside in inside.exits.each() for port in aside]
+        error = Port(box, "error", dashed=True)
+        after = self.run(node.final, [*ends, *left, error])
+        outer = dict(self.exits.each())
+        for kind, aside in inside.exits.each():
+            if aside and kind != "raise":
+                outer[kind].extend(port.labelled(kind) for port in after)
+        outer["raise"].extend(replace(port.labelled("error"), dashed=True) for port in after)
+        return after if ends else []
+
+    def handled(self, node: TryNode, ports: Ports) -> tuple[str, Ports]:
+        """Draw a ``try`` without its ``finally``: the id of its box, and its open ends."""
+        catching = _Catching(node.handlers, tuple([] for _ in node.handlers))
+        inside = replace(self, catching=(*self.catching, catching))
+        with self.chart.subgraph("try") as box:
+            if not _begins_with_a_node(node.nodes):
+                ports = self.point("try", ports)
+            ends = inside.run(node.nodes, ports)
+        ends = self.run(node.orelse, ends) if ends else ends
+        for handler, raised in zip(node.handlers, catching.raised, strict=True):
+            error = Port(box, ", ".join(handler.exceptions) or "any error", dashed=True)
+            ends = ends + self.run(handler.nodes, [error, *raised])
+        return box, ends
+
+
+def _begins_with_a_node(nodes: Sequence[Node]) -> bool:
+    match nodes[0] if nodes else None:
+        case None | ExitNode():
+            return False
+        case WithNode(nodes=inner):
+            return _begins_with_a_node(inner)
+        case _:
+            return True
+
+
+def _lines(node: StepNode) -> tuple[str, ...]:
+    verb = node.verb or "?"
+    what = f"{verb}: {node.detail}" if node.detail else verb
+    return (node.name.text, what, ", ".join(node.modifiers))

@@ -1,0 +1,337 @@
+"""The outline of a workflow, read from its source without running it.
+
+Expressions are read in the order in which they are evaluated; what cannot run (the code after a
+``return``) and what yields nothing (a loop that only adds up) is left out. Functions of the same
+text are followed: helpers under ``yield from``, bodies of ``for_each``, and functions that return
+steps. A function that is being read already is named and not entered again.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from handrail.dsl.chain import Chain, name_of, read_chain, shown
+from handrail.dsl.members import parts_of, unknown_step
+from handrail.dsl.nodes import (
+    Arm,
+    BranchNode,
+    ExceptArm,
+    ExitNode,
+    HelperNode,
+    LoopNode,
+    Node,
+    Outline,
+    StepNode,
+    TryNode,
+    WithNode,
+    matters,
+)
+from handrail.dsl.source import (
+    FunctionNode,
+    Source,
+    SourceUnavailable,
+    function_of,
+    parse_source,
+    source_of,
+)
+from handrail.dsl.symbols import Region, Symbols, is_generator, symbols_of
+from handrail.dsl.wording import detail_of, modifiers_of
+
+__all__ = ["Outline", "Source", "SourceUnavailable", "outline", "outline_of", "source_of"]
+
+
+def outline(source: Source) -> Outline:
+    """The tree of what a workflow may do.
+
+    Raises:
+        SourceUnavailable: the text does not parse, or has no such function.
+    """
+    tree = parse_source(source)
+    return outline_of(function_of(source, tree), symbols_of(tree))
+
+
+def outline_of(function: FunctionNode, symbols: Symbols) -> Outline:
+    """The tree of what a function may do, from syntax that is parsed already."""
+    reading = _Reading(symbols, (function,))
+    parameters = shown(function.args, limit=72)
+    return Outline(function.name, parameters, reading.block(function.body), function.lineno)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Reads one function; ``stack`` has the functions on the way to it, itself last.
+
+    In a ``maker``, a plain function that returns a step, the step stands where it is returned.
+    """
+
+    symbols: Symbols
+    stack: tuple[Region, ...]
+    maker: bool = False
+    seen: frozenset[ast.expr] = frozenset()
+
+    # Statements
+
+    def block(self, statements: Iterable[ast.stmt]) -> tuple[Node, ...]:
+        nodes: list[Node] = []
+        for statement in statements:
+            nodes += self.statement(statement)
+            if nodes and isinstance(nodes[-1], ExitNode):
+                break
+        return tuple(nodes)
+
+    def statement(self, node: ast.stmt) -> tuple[Node, ...]:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                return ()
+            case ast.If() | ast.Match():
+                return self.branch(node)
+            case ast.For() | ast.AsyncFor() | ast.While():
+                return self.loop(node)
+            case ast.Try() | ast.TryStar():
+                return self.attempt(node)
+            case ast.With() | ast.AsyncWith():
+                return self.block_with(node)
+            case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
+                return self.exit(node)
+            case ast.Assign(targets=targets, value=value):
+                return self.expressions([value, *targets])
+            case _:
+                return self.expressions(ast.iter_child_nodes(node))
+
+    def branch(self, node: ast.If | ast.Match) -> tuple[Node, ...]:
+        if isinstance(node, ast.Match):
+            first = self.expression(node.subject)
+            arms, subject = list(self.cases(node)), self.told(node.subject)
+        else:
+            first = self.expression(node.test)
+            arms, subject = list(self.ways(node)), ""
+        return (*first, *_branch(arms, node.lineno, subject))
+
+    def ways(self, node: ast.If) -> Iterator[Arm]:
+        yield Arm(self.told(node.test), self.block(node.body))
+        match node.orelse:
+            case [ast.If() as other] if not self.expression(other.test):
+                yield from self.ways(other)
+            case orelse:
+                yield Arm("else", self.block(orelse))
+
+    def cases(self, node: ast.Match) -> Iterator[Arm]:
+        certain = False
+        for case in node.cases:
+            certain = case.guard is None and _takes_all(case.pattern)
+            guard = f" if {self.told(case.guard)}" if case.guard else ""
+            condition = "else" if certain else f"{shown(case.pattern)}{guard}"
+            first = self.expression(case.guard) if case.guard else ()
+            yield Arm(condition, (*first, *self.block(case.body)))
+        if not certain:
+            yield Arm("else", ())
+
+    def loop(self, node: ast.For | ast.AsyncFor | ast.While) -> tuple[Node, ...]:
+        body, orelse = self.block(node.body), self.block(node.orelse)
+        if isinstance(node, ast.While):
+            first: tuple[Node, ...] = ()
+            test = self.expression(node.test)
+            header = f"while {self.told(node.test)}"
+            endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        else:
+            first, test, endless = self.expression(node.iter), (), False
+            header = f"for {shown(node.target)} in {self.told(node.iter)}"
+        if not matters((*test, *body)):
+            return (*first, *orelse)
+        return (*first, LoopNode(header, body, node.lineno, test, orelse, endless))
+
+    def attempt(self, node: ast.Try | ast.TryStar) -> tuple[Node, ...]:
+        handlers = tuple(
+            ExceptArm(_caught(one.type), self.block(one.body), one.lineno) for one in node.handlers
+        )
+        body, orelse = self.block(node.body), self.block(node.orelse)
+        final = self.block(node.finalbody)
+        if not (body or orelse or final or any(one.nodes for one in handlers)):
+            return ()
+        return (TryNode(body, handlers, orelse, final, node.lineno),)
+
+    def block_with(self, node: ast.With | ast.AsyncWith) -> tuple[Node, ...]:
+        first = self.expressions(one.context_expr for one in node.items)
+        body = self.block(node.body)
+        header = "with " + ", ".join(self.told(one.context_expr) for one in node.items)
+        return (*first, WithNode(header, body, node.lineno)) if body else first
+
+    def exit(self, node: ast.Return | ast.Raise | ast.Break | ast.Continue) -> tuple[Node, ...]:
+        match node:
+            case ast.Return(value=value):
+                first = self.expression(value) if value else ()
+                made = self.built(value) if value and self.maker else ()
+                text = self.told(value) if value else ""
+                return (*first, *made, ExitNode("return", text, node.lineno))
+            case ast.Raise(exc=error):
+                first = self.expression(error) if error else ()
+                text = self.told(error) if error else ""
+                return (*first, ExitNode("raise", text, node.lineno))
+            case ast.Break():
+                return (ExitNode("break", "", node.lineno),)
+            case ast.Continue():
+                return (ExitNode("continue", "", node.lineno),)
+
+    # Expressions
+
+    def expressions(self, nodes: Iterable[ast.AST]) -> tuple[Node, ...]:
+        return tuple(found for node in nodes for found in self.expression(node))
+
+    def expression(self, node: ast.AST) -> tuple[Node, ...]:
+        match node:
+            case ast.Lambda() | ast.Yield(value=None):
+                return ()
+            case ast.Yield(value=ast.expr() as value):
+                return (*self.expression(value), *self.built(value, typed=False))
+            case ast.YieldFrom(value=value):
+                return (*self.expression(value), *self.built(value, driven=True))
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                yes, no = self.expression(body), self.expression(orelse)
+                arms = [Arm(self.told(test), yes), Arm("else", no)]
+                return (*self.expression(test), *_branch(arms, node.lineno))
+            case ast.BoolOp(op=op, values=[first, *rest]):
+                held = self.told(first)
+                condition = held if isinstance(op, ast.And) else f"not {held}"
+                arms = [Arm(condition, self.expressions(rest)), Arm("else", ())]
+                return (*self.expression(first), *_branch(arms, node.lineno))
+            case _:
+                return self.expressions(ast.iter_child_nodes(node))
+
+    def told(self, node: ast.expr) -> str:
+        """An expression's source in short; steps that are yielded in it stand by their names."""
+        names: dict[int, ast.AST] = {}
+        for one in ast.walk(node):
+            if isinstance(one, ast.Yield | ast.YieldFrom) and one.value is not None:
+                chain = read_chain(one.value, self.symbols)
+                text = name_of(chain.name, self.symbols).text if chain else shown(one.value)
+                names[id(one)] = ast.Name(text, ast.Load())
+        # A copy takes what its memo holds for a part in that part's place.
+        return shown(copy.deepcopy(node, {**names}) if names else node)
+
+    # What is yielded
+
+    def built(
+        self, node: ast.expr, *, typed: bool = True, driven: bool = False
+    ) -> tuple[Node, ...]:
+        """The steps that an expression stands for; ``driven`` by a ``yield from``."""
+        match node:
+            case ast.NamedExpr(value=value):
+                return self.built(value, typed=typed, driven=driven)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                yes = self.built(body, typed=typed, driven=driven)
+                no = self.built(orelse, typed=typed, driven=driven)
+                return _branch([Arm(self.told(test), yes), Arm("else", no)], node.lineno)
+            case ast.Constant() | ast.Yield() | ast.YieldFrom():
+                return ()
+            case ast.GeneratorExp(elt=element, generators=loops) if driven:
+                header = " ".join(ast.unparse(one).strip() for one in loops)
+                return (LoopNode(header, self.built(element, typed=False), node.lineno),)
+            case ast.Name():
+                return self.variable(node, typed=typed, driven=driven)
+            case _:
+                chain = read_chain(node, self.symbols)
+                if chain is not None:
+                    return (self.step(chain, node, typed=typed),)
+                return self.made(node, typed=typed, driven=driven)
+
+    def variable(self, node: ast.Name, *, typed: bool, driven: bool) -> tuple[Node, ...]:
+        """The steps a variable may hold where it is yielded."""
+        values = [one for one in self.symbols.reaching(node) if one not in self.seen]
+        inner = replace(self, seen=self.seen.union(values))
+        found = [inner.built(one, typed=typed, driven=driven) for one in values]
+        match found:
+            case []:
+                return (unknown_step(node, typed=typed),)
+            case [(StepNode() as step,)]:
+                return (replace(step, line=node.lineno, column=node.col_offset),)
+            case [only]:
+                return only
+            case _:
+                arms = [
+                    Arm(f"{node.id} of line {value.lineno}", nodes)
+                    for value, nodes in zip(values, found, strict=True)
+                ]
+                return _branch(arms, node.lineno)
+
+    def made(self, node: ast.expr, *, typed: bool, driven: bool) -> tuple[Node, ...]:
+        """The steps that a call yields or returns."""
+        if not isinstance(node, ast.Call):
+            return (unknown_step(node, typed=typed),)
+        function = self.symbols.function_named(node.func)
+        if function is None or self.symbols.is_workflow(function):
+            helper = HelperNode(self.told(node), None, node.lineno, node.col_offset)
+            return (helper,) if driven and function is None else (unknown_step(node, typed=typed),)
+        if is_generator(function) and not driven:
+            return (unknown_step(node, typed=typed),)  # it gives a generator where a step is wanted
+        match self.followed(function):
+            case (StepNode() as step, ExitNode()):
+                return (step,)
+            case nodes:
+                return (HelperNode(self.told(node), nodes, node.lineno, node.col_offset),)
+
+    def followed(self, function: Region) -> tuple[Node, ...] | None:
+        """What a function of this text does, or None if it is being read already."""
+        if function in self.stack:
+            return None
+        stack = (*self.stack, function)
+        if isinstance(function, ast.Lambda):
+            return _Reading(self.symbols, stack, maker=True).built(function.body)
+        maker = not is_generator(function)
+        return _Reading(self.symbols, stack, maker=maker).block(function.body)
+
+    def step(self, chain: Chain, node: ast.expr, *, typed: bool) -> StepNode:
+        return StepNode(
+            name=name_of(chain.name, self.symbols),
+            verb=chain.verb,
+            line=node.lineno,
+            column=node.col_offset,
+            detail=detail_of(chain, self.symbols),
+            modifiers=modifiers_of(chain),
+            parts=tuple(parts_of(chain, self)),
+            typed=typed,
+        )
+
+    def called(self, node: ast.expr) -> tuple[Node, ...]:
+        """What a function that is handed over does when it is called."""
+        match node:
+            case ast.Call(func=func, args=[inner, *_]) if ast.unparse(func).endswith("partial"):
+                return self.called(inner)
+            case ast.Lambda():
+                function: Region | None = node
+            case _:
+                function = self.symbols.function_named(node)
+        nodes = self.followed(function) if function is not None else None
+        if nodes is None:
+            return (HelperNode(shown(node), None, node.lineno, node.col_offset),)
+        match nodes:
+            case (StepNode() as step, ExitNode()):
+                return (step,)
+            case _:
+                return nodes
+
+
+def _branch(arms: list[Arm], line: int, subject: str = "") -> tuple[Node, ...]:
+    return (BranchNode(tuple(arms), line, subject),) if any(arm.nodes for arm in arms) else ()
+
+
+def _takes_all(pattern: ast.pattern) -> bool:
+    match pattern:
+        case ast.MatchAs(pattern=None):
+            return True
+        case ast.MatchOr(patterns=patterns):
+            return any(_takes_all(one) for one in patterns)
+        case _:
+            return False
+
+
+def _caught(node: ast.expr | None) -> tuple[str, ...]:
+    match node:
+        case None:
+            return ()
+        case ast.Tuple(elts=parts):
+            return tuple(shown(part) for part in parts)
+        case _:
+            return (shown(node),)

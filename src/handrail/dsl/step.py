@@ -1,0 +1,944 @@
+"""``step(name)`` and its verbs.
+
+The verbs are typed so that ``yield from step(...).verb(...)`` has the type of the step's output
+under mypy --strict and pyright strict; ``tests/typing`` holds what was promised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    TypeVarTuple,
+    cast,
+    overload,
+)
+
+import attrs
+
+from handrail.errors import DefinitionError, WrongUse
+from handrail.model.paths import check_name
+from handrail.model.policy import (
+    ON_ERROR_MODES,
+    OnError,
+    count_of,
+    positive_seconds,
+    seconds_of,
+)
+from handrail.model.results import (
+    AgentResult,
+    BranchResult,
+    CommandResult,
+    StepResult,
+    ValidationResult,
+    WorkflowResult,
+)
+from handrail.model.shapes import AgentLike, WorkflowLike
+from handrail.model.steps import (
+    AgentCall,
+    Branching,
+    ChildWorkflow,
+    Context,
+    ForEachGroup,
+    Generation,
+    ParallelGroup,
+    Pause,
+    Predicate,
+    PythonCall,
+    Question,
+    RaceGroup,
+    ShellCommand,
+    SignalWait,
+    Stage,
+    Step,
+    Steps,
+    Validation,
+)
+
+P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
+A = TypeVar("A")
+K = TypeVar("K")
+R = TypeVar("R")
+T = TypeVar("T")
+V = TypeVar("V")
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+T4 = TypeVar("T4")
+T5 = TypeVar("T5")
+T6 = TypeVar("T6")
+T7 = TypeVar("T7")
+T8 = TypeVar("T8")
+Raises = Literal["fail_fast", "all_or_nothing"]
+Continue = Literal["continue"]
+
+
+class _Missing:
+    """Stands for an argument that was not given, where None could be given."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+_MISSING: Any = _Missing()
+
+
+def step(name: str) -> StepName:
+    """A name that waits for its verb: ``step("plan").agent(...)``, ``step("x").call(f, 1)``.
+
+    Raises:
+        DefinitionError: the name is not 1 to 120 printable characters without ``/``.
+    """
+    return StepName(check_name(name))
+
+
+@attrs.frozen(repr=False)
+class StepName:
+    """A step that has no verb yet."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"step({self.name!r}) without a verb"
+
+    if not TYPE_CHECKING:
+
+        def __iter__(self):
+            """Yield itself, so that a forgotten verb is reported as that."""
+            return (yield self)
+
+    # -- python and call ------------------------------------------------------------------------
+
+    @overload
+    def python(self, action: Callable[[], Awaitable[T]]) -> Step[T]: ...
+    @overload
+    def python(self, action: Callable[[], T]) -> Step[T]: ...
+    @overload
+    def python(
+        self,
+        action: Callable[[*Ts], Awaitable[T]],
+        args: tuple[*Ts],
+        kwargs: None = None,
+    ) -> Step[T]: ...
+    @overload
+    def python(
+        self, action: Callable[[*Ts], T], args: tuple[*Ts], kwargs: None = None
+    ) -> Step[T]: ...
+    @overload
+    def python(
+        self,
+        action: Callable[..., Awaitable[T]],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Step[T]: ...
+    @overload
+    def python(
+        self, action: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Step[T]: ...
+    @overload
+    def python(
+        self,
+        action: Callable[..., Awaitable[T]],
+        args: tuple[Any, ...] = ...,
+        *,
+        kwargs: Mapping[str, Any],
+    ) -> Step[T]: ...
+    @overload
+    def python(
+        self,
+        action: Callable[..., T],
+        args: tuple[Any, ...] = ...,
+        *,
+        kwargs: Mapping[str, Any],
+    ) -> Step[T]: ...
+    def python(
+        self,
+        action: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Step[Any]:
+        """Call ``action(*args, **kwargs)``, sync (in a thread) or async; the output is its result."""
+        if not isinstance(args, (tuple, list)):
+            raise WrongUse(
+                f"step {self.name!r}: .python(action, args) takes the arguments as a tuple, got "
+                f"{args!r}. Write args=({args!r},), or .call(action, {args!r})."
+            )
+        return self._call(
+            action, tuple(args), dict(kwargs) if kwargs else None, ".python()"
+        )
+
+    @overload
+    def call(
+        self, action: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Step[T]: ...
+    @overload
+    def call(
+        self, action: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Step[T]: ...
+    def call(
+        self, action: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Step[Any]:
+        """Call ``action(*args, **kwargs)``: ``python`` with its arguments checked by type."""
+        return self._call(action, args, kwargs or None, ".call()")
+
+    def _call(
+        self,
+        action: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None,
+        verb: str,
+    ) -> Step[Any]:
+        if not callable(action):
+            hint = (
+                "Leave the parentheses of the call off: .call(f, 1), not .call(f(1))."
+                if not isinstance(action, str)
+                else "For a program use .command()."
+            )
+            raise WrongUse(
+                f"step {self.name!r}: {verb} takes a callable, got {action!r}. {hint}"
+            )
+        return Step(self.name, PythonCall(action, args, kwargs))
+
+    # -- programs and agents --------------------------------------------------------------------
+
+    @overload
+    def command(
+        self,
+        argv: str | Sequence[str],
+        *,
+        cwd: Any = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+        check: bool = True,
+        parse: None = None,
+    ) -> Step[CommandResult[None]]: ...
+    @overload
+    def command(
+        self,
+        argv: str | Sequence[str],
+        *,
+        cwd: Any = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+        check: bool = True,
+        parse: type[T],
+    ) -> Step[CommandResult[T]]: ...
+    @overload
+    def command(
+        self,
+        argv: str | Sequence[str],
+        *,
+        cwd: Any = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+        check: bool = True,
+        parse: Any,
+    ) -> Step[CommandResult[Any]]: ...
+    def command(
+        self,
+        argv: str | Sequence[str],
+        *,
+        cwd: Any = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | None = None,
+        check: bool = True,
+        parse: Any = None,
+    ) -> Step[CommandResult[Any]]:
+        """Run a program: a list of arguments, or one text for the shell.
+
+        ``env`` is added to this process's environment. ``check``: an exit code other than 0 fails
+        the step. ``parse=T``: stdout is JSON of type ``T`` and becomes ``.data``.
+        """
+        words = argv if isinstance(argv, str) else _argv(self.name, argv)
+        if not words:
+            raise DefinitionError(
+                f"step {self.name!r}: .command() needs a program, got {argv!r}"
+            )
+        return Step(self.name, ShellCommand(words, cwd, env, stdin, check, parse))
+
+    def agent(
+        self, agent: AgentLike[T], context: Context | None = None
+    ) -> Step[AgentResult[T]]:
+        """Give the agent its context (a mapping, or a function of the ``WorkflowContext``)."""
+        if not isinstance(getattr(agent, "name", None), str) or not callable(
+            getattr(agent, "run", None)
+        ):
+            raise WrongUse(
+                f"step {self.name!r}: .agent() takes an agent (it has a name and an async run), "
+                f"got {agent!r}. Make one with Agent(name, prompt, backend=...)."
+            )
+        return Step(self.name, AgentCall(agent, _context(self.name, context)))
+
+    def generate(
+        self,
+        generator: AgentLike[Any] | Callable[[Mapping[str, Any]], str | Awaitable[str]],
+        context: Context | None = None,
+    ) -> Step[str]:
+        """Have text written by an agent, or by a function of the context."""
+        if not callable(generator) and not callable(getattr(generator, "run", None)):
+            raise WrongUse(
+                f"step {self.name!r}: .generate() takes an agent or a function of the context, "
+                f"got {generator!r}"
+            )
+        return Step(self.name, Generation(generator, _context(self.name, context)))
+
+    # -- validation, children, branches ---------------------------------------------------------
+
+    def validate(
+        self,
+        stages: Sequence[str | Stage | Callable[..., Any]] | Stage | None = None,
+        retry: int = 3,
+        on_failure: Step[Any] | None = None,
+    ) -> Step[ValidationResult]:
+        """Run stages (None: all that are configured). While any fails, run ``on_failure`` and all
+        stages again, at most ``retry`` times; then the step fails."""
+        count_of(retry, "validate(retry)", least=0)
+        if on_failure is not None and not isinstance(on_failure, Step):
+            raise WrongUse(
+                f"step {self.name!r}: on_failure takes a step with a verb, got {on_failure!r}"
+            )
+        if isinstance(stages, (str, Stage)):
+            stages = [stages]
+        made = (
+            None
+            if stages is None
+            else tuple(_stage(self.name, item) for item in stages)
+        )
+        return Step(self.name, Validation(made, retry, on_failure))
+
+    def subworkflow(
+        self, workflow: WorkflowLike[..., R], inputs: Mapping[str, Any] | None = None
+    ) -> Step[WorkflowResult[R]]:
+        """Run another workflow as part of this run, with its inputs by parameter name."""
+        return Step(
+            self.name,
+            ChildWorkflow(_workflow(self.name, workflow), (), dict(inputs or {})),
+        )
+
+    def run_workflow(
+        self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Step[WorkflowResult[R]]:
+        """``subworkflow`` with its arguments checked by type."""
+        return Step(
+            self.name, ChildWorkflow(_workflow(self.name, workflow), args, kwargs)
+        )
+
+    @overload
+    def branch(self, a: tuple[Predicate, Step[T1]], /) -> Step[BranchResult[T1]]: ...
+    @overload
+    def branch(
+        self, a: tuple[Predicate, Step[T1]], b: tuple[Predicate, Step[T2]], /
+    ) -> Step[BranchResult[T1 | T2]]: ...
+    @overload
+    def branch(
+        self,
+        a: tuple[Predicate, Step[T1]],
+        b: tuple[Predicate, Step[T2]],
+        c: tuple[Predicate, Step[T3]],
+        /,
+    ) -> Step[BranchResult[T1 | T2 | T3]]: ...
+    @overload
+    def branch(self, *arms: tuple[Predicate, Step[Any]]) -> Step[BranchResult[Any]]: ...
+    def branch(self, *arms: tuple[Predicate, Step[Any]]) -> Step[BranchResult[Any]]:
+        """Run the step of the first arm ``(predicate, step)`` whose predicate is true."""
+        if not arms:
+            raise DefinitionError(
+                f"step {self.name!r}: .branch() needs at least one arm"
+            )
+        for arm in arms:
+            if not (isinstance(arm, tuple) and len(arm) == 2 and callable(arm[0])):
+                raise WrongUse(
+                    f"step {self.name!r}: an arm of .branch() is (predicate, step), got {arm!r}"
+                )
+            _a_step(self.name, ".branch()", arm[1])
+        return Step(self.name, Branching(arms))
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        /,
+        *,
+        on_error: Raises = ...,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[tuple[T1]]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        /,
+        *,
+        on_error: Raises = ...,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[tuple[T1, T2]]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        c: Step[T3],
+        /,
+        *,
+        on_error: Raises = ...,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[tuple[T1, T2, T3]]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        c: Step[T3],
+        d: Step[T4],
+        /,
+        *,
+        on_error: Raises = ...,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[tuple[T1, T2, T3, T4]]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        c: Step[T3],
+        d: Step[T4],
+        e: Step[T5],
+        /,
+        *,
+        on_error: Raises = ...,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[tuple[T1, T2, T3, T4, T5]]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        c: Step[T3],
+        d: Step[T4],
+        e: Step[T5],
+        f: Step[T6],
+        /,
+        *,
+        on_error: Raises = ...,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[tuple[T1, T2, T3, T4, T5, T6]]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        c: Step[T3],
+        d: Step[T4],
+        e: Step[T5],
+        f: Step[T6],
+        g: Step[T7],
+        /,
+        *,
+        on_error: Raises = ...,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[tuple[T1, T2, T3, T4, T5, T6, T7]]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        c: Step[T3],
+        d: Step[T4],
+        e: Step[T5],
+        f: Step[T6],
+        g: Step[T7],
+        h: Step[T8],
+        /,
+        *,
+        on_error: Raises = ...,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[tuple[T1, T2, T3, T4, T5, T6, T7, T8]]: ...
+    @overload
+    def parallel(
+        self,
+        *steps: Step[T],
+        on_error: Raises = ...,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[tuple[T, ...]]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        /,
+        *,
+        on_error: Continue,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[tuple[StepResult[T1]]]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        /,
+        *,
+        on_error: Continue,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[tuple[StepResult[T1], StepResult[T2]]]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        c: Step[T3],
+        /,
+        *,
+        on_error: Continue,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[tuple[StepResult[T1], StepResult[T2], StepResult[T3]]]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        c: Step[T3],
+        d: Step[T4],
+        /,
+        *,
+        on_error: Continue,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[
+        tuple[StepResult[T1], StepResult[T2], StepResult[T3], StepResult[T4]]
+    ]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        c: Step[T3],
+        d: Step[T4],
+        e: Step[T5],
+        /,
+        *,
+        on_error: Continue,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[
+        tuple[
+            StepResult[T1],
+            StepResult[T2],
+            StepResult[T3],
+            StepResult[T4],
+            StepResult[T5],
+        ]
+    ]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        c: Step[T3],
+        d: Step[T4],
+        e: Step[T5],
+        f: Step[T6],
+        /,
+        *,
+        on_error: Continue,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[
+        tuple[
+            StepResult[T1],
+            StepResult[T2],
+            StepResult[T3],
+            StepResult[T4],
+            StepResult[T5],
+            StepResult[T6],
+        ]
+    ]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        c: Step[T3],
+        d: Step[T4],
+        e: Step[T5],
+        f: Step[T6],
+        g: Step[T7],
+        /,
+        *,
+        on_error: Continue,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[
+        tuple[
+            StepResult[T1],
+            StepResult[T2],
+            StepResult[T3],
+            StepResult[T4],
+            StepResult[T5],
+            StepResult[T6],
+            StepResult[T7],
+        ]
+    ]: ...
+    @overload
+    def parallel(
+        self,
+        a: Step[T1],
+        b: Step[T2],
+        c: Step[T3],
+        d: Step[T4],
+        e: Step[T5],
+        f: Step[T6],
+        g: Step[T7],
+        h: Step[T8],
+        /,
+        *,
+        on_error: Continue,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[
+        tuple[
+            StepResult[T1],
+            StepResult[T2],
+            StepResult[T3],
+            StepResult[T4],
+            StepResult[T5],
+            StepResult[T6],
+            StepResult[T7],
+            StepResult[T8],
+        ]
+    ]: ...
+    @overload
+    def parallel(
+        self,
+        *steps: Step[T],
+        on_error: Continue,
+        max_concurrency: int | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[tuple[StepResult[T], ...]]: ...
+    def parallel(
+        self,
+        *steps: Step[Any],
+        on_error: OnError = "fail_fast",
+        max_concurrency: int | None = None,
+        min_success: float | None = None,
+    ) -> Step[Any]:
+        """Run steps side by side; the output is their outputs in the order written.
+
+        ``on_error``: ``fail_fast`` cancels the siblings of the first failure; ``continue`` runs all
+        and gives their ``StepResult``s (``min_success``: how many, or from 0 to 1 which share, must
+        succeed); ``all_or_nothing`` runs all, then fails and rolls back those that succeeded.
+        """
+        for member in steps:
+            _a_step(self.name, ".parallel()", member)
+        _group(self.name, on_error, max_concurrency, min_success)
+        return Step(
+            self.name, ParallelGroup(steps, on_error, max_concurrency, min_success)
+        )
+
+    @overload
+    def for_each(
+        self,
+        items: Mapping[K, A],
+        body: Callable[[A], Step[T] | Steps[T]],
+        *,
+        on_error: Raises = ...,
+        max_concurrency: int | None = ...,
+        key: Callable[[A], object] | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[list[T]]: ...
+    @overload
+    def for_each(
+        self,
+        items: Mapping[K, A],
+        body: Callable[[A], Step[T] | Steps[T]],
+        *,
+        on_error: Continue,
+        max_concurrency: int | None = ...,
+        key: Callable[[A], object] | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[list[StepResult[T]]]: ...
+    @overload
+    def for_each(
+        self,
+        items: Iterable[A],
+        body: Callable[[A], Step[T] | Steps[T]],
+        *,
+        on_error: Raises = ...,
+        max_concurrency: int | None = ...,
+        key: Callable[[A], object] | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[list[T]]: ...
+    @overload
+    def for_each(
+        self,
+        items: Iterable[A],
+        body: Callable[[A], Step[T] | Steps[T]],
+        *,
+        on_error: Continue,
+        max_concurrency: int | None = ...,
+        key: Callable[[A], object] | None = ...,
+        min_success: float | None = ...,
+    ) -> Step[list[StepResult[T]]]: ...
+    def for_each(
+        self,
+        items: Iterable[Any] | Mapping[Any, Any],
+        body: Callable[[Any], Any],
+        *,
+        on_error: OnError = "fail_fast",
+        max_concurrency: int | None = None,
+        key: Callable[[Any], object] | None = None,
+        min_success: float | None = None,
+    ) -> Step[Any]:
+        """Run ``body(item)`` for each item, side by side; the output is a list in order of items.
+
+        ``body`` returns a step, or is a generator function whose steps nest under ``name/<key>/``.
+        The key is a mapping's key (the body gets the value), else ``key(item)``, else the index.
+        Items are pulled as the window of ``max_concurrency`` opens. ``on_error`` as in
+        ``parallel``.
+        """
+        if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
+            raise WrongUse(
+                f"step {self.name!r}: .for_each() takes a collection, got {items!r}"
+            )
+        if not callable(body):
+            raise WrongUse(
+                f"step {self.name!r}: the body of .for_each() is a function of one item that "
+                f"returns a step or yields steps, got {body!r}"
+            )
+        if key is not None and not callable(key):
+            raise WrongUse(
+                f"step {self.name!r}: key is a function of one item, got {key!r}"
+            )
+        _group(self.name, on_error, max_concurrency, min_success)
+        return Step(
+            self.name,
+            ForEachGroup(items, body, on_error, max_concurrency, key, min_success),
+        )
+
+    @overload
+    def race(self, a: Step[T1], /) -> Step[T1]: ...
+    @overload
+    def race(self, a: Step[T1], b: Step[T2], /) -> Step[T1 | T2]: ...
+    @overload
+    def race(self, a: Step[T1], b: Step[T2], c: Step[T3], /) -> Step[T1 | T2 | T3]: ...
+    @overload
+    def race(
+        self, a: Step[T1], b: Step[T2], c: Step[T3], d: Step[T4], /
+    ) -> Step[T1 | T2 | T3 | T4]: ...
+    @overload
+    def race(self, *steps: Step[T]) -> Step[T]: ...
+    def race(self, *steps: Step[Any]) -> Step[Any]:
+        """Run steps side by side; the output is that of the first success, the others are
+        cancelled. It fails if all fail."""
+        if not steps:
+            raise DefinitionError(
+                f"step {self.name!r}: .race() needs at least one step"
+            )
+        for member in steps:
+            _a_step(self.name, ".race()", member)
+        return Step(self.name, RaceGroup(steps))
+
+    # -- waiting --------------------------------------------------------------------------------
+
+    @overload
+    def ask(
+        self, question: str, *, type: type[T], timeout: float | timedelta | None = None
+    ) -> Step[T]: ...
+    @overload
+    def ask(
+        self,
+        question: str,
+        *,
+        type: type[T],
+        default: V,
+        timeout: float | timedelta | None = None,
+    ) -> Step[T | V]: ...
+    @overload
+    def ask(
+        self,
+        question: str,
+        *,
+        choices: Sequence[T],
+        default: T = ...,
+        timeout: float | timedelta | None = None,
+    ) -> Step[T]: ...
+    @overload
+    def ask(
+        self,
+        question: str,
+        *,
+        default: str = ...,
+        timeout: float | timedelta | None = None,
+    ) -> Step[str]: ...
+    def ask(
+        self,
+        question: str,
+        *,
+        choices: Sequence[Any] | None = None,
+        type: Any = None,
+        default: Any = _MISSING,
+        timeout: float | timedelta | None = None,
+    ) -> Step[Any]:
+        """Ask a person; the output is the answer, one of ``choices`` or converted to ``type``.
+
+        After ``timeout`` seconds the answer is ``default``; without one the step fails.
+
+        Raises:
+            TypeError: choices and type together.
+            ValueError: choices that look alike as text, or a default that is no choice.
+        """
+        if choices is not None and type is not None:
+            raise WrongUse(
+                f"step {self.name!r}: .ask() takes choices or a type, not both"
+            )
+        if not isinstance(question, str) or not question.strip():
+            raise DefinitionError(
+                f"step {self.name!r}: .ask() needs a question, got {question!r}"
+            )
+        offered = () if choices is None else _choices(self.name, choices, default)
+        return Step(
+            self.name,
+            Question(
+                question,
+                offered,
+                str if type is None else type,
+                None if default is _MISSING else default,
+                default is not _MISSING,
+                None if timeout is None else positive_seconds(timeout, "timeout"),
+            ),
+        )
+
+    @overload
+    def wait_for(self, signal: str) -> Step[Any]: ...
+    @overload
+    def wait_for(self, signal: str, type: type[T]) -> Step[T]: ...
+    def wait_for(self, signal: str, type: Any = Any) -> Step[Any]:
+        """Wait for the signal of this name; the output is its payload, converted to ``type``."""
+        return Step(self.name, SignalWait(check_name(signal, "signal"), type))
+
+    def sleep(self, duration: float | timedelta | datetime) -> Step[None]:
+        """Wait: seconds, a timedelta, or until an aware datetime."""
+        if isinstance(duration, datetime):
+            if duration.tzinfo is None or duration.utcoffset() is None:
+                raise DefinitionError(
+                    f"step {self.name!r}: .sleep() needs a datetime with a time zone, got "
+                    f"{duration!r}. Write datetime(..., tzinfo=UTC), or use seconds."
+                )
+            return Step(self.name, Pause(None, duration))
+        return Step(self.name, Pause(seconds_of(duration, "sleep")))
+
+
+def _argv(name: str, argv: Sequence[str]) -> tuple[str, ...]:
+    from os import fspath
+
+    try:
+        return tuple(fspath(word) for word in argv)
+    except TypeError:
+        raise WrongUse(
+            f"step {name!r}: .command() takes text for the shell or a list of texts, got {argv!r}"
+        ) from None
+
+
+def _context(name: str, context: object) -> Context:
+    if context is None:
+        return {}
+    if isinstance(context, Mapping) or callable(context):
+        return cast("Context", context)
+    raise WrongUse(
+        f"step {name!r}: the context is a mapping, or a function of the WorkflowContext that "
+        f"returns one, got {context!r}"
+    )
+
+
+def _stage(name: str, item: object) -> str | Stage:
+    if isinstance(item, Stage):
+        return item
+    if isinstance(item, str):
+        return check_name(item, "stage")
+    if callable(item):
+        label = getattr(item, "__name__", type(item).__name__)
+        return Stage("lambda" if label == "<lambda>" else label, item)
+    raise WrongUse(
+        f"step {name!r}: a stage is a configured name, a Stage, or a callable, got {item!r}"
+    )
+
+
+def _workflow(name: str, workflow: object) -> WorkflowLike[..., Any]:
+    if hasattr(workflow, "definition"):
+        return cast("WorkflowLike[..., Any]", workflow)
+    raise WrongUse(
+        f"step {name!r}: .subworkflow() takes a function decorated with @workflow, got {workflow!r}"
+    )
+
+
+def _a_step(name: str, verb: str, member: object) -> None:
+    if isinstance(member, Step):
+        return
+    hint = f" {member.name!r} has no verb yet." if isinstance(member, StepName) else ""
+    raise WrongUse(f"step {name!r}: {verb} takes steps, got {member!r}.{hint}")
+
+
+def _group(
+    name: str, on_error: str, max_concurrency: int | None, min_success: float | None
+) -> None:
+    if on_error not in ON_ERROR_MODES:
+        raise DefinitionError(
+            f"step {name!r}: on_error is one of {', '.join(ON_ERROR_MODES)}, got {on_error!r}"
+        )
+    if max_concurrency is not None:
+        count_of(max_concurrency, f"max_concurrency of step {name!r}")
+    if min_success is None:
+        return
+    if on_error != "continue":
+        raise DefinitionError(
+            f'step {name!r}: min_success goes with on_error="continue"'
+        )
+    if (
+        isinstance(min_success, bool)
+        or not math.isfinite(min_success)
+        or min_success < 0
+    ):
+        raise DefinitionError(
+            f"step {name!r}: min_success is a count (an int) or a share from 0.0 to 1.0, "
+            f"got {min_success!r}"
+        )
+    if isinstance(min_success, float) and min_success > 1:
+        raise DefinitionError(
+            f"step {name!r}: min_success as a float is a share from 0.0 to 1.0, got {min_success!r}"
+        )
+
+
+def _choices(name: str, choices: Sequence[Any], default: Any) -> tuple[Any, ...]:
+    offered = tuple(choices)
+    texts = [str(choice) for choice in offered]
+    if not offered or isinstance(choices, str):
+        raise DefinitionError(f"step {name!r}: choices must be a list, got {choices!r}")
+    if len(set(texts)) != len(texts):
+        raise DefinitionError(f"step {name!r}: two choices look alike as text: {texts}")
+    if default is not _MISSING and default not in offered:
+        raise DefinitionError(
+            f"step {name!r}: the default {default!r} is not among the choices {texts}"
+        )
+    return offered
+
+
+__all__ = ["StepName", "step"]

@@ -1,0 +1,252 @@
+"""What the names in a module's text mean, as far as can be told without importing it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from handrail.dsl.source import FunctionNode, functions_in
+
+Region: TypeAlias = FunctionNode | ast.Lambda
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def own_nodes(region: ast.AST) -> Iterator[ast.AST]:
+    """What runs as part of a function's own body, in the order of the text.
+
+    Functions, lambdas and classes inside it are given, and not entered.
+    """
+    match region:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Module():
+            roots: list[ast.AST] = list(region.body)
+        case ast.Lambda():
+            roots = [region.body]
+        case _:
+            roots = list(ast.iter_child_nodes(region))
+    waiting = roots[::-1]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, _SCOPES):
+            waiting += list(ast.iter_child_nodes(node))[::-1]
+
+
+def is_generator(function: FunctionNode) -> bool:
+    """True if the function yields."""
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own_nodes(function))
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """The names of one module: what was imported, what is defined, and what stands inside what."""
+
+    tree: ast.Module
+    parents: dict[ast.AST, ast.AST]
+    imports: dict[str, str]
+    functions: tuple[tuple[str, FunctionNode], ...]
+    bound: dict[ast.AST, frozenset[str]]
+
+    def dotted(self, node: ast.expr) -> str | None:
+        """The full name an expression refers to: ``now`` is ``time.time`` if so imported.
+
+        None for what is no name, or a name that is a local of the function around it.
+        """
+        parts: list[str] = []
+        base = node
+        while isinstance(base, ast.Attribute):
+            parts.append(base.attr)
+            base = base.value
+        if not isinstance(base, ast.Name):
+            return None
+        root = self._root(base)
+        return None if root is None else ".".join([root, *reversed(parts)])
+
+    def _root(self, name: ast.Name) -> str | None:
+        if any(name.id in self.bound[scope] for scope in self.scopes(name)[:-1]):
+            return None
+        if name.id in self.imports:
+            return self.imports[name.id]
+        return None if name.id in self.bound[self.tree] else name.id
+
+    def is_step(self, node: ast.expr) -> bool:
+        """True if this expression is handrail's ``step``."""
+        return self._is_ours(node, "step")
+
+    def is_workflow_decorator(self, node: ast.expr) -> bool:
+        """True for ``@workflow`` in each of its spellings."""
+        return self._is_ours(node.func if isinstance(node, ast.Call) else node, "workflow")
+
+    def _is_ours(self, node: ast.expr, name: str) -> bool:
+        dotted = self.dotted(node)
+        if dotted is None or dotted.rpartition(".")[2] != name:
+            return False
+        # A bare name that nothing binds is a fragment without its imports, or a star import; a
+        # relative import may be the user's own module that hands handrail's names on.
+        return dotted == name or dotted.startswith(("handrail.", "."))
+
+    def is_workflow(self, function: FunctionNode) -> bool:
+        """True if the function is decorated with ``@workflow``."""
+        return any(self.is_workflow_decorator(one) for one in function.decorator_list)
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What encloses a node, from the inside out."""
+        while (outer := self.parents.get(node)) is not None:
+            yield outer
+            node = outer
+
+    def scopes(self, node: ast.AST) -> list[ast.Module | FunctionNode]:
+        """The functions around a node, innermost first, and the module last."""
+        return [one for one in self.around(node) if isinstance(one, ast.Module | FunctionNode)]
+
+    def function_named(self, node: ast.expr) -> FunctionNode | None:
+        """The function of this module that a name refers to where it is written."""
+        if not isinstance(node, ast.Name):
+            return None
+        for scope in self.scopes(node):
+            inside = [one for one in own_nodes(scope) if isinstance(one, FunctionNode)]
+            named = [one for one in inside if one.name == node.id]
+            if named or node.id in self.bound[scope]:
+                return named[-1] if named else None
+        return None
+
+    def is_local(self, function: FunctionNode) -> bool:
+        """True if the function is defined inside another one."""
+        return any(isinstance(one, FunctionNode) for one in self.around(function))
+
+    def values_of(self, name: ast.Name) -> tuple[ast.expr, ...]:
+        """What is assigned to a name in the function (or module) where it is used, or around it."""
+        for scope in self.scopes(name):
+            if name.id in self.bound[scope]:
+                return tuple(_assigned(scope, name.id))
+        return ()
+
+    def reaching(self, name: ast.Name) -> tuple[ast.expr, ...]:
+        """What a name may hold where it is used.
+
+        An assignment earlier in the same block, or in one around it, replaces those before it.
+        """
+        values = self.values_of(name)
+        scope = next(iter(self.scopes(name)), None)
+        if scope is None or name.id not in self.bound[scope]:
+            return values  # a closure may be called at any time
+        certain = [_place(one) for one in values if self._comes_before(one, name)]
+        if not certain:
+            return values
+        return tuple(one for one in values if max(certain) <= _place(one) < _place(name))
+
+    def _comes_before(self, value: ast.expr, use: ast.Name) -> bool:
+        """True if a plain assignment of this value always runs before the use."""
+        statement = self.parents.get(value)
+        if not isinstance(statement, ast.Assign | ast.AnnAssign):
+            return False
+        steps = {use, *self.around(use)}
+        for _, block in ast.iter_fields(self.parents[statement]):
+            if isinstance(block, list) and statement in block:
+                return any(one in steps for one in block[block.index(statement) + 1 :])
+        return False
+
+    def appended_to(self, name: ast.Name) -> tuple[ast.expr, ...]:
+        """What is put at the end of the list of this name with ``append``."""
+        for scope in self.scopes(name):
+            if name.id in self.bound[scope]:
+                return tuple(_appended(scope, name.id))
+        return ()
+
+    def loop_around(self, node: ast.AST) -> ast.For | ast.AsyncFor | ast.While | None:
+        """The innermost loop around a node, in the same function."""
+        for one in self.around(node):
+            if isinstance(one, ast.For | ast.AsyncFor | ast.While):
+                return one
+            if isinstance(one, _SCOPES):
+                return None
+        return None
+
+
+def symbols_of(tree: ast.Module) -> Symbols:
+    """Read a module's imports, definitions and nesting."""
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    functions = tuple(functions_in(tree))
+    scopes = [tree, *(node for _, node in functions)]
+    bound: dict[ast.AST, frozenset[str]] = {one: frozenset(_bound(one)) for one in scopes}
+    imports = _imports(tree)
+    aliases = dict(_aliases(tree, imports))
+    bound[tree] -= aliases.keys()
+    return Symbols(tree, parents, imports | aliases, functions, bound)
+
+
+def _aliases(tree: ast.Module, imports: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Names the module gives to what it imported: ``step = handrail.step``."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Attribute(value=ast.Name(id=root), attr=attr),
+            ) if root in imports:
+                yield name, f"{imports[root]}.{attr}"
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=old)) if old in imports:
+                yield name, imports[old]
+            case _:
+                pass
+
+
+def _imports(tree: ast.Module) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                for one in node.names:
+                    names[one.asname or one.name.partition(".")[0]] = (
+                        one.name if one.asname else one.name.partition(".")[0]
+                    )
+            case ast.ImportFrom():
+                module = "." * node.level + (node.module or "")
+                joint = "" if module.endswith(".") else "."
+                for one in node.names:
+                    names[one.asname or one.name] = f"{module}{joint}{one.name}"
+            case _:
+                pass
+    return names
+
+
+def _bound(scope: ast.Module | FunctionNode) -> set[str]:
+    """The names that a scope itself binds: parameters, assignments, definitions."""
+    names: set[str] = set()
+    if isinstance(scope, FunctionNode):
+        names |= {node.arg for node in ast.walk(scope.args) if isinstance(node, ast.arg)}
+    for node in own_nodes(scope):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, FunctionNode | ast.ClassDef):
+            names.add(node.name)
+    return names
+
+
+def _assigned(scope: ast.Module | FunctionNode, name: str) -> Iterator[ast.expr]:
+    for node in own_nodes(scope):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
+                yield value
+            case ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value):
+                if target == name:
+                    yield value
+            case ast.NamedExpr(target=ast.Name(id=target), value=value) if target == name:
+                yield value
+            case _:
+                pass
+
+
+def _appended(scope: ast.Module | FunctionNode, name: str) -> Iterator[ast.expr]:
+    for node in own_nodes(scope):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=target), attr="append"), args=[value]
+            ) if target == name:
+                yield value
+            case _:
+                pass
+
+
+def _place(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset

@@ -1,0 +1,136 @@
+"""What a verb acts on and what its modifiers say, in a few words for a picture or a tree."""
+
+from __future__ import annotations
+
+import ast
+
+from handrail.dsl.chain import Chain, argument, name_of, shorten, shown
+from handrail.dsl.symbols import Symbols
+
+
+def detail_of(chain: Chain, symbols: Symbols) -> str:
+    """What the verb acts on: an action, a command line, a question."""
+    call = chain.call
+    match chain.verb:
+        case "call" | "python":
+            return _action(argument(call, 0, "action"))
+        case "agent":
+            return _agent(argument(call, 0, "agent"), symbols)
+        case "generate":
+            return _agent(argument(call, 0, "generator"), symbols)
+        case "command":
+            return _command(argument(call, 0, "command"), symbols)
+        case "validate":
+            return _stages(argument(call, 0, "stages"), symbols)
+        case "subworkflow" | "run_workflow":
+            return _source(argument(call, 0, "workflow"))
+        case "ask":
+            return _question(call, symbols)
+        case "wait_for":
+            return _text(argument(call, 0, "signal"), symbols)
+        case "sleep":
+            return _source(argument(call, 0, "seconds_or_timedelta_or_datetime"))
+        case "for_each":
+            return ", ".join([_source(argument(call, 0, "items")), *_group(call)])
+        case _:
+            return ", ".join(_group(call))
+
+
+def modifiers_of(chain: Chain) -> tuple[str, ...]:
+    """Each modifier in words: ``retry 2``, ``when ready``, ``once``."""
+    return tuple(_modifier(name, call) for name, call in chain.modifiers)
+
+
+def _modifier(name: str, call: ast.Call) -> str:
+    words = {"with_rollback": "rollback", "uses": "uses"}.get(name, name.replace("_", " "))
+    value = argument(call, 0) or next((one.value for one in call.keywords), None)
+    return words if value is None else f"{words} {_action(value)}"
+
+
+def _source(node: ast.expr | None) -> str:
+    return "" if node is None else shown(node)
+
+
+def _action(node: ast.expr | None) -> str:
+    match node:
+        case ast.Lambda():
+            return "lambda"
+        case ast.Call(func=func, args=[inner, *_]) if ast.unparse(func).endswith("partial"):
+            return _action(inner)
+        case _:
+            return _source(node)
+
+
+def _agent(node: ast.expr | None, symbols: Symbols) -> str:
+    match node:
+        case ast.Call(args=[ast.Constant(value=str() as name), *_]):
+            return name
+        case ast.Name() as variable:
+            return _named_agent(variable, symbols) or variable.id
+        case _:
+            return _source(node)
+
+
+def _named_agent(variable: ast.Name, symbols: Symbols) -> str:
+    match symbols.values_of(variable):
+        case (ast.Call(args=[ast.Constant(value=str() as name), *_]),):
+            return name
+        case _:
+            return ""
+
+
+def _text(node: ast.expr | None, symbols: Symbols) -> str:
+    match node:
+        case ast.Constant(value=str()) | ast.JoinedStr():
+            return shorten(name_of(node, symbols).text)
+        case _:
+            return _source(node)
+
+
+def _command(node: ast.expr | None, symbols: Symbols) -> str:
+    match node:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return shorten(" ".join(_word(part, symbols) for part in parts))
+        case _:
+            return _text(node, symbols)
+
+
+def _word(node: ast.expr, symbols: Symbols) -> str:
+    text = name_of(node, symbols).text
+    return f"'{text}'" if " " in text and not isinstance(node, ast.Starred) else text
+
+
+def _stages(node: ast.expr | None, symbols: Symbols) -> str:
+    match node:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return shorten(", ".join(_agent(part, symbols).strip("'\"") for part in parts))
+        case None | ast.Constant(value=None):
+            return "the configured stages"
+        case _:
+            return _source(node)
+
+
+def _question(call: ast.Call | None, symbols: Symbols) -> str:
+    question = _text(argument(call, 0, "question"), symbols)
+    choices = argument(call, 99, "choices")
+    match choices:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            listed = " / ".join(name_of(part, symbols).text for part in parts)
+            return f"{question} ({shorten(listed)})"
+        case _:
+            return question
+
+
+def _group(call: ast.Call | None) -> list[str]:
+    words: list[str] = []
+    match argument(call, 99, "max_concurrency"):
+        case None | ast.Constant(value=None):
+            pass
+        case limit:
+            words.append(f"{shown(limit)} at a time")
+    match argument(call, 99, "on_error"):
+        case ast.Constant(value=str() as mode) if mode != "fail_fast":
+            words.append(mode.replace("_", " "))
+        case _:
+            pass
+    return words

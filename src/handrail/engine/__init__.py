@@ -1,0 +1,1 @@
+"""The impure arc: it performs what the core asks for, and writes down what happened."""

@@ -1,0 +1,162 @@
+"""Calls of the user's functions: async ones on the loop, sync ones in threads.
+
+Each action runs in a copy of the context that the run was started in, so context variables reach
+it, and those it sets reach no other step. Two hazards are handled here and nowhere else:
+``StopIteration`` must not pass through a coroutine, and a thread that is told to stop can only be
+waited for.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextvars import Context
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from handrail.engine.current import Current
+
+ABANDON_AFTER_S = 1.0
+"""How long a cancelled sync action is waited for before its thread is left behind."""
+
+_POLL_S = 0.005
+
+
+class ActionRaised(Exception):  # noqa: N818  # a carrier between two lines of this package, never shown
+    """Carries an exception that could not be raised through a coroutine."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class Abandoned(Exception):  # noqa: N818  # as above
+    """A cancelled thread did not end in time."""
+
+
+def is_async(action: Any) -> bool:
+    """True if calling this returns a coroutine."""
+    code = getattr(action, "__code__", None)
+    if code is not None:
+        return bool(code.co_flags & inspect.CO_COROUTINE)
+    while isinstance(action, functools.partial):
+        action = action.func
+    return inspect.iscoroutinefunction(action) or inspect.iscoroutinefunction(
+        getattr(action, "__call__", None)  # noqa: B004  # asks for the method, to inspect it
+    )
+
+
+async def call(
+    action: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    inline: bool,
+    current: Current,
+) -> Any:
+    """What the action returns; an awaitable that a sync action returns is awaited.
+
+    Raises:
+        ActionRaised: the action raised StopIteration.
+        BaseException: whatever else it raised.
+    """
+    if is_async(action):
+        return await action(*args, **kwargs)
+    if inline:
+        value = _guarded(action, args, kwargs)
+    else:
+        value = await in_thread(functools.partial(_guarded, action, args, kwargs), current)
+    if inspect.isawaitable(value):
+        return await value
+    return value
+
+
+def _guarded(action: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    try:
+        return action(*args, **kwargs)
+    except StopIteration as stop:
+        raise ActionRaised(stop) from None
+
+
+class _Thread:
+    """Whether the function in the thread has ended."""
+
+    __slots__ = ("ended", "function")
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+        self.ended = False
+
+    def __call__(self) -> Any:
+        try:
+            return self.function()
+        finally:
+            self.ended = True
+
+
+async def in_thread(function: Callable[[], Any], current: Current) -> Any:
+    """Run a sync function in a worker thread.
+
+    When this is cancelled, ``current.cancelled`` turns true and the thread is waited for up to
+    ``ABANDON_AFTER_S``.
+
+    Raises:
+        Abandoned: it was cancelled and did not end in that time.
+    """
+    thread = _Thread(function)
+    try:
+        return await anyio.to_thread.run_sync(thread, abandon_on_cancel=True)
+    except anyio.get_cancelled_exc_class():
+        current.cancelled = True
+        with anyio.CancelScope(shield=True):
+            for _ in range(int(ABANDON_AFTER_S / _POLL_S)):
+                if thread.ended:
+                    break
+                await anyio.sleep(_POLL_S)
+        if not thread.ended:
+            raise Abandoned from None
+        raise
+
+
+class InContext:
+    """Awaits a coroutine with every one of its steps run in a context of its own.
+
+    ``first`` is what the coroutine yielded already, if it was begun by hand.
+    """
+
+    __slots__ = ("_context", "_coroutine", "_first")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], context: Context, first: Any) -> None:
+        self._coroutine = coroutine
+        self._context = context
+        self._first = first
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        run, send, throw = self._context.run, self._coroutine.send, self._coroutine.throw
+        waits_for = self._first
+        while True:
+            try:
+                value = yield waits_for
+            except GeneratorExit:
+                run(self._coroutine.close)
+                raise
+            except BaseException as error:  # noqa: BLE001  # passed on, whatever it is
+                step: Callable[[Any], Any] = throw
+                given: Any = error
+            else:
+                step, given = send, value
+            try:
+                waits_for = run(step, given)
+            except StopIteration as stop:
+                return stop.value
+
+
+def begin(coroutine: Coroutine[Any, Any, Any], context: Context) -> tuple[bool, Any]:
+    """Run a coroutine to its first wait: ``(True, result)`` if it ended, else ``(False, first)``."""
+    try:
+        return False, context.run(coroutine.send, None)
+    except StopIteration as stop:
+        return True, stop.value

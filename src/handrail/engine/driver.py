@@ -1,0 +1,651 @@
+"""Drives one run: performs the core's commands and writes down what happened.
+
+Theory of operation
+===================
+
+The driver is one task with one loop. It carries out commands in order, in ``_carry_out``; when
+there are none it waits for its inbox or the next timer, in ``_wait``. Everything that comes from
+elsewhere (ends of attempts, answers, signals, a request to cancel) is put into the inbox and
+handled by that loop, so the core is never entered twice.
+
+An event goes one way: numbered, then ``journal.append``, then sinks, then ``machine.receive``.
+
+A flight is something at work outside the loop: an attempt, an evaluation, a rollback, a gate's
+handler. Its states:
+
+    in flight   started; the core waits for its end          -> ended | cancelling
+    cancelling  told to stop; its late result does not count  -> ended | abandoned
+    abandoned   did not stop within ``ABANDON_AFTER_S``; its end is recorded as cancelled, and
+                whatever it still delivers is dropped          -> ended
+    ended       its outcome was handed to the core, once
+
+The fast road: when an attempt is the only thing that can happen next (nothing in flight, nothing
+waited for), it is performed in the driver's own task, in a context of its own. No task, no scope,
+no queue. A request to cancel that arrives meanwhile stops it as it would stop a task.
+
+Timers of the core and of attempts are entries of one heap. Gates and signals cost no task.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import Any, TypeAlias
+
+import anyio
+import anyio.lowlevel
+import attrs
+
+from handrail.core.admission import Admission
+from handrail.core.answers import accepted
+from handrail.core.machine import Machine
+from handrail.engine.bus import Bus
+from handrail.engine.calls import ActionRaised, InContext, begin
+from handrail.engine.current import CURRENT, Current
+from handrail.engine.evaluate import Evaluator
+from handrail.engine.perform import Performer, failed, quick, succeeded
+from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight, Tasks, tasks
+from handrail.errors import GateClosed, GateNotFound, HandrailError, StepTimeout
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+from handrail.model.described import text_of
+from handrail.model.results import OpenGate, WorkflowResult, qualified
+from handrail.ports.clock import Clock
+from handrail.ports.journal import Journal
+
+TURN_STEPS = 64
+"""How many steps in a row may end without the loop having had a turn."""
+
+ABANDON_AFTER_S = 10.0
+"""How long a cancelled flight may take to end before it is left behind."""
+
+Message: TypeAlias = Callable[[], None]
+
+
+@attrs.frozen
+class Wiring:
+    """What a driver is given; every part is a port or a value."""
+
+    journal: Journal
+    bus: Bus
+    clock: Clock
+    performer: Performer
+    evaluator: Evaluator
+    admission: Admission
+    handles_gates: bool
+    linger_s: float
+    suspend_timers_after_s: float | None
+
+
+class CoreStalled(HandrailError):
+    """The core waits for nothing and has not ended; a defect in handrail."""
+
+    def __str__(self) -> str:
+        return "the run can neither go on nor end. This is a defect in handrail, please report it."
+
+
+class Driver:
+    """One drive of one run. Mutable; lives as long as the drive."""
+
+    def __init__(self, machine: Machine, wiring: Wiring, seq: int) -> None:
+        self.machine = machine
+        self.run_id = machine.setting.run_id
+        self.result: WorkflowResult[Any] | None = None
+        self._wiring = wiring
+        self._seq = seq
+        self._now = wiring.clock.now
+        self._todo: deque[cmd.Command] = deque()
+        self._inbox: deque[Message] = deque()
+        self._wake = anyio.Event()
+        self._flights: dict[tuple[str, str], Flight] = {}
+        self._inline: Flight | None = None
+        self._heap: list[tuple[float, int, Any]] = []
+        self._order = 0
+        self._ticks = 0
+        self._context: Context = copy_context()
+        self._tasks: Tasks = tasks(self._deliver)
+        self._escaped: BaseException | None = None
+        self._interrupted: str | None = None
+        self._closing = False
+        self._linger_until: float | None = None
+
+    # -- from outside (same event loop) ---------------------------------------------------------
+
+    def post(self, message: Message, *, urgent: bool = False) -> None:
+        """Have the loop do this next. ``urgent`` stops what it performs in its own task."""
+        self._inbox.append(message)
+        self._wake.set()
+        if urgent and self._inline is not None:
+            self._tasks.stop(self._inline)
+
+    def cancel(self, reason: str) -> None:
+        """Ask for the run to be cancelled; returns at once."""
+        self.post(lambda: self._record_later(ev.CancelRequested(reason)), urgent=True)
+
+    def interrupt(self, reason: str) -> None:
+        """Ask for the drive to end because the process is to end; returns at once."""
+        self.post(lambda: self._interrupt(reason), urgent=True)
+
+    def signal(self, name: str, payload: Any, by: str | None = None) -> None:
+        """Deliver a signal; returns at once."""
+        self.post(lambda: self._record_later(ev.SignalReceived(name, payload, by)))
+
+    def answer(self, path: str, answer: Any, by: str | None = None) -> Any:
+        """Answer an open gate; the answer as converted.
+
+        Raises:
+            GateClosed: it was answered before. GateNotFound: it was never opened.
+            InvalidAnswer: this is not an answer to it; the gate stays open.
+        """
+        gate = self._open_gate(path)
+        value = accepted(gate, answer)
+        event = ev.GateAnswered(path, value, by)
+        ev.stamp(event, self.run_id, 0, self._now())
+        self.machine.answered[path] = event
+        self.post(lambda: self._record_later(event))
+        return value
+
+    def _open_gate(self, path: str) -> OpenGate:
+        answered = self.machine.answered.get(path)
+        if answered is not None:
+            raise GateClosed(path, answered.answer, answered.by, answered.at)
+        gate = self.machine.gates.get(path)
+        if gate is None:
+            raise GateNotFound(self.run_id, path, tuple(self.machine.gates))
+        return gate
+
+    # -- the loop -------------------------------------------------------------------------------
+
+    async def drive(self, first: ev.Event) -> WorkflowResult[Any]:
+        """Run to the end of the drive.
+
+        Raises:
+            BaseException: cancellation of this task, after the run was interrupted or cancelled and
+                its end recorded; KeyboardInterrupt and SystemExit of an action, likewise; errors of
+                the journal.
+        """
+        self._todo.append(cmd.Record(first))
+        async with self._tasks:
+            try:
+                await self._loop()
+            except (KeyboardInterrupt, SystemExit, anyio.get_cancelled_exc_class()) as error:
+                with anyio.CancelScope(shield=True):
+                    self._interrupt(_interruption(error))
+                    await self._loop()
+                raise
+        if self._escaped is not None:
+            raise self._escaped
+        assert self.result is not None
+        return self.result
+
+    async def _loop(self) -> None:
+        while self.result is None:
+            if self._todo:
+                await self._carry_out()
+            elif self._inbox:
+                self._inbox.popleft()()
+            elif not self._fire_timers():
+                await self._wait()
+
+    async def _carry_out(self) -> None:
+        todo = self._todo
+        receive = self.machine.receive
+        emit = self._wiring.bus.emit
+        append = self._wiring.journal.append
+        now, run_id = self._now, self.run_id
+        while todo:
+            command = todo.popleft()
+            kind = type(command)
+            if kind is cmd.Record:
+                event = command.event  # type: ignore[union-attr]  # kind says so
+                self._seq = seq = self._seq + 1
+                ev.stamp(event, run_id, seq, now())
+                pending = append(event, sync=command.sync)  # type: ignore[union-attr]
+                if pending is not None:
+                    await pending
+                emit(event)
+                more = receive(event)
+                if more:
+                    todo.extend(more)
+            elif kind is cmd.Perform:
+                if todo or self._inbox or not self._alone(command):
+                    self._launch(command)  # type: ignore[arg-type]
+                else:
+                    await self._perform_here(command)  # type: ignore[arg-type]
+            else:
+                self._other(command)
+
+    def _alone(self, command: Any) -> bool:
+        """True if this attempt is all that can happen next."""
+        return (
+            not self._flights
+            and not self.machine.waits
+            and command.step.modifiers.timeout_s is None
+            and self._wiring.admission.trivial
+        )
+
+    def _other(self, command: cmd.Command) -> None:
+        match command:
+            case cmd.Wait():
+                self._at(command.due, command)
+            case cmd.Tell():
+                self.tell(command.progress)
+            case cmd.Cancel():
+                self._stop(command.path)
+            case cmd.Ask():
+                self._ask(command)
+            case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
+                self._evaluate(command)
+            case cmd.Undo():
+                self._undo(command)
+            case cmd.Pull():
+                self.post(lambda: self._receive(cmd.Pulled(command.path, at=self._now())))
+            case cmd.Finish():
+                self.result = command.result
+            case _:
+                raise AssertionError(command)
+
+    def _receive(self, event: ev.Event | cmd.Report) -> None:
+        self._todo.extend(self.machine.receive(event))
+
+    def _record_later(self, event: ev.Event) -> None:
+        self._todo.append(cmd.Record(event))
+
+    def tell(self, progress: ev.Progress) -> None:
+        """Show progress to the sinks."""
+        ev.stamp(progress, self.run_id, self._seq, self._now())
+        self._wiring.bus.emit(progress)
+
+    # -- attempts -------------------------------------------------------------------------------
+
+    async def _perform_here(self, command: cmd.Perform) -> None:
+        """The fast road; see the module's text."""
+        context = self._context.copy()
+        current = Current(self.run_id, command.path, command.attempt, command.interrupted)
+        context.run(CURRENT.set, current)
+        flight = Flight(command.path, "attempt", command, current)
+        self._inline = flight
+        try:
+            event = await self._attempt_here(command, context, flight)
+        except AttemptStopped:
+            self._stopped_here(flight)
+            return
+        except (KeyboardInterrupt, SystemExit) as error:
+            self._action_interrupted(command.path, error)
+            return
+        except anyio.get_cancelled_exc_class():
+            self._note_interruption(command.path, "cancelled")
+            raise
+        finally:
+            self._inline = None
+        self._todo.append(cmd.Record(event, command.step.modifiers.checkpoint))
+        self._ticks += 1
+        if self._ticks >= TURN_STEPS:
+            self._ticks = 0
+            await anyio.lowlevel.checkpoint()
+
+    async def _attempt_here(
+        self, command: cmd.Perform, context: Context, flight: Flight
+    ) -> ev.StepCompleted | ev.AttemptFailed:
+        way = quick(command.step)
+        if way is None:
+            assert flight.current is not None
+            coroutine = self._wiring.performer.perform(command, flight.current)
+            ended, value = begin(coroutine, context)
+            if ended:
+                done: ev.StepCompleted | ev.AttemptFailed = value
+                return done
+            event: ev.StepCompleted | ev.AttemptFailed = await self._tasks.inline(
+                flight, InContext(coroutine, context, value)
+            )
+            return event
+        verb: Any = command.step.verb
+        try:
+            value = context.run(way.action, *verb.args, **(verb.kwargs or {}))
+            if way.asynchronous or hasattr(value, "__await__"):
+                coroutine = value if way.asynchronous else _awaited(value)
+                ended, value = begin(coroutine, context)
+                if not ended:
+                    value = await self._tasks.inline(flight, InContext(coroutine, context, value))
+        except (AttemptStopped, KeyboardInterrupt, SystemExit):
+            raise
+        except anyio.get_cancelled_exc_class() as error:
+            if not _cancelled_itself():
+                raise
+            return failed(command, error)
+        except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
+            return failed(command, error)
+        return succeeded(command, value, None, self._now())
+
+    def _stopped_here(self, flight: Flight) -> None:
+        """Urgent messages first: they say why it was stopped."""
+        path, attempt = flight.path, flight.command.attempt
+        self._inbox.append(lambda: self._report_stop(path, attempt, abandoned=False))
+
+    def _report_stop(self, path: str, attempt: int, *, abandoned: bool) -> None:
+        if self._closing:
+            self._note_interruption(path, self._interrupted or "interrupted")
+        else:
+            self._receive(cmd.Stopped(path, attempt, abandoned, at=self._now()))
+
+    def _launch(self, command: cmd.Perform) -> None:
+        admission = self._wiring.admission
+        if admission.trivial:
+            self._take_off(command)
+            return
+        admission.request(command.path, command.step.modifiers.uses)
+        self._flights[command.path, "queued"] = Flight(command.path, "queued", command, None)
+        self._admit()
+
+    def _admit(self) -> None:
+        now = self._now()
+        admission = self._wiring.admission
+        for path in admission.grants(now):
+            queued = self._flights.pop((path, "queued"))
+            self._take_off(queued.command)
+        following = admission.next_time(now)
+        if following is not None:
+            self._at(following, self._admit)
+
+    def _take_off(self, command: cmd.Perform) -> None:
+        current = Current(self.run_id, command.path, command.attempt, command.interrupted)
+        flight = Flight(command.path, "attempt", command, current)
+        context = self._context.copy()
+        context.run(CURRENT.set, current)
+        performer = self._wiring.performer
+        self._start(flight, lambda: performer.perform(command, current), context)
+        timeout_s = command.step.modifiers.timeout_s
+        if timeout_s is not None:
+            self._at(self._now() + timeout_s, flight)
+
+    def _start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
+        self._flights[flight.path, flight.kind] = flight
+        self._tasks.start(flight, work, context)
+
+    def _deliver(self, flight: Flight, outcome: Any) -> None:
+        if not flight.over:
+            self._inbox.append(lambda: self._landed(flight, outcome))
+            self._wake.set()
+
+    def _landed(self, flight: Flight, outcome: Any) -> None:
+        if flight.over:
+            return
+        flight.over = True
+        del self._flights[flight.path, flight.kind]
+        match flight.kind:
+            case "attempt":
+                self._attempt_landed(flight, outcome)
+            case "evaluation":
+                self._evaluation_landed(flight, outcome)
+            case "gate":
+                self._gate_landed(flight, outcome)
+            case _:
+                self._rollback_landed(flight, outcome)
+
+    def _attempt_landed(self, flight: Flight, outcome: Any) -> None:
+        command: cmd.Perform = flight.command
+        if not self._wiring.admission.trivial:
+            self._wiring.admission.release(flight.path)
+            self._admit()
+        if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
+            self._action_interrupted(flight.path, outcome)
+        elif flight.timed_out:
+            seconds = command.step.modifiers.timeout_s or 0.0
+            self._record_later(failed(command, StepTimeout(flight.path, seconds)))
+        elif flight.stopping:
+            self._report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)
+        elif outcome is STOPPED or outcome is ABANDONED:
+            self._record_later(failed(command, _Vanished(flight.path)))
+        elif isinstance(outcome, BaseException):
+            self._record_later(failed(command, outcome))
+        else:
+            self._todo.append(cmd.Record(outcome, command.step.modifiers.checkpoint))
+
+    def _stop(self, path: str) -> None:
+        queued = self._flights.pop((path, "queued"), None)
+        if queued is not None:
+            self._wiring.admission.withdraw(path)
+            self._report_stop(path, queued.command.attempt, abandoned=False)
+            self._admit()
+        for kind in ("attempt", "evaluation"):
+            flight = self._flights.get((path, kind))
+            if flight is not None and not flight.stopping:
+                if flight.current is not None:
+                    flight.current.cancelled = True
+                self._tasks.stop(flight)
+                self._at(self._now() + ABANDON_AFTER_S, lambda f=flight: self._leave(f))
+
+    def _leave(self, flight: Flight) -> None:
+        """Abandon a flight that ignores its cancellation."""
+        if not flight.over:
+            self._landed(flight, ABANDONED)
+
+    # -- evaluations, gates, rollbacks ----------------------------------------------------------
+
+    def _evaluate(self, command: cmd.AskPredicate | cmd.AskFallback | cmd.FindStages) -> None:
+        try:
+            value = self._context.copy().run(self._wiring.evaluator.begin, command)
+        except Exception as error:  # noqa: BLE001  # the user's function
+            self._receive(cmd.Evaluated(command.path, error=error, at=self._now()))
+            return
+        if hasattr(value, "__await__"):
+            flight = Flight(command.path, "evaluation", command, None)
+            self._start(flight, lambda: _awaited(value), self._context.copy())
+        else:
+            self._receive(cmd.Evaluated(command.path, value, at=self._now()))
+
+    def _evaluation_landed(self, flight: Flight, outcome: Any) -> None:
+        if outcome is STOPPED or outcome is ABANDONED:
+            outcome = _Vanished(flight.path)
+        if isinstance(outcome, BaseException):
+            self._receive(cmd.Evaluated(flight.path, error=outcome, at=self._now()))
+        else:
+            self._receive(cmd.Evaluated(flight.path, outcome, at=self._now()))
+
+    def _ask(self, command: cmd.Ask) -> None:
+        if not self._wiring.handles_gates:
+            return
+        flight = Flight(command.path, "gate", command, None)
+        evaluator = self._wiring.evaluator
+        self._start(flight, lambda: evaluator.answer(command.gate), self._context.copy())
+
+    def _gate_landed(self, flight: Flight, outcome: Any) -> None:
+        path = flight.path
+        if path not in self.machine.gates or path in self.machine.answered:
+            return
+        if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
+            self._escaped = outcome
+            self._interrupt(_interruption(outcome))
+        elif outcome is STOPPED or outcome is ABANDONED:
+            return
+        elif isinstance(outcome, BaseException):
+            self._receive(cmd.GateRefused(path, outcome, at=self._now()))
+        else:
+            answer, by = outcome
+            try:
+                self.answer(path, answer, by)
+            except HandrailError as error:
+                self._receive(cmd.GateRefused(path, error, at=self._now()))
+
+    def _undo(self, command: cmd.Undo) -> None:
+        flight = Flight(command.path, "rollback", command, None)
+        context = self._context.copy()
+        current = Current(self.run_id, command.path, 1)
+        context.run(CURRENT.set, current)
+        evaluator = self._wiring.evaluator
+        self._start(flight, lambda: evaluator.undo(command, current), context)
+        self._at(self._now() + command.rollback.timeout_s, flight)
+
+    def _rollback_landed(self, flight: Flight, outcome: Any) -> None:
+        if flight.timed_out:
+            outcome = StepTimeout(flight.path, flight.command.rollback.timeout_s)
+        elif outcome is STOPPED or outcome is ABANDONED:
+            outcome = _Vanished(flight.path)
+        if isinstance(outcome, BaseException):
+            said, kind = text_of(outcome), qualified(type(outcome))
+            self._record_later(ev.RollbackCompleted(flight.path, said, kind))
+        else:
+            self._record_later(ev.RollbackCompleted(flight.path))
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def _at(self, due: float, what: Any) -> None:
+        self._order += 1
+        heapq.heappush(self._heap, (due, self._order, what))
+
+    def _fire_timers(self) -> bool:
+        """Do what is due; True if anything was."""
+        fired = False
+        while self._heap and self._heap[0][0] <= self._now():
+            _, _, what = heapq.heappop(self._heap)
+            fired = self._fire(what) or fired
+        return fired
+
+    def _fire(self, what: Any) -> bool:
+        match what:
+            case cmd.Wait():
+                if what.token not in self.machine.timers:
+                    return False
+                self._receive(cmd.TimerFired(what.path, what.token, at=self._now()))
+            case Flight():
+                if what.over or what.stopping:
+                    return False
+                what.timed_out = True
+                if what.current is not None:
+                    what.current.cancelled = True
+                self._tasks.stop(what)
+                self._at(self._now() + ABANDON_AFTER_S, lambda: self._leave(what))
+            case _:
+                what()
+        return True
+
+    def _drop_stale_timers(self) -> None:
+        while self._heap:
+            what = self._heap[0][2]
+            stale_wait = isinstance(what, cmd.Wait) and what.token not in self.machine.timers
+            stale_flight = isinstance(what, Flight) and (what.over or what.stopping)
+            if not (stale_wait or stale_flight):
+                return
+            heapq.heappop(self._heap)
+
+    async def _wait(self) -> None:
+        self._drop_stale_timers()
+        due = self._heap[0][0] if self._heap else None
+        if not self._flights and not self._goes_on_by_itself():
+            if not self.machine.waits and due is None:
+                raise CoreStalled
+            now = self._now()
+            if self._linger_until is None:
+                self._linger_until = now + self._wiring.linger_s
+            if now >= self._linger_until:
+                self._suspend("waiting")
+                return
+            due = self._linger_until if due is None else min(due, self._linger_until)
+        else:
+            self._linger_until = None
+        if self._wake.is_set():
+            self._wake = anyio.Event()
+            if self._inbox:
+                return
+        await self._wiring.clock.wait(self._wake, due, busy=len(self._flights))
+
+    def _goes_on_by_itself(self) -> bool:
+        """True if a timer is set that the process is to wait for."""
+        longest = self._wiring.suspend_timers_after_s
+        now = self._now()
+        return any(
+            isinstance(what, cmd.Wait)
+            and self.machine.goes_on_by_itself(what.token)
+            and (longest is None or due - now <= longest)
+            for due, _, what in self._heap
+        )
+
+    # -- ends -----------------------------------------------------------------------------------
+
+    def _suspend(self, reason: str) -> None:
+        self._closing = True
+        self._receive(cmd.CloseRun(reason, at=self._now()))
+
+    def _action_interrupted(self, path: str, error: BaseException) -> None:
+        self._escaped = error
+        self._note_interruption(path, _interruption(error))
+        self._interrupt(_interruption(error))
+
+    def _note_interruption(self, path: str, reason: str) -> None:
+        if self._wiring.journal.durable:
+            self._record_later(ev.StepInterrupted(path, reason))
+        else:
+            node = self.machine.nodes.get(path)
+            if node is not None:
+                attempt = node.attempt
+                self._inbox.append(
+                    lambda: self._receive(cmd.Stopped(path, attempt, at=self._now()))
+                )
+
+    def _interrupt(self, reason: str) -> None:
+        """End the drive: with a durable journal so that it can be resumed, else by cancelling."""
+        if self._interrupted is not None or self.result is not None:
+            return
+        self._interrupted = reason
+        if not self._wiring.journal.durable:
+            self._inbox.appendleft(lambda: self._record_later(ev.CancelRequested(reason)))
+            return
+        self._closing = True
+        for path, kind in list(self._flights):
+            flight = self._flights[path, kind]
+            if kind in {"queued", "gate"}:
+                flight.over = True
+                del self._flights[path, kind]
+                self._tasks.stop(flight)
+            else:
+                self._stop(path)
+                self._tasks.stop(flight)
+        self._inbox.append(self._close_when_landed)
+
+    def _close_when_landed(self) -> None:
+        if self._flights:
+            self._at(self._now() + 0.02, lambda: self._inbox.append(self._close_when_landed))
+        else:
+            self._suspend(self._interrupted or "interrupted")
+
+
+class _Vanished(HandrailError):
+    """An attempt was cancelled by somebody else than the run."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"step {self.path!r} was cancelled from within: something it awaited was cancelled"
+
+
+async def _awaited(value: Any) -> Any:
+    try:
+        return await value
+    except StopIteration as stop:
+        raise ActionRaised(stop) from None
+
+
+def _cancelled_itself() -> bool:
+    """True if a cancellation came out of the action, and nobody asked this task to stop."""
+    with contextlib.suppress(RuntimeError):
+        import asyncio
+
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() == 0
+    return False
+
+
+def _interruption(error: BaseException) -> str:
+    match error:
+        case KeyboardInterrupt():
+            return "keyboard interrupt"
+        case SystemExit():
+            return f"exit {error.code}"
+        case _:
+            return "the task that ran it was cancelled"
+

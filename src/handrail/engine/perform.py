@@ -1,0 +1,300 @@
+"""Performs leaf steps: one attempt at a call, a command, an agent, a stage.
+
+An attempt ends in an event: ``StepCompleted`` or ``AttemptFailed``. Cancellation passes through.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import attrs
+
+from handrail.engine.calls import Abandoned, ActionRaised, call, is_async
+from handrail.engine.contexts import Contexts, built_context
+from handrail.engine.current import Current, idempotency_key
+from handrail.errors import CommandFailed, StageFailed, WrongUse
+from handrail.model.commands import Perform
+from handrail.model.convert import fit_json
+from handrail.model.described import bases_of, text_of, traceback_of
+from handrail.model.events import AttemptFailed, Progress, StepCompleted, StepOutput
+from handrail.model.results import (
+    AgentResult,
+    CommandResult,
+    StageResult,
+    StepResult,
+    Usage,
+    qualified,
+)
+from handrail.model.shapes import AgentRequest
+from handrail.model.steps import (
+    AgentCall,
+    Generation,
+    PythonCall,
+    ShellCommand,
+    StageCheck,
+    Step,
+)
+from handrail.ports.clock import Clock
+from handrail.system.processes import run_process
+
+_STAGE_OUTPUT = 20_000
+
+
+@attrs.frozen
+class Performer:
+    """Performs the leaf steps of one run."""
+
+    contexts: Contexts
+    agents: Mapping[str, Any]
+    clock: Clock
+    tell: Callable[[Progress], None]
+
+    async def perform(self, command: Perform, current: Current) -> StepCompleted | AttemptFailed:
+        """The end of one attempt.
+
+        Raises:
+            BaseException: cancellation, KeyboardInterrupt and SystemExit, as they come.
+        """
+        import anyio
+
+        try:
+            output, usage = await self._output(command, current)
+        except (KeyboardInterrupt, SystemExit, Abandoned, anyio.get_cancelled_exc_class()):
+            raise
+        except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
+            return failed(command, error)
+        return succeeded(command, output, usage, self.clock.now())
+
+    async def _output(self, command: Perform, current: Current) -> tuple[Any, Usage | None]:
+        verb: Any = command.step.verb
+        match verb:
+            case PythonCall():
+                inline = command.step.modifiers.inline
+                value = await call(
+                    verb.action, verb.args, verb.kwargs or {}, inline=inline, current=current
+                )
+                return value, None
+            case ShellCommand():
+                return await self._command(verb, command), None
+            case AgentCall():
+                result = await self._agent(verb.agent, verb.context, command, current)
+                return result, result.usage
+            case Generation():
+                return await self._generate(verb, command, current)
+            case StageCheck():
+                return await self._stage(verb, command, current), None
+            case _:
+                assert_never(verb)
+
+    # -- commands -------------------------------------------------------------------------------
+
+    async def _command(self, verb: ShellCommand, command: Perform) -> CommandResult[Any]:
+        done = await run_process(
+            verb.argv,
+            cwd=verb.cwd,
+            env=verb.env,
+            stdin=verb.stdin,
+            marker=self._marker(command),
+            on_output=self._listener(command),
+        )
+        if verb.check and done.exit_code != 0:
+            raise CommandFailed(_shown(verb.argv), done.exit_code, done.stdout, done.stderr)
+        data = None if verb.parse is None else fit_json(done.stdout, verb.parse)
+        return CommandResult(done.exit_code, done.stdout, done.stderr, data)
+
+    def _marker(self, command: Perform) -> str:
+        return f"{self.contexts.run_id}/{command.path}#{command.attempt}"
+
+    def _listener(self, command: Perform) -> Callable[[Any, str], None]:
+        tell, path = self.tell, command.path
+
+        def heard(stream: Any, text: str) -> None:
+            tell(StepOutput(path, stream, text))
+
+        return heard
+
+    # -- agents ---------------------------------------------------------------------------------
+
+    async def _agent(
+        self, agent: Any, context: Any, command: Perform, current: Current
+    ) -> AgentResult[Any]:
+        assert command.view is not None
+        workflow = self.contexts.of(command.view)
+        chosen = self.agents.get(agent.name, agent)
+        request = AgentRequest(
+            self.contexts.run_id,
+            command.path,
+            command.attempt,
+            await built_context(context, workflow),
+            workflow,
+            idempotency_key(self.contexts.run_id, command.path),
+            current.interrupted,
+            self.tell,
+            self.clock.sleep,
+        )
+        result = await chosen.run(request)
+        if not isinstance(result, AgentResult):
+            raise WrongUse(
+                f"agent {chosen.name!r}: run() must return an AgentResult, got {result!r}"
+            )
+        return result
+
+    async def _generate(
+        self, verb: Generation, command: Perform, current: Current
+    ) -> tuple[str, Usage | None]:
+        generator: Any = verb.generator
+        usage: Usage | None = None
+        if callable(getattr(generator, "run", None)):
+            result = await self._agent(generator, verb.context, command, current)
+            text, usage = result.output, result.usage
+        else:
+            assert command.view is not None
+            context = await built_context(verb.context, self.contexts.of(command.view))
+            text = await call(generator, (context,), {}, inline=False, current=current)
+        if not isinstance(text, str):
+            raise WrongUse(
+                f"step {command.path!r}: a generator must return text, got {type(text).__name__}"
+            )
+        return text, usage
+
+    # -- stages ---------------------------------------------------------------------------------
+
+    async def _stage(self, verb: StageCheck, command: Perform, current: Current) -> StageResult:
+        stage = verb.stage
+        if callable(stage.check):
+            result = await self._check(stage.name, stage.check, command, current)
+        else:
+            done = await run_process(
+                stage.check if isinstance(stage.check, str) else tuple(stage.check),
+                marker=self._marker(command),
+                on_output=self._listener(command),
+            )
+            printed = _tail((done.stdout + done.stderr).strip(), _STAGE_OUTPUT)
+            error = None if done.exit_code == 0 else f"exit code {done.exit_code}: {_tail(printed)}"
+            result = StageResult(stage.name, done.exit_code == 0, printed, error)
+        if not result.passed:
+            raise StageFailed(result)
+        return result
+
+    async def _check(
+        self, name: str, check: Callable[..., Any], command: Perform, current: Current
+    ) -> StageResult:
+        assert command.view is not None
+        args = (self.contexts.of(command.view),) if takes_one(check) else ()
+        try:
+            value = await call(check, args, {}, inline=False, current=current)
+        except Exception as error:  # noqa: BLE001  # a check that raises did not pass
+            return StageResult(name, False, traceback_of(error), f"{type(error).__name__}: {text_of(error)}")
+        return stage_result(name, value)
+
+
+def stage_result(name: str, value: Any) -> StageResult:
+    """What a callable stage said: False fails it; a ``StageResult`` or ``CommandResult`` speaks."""
+    match value:
+        case StageResult():
+            return value
+        case CommandResult():
+            printed = (value.stdout + value.stderr).strip()
+            passed = value.exit_code == 0
+            error = None if passed else f"exit code {value.exit_code}: {_tail(printed)}"
+            return StageResult(name, passed, printed, error)
+        case bool() | None:
+            passed = value is not False
+            return StageResult(name, passed, "", None if passed else "the check returned False")
+        case _:
+            return StageResult(name, True, str(value))
+
+
+def takes_one(check: Callable[..., Any]) -> bool:
+    """True if a callable needs exactly one positional argument."""
+    try:
+        parameters = inspect.signature(check).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    needed = [
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
+    ]
+    return len(needed) == 1
+
+
+def _shown(argv: str | tuple[str, ...]) -> str:
+    if isinstance(argv, str):
+        return repr(argv)
+    import shlex
+
+    return repr(shlex.join(argv))
+
+
+def _tail(text: str, characters: int = 2000) -> str:
+    return text if len(text) <= characters else f"...{text[-characters:]}"
+
+
+# -- how attempts end ------------------------------------------------------------------------------
+
+
+def succeeded(
+    command: Perform, output: Any, usage: Usage | None, now: float
+) -> StepCompleted:
+    """The event of an attempt that gave an output."""
+    step = command.step
+    took_ms = (now - command.started_at) * 1000
+    result = StepResult(
+        step.name,
+        command.path,
+        step.verb.kind,
+        "succeeded",
+        output,
+        duration_ms=took_ms if took_ms > 0 else 0.0,
+        attempts=command.attempt,
+        usage=usage,
+    )
+    return StepCompleted(command.path, result)
+
+
+def failed(command: Perform, error: BaseException) -> AttemptFailed:
+    """The event of an attempt that raised; ``on=`` is judged here, where the exception is alive."""
+    if isinstance(error, ActionRaised):
+        error = error.error
+    retryable = isinstance(error, Exception)
+    retry = command.step.modifiers.retry
+    if retry is not None:
+        try:
+            retryable = retry.covers(error)
+        except Exception as broken:  # noqa: BLE001  # the user's predicate
+            error, retryable = broken, False
+    output = None
+    if isinstance(error, StageFailed):
+        output = error.result
+    return AttemptFailed(
+        command.path,
+        command.attempt,
+        text_of(error),
+        qualified(type(error)),
+        bases_of(error),
+        traceback_of(error),
+        retryable,
+        output,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Quick:
+    """A step that can be begun without a task: an async or inline call."""
+
+    action: Callable[..., Any]
+    asynchronous: bool
+
+
+def quick(step: Step[Any]) -> Quick | None:
+    """How to begin a step by hand, or None if it needs a thread, a process, or an agent."""
+    verb = step.verb
+    if type(verb) is not PythonCall:
+        return None
+    asynchronous = is_async(verb.action)
+    return Quick(verb.action, asynchronous) if asynchronous or step.modifiers.inline else None

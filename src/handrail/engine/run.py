@@ -1,0 +1,147 @@
+"""A run as its caller holds it while it is driven."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+import anyio
+import anyio.abc
+
+from handrail.engine.driver import Driver
+from handrail.model.events import Event, Progress
+from handrail.model.results import WorkflowResult
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class EventQueue:
+    """A sink that keeps events until somebody takes them. Mutable."""
+
+    def __init__(self) -> None:
+        self.events: deque[Event | Progress] = deque()
+        self.wake = anyio.Event()
+        self.closed = False
+
+    def emit(self, event: Event | Progress, /) -> None:
+        """Keep the event."""
+        self.events.append(event)
+        self.wake.set()
+
+    def close(self) -> None:
+        """Say that no more will come."""
+        self.closed = True
+        self.wake.set()
+
+
+class Run(Generic[R_co]):
+    """One run, streamed: ``async with executor.stream(ship, "task") as run``.
+
+    Iterate over it for events and progress, as they come. ``result`` is there once the iteration
+    has ended, or the block was left. Leaving the block early cancels the run and waits for its end.
+    """
+
+    def __init__(self, run_id: str, drive: Callable[[Run[Any]], Awaitable[WorkflowResult[Any]]]) -> None:
+        self.run_id = run_id
+        self.queue = EventQueue()
+        self.driver: Driver | None = None
+        self._drive = drive
+        self._result: WorkflowResult[R_co] | None = None
+        self._error: BaseException | None = None
+        self._group: anyio.abc.TaskGroup | None = None
+        self._cancel_reason: str | None = None
+
+    @property
+    def result(self) -> WorkflowResult[R_co]:
+        """How the run ended.
+
+        Raises:
+            RuntimeError: it has not ended yet.
+        """
+        if self._result is None:
+            raise RuntimeError(
+                f"run {self.run_id} has no result yet: iterate over it to its end first"
+            )
+        return self._result
+
+    def cancel(self, reason: str = "cancelled by its caller") -> None:
+        """Ask for the run to be cancelled: running steps are stopped, the workflow unwinds, and
+        rollbacks run. Returns at once; the events tell how it goes."""
+        self._cancel_reason = reason
+        if self.driver is not None:
+            self.driver.cancel(reason)
+
+    def interrupt(self, reason: str = "interrupted") -> None:
+        """Ask for the drive to end because the process is to end: with a durable journal the run
+        is suspended and can be resumed, without one it is cancelled. Returns at once."""
+        if self.driver is not None:
+            self.driver.interrupt(reason)
+
+    def signal(self, name: str, payload: Any = None) -> None:
+        """Deliver a signal to a ``wait_for``."""
+        if self.driver is not None:
+            self.driver.signal(name, payload)
+
+    def answer(self, gate: str, answer: Any, *, by: str | None = None) -> Any:
+        """Answer an open gate, named by its path; the answer as converted.
+
+        Raises:
+            GateClosed, GateNotFound, InvalidAnswer: see those.
+        """
+        if self.driver is None:
+            raise RuntimeError(f"run {self.run_id} has not begun yet")
+        return self.driver.answer(gate, answer, by)
+
+    def attach(self, driver: Driver) -> None:
+        """Take the driver of this run; the executor calls this."""
+        self.driver = driver
+        if self._cancel_reason is not None:
+            driver.cancel(self._cancel_reason)
+
+    async def __aiter__(self) -> AsyncIterator[Event | Progress]:
+        queue = self.queue
+        while True:
+            while queue.events:
+                yield queue.events.popleft()
+            if queue.closed:
+                break
+            queue.wake = anyio.Event()
+            if not queue.events and not queue.closed:
+                await queue.wake.wait()
+        if self._error is not None:
+            raise self._error
+
+    async def __aenter__(self) -> Self:
+        self._group = anyio.create_task_group()
+        await self._group.__aenter__()
+        self._group.start_soon(self._work)
+        return self
+
+    async def _work(self) -> None:
+        try:
+            self._result = await self._drive(self)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001  # raised where the caller iterates
+            self._error = error
+        finally:
+            self.queue.close()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._group is not None
+        if not self.queue.closed:
+            self.cancel("its stream was left")
+        with anyio.CancelScope(shield=True):
+            while not self.queue.closed:
+                self.queue.wake = anyio.Event()
+                await self.queue.wake.wait()
+        await self._group.__aexit__(None, None, None)
+        if self._error is not None and error is None:
+            raise self._error

@@ -1,0 +1,208 @@
+"""Tasks for attempts, on asyncio and on trio.
+
+An attempt must be cancellable alone, and cheaply: a task group's cancel scope for each would cost
+more than most steps. On asyncio a plain task can be cancelled by itself; on trio a cancel scope is
+light. So there is one small class for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from handrail.engine.calls import Abandoned
+from handrail.engine.current import Current
+
+
+class AttemptStopped(Exception):  # noqa: N818  # a signal within this package, never shown
+    """An attempt was stopped as it was told to."""
+
+
+class Flight:
+    """One thing in flight. Mutable: ``stopping`` and ``timed_out`` are set while it runs."""
+
+    __slots__ = ("command", "current", "handle", "kind", "over", "path", "stopping", "timed_out")
+
+    def __init__(self, path: str, kind: str, command: Any, current: Current | None) -> None:
+        self.path = path
+        self.kind = kind
+        self.command = command
+        self.current = current
+        self.handle: Any = None
+        self.stopping = False
+        self.timed_out = False
+        self.over = False
+
+
+STOPPED = object()
+ABANDONED = object()
+
+Work = Callable[[], Awaitable[Any]]
+Deliver = Callable[[Flight, Any], None]
+
+
+class Tasks(Protocol):
+    """Starts and stops flights. What a flight came to is given to ``deliver``: a result,
+    ``STOPPED``, ``ABANDONED``, or a ``BaseException``."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def start(self, flight: Flight, work: Work, context: Context) -> None:
+        """Run the work in a task of its own, in this context."""
+
+    def stop(self, flight: Flight) -> None:
+        """Cancel the flight, once."""
+
+    async def inline(self, flight: Flight, awaitable: Awaitable[Any]) -> Any:
+        """Await in the caller's own task, so that ``stop`` can still reach it.
+
+        Raises:
+            AttemptStopped: it was stopped.
+        """
+
+
+class AsyncioTasks:
+    """Plain tasks."""
+
+    def __init__(self, deliver: Deliver) -> None:
+        import asyncio
+
+        self._asyncio = asyncio
+        self._deliver = deliver
+        self._tasks: set[Any] = set()
+
+    async def __aenter__(self) -> Self:
+        self._loop = self._asyncio.get_running_loop()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        left = [task for task in self._tasks if not task.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            await self._asyncio.wait(left, timeout=LEAVE_AFTER_S)
+
+    def start(self, flight: Flight, work: Work, context: Context) -> None:
+        task = self._loop.create_task(self._run(flight, work), context=context)
+        flight.handle = task
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, flight: Flight, work: Work) -> None:
+        try:
+            outcome = await work()
+        except self._asyncio.CancelledError:
+            outcome = STOPPED
+        except Abandoned:
+            outcome = ABANDONED
+        except BaseException as error:  # noqa: BLE001  # the driver decides
+            outcome = error
+        self._deliver(flight, outcome)
+
+    def stop(self, flight: Flight) -> None:
+        if not flight.stopping:
+            flight.stopping = True
+            if flight.handle is not None:
+                flight.handle.cancel()
+
+    async def inline(self, flight: Flight, awaitable: Awaitable[Any]) -> Any:
+        task = self._asyncio.current_task()
+        assert task is not None
+        flight.handle = task
+        try:
+            result = await awaitable
+        except (self._asyncio.CancelledError, Abandoned):
+            if flight.stopping and task.uncancel() == 0:
+                raise AttemptStopped from None
+            raise
+        finally:
+            flight.handle = None
+        if flight.stopping and task.uncancel() == 0:
+            raise AttemptStopped
+        return result
+
+
+class TrioTasks:
+    """A nursery, and a cancel scope for each flight."""
+
+    def __init__(self, deliver: Deliver) -> None:
+        import trio
+
+        self._trio = trio
+        self._deliver = deliver
+        self._manager = trio.open_nursery()
+        self._nursery: Any = None
+
+    async def __aenter__(self) -> Self:
+        self._nursery = await self._manager.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._nursery.cancel_scope.cancel()
+        await self._manager.__aexit__(None, None, None)
+
+    def start(self, flight: Flight, work: Work, context: Context) -> None:
+        flight.handle = self._trio.CancelScope()
+        context.run(self._nursery.start_soon, self._run, flight, work)
+
+    async def _run(self, flight: Flight, work: Work) -> None:
+        outcome: Any = STOPPED
+        with flight.handle:
+            try:
+                outcome = await work()
+            except self._trio.Cancelled:
+                raise
+            except Abandoned:
+                outcome = ABANDONED
+            except BaseException as error:  # noqa: BLE001  # the driver decides
+                outcome = error
+        self._deliver(flight, outcome)
+
+    def stop(self, flight: Flight) -> None:
+        if not flight.stopping:
+            flight.stopping = True
+            if flight.handle is not None:
+                flight.handle.cancel()
+
+    async def inline(self, flight: Flight, awaitable: Awaitable[Any]) -> Any:
+        with self._trio.CancelScope() as scope:
+            flight.handle = scope
+            try:
+                return await awaitable
+            except Abandoned:
+                raise AttemptStopped from None
+            finally:
+                flight.handle = None
+        raise AttemptStopped
+
+
+LEAVE_AFTER_S = 5.0
+"""How long tasks that ignore their cancellation are waited for when a drive is torn down."""
+
+
+def tasks(deliver: Deliver) -> Tasks:
+    """The kind of tasks that fits the running event loop."""
+    import anyio
+
+    if anyio.get_cancelled_exc_class().__module__.partition(".")[0] == "trio":
+        return TrioTasks(deliver)
+    return AsyncioTasks(deliver)

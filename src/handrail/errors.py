@@ -1,0 +1,452 @@
+"""Every public error, under one base.
+
+An error says what happened (with its values), why, and what to do. All arguments go to
+``super().__init__`` and the text is rendered in ``__str__``, so that an error survives pickle and
+copy with its parts as attributes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from handrail.model.results import StageResult, StepResult, ValidationResult, WorkflowResult
+
+
+class HandrailError(Exception):
+    """Base of every error that handrail raises on purpose."""
+
+
+class RunCancelled(BaseException):
+    """Thrown into a workflow at its ``yield`` when its run, or its group, is being cancelled.
+
+    A ``BaseException``, so that ``except Exception`` does not swallow a cancellation. Steps that are
+    yielded while it unwinds (in ``except`` and ``finally``) still run, within ``cleanup_timeout_s``.
+    """
+
+    def __init__(self, reason: str = "cancelled") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class DefinitionError(HandrailError, ValueError):
+    """A step, policy or workflow was described with values that cannot work."""
+
+
+class WrongUse(HandrailError, TypeError):
+    """A call of the library's own functions with arguments of the wrong kind."""
+
+
+class StepFailed(HandrailError):
+    """Thrown at the ``yield`` of a step that failed; ``result`` is its whole record.
+
+    It is built from the recorded result alone (no ``__cause__``; the traceback is the text in
+    ``result.traceback``), so a workflow sees the same exception at the first run and on replay.
+    """
+
+    def __init__(self, result: StepResult[Any]) -> None:
+        super().__init__(result)
+        self.result = result
+
+    def is_a(self, error: type[BaseException] | str) -> bool:
+        """True if the step's error is of this class or of one derived from it."""
+        return self.result.is_a(error)
+
+    def __str__(self) -> str:
+        result = self.result
+        kind = f"{result.error_type.rpartition('.')[2]}: " if result.error_type else ""
+        tried = f" after {result.attempts} attempts" if result.attempts > 1 else ""
+        return f"step {result.path!r} {result.status}{tried}: {kind}{result.error}"
+
+
+class WorkflowFailed(HandrailError):
+    """Raised by ``WorkflowResult.unwrap()`` when the run did not succeed; ``result`` is the run's."""
+
+    def __init__(self, result: WorkflowResult[Any]) -> None:
+        super().__init__(result)
+        self.result = result
+
+    def __str__(self) -> str:
+        result = self.result
+        if result.status == "suspended":
+            gates = ", ".join(repr(gate.path) for gate in result.waiting) or "nothing that is listed"
+            return (
+                f"run {result.run_id} of workflow {result.workflow_name!r} is suspended, waiting "
+                f"for {gates}. Answer it, then resume the run."
+            )
+        reason = result.error or "no reason given"
+        return f"run {result.run_id} of workflow {result.workflow_name!r} {result.status}: {reason}"
+
+
+class WorkflowError(HandrailError):
+    """Raise it in a workflow's body to end the run as failed, with a reason for people."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class WorkflowMistake(HandrailError):
+    """Base of the mistakes in a workflow's own code; they end the run, they are never thrown."""
+
+
+class NotAStep(WorkflowMistake):
+    """A workflow yielded something that is not a finished step."""
+
+    def __init__(self, got: str, where: str, hint: str) -> None:
+        super().__init__(got, where, hint)
+        self.got = got
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.where}: a workflow must yield steps, got {self.got}. {self.hint}"
+
+
+class DuplicateStepName(WorkflowMistake):
+    """Two steps of one scope have the same name, or two members of a group the same key."""
+
+    def __init__(self, path: str, where: str, hint: str) -> None:
+        super().__init__(path, where, hint)
+        self.path = path
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.where}: the path {self.path!r} is already taken in this run. {self.hint}"
+
+
+class LimitExceeded(HandrailError):
+    """A limit of the run was reached; ``name`` is the field of ``Limits``, ``value`` its setting."""
+
+    def __init__(self, name: str, value: float, why: str = "") -> None:
+        super().__init__(name, value, why)
+        self.name = name
+        self.value = value
+        self.why = why
+
+    def __str__(self) -> str:
+        why = f": {self.why}" if self.why else ""
+        return f"the run reached its limit {self.name}={self.value:g}{why}. Raise it in Limits(...)."
+
+
+class InvalidInput(HandrailError, ValueError):
+    """An input of a workflow is missing, unknown, or not of its parameter's type."""
+
+    def __init__(self, parameter: str, got: str, expected: str) -> None:
+        super().__init__(parameter, got, expected)
+        self.parameter = parameter
+        self.got = got
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"input {self.parameter!r}: got {self.got}, expected {self.expected}"
+
+
+class OutputNotSerializable(HandrailError):
+    """A value of a durable run cannot be written so that it comes back equal."""
+
+    def __init__(self, where: str, field: str, why: str) -> None:
+        super().__init__(where, field, why)
+        self.where = where
+        self.field = field
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"{self.where}: {self.field} cannot be recorded: {self.why}. Return plain data (builtins, "
+            f"a dataclass, attrs, msgspec.Struct), or declare the type it should come back as."
+        )
+
+
+class ReplayMismatch(HandrailError):
+    """Recorded steps changed since they were recorded; ``changes`` lists each one."""
+
+    def __init__(self, run_id: str, changes: Sequence[str]) -> None:
+        super().__init__(run_id, tuple(changes))
+        self.run_id = run_id
+        self.changes = tuple(changes)
+
+    def __str__(self) -> str:
+        listed = "; ".join(self.changes)
+        return (
+            f"run {self.run_id}: the code no longer matches the record: {listed}. Resume with "
+            f"reuse=[path] to keep a recorded output or rerun=[path] to run the step again."
+        )
+
+
+class RunLocked(HandrailError):
+    """Another process drives this run."""
+
+    def __init__(self, run_id: str, pid: int, host: str, age_s: float) -> None:
+        super().__init__(run_id, pid, host, age_s)
+        self.run_id = run_id
+        self.pid = pid
+        self.host = host
+        self.age_s = age_s
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run_id} is being driven by process {self.pid} on {self.host} "
+            f"(since {self.age_s:.0f} s). Stop it first, or let it finish."
+        )
+
+
+class RunNotFound(HandrailError):
+    """The journal has no run of this id."""
+
+    def __init__(self, run_id: str, known: Sequence[str] = ()) -> None:
+        super().__init__(run_id, tuple(known))
+        self.run_id = run_id
+        self.known = tuple(known)
+
+    def __str__(self) -> str:
+        known = f" It has: {', '.join(self.known[-5:])}." if self.known else " It has no runs."
+        return f"there is no run {self.run_id!r} in this journal.{known}"
+
+
+class WorkflowNotFound(HandrailError):
+    """A run is to be resumed and nobody gave its workflow."""
+
+    def __init__(self, name: str, known: Sequence[str] = ()) -> None:
+        super().__init__(name, tuple(known))
+        self.name = name
+        self.known = tuple(known)
+
+    def __str__(self) -> str:
+        known = f" (known: {', '.join(self.known)})" if self.known else ""
+        return (
+            f"the workflow {self.name!r} of this run is not known here{known}. Pass it to resume(), "
+            f"or list it in Executor(workflows=[...])."
+        )
+
+
+class GateClosed(HandrailError):
+    """A gate was answered already; ``answer``, ``by`` and ``at`` (unix seconds) say how."""
+
+    def __init__(self, gate: str, answer: Any, by: str | None, at: float) -> None:
+        super().__init__(gate, answer, by, at)
+        self.gate = gate
+        self.answer = answer
+        self.by = by
+        self.at = at
+
+    def __str__(self) -> str:
+        who = f" by {self.by}" if self.by else ""
+        return f"gate {self.gate!r} is closed: it was answered{who} with {self.answer!r}"
+
+
+class InvalidAnswer(HandrailError, ValueError):
+    """An answer does not fit its gate's choices or type; the gate stays open."""
+
+    def __init__(self, gate: str, answer: Any, expected: str) -> None:
+        super().__init__(gate, answer, expected)
+        self.gate = gate
+        self.answer = answer
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"gate {self.gate!r}: {self.answer!r} is not an answer to it, expected {self.expected}"
+
+
+class GateRefusal(HandrailError):
+    """Nobody may answer this gate: the executor's policy has no answer to it."""
+
+    def __init__(self, gate: str, why: str) -> None:
+        super().__init__(gate, why)
+        self.gate = gate
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"gate {self.gate!r} got no answer: {self.why}"
+
+
+class GateNotFound(HandrailError):
+    """The run has no gate of this path that was ever opened."""
+
+    def __init__(self, run_id: str, gate: str, open_gates: Sequence[str] = ()) -> None:
+        super().__init__(run_id, gate, tuple(open_gates))
+        self.run_id = run_id
+        self.gate = gate
+        self.open_gates = tuple(open_gates)
+
+    def __str__(self) -> str:
+        known = f" Open: {', '.join(self.open_gates)}." if self.open_gates else " No gate is open."
+        return f"run {self.run_id} has no gate {self.gate!r}.{known}"
+
+
+class NotPortable(HandrailError):
+    """A part of a step exists only in this process and cannot be performed elsewhere."""
+
+    def __init__(self, path: str, part: str) -> None:
+        super().__init__(path, part)
+        self.path = path
+        self.part = part
+
+    def __str__(self) -> str:
+        return f"step {self.path!r} cannot leave this process: its {self.part} is not importable by name"
+
+
+class MissingExtra(HandrailError, ImportError):
+    """An optional library is needed; the text names the extra that brings it."""
+
+    def __init__(self, who: str, library: str, extra: str) -> None:
+        super().__init__(who, library, extra)
+        self.who = who
+        self.library = library
+        self.extra = extra
+
+    def __str__(self) -> str:
+        return f'{self.who} needs {self.library}: pip install "handrail[{self.extra}]"'
+
+
+class InsideEventLoop(HandrailError, RuntimeError):
+    """The sync form of a call was used where an event loop already runs."""
+
+    def __init__(self, name: str, instead: str) -> None:
+        super().__init__(name, instead)
+        self.name = name
+        self.instead = instead
+
+    def __str__(self) -> str:
+        return f"{self.name} was called inside a running event loop, which it would block. {self.instead}"
+
+
+class StepTimeout(HandrailError, TimeoutError):
+    """A step did not end within its ``.timeout(seconds)``."""
+
+    def __init__(self, path: str, seconds: float) -> None:
+        super().__init__(path, seconds)
+        self.path = path
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        return f"step {self.path!r} did not end within its timeout of {self.seconds:g} s"
+
+
+class CommandFailed(HandrailError):
+    """A command ended with an exit code other than 0 under ``check=True``."""
+
+    def __init__(self, argv: str, exit_code: int, stdout: str, stderr: str) -> None:
+        super().__init__(argv, exit_code, stdout, stderr)
+        self.argv = argv
+        self.exit_code = exit_code
+        self.stdout = stdout
+        self.stderr = stderr
+
+    def __str__(self) -> str:
+        tail = (self.stderr.strip() or self.stdout.strip())[-2000:]
+        said = f": {tail}" if tail else " and printed nothing"
+        return f"command {self.argv} exited with {self.exit_code}{said}"
+
+
+class CommandNotFound(HandrailError, FileNotFoundError):
+    """The program of a command is not on PATH, or its working directory is not there."""
+
+    def __init__(self, program: str, why: str) -> None:
+        super().__init__(program, why)
+        self.program = program
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"cannot start {self.program!r}: {self.why}"
+
+
+class AgentError(HandrailError):
+    """An agent's backend ended without an answer that can be used."""
+
+    def __init__(self, agent: str, reason: str) -> None:
+        super().__init__(agent, reason)
+        self.agent = agent
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"agent {self.agent!r}: {self.reason}"
+
+
+class AnswerRejected(AgentError):
+    """An agent's answer did not fit its output type after every re-ask."""
+
+
+class PromptError(AgentError):
+    """An agent's prompt could not be rendered from its context."""
+
+
+class StagesMissing(HandrailError):
+    """A ``validate`` step has no stage, or names one that nobody configured."""
+
+    def __init__(self, path: str, names: Sequence[str], known: Sequence[str]) -> None:
+        super().__init__(path, tuple(names), tuple(known))
+        self.path = path
+        self.names = tuple(names)
+        self.known = tuple(known)
+
+    def __str__(self) -> str:
+        known = f"Known: {', '.join(self.known)}." if self.known else "None is configured."
+        what = f"the stages {', '.join(self.names)}" if self.names else "at least one stage"
+        return (
+            f"step {self.path!r} needs {what}. {known} Configure them in [tool.handrail.stages] of "
+            f"pyproject.toml, in Executor(stages={{...}}), or pass Stage(name, command)."
+        )
+
+
+class StageFailed(HandrailError):
+    """A stage of a ``validate`` step did not pass; ``result`` says what it printed."""
+
+    def __init__(self, result: StageResult) -> None:
+        super().__init__(result)
+        self.result = result
+
+    def __str__(self) -> str:
+        return self.result.error or f"stage {self.result.name!r} did not pass"
+
+
+class ValidationFailed(HandrailError):
+    """A ``validate`` step used up its rounds; ``result`` holds every round."""
+
+    def __init__(self, path: str, result: ValidationResult) -> None:
+        super().__init__(path, result)
+        self.path = path
+        self.result = result
+
+    def __str__(self) -> str:
+        rounds = len(self.result.rounds)
+        failed = "; ".join(f"{stage.name}: {_tail(stage.error)}" for stage in self.result.failed)
+        return f"validation did not pass in {rounds} round{'s' * (rounds != 1)}: {failed}"
+
+
+class NoArmChosen(HandrailError):
+    """No predicate of a ``branch`` was true, or one of them gave no bool."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"branch {self.path!r}: {self.why}"
+
+
+class GroupFailed(HandrailError):
+    """A group could not be run, or too few of its members succeeded."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"group {self.path!r}: {self.why}"
+
+
+def _tail(text: str | None, characters: int = 300) -> str:
+    said = (text or "").strip()
+    return said if len(said) <= characters else f"...{said[-characters:]}"

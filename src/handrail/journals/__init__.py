@@ -1,0 +1,1 @@
+"""Journals: where the events of runs are kept. One journal a file."""

@@ -1,0 +1,40 @@
+"""What a workflow's small functions are shown: the run's inputs and the results so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from handrail.model.results import StepResult, ValidationResult
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowContext:
+    """The view of a run that context builders, predicates, handlers and rollbacks are given.
+
+    It shows results of the step's own generator and of the enclosing ones, never of siblings that
+    run at the same time, so that it does not depend on who is faster. ``results`` maps full paths.
+    """
+
+    run_id: str
+    path: str
+    inputs: Mapping[str, Any]
+    results: Mapping[str, StepResult[Any]]
+    services: Mapping[str, Any]
+    config: Mapping[str, Any]
+    validation: ValidationResult | None = None
+
+    def result(self, path: str) -> StepResult[Any] | None:
+        """The result at a path, or None: a name is searched from this step's own generator outward;
+        a leading ``/`` makes it a path from the root of the run."""
+        find = getattr(self.results, "find", None)
+        if find is None:
+            return self.results.get(path.removeprefix("/"))
+        found: StepResult[Any] | None = find(path)
+        return found
+
+    def output(self, path: str, default: Any = None) -> Any:
+        """The output of a finished step, looked up as ``result`` does, or ``default``."""
+        found = self.result(path)
+        return default if found is None or not found.success else found.output

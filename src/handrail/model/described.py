@@ -1,0 +1,78 @@
+"""Exceptions as recorded facts: text, type name, names of bases, traceback text."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Generator
+from pathlib import PurePath
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+from handrail.model.results import qualified
+
+_OWN = str(PurePath(__file__).parent.parent)
+_TRACEBACK_LIMIT = 50
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says, or its type's name if it says nothing or cannot be rendered."""
+    try:
+        said = str(error)
+    except Exception as broken:  # noqa: BLE001  # a user's __str__ may do anything
+        said = f"(its text could not be rendered: {type(broken).__name__})"
+    return said or type(error).__name__
+
+
+def bases_of(error: BaseException) -> tuple[str, ...]:
+    """The full names of an exception's base classes, nearest first, without ``object``."""
+    return tuple(qualified(cls) for cls in type(error).__mro__[1:-1])
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback as text, without handrail's own frames at its top."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and _own(trace.tb_frame.f_code):
+        trace = trace.tb_next
+    try:
+        lines = traceback.format_exception(type(error), error, trace, limit=-_TRACEBACK_LIMIT)
+    except Exception:  # noqa: BLE001  # a user's __str__ may do anything
+        return f"{type(error).__name__}: {text_of(error)}\n"
+    return "".join(lines)
+
+
+def _own(code: CodeType) -> bool:
+    return code.co_filename.startswith(_OWN)
+
+
+def line_of(generator: Generator[Any, Any, Any]) -> str:
+    """``file:line`` where a suspended generator stands, in the author's code.
+
+    Follows ``yield from`` into helpers, but not into handrail's own generators.
+    """
+    inner: Any = generator
+    while True:
+        deeper = getattr(inner, "gi_yieldfrom", None)
+        frame = getattr(deeper, "gi_frame", None)
+        if frame is None or _own(frame.f_code):
+            break
+        inner = deeper
+    frame = inner.gi_frame
+    if frame is None:
+        code: CodeType = inner.gi_code
+        return f"{code.co_filename}:{code.co_firstlineno}"
+    return _position(frame, frame.f_lineno)
+
+
+def raised_at(error: BaseException) -> str | None:
+    """``file:line`` of the author's code that an exception passed through last, or None."""
+    found: str | None = None
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        if not _own(trace.tb_frame.f_code):
+            found = _position(trace.tb_frame, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
+def _position(frame: FrameType, line: int) -> str:
+    return f"{frame.f_code.co_filename}:{line}"

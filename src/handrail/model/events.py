@@ -1,0 +1,383 @@
+"""What has happened in a run.
+
+Two closed unions. ``Event``: facts, journaled and numbered without a hole (``seq`` from 1 in a run);
+they are all that a replay needs. ``Progress``: what a person may like to see meanwhile (deltas,
+output lines); it reaches sinks only, and carries the ``seq`` of the last event before it.
+
+An event is drafted without number and time; the engine stamps it once, before anyone sees it.
+``at`` is unix seconds. ``path`` is the step's, where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from handrail.model.results import (
+    OpenGate,
+    RollbackError,
+    RunStatus,
+    StepResult,
+    StepStatus,
+    Usage,
+    ValidationRoundResult,
+)
+
+TimerReason: TypeAlias = Literal["sleep", "retry", "timeout", "gate", "cap", "run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamped:
+    """What every event carries; see the module's text."""
+
+    run_id: str = ""
+    seq: int = 0
+    at: float = 0.0
+
+
+E = TypeVar("E", bound=Stamped)
+
+_set = object.__setattr__
+
+
+def stamp(event: E, run_id: str, seq: int, at: float) -> E:
+    """The same event, numbered; for the engine alone, once, before anyone else holds the event."""
+    _set(event, "run_id", run_id)
+    _set(event, "seq", seq)
+    _set(event, "at", at)
+    return event
+
+
+# -- the run -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowStarted(Stamped):
+    """A run began; ``inputs`` are bound by parameter name."""
+
+    workflow_name: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowCompleted(Stamped):
+    """A run ended; always the last event of its drive."""
+
+    status: RunStatus
+    value: Any = None
+    error: str | None = None
+    error_type: str | None = None
+    traceback: str | None = None
+    failed_step: str | None = None
+    rollback_errors: tuple[RollbackError, ...] = ()
+    duration_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunSuspended(Stamped):
+    """A drive ended while the run waits; always the last event of its drive."""
+
+    waiting: tuple[OpenGate, ...] = ()
+    signals: tuple[str, ...] = ()
+    reason: str = "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed(Stamped):
+    """A new drive of the run began; records of ``superseded`` paths no longer count."""
+
+    superseded: tuple[str, ...] = ()
+    reused: tuple[str, ...] = ()
+    rerun: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested(Stamped):
+    """Somebody asked for the run to be cancelled."""
+
+    reason: str = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitReached(Stamped):
+    """A limit ends the run; ``name`` is the field of ``Limits``."""
+
+    name: str
+    value: float
+    path: str = ""
+
+
+# -- steps ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted(Stamped):
+    """A step is about to make its first attempt, or to be skipped by its predicate."""
+
+    path: str
+    step_type: str
+    fingerprint: str = ""
+    verdict: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFailed(Stamped):
+    """An attempt failed; ``retryable`` is the verdict of ``retry(on=)`` on the live exception."""
+
+    path: str
+    attempt: int
+    error: str
+    error_type: str
+    error_bases: tuple[str, ...] = ()
+    traceback: str | None = None
+    retryable: bool = True
+    output: Any = None
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepInterrupted(Stamped):
+    """A step was stopped because the process is to end; it has no end and will run again."""
+
+    path: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepCompleted(Stamped):
+    """A step ended; ``result`` says how."""
+
+    path: str
+    result: StepResult[Any]
+
+    @property
+    def status(self) -> StepStatus:
+        """How it ended."""
+        return self.result.status
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRound(Stamped):
+    """One round of a ``validate`` step ended: what each stage said, before any fix."""
+
+    path: str
+    number: int
+    passed: bool
+    round: ValidationRoundResult
+
+
+# -- groups and children -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStarted(Stamped):
+    """A group opened; ``size`` is None where the number of items is not known."""
+
+    path: str
+    kind: str
+    size: int | None = None
+    on_error: str = "fail_fast"
+    max_concurrency: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCompleted(Stamped):
+    """A group closed, with how its members ended."""
+
+    path: str
+    kind: str
+    total: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStarted(Stamped):
+    """A member of a ``for_each`` began: its index (from 0), key, and a digest of its item."""
+
+    path: str
+    index: int
+    key: str
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberCompleted(Stamped):
+    """A member of a ``for_each`` ended."""
+
+    path: str
+    index: int
+    result: StepResult[Any]
+
+    @property
+    def status(self) -> StepStatus:
+        """How it ended."""
+        return self.result.status
+
+
+@dataclass(frozen=True, slots=True)
+class SubworkflowStarted(Stamped):
+    """A child workflow began."""
+
+    path: str
+    workflow_name: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SubworkflowEnded(Stamped):
+    """A child workflow ended."""
+
+    path: str
+    workflow_name: str
+    status: RunStatus
+    error: str | None = None
+
+
+# -- waiting -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class GateOpened(Stamped):
+    """A question waits for a person."""
+
+    path: str
+    gate: OpenGate
+
+
+@dataclass(frozen=True, slots=True)
+class GateAnswered(Stamped):
+    """A gate got the one answer that counts."""
+
+    path: str
+    answer: Any
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimerSet(Stamped):
+    """Something waits until ``due`` (unix seconds)."""
+
+    path: str
+    due: float
+    reason: TimerReason
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReceived(Stamped):
+    """A signal arrived; it is kept until a ``wait_for`` takes it."""
+
+    name: str
+    payload: Any = None
+    by: str | None = None
+
+
+# -- undoing -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackStarted(Stamped):
+    """The rollback of the step at ``path`` began."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackCompleted(Stamped):
+    """The rollback of the step at ``path`` ended, with its error if it failed."""
+
+    path: str
+    error: str | None = None
+    error_type: str | None = None
+
+
+Event: TypeAlias = (
+    WorkflowStarted
+    | WorkflowCompleted
+    | RunSuspended
+    | RunResumed
+    | CancelRequested
+    | LimitReached
+    | StepStarted
+    | AttemptFailed
+    | StepInterrupted
+    | StepCompleted
+    | ValidationRound
+    | GroupStarted
+    | GroupCompleted
+    | MemberStarted
+    | MemberCompleted
+    | SubworkflowStarted
+    | SubworkflowEnded
+    | GateOpened
+    | GateAnswered
+    | TimerSet
+    | SignalReceived
+    | RollbackStarted
+    | RollbackCompleted
+)
+
+
+# -- progress ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput(Stamped):
+    """A piece of what a step's program printed, as it came; decoded text, not cut at lines."""
+
+    path: str
+    stream: Literal["stdout", "stderr"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepReplayed(Stamped):
+    """A step's result was taken from the record."""
+
+    path: str
+    result: StepResult[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentMessage(Stamped):
+    """A piece of an agent's answer."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTurnStarted(Stamped):
+    """An agent was sent a prompt; turn 2 and later are re-asks."""
+
+    path: str
+    turn: int
+    prompt: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTurnCompleted(Stamped):
+    """An agent answered; ``problem`` says why the answer is not accepted, if it is not."""
+
+    path: str
+    turn: int
+    problem: str | None = None
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkDropped(Stamped):
+    """A sink raised and gets no more events."""
+
+    sink: str
+    error: str
+
+
+Progress: TypeAlias = (
+    StepOutput | StepReplayed | AgentMessage | AgentTurnStarted | AgentTurnCompleted | SinkDropped
+)

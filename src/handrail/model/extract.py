@@ -1,0 +1,327 @@
+"""The answer in what a model wrote: the last JSON value of the text that fits a type.
+
+Theory of operation. One pass over the text finds every array and object that is complete JSON and
+no part of a larger one. It is a pushdown automaton over JSON tokens. At a token that cannot come
+next, every bracket open at that moment fails together, because an automaton that began at an inner
+one would be in the same state; so nothing is scanned again, and the work is linear however many
+brackets are left open. (One exception: a string with brackets in it, after which the JSON broke
+off, was perhaps no string, so its inside is scanned once more. It holds no quote of its own, so
+that happens to no character twice.)
+
+What was complete inside failed arrays counts by itself. Where an object among the open brackets had
+a key already, it does not: that was meant as JSON and broke off or is malformed, and a part of it
+is not the answer. It is passed over up to its closing bracket, and its flaw is what a re-ask can
+quote. Parts of complete values are not looked at either.
+
+Scalars are only believed where nothing else stands: as the whole text, in a fenced block of their
+own, on the last line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+
+from handrail.model.convert import DoesNotFit, fit, fit_json
+from handrail.model.schema import plain
+
+MAX_TRIED: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer, and the piece of the text it was read from."""
+
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """Nothing in the text fits; ``reason`` says what was wrong with the last candidate."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of the text, from ``start`` up to ``end``; ``flaw`` says why it is not JSON."""
+
+    start: int
+    end: int
+    flaw: str | None = None
+
+
+def last_fitting(text: str, type_: Any) -> Found | NotFound:
+    """The last JSON value in ``text`` that is of ``type_``; for ``str`` the text itself, stripped.
+
+    Complete values are tried, fenced or not, from the last to the first, at most 5,000 of them: an
+    answer with so many misfits has no fitting one, and each costs up to 0.1 ms. A type that a bare
+    word can satisfy (an enum, a Literal, a union with str) also takes the whole text, or failing
+    that its last line, where no JSON fits.
+    """
+    if plain(type_) is str:
+        return _fitting_text(text.strip(), type_)
+    reason: str | None = None
+    for span in candidates(text)[:MAX_TRIED]:
+        source = text[span.start : span.end]
+        try:
+            if span.flaw is None:
+                return Found(fit_json(source, type_), source)
+            reason = reason or span.flaw
+        except DoesNotFit as misfit:
+            reason = reason or str(misfit)
+    return _bare_word(text, type_) or NotFound(reason or _no_json(text))
+
+
+def _fitting_text(text: str, type_: Any) -> Found | NotFound:
+    try:
+        return Found(fit(text, type_), text)
+    except DoesNotFit as misfit:
+        return NotFound(str(misfit))
+
+
+def _bare_word(text: str, type_: Any) -> Found | None:
+    whole, last = text.strip(), _last_line(text)
+    for source in dict.fromkeys((whole, whole.strip(_MARKS), last, last.strip(_MARKS))):
+        found = _fitting_text(source, type_) if source else None
+        if isinstance(found, Found) and isinstance(found.value, (str, Enum)):
+            return found
+    return None
+
+
+def _no_json(text: str) -> str:
+    return "no JSON value found" if text.strip() else "no JSON value found: the answer is empty"
+
+
+def candidates(text: str) -> list[Span]:
+    """Every span of ``text`` that may be the answer, the last first."""
+    spans = {(span.start, span.end): span for span in (*_scalars(text), *structures(text))}
+    return sorted(spans.values(), key=lambda span: (-span.end, span.start))
+
+
+# --- scalars -------------------------------------------------------------------------------------
+
+_STRING: Final = r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'
+_LITERAL: Final = r"true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_SCALAR = re.compile(rf"{_LITERAL}|{_STRING}\"")
+_FENCE = re.compile(r"^[ \t>]*+(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$", re.MULTILINE)
+_MARKS: Final = "`*"
+
+
+def _scalars(text: str) -> Iterator[Span]:
+    yield from _scalar_at(text, 0, len(text))
+    for start, end in _innermost_blocks(text):
+        yield from _scalar_at(text, start, end)
+    last = _last_line(text)
+    if last:
+        start = text.rindex(last)
+        yield from _scalar_at(text, start, start + len(last))
+
+
+def _scalar_at(text: str, start: int, end: int) -> Iterator[Span]:
+    """The one scalar between ``start`` and ``end``, if that and its marks are all there is."""
+    while start < end and (text[start].isspace() or text[start] in _MARKS):
+        start += 1
+    while start < end and (text[end - 1].isspace() or text[end - 1] in _MARKS):
+        end -= 1
+    if start < end and _SCALAR.fullmatch(text, start, end):
+        yield Span(start, end)
+
+
+def _last_line(text: str) -> str:
+    stripped = text.rstrip()
+    return stripped[stripped.rfind("\n") + 1 :].strip()
+
+
+def _innermost_blocks(text: str) -> Iterator[tuple[int, int]]:
+    """The insides of fenced blocks that hold no other block; one left open ends with the text."""
+    opened: list[str] = []
+    inside: int | None = None
+    for fence in _FENCE.finditer(text):
+        if inside is not None:
+            yield inside, fence.start()
+        mark, info = fence.group(1), fence.group(2)
+        closes = not info and bool(opened) and mark.startswith(opened[-1])
+        if closes:
+            opened.pop()
+        else:
+            opened.append(mark)
+        inside = None if closes else fence.end()
+    if inside is not None:
+        yield inside, len(text)
+
+
+# --- arrays and objects --------------------------------------------------------------------------
+
+_State: TypeAlias = Literal[
+    "item?", "item", "item-end", "key?", "key", "colon", "value", "value-end", "closed"
+]
+
+_START = re.compile(r"[\[{]")
+_BRACKET = re.compile(r"[\[\]{}]")
+_TOKEN = re.compile(
+    rf"""[ \t\r\n]*+(?:(?P<mark>[\[\]{{}},:])|(?P<torn>{_STRING})(?P<string>")?+"""
+    rf"|(?P<literal>{_LITERAL}))?+"
+)
+
+_VALUES: Final = ("[", "{", "string", "literal")
+_ITEM: Final[dict[str, _State]] = dict.fromkeys(_VALUES, "item-end")
+_VALUE: Final[dict[str, _State]] = dict.fromkeys(_VALUES, "value-end")
+
+# The state of an array or object after a token. A token that is not listed cannot stand there.
+_NEXT: Final[dict[_State, dict[str, _State]]] = {
+    "item?": {**_ITEM, "]": "closed"},
+    "item": _ITEM,
+    "item-end": {",": "item", "]": "closed"},
+    "key?": {"string": "colon", "}": "closed"},
+    "key": {"string": "colon"},
+    "colon": {":": "value"},
+    "value": _VALUE,
+    "value-end": {",": "key", "}": "closed"},
+    "closed": {},
+}
+_WANTED: Final[dict[_State, str]] = {
+    "item?": "a value or `]`",
+    "item": "a value",
+    "item-end": "`,` or `]`",
+    "key?": "a key in double quotes or `}`",
+    "key": "a key in double quotes",
+    "colon": "`:`",
+    "value": "a value",
+    "value-end": "`,` or `}`",
+    "closed": "nothing",
+}
+_QUOTED = 24
+
+
+class _Token(NamedTuple):
+    """A mark, a "string", a "torn" string without its end, a "literal", or "" for anything else."""
+
+    kind: str
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Open:
+    """A bracket that is not closed yet; the one mutable thing here."""
+
+    start: int
+    state: _State
+    complete_before: int
+    has_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """Where and why the JSON from ``start`` broke off; with a key it was meant as JSON."""
+
+    start: int
+    at: int
+    resume: int
+    string_at: int | None
+    depth: int
+    wanted: str
+    had_key: bool
+
+
+def structures(text: str) -> list[Span]:
+    """Every array and object that is no part of another, complete or malformed."""
+    found: list[Span] = []
+    position = 0
+    may_skip = True
+    while start := _START.search(text, position):
+        broken = _scan(text, start.start(), found)
+        if isinstance(broken, int):
+            position = broken
+            continue
+        position = _look_on(text, broken)
+        if broken.had_key:
+            closed = _closing(text, broken) if may_skip else None
+            may_skip = may_skip and closed is not None
+            position = closed or position
+            found.append(Span(broken.start, position, _flaw(text, broken)))
+    return found
+
+
+def _scan(text: str, position: int, found: list[Span]) -> int | _Broken:
+    """The end of the structure at ``position``, added to ``found``, or where it broke off.
+
+    Structures inside it are added as they end, and taken out again when the outer one ends.
+    """
+    token = _Token(text[position], position, position + 1)
+    stack = [_opened(token, found)]
+    while stack:
+        before, token = token, _next_token(text, token.end)
+        top = stack[-1]
+        after = _NEXT[top.state].get(token.kind)
+        if after is None:
+            return _broken(stack, found, before, token)
+        top.state = after
+        top.has_key = top.has_key or token.kind == ":"
+        if after == "closed":
+            stack.pop()
+            del found[top.complete_before :]
+            found.append(Span(top.start, token.end))
+        elif token.kind in {"[", "{"}:
+            stack.append(_opened(token, found))
+    return token.end
+
+
+def _opened(bracket: _Token, found: list[Span]) -> _Open:
+    return _Open(bracket.start, "item?" if bracket.kind == "[" else "key?", len(found))
+
+
+def _next_token(text: str, position: int) -> _Token:
+    match = cast("re.Match[str]", _TOKEN.match(text, position))  # it matches the empty text too
+    group = match.lastgroup
+    if group is None:
+        return _Token("", match.end(), match.end())
+    if group == "mark":
+        return _Token(match["mark"], match.start("mark"), match.end())
+    return _Token(group, match.start("torn" if group == "string" else group), match.end())
+
+
+def _broken(stack: list[_Open], found: list[Span], before: _Token, token: _Token) -> _Broken:
+    had_key = any(one.has_key for one in stack)
+    if had_key:
+        del found[stack[0].complete_before :]
+    last = token if token.kind == "torn" else before
+    return _Broken(
+        start=stack[0].start,
+        at=token.start,
+        resume=token.end if token.kind == "torn" else token.start,
+        string_at=last.start if last.kind in {"torn", "string"} else None,
+        depth=len(stack),
+        wanted=_WANTED[stack[-1].state],
+        had_key=had_key,
+    )
+
+
+def _look_on(text: str, broken: _Broken) -> int:
+    """Where the next structure may begin: after the break, or in a string that was perhaps none."""
+    if broken.string_at is None or broken.had_key:
+        return broken.resume
+    bracket = _START.search(text, broken.string_at, broken.resume)
+    return bracket.start() if bracket else broken.resume
+
+
+def _closing(text: str, broken: _Broken) -> int | None:
+    """The end of a malformed structure, found by counting brackets, or None if it has none."""
+    depth = broken.depth
+    for bracket in _BRACKET.finditer(text, broken.resume):
+        depth += 1 if bracket.group() in "[{" else -1
+        if depth == 0:
+            return bracket.end()
+    return None
+
+
+def _flaw(text: str, broken: _Broken) -> str:
+    before = text[max(broken.start, broken.at - _QUOTED) : broken.at]
+    rest = text[broken.at : broken.at + _QUOTED]
+    what = f"malformed JSON: {rest!r} follows" if rest else "the JSON breaks off"
+    return f"{what} after {before!r}, expected {broken.wanted}"

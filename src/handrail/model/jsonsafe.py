@@ -1,0 +1,187 @@
+"""Any Python value as strict JSON, for people, logs and reports; nothing here ever raises.
+
+This is the lossy direction: what it writes need not come back. ``handrail.model.convert`` reads the
+forms that carry their type (dates, paths, enums, base64) when it is told the type.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import sys
+from collections import deque
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from pathlib import PurePath
+from typing import Any, TypeAlias, cast
+from uuid import UUID
+
+import msgspec
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+CUT = "..."
+MAX_DEPTH = 50
+MAX_REPR = 120
+
+
+def json_safe(value: object) -> Json:
+    """``value`` as plain JSON data that ``json.dumps(..., allow_nan=False)`` accepts.
+
+    Records (dataclasses, attrs, Struct, NamedTuple, pydantic) become objects, enums their values,
+    dates ISO text, a timedelta an ISO 8601 duration, bytes base64 text, sets sorted lists, NaN and
+    the infinities ``"NaN"``, ``"Infinity"``, ``"-Infinity"``, exceptions ``"Type: text"``, classes
+    and functions their qualified name, anything else its shortened repr. Keys become text; of keys
+    that become equal the last wins. Cycles, and what lies deeper than 50 levels, become ``"..."``.
+    """
+    return _safe(value, ())
+
+
+def short_repr(value: object, limit: int = MAX_REPR) -> str:
+    """``repr(value)`` on one line, cut in the middle at ``limit`` characters; never raises."""
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001  # a user's __repr__ may do anything
+        text = f"<{type(value).__name__} whose repr raised {type(error).__name__}>"
+    if len(text) <= limit:
+        return _encodable(text)
+    head = (limit - len(CUT)) * 2 // 3
+    tail = limit - len(CUT) - head
+    return _encodable(f"{text[:head]}{CUT}{text[-tail:]}")
+
+
+def record_items(value: object) -> Iterable[tuple[str, object]] | None:
+    """The names and values of a record's fields as JSON calls them, or None if it is no record."""
+    cls: Any = type(value)
+    if isinstance(value, type):
+        return None
+    if isinstance(value, msgspec.Struct):
+        return _struct_items(value)
+    if is_dataclass(value):
+        return [(f.name, getattr(value, f.name)) for f in fields(value) if hasattr(value, f.name)]
+    if hasattr(cls, "__attrs_attrs__"):
+        names = [str(a.name) for a in cls.__attrs_attrs__]
+        return [(name, getattr(value, name)) for name in names if hasattr(value, name)]
+    if isinstance(value, tuple) and hasattr(cls, "_fields"):
+        names = [str(name) for name in cls._fields]
+        return list(zip(names, cast("tuple[object, ...]", value), strict=False))
+    if hasattr(cls, "__pydantic_validator__") and "pydantic" in sys.modules:
+        dumped: Mapping[str, object] = cast("Any", value).model_dump()
+        return dumped.items()
+    return None
+
+
+def _struct_items(value: msgspec.Struct) -> list[tuple[str, object]]:
+    config = value.__struct_config__
+    tag = [(str(config.tag_field), config.tag)] if config.tag is not None else []
+    names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+    items = [(key, getattr(value, name, msgspec.UNSET)) for key, name in names]
+    return [*tag, *((key, item) for key, item in items if item is not msgspec.UNSET)]
+
+
+def _safe(value: object, above: tuple[int, ...]) -> Json:
+    try:
+        scalar = _scalar(value)
+        if scalar is not _NOT_SCALAR:
+            return cast("Json", scalar)
+        if len(above) >= MAX_DEPTH or id(value) in above:
+            return CUT
+        return _composite(value, (*above, id(value)))
+    except Exception:  # noqa: BLE001  # a user's properties and iterators may do anything
+        return short_repr(value)
+
+
+_NOT_SCALAR = object()
+
+
+def _scalar(value: object) -> object:
+    match value:
+        case None | True | False:
+            return value
+        case Enum():
+            return _safe(value.value, (id(value),))
+        case str():
+            return _encodable(str.__str__(value))
+        case int():
+            return _integer(int(value))
+        case float():
+            return _number(float(value))
+        case datetime() | date() | time():
+            return value.isoformat()
+        case timedelta():
+            return msgspec.to_builtins(value)
+        case PurePath() | UUID() | Decimal() | Fraction():
+            return _encodable(str(value))
+        case bytes() | bytearray() | memoryview():
+            return base64.b64encode(cast("bytes", value)).decode("ascii")
+        case BaseException():
+            return _encodable(f"{type(value).__name__}: {value}".removesuffix(": "))
+        case _:
+            return _NOT_SCALAR
+
+
+def _composite(value: object, above: tuple[int, ...]) -> Json:
+    items = record_items(value)
+    if items is not None:
+        return {_key(name): _safe(item, above) for name, item in items}
+    match value:
+        case Mapping():
+            mapping = cast("Mapping[object, object]", value)
+            return {_key(key): _safe(item, above) for key, item in mapping.items()}
+        case list() | tuple() | deque() | range():
+            return [_safe(item, above) for item in cast("Iterable[object]", value)]
+        case AbstractSet():
+            return _sorted([_safe(item, above) for item in cast("Iterable[object]", value)])
+        case _:
+            return _name_of(value) or short_repr(value)
+
+
+def _sorted(items: list[Json]) -> list[Json]:
+    try:
+        return sorted(cast("list[Any]", items))
+    except TypeError:  # of several kinds
+        return sorted(items, key=json.dumps)
+
+
+def _name_of(value: object) -> str | None:
+    """``module.Qualname`` of a class or function: its repr would hold an address."""
+    if not (isinstance(value, type) or hasattr(value, "__code__")):
+        return None
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(name, str):
+        return None
+    return name if module in {None, "builtins"} else f"{module}.{name}"
+
+
+def _key(key: object) -> str:
+    safe = _safe(key, ())
+    return safe if isinstance(safe, str) else json.dumps(safe)
+
+
+def _integer(value: int) -> Json:
+    """The integer, or its hexadecimal text if it has more digits than Python will print."""
+    limit = sys.get_int_max_str_digits()
+    if limit and value.bit_length() > limit * 3:
+        return hex(value)
+    return value
+
+
+def _number(value: float) -> Json:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _encodable(text: str) -> str:
+    """``text`` with lone surrogates escaped, so that it can be written as UTF-8."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,111 @@
+"""Names, keys and paths: the grammar of a step's identity in a run.
+
+A path is names and keys joined by ``/``. It is the key of the journal, so the grammar is fixed:
+
+- a *name* is typed by the author of a workflow: 1 to 120 printable characters, no ``/``, no blank at
+  an edge, not ``.`` or ``..``, not ending in ``~`` and digits (that suffix marks later attempts);
+- a *key* comes from data: ``str(key)`` with ``/``, ``%``, control characters and whole dots
+  percent-encoded, so that any value has a key and no two keys run together;
+- attempt n >= 2 of a composite step runs its children under ``name~n/``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from handrail.errors import DefinitionError
+
+MAX_NAME = 120
+_ATTEMPT_SUFFIX = re.compile(r"~\d+\Z")
+_UNSAFE_IN_KEY = re.compile(r"[/%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_UNSAFE_ON_DISK = re.compile(r"[^A-Za-z0-9._-]")
+_MAX_PART_BYTES = 80
+
+
+def check_name(name: object, what: str = "step") -> str:
+    """The name itself, if it is one.
+
+    Raises:
+        DefinitionError: it is not a string of the grammar above; the text says which rule it broke.
+    """
+    if (
+        type(name) is str
+        and 0 < len(name) <= MAX_NAME
+        and name.isprintable()
+        and "/" not in name
+        and name[0] != " "
+        and name[-1] != " "
+        and name[0] != "."
+        and "~" not in name
+    ):
+        return name
+    return _check_slowly(name, what)
+
+
+def _check_slowly(name: object, what: str) -> str:
+    problem = _problem_with(name)
+    if problem is None:
+        return str(name)
+    raise DefinitionError(f"{name!r} is no name for a {what}: {problem}")
+
+
+def _problem_with(name: object) -> str | None:
+    if not isinstance(name, str):
+        return f"it must be a str, got {type(name).__name__}"
+    if not name.strip():
+        return "it is blank"
+    if len(name) > MAX_NAME:
+        return f"it has {len(name)} characters, at most {MAX_NAME} are allowed"
+    if "/" in name:
+        return "'/' separates the parts of a path; use '-' or '.' inside a name"
+    if name != name.strip():
+        return "it begins or ends with a blank"
+    if not name.isprintable():
+        return "it has characters that cannot be printed"
+    if name in {".", ".."}:
+        return "'.' and '..' mean folders"
+    if _ATTEMPT_SUFFIX.search(name):
+        return "'~' and digits at the end mark later attempts"
+    return None
+
+
+def encode_key(key: object) -> str:
+    """The part of a path that stands for a member's key; distinct strings have distinct encodings.
+
+    Raises:
+        ValueError: the key's text is empty.
+    """
+    text = str(key)
+    if not text:
+        raise ValueError("a key must not be empty: it becomes a part of the member's path")
+    if text in {".", ".."}:
+        return text.replace(".", "%2E")
+    if text.isalnum():
+        return text
+    return _UNSAFE_IN_KEY.sub(_percent, text)
+
+
+def _percent(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match.group().encode("utf-8", "surrogatepass"))
+
+
+def join(parent: str, name: str) -> str:
+    """The path of ``name`` under ``parent``; the root's path is empty."""
+    return f"{parent}/{name}" if parent else name
+
+
+def attempt_base(path: str, attempt: int) -> str:
+    """Where the children of a composite's attempt live: ``path`` for the first, then ``path~n``."""
+    return path if attempt < 2 else f"{path}~{attempt}"
+
+
+def on_disk(part: str) -> str:
+    """A folder name for one part of a path: percent-encoded, cut at 80 bytes plus a hash."""
+    encoded = _UNSAFE_ON_DISK.sub(_percent, part)
+    if encoded in {".", ".."}:
+        encoded = encoded.replace(".", "%2E")
+    if len(encoded) <= _MAX_PART_BYTES:
+        return encoded
+    digest = hashlib.sha256(part.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{encoded[:_MAX_PART_BYTES]}-{digest}"

@@ -1,0 +1,274 @@
+"""What steps and runs end in: frozen, slotted records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+
+from handrail.errors import StepFailed, WorkflowFailed
+
+T_co = TypeVar("T_co", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+StepStatus: TypeAlias = Literal["succeeded", "failed", "skipped", "defaulted", "cancelled"]
+RunStatus: TypeAlias = Literal["succeeded", "failed", "cancelled", "suspended"]
+
+_SUCCESS: frozenset[str] = frozenset({"succeeded", "skipped", "defaulted"})
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What models consumed: tokens, turns, US dollars. ``None`` is unknown, which is never zero."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    turns: int | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            _plus(self.input_tokens, other.input_tokens),
+            _plus(self.output_tokens, other.output_tokens),
+            _plus(self.cost_usd, other.cost_usd),
+            _plus(self.turns, other.turns),
+        )
+
+
+N = TypeVar("N", int, float)
+
+
+def _plus(a: N | None, b: N | None) -> N | None:
+    if a is None:
+        return b
+    return a if b is None else a + b
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The output of a step that did not run, or whose failure was skipped. It is falsy."""
+
+    reason: str = ""
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult(Generic[T_co]):
+    """The record of one finished step.
+
+    ``duration_ms`` is wall time from the start of the first attempt to the end of the last one.
+    ``error_type`` is ``module.Qualname``, ``error_bases`` the same for its base classes,
+    ``traceback`` text. ``replayed``: taken from the record of an earlier drive. ``abandoned``: a
+    thread that could not be stopped was left behind. ``masked``: a secret was cut from the output.
+    """
+
+    name: str
+    path: str
+    step_type: str
+    status: StepStatus
+    output: T_co | None = None
+    error: str | None = None
+    error_type: str | None = None
+    error_bases: tuple[str, ...] = ()
+    traceback: str | None = None
+    duration_ms: float = 0.0
+    attempts: int = 1
+    replayed: bool = False
+    abandoned: bool = False
+    masked: bool = False
+    usage: Usage | None = None
+
+    def __post_init__(self) -> None:
+        if self.duration_ms < 0:
+            raise ValueError(f"duration_ms must not be negative, got {self.duration_ms}")
+        if self.status == "failed" and not self.error:
+            raise ValueError(f"step {self.path!r} failed, so its result needs an error")
+
+    @property
+    def success(self) -> bool:
+        """True if succeeded, skipped or defaulted."""
+        return self.status in _SUCCESS
+
+    def unwrap(self) -> T_co:
+        """The output.
+
+        Raises:
+            StepFailed: the step failed or was cancelled.
+        """
+        if self.status not in _SUCCESS:
+            raise StepFailed(self)
+        return cast("T_co", self.output)
+
+    def is_a(self, error: type[BaseException] | str) -> bool:
+        """True if the step's error is of this class or derived from it; compares full names."""
+        wanted = error if isinstance(error, str) else qualified(error)
+        return wanted == self.error_type or wanted in self.error_bases
+
+
+def qualified(cls: type) -> str:
+    """``module.Qualname`` of a class, the form in which error types are recorded."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult(Generic[T_co]):
+    """What a command did: exit code, decoded output, and stdout parsed as JSON if asked."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    data: T_co | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentResult(Generic[T_co]):
+    """An agent's answer; ``attempts`` counts the turns it took, re-asks included."""
+
+    output: T_co
+    usage: Usage | None = None
+    model: str | None = None
+    session: str | None = None
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BranchResult(Generic[T_co]):
+    """Which arm of a branch ran (from 0), its step's name, and its output."""
+
+    index: int
+    name: str
+    output: T_co
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """One check of one validation round; ``output`` is what it printed or returned, as text."""
+
+    name: str
+    passed: bool
+    output: str = ""
+    error: str | None = None
+    duration_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRoundResult:
+    """One pass over all stages, ``number`` from 1, with the fix that followed it, if any."""
+
+    number: int
+    stages: tuple[StageResult, ...]
+    fix: StepResult[Any] | None = None
+
+    @property
+    def passed(self) -> bool:
+        """True if every stage passed."""
+        return all(stage.passed for stage in self.stages)
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationResult:
+    """What ``validate`` found, round by round."""
+
+    passed: bool
+    rounds: tuple[ValidationRoundResult, ...]
+
+    @property
+    def stages(self) -> tuple[StageResult, ...]:
+        """The stages of the last round."""
+        return self.rounds[-1].stages if self.rounds else ()
+
+    @property
+    def failed(self) -> tuple[StageResult, ...]:
+        """The stages of the last round that did not pass."""
+        return tuple(stage for stage in self.stages if not stage.passed)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGate:
+    """A question that waits for a person; ``since`` and ``deadline`` are unix seconds."""
+
+    path: str
+    question: str
+    choices: tuple[Any, ...] = ()
+    type: Any = str
+    since: float = 0.0
+    deadline: float | None = None
+    default: Any = None
+    has_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackError:
+    """A rollback that failed: the path of the step it was to undo, and what it raised."""
+
+    path: str
+    error: str
+    error_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowResult(Generic[R_co]):
+    """How a run ended, or where it waits.
+
+    ``step_results`` holds every finished step, nested ones included, in tree order. ``value`` is
+    exactly what the workflow returned (None unless it succeeded); ``final_output`` falls back to
+    the output of the last top-level step that was not skipped.
+    """
+
+    workflow_name: str
+    run_id: str
+    status: RunStatus
+    step_results: tuple[StepResult[Any], ...] = ()
+    total_duration_ms: float = 0.0
+    value: R_co | None = None
+    final_output: Any = None
+    error: str | None = None
+    failed_step: str | None = None
+    rollback_errors: tuple[RollbackError, ...] = ()
+    waiting: tuple[OpenGate, ...] = ()
+    degraded: bool = False
+    usage: Usage | None = None
+    error_type: str | None = None
+    traceback: str | None = None
+
+    @property
+    def success(self) -> bool:
+        """True if the run succeeded; a failure that the workflow handled does not spoil it."""
+        return self.status == "succeeded"
+
+    def unwrap(self) -> R_co:
+        """The value.
+
+        Raises:
+            WorkflowFailed: the run failed, was cancelled, or is suspended.
+        """
+        if self.status != "succeeded":
+            raise WorkflowFailed(self)
+        return cast("R_co", self.value)
+
+    def step(self, path: str) -> StepResult[Any]:
+        """The result of the step at this path.
+
+        Raises:
+            KeyError: no step of this path finished; the text lists those that did.
+        """
+        for result in self.step_results:
+            if result.path == path:
+                return result
+        raise KeyError(f"no finished step {path!r}; finished: {[r.path for r in self.step_results]}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON-safe data, ``success`` included; values of other types become text."""
+        from handrail.model.jsonsafe import json_safe
+
+        data = {field.name: getattr(self, field.name) for field in fields(self)}
+        data["step_results"] = [_step_dict(result) for result in self.step_results]
+        data["success"] = self.success
+        return cast("dict[str, Any]", json_safe(data))
+
+
+def _step_dict(result: StepResult[Any]) -> dict[str, Any]:
+    data = {field.name: getattr(result, field.name) for field in fields(result)}
+    data["success"] = result.success
+    return data

@@ -1,0 +1,60 @@
+"""Narrow Protocols for the things a step refers to: workflows and agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from handrail.model.context import WorkflowContext
+    from handrail.model.definition import WorkflowDefinition
+    from handrail.model.events import Progress
+    from handrail.model.results import AgentResult, WorkflowResult
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
+
+
+class WorkflowLike(Protocol[P, R_co]):
+    """Something with a workflow's definition; what ``@workflow`` returns satisfies it."""
+
+    @property
+    def definition(self) -> WorkflowDefinition: ...
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> WorkflowResult[R_co]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRequest:
+    """One agent step as an agent is asked to carry it out.
+
+    ``emit`` takes progress events (never blocks); ``sleep`` waits on the executor's clock, so that
+    scripted delays pass at once under a clock that jumps.
+    """
+
+    run_id: str
+    path: str
+    attempt: int
+    context: Mapping[str, Any]
+    workflow: WorkflowContext
+    idempotency_key: str
+    interrupted: bool
+    emit: Callable[[Progress], None]
+    sleep: Callable[[float], Any]
+
+
+class AgentLike(Protocol[T_co]):
+    """A named task for a model. ``handrail.Agent`` and ``handrail.testing.FakeAgent`` satisfy it."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def run(self, request: AgentRequest, /) -> AgentResult[T_co]:
+        """The answer.
+
+        Raises:
+            Exception: anything; it fails this attempt of the step.
+        """
+        ...

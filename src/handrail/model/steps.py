@@ -1,0 +1,439 @@
+"""A step: a frozen, typed description of one unit of work, and the verbs it can have.
+
+A step does nothing by itself. ``step(name)`` in ``handrail.dsl.step`` makes them; the core reads
+their verb and modifiers. Verbs are plain data; ``kind`` is what results and events call them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
+
+import attrs
+
+from handrail.errors import DefinitionError, NotPortable, WrongUse
+from handrail.model.context import WorkflowContext
+from handrail.model.policy import (
+    Backoff,
+    OnError,
+    Retry,
+    RetryOn,
+    backoff_of,
+    count_of,
+    positive_seconds,
+)
+from handrail.model.reference import importable
+from handrail.model.results import Skipped, StepResult
+from handrail.model.shapes import AgentLike, WorkflowLike
+
+T_co = TypeVar("T_co", covariant=True)
+U = TypeVar("U")
+V = TypeVar("V")
+R = TypeVar("R")
+
+Predicate: TypeAlias = "Callable[[WorkflowContext], bool | Awaitable[bool]]"
+ContextBuilder: TypeAlias = (
+    "Callable[[WorkflowContext], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]"
+)
+Context: TypeAlias = "Mapping[str, Any] | ContextBuilder"
+RollbackAction: TypeAlias = Callable[[WorkflowContext], Any]
+
+
+@attrs.frozen
+class Stage:
+    """One named check of ``validate``: a command (text for the shell, or argv) or a callable.
+
+    A command passes with exit code 0. A callable passes unless it returns False or raises; it may
+    be async, and may take the ``WorkflowContext``.
+    """
+
+    name: str
+    check: str | Sequence[str] | Callable[..., Any]
+    timeout: float | None = None
+
+    def __attrs_post_init__(self) -> None:
+        from handrail.model.paths import check_name
+
+        check_name(self.name, "stage")
+        if not self.check or not (callable(self.check) or isinstance(self.check, Sequence)):
+            raise DefinitionError(
+                f"stage {self.name!r} needs a command (text or a list) or a callable, "
+                f"got {self.check!r}"
+            )
+        if self.timeout is not None:
+            positive_seconds(self.timeout, f"timeout of stage {self.name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCall:
+    """Call a sync or async callable."""
+
+    kind: ClassVar[str] = "python"
+    leaf: ClassVar[bool] = True
+    action: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCommand:
+    """Run a program; ``argv`` as one text goes through the shell."""
+
+    kind: ClassVar[str] = "command"
+    leaf: ClassVar[bool] = True
+    argv: str | tuple[str, ...]
+    cwd: Any = None
+    env: Mapping[str, str] | None = None
+    stdin: str | bytes | None = None
+    check: bool = True
+    parse: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCall:
+    """Give an agent its context and take its answer."""
+
+    kind: ClassVar[str] = "agent"
+    leaf: ClassVar[bool] = True
+    agent: AgentLike[Any]
+    context: Context
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """Have text written: by an agent of text, or by a callable of the context."""
+
+    kind: ClassVar[str] = "generate"
+    leaf: ClassVar[bool] = True
+    generator: AgentLike[Any] | Callable[..., Any]
+    context: Context
+
+
+@dataclass(frozen=True, slots=True)
+class StageCheck:
+    """Run one stage of a validation; the core makes these."""
+
+    kind: ClassVar[str] = "stage"
+    leaf: ClassVar[bool] = True
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Run stages; while any fails and rounds are left, run the fix and all stages again."""
+
+    kind: ClassVar[str] = "validate"
+    leaf: ClassVar[bool] = False
+    stages: tuple[str | Stage, ...] | None
+    retry: int
+    on_failure: Step[Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildWorkflow:
+    """Run another workflow as part of this run."""
+
+    kind: ClassVar[str] = "subworkflow"
+    leaf: ClassVar[bool] = False
+    workflow: WorkflowLike[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Branching:
+    """Run the first arm whose predicate is true."""
+
+    kind: ClassVar[str] = "branch"
+    leaf: ClassVar[bool] = False
+    arms: tuple[tuple[Predicate, Step[Any]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelGroup:
+    """Run steps side by side."""
+
+    kind: ClassVar[str] = "parallel"
+    leaf: ClassVar[bool] = False
+    steps: tuple[Step[Any], ...]
+    on_error: OnError = "fail_fast"
+    max_concurrency: int | None = None
+    min_success: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForEachGroup:
+    """Run a body for each item, side by side, within a sliding window."""
+
+    kind: ClassVar[str] = "for_each"
+    leaf: ClassVar[bool] = False
+    items: Iterable[Any] | Mapping[Any, Any]
+    body: Callable[[Any], Any]
+    on_error: OnError = "fail_fast"
+    max_concurrency: int | None = None
+    key: Callable[[Any], Any] | None = None
+    min_success: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RaceGroup:
+    """Run steps side by side until one succeeds."""
+
+    kind: ClassVar[str] = "race"
+    leaf: ClassVar[bool] = False
+    steps: tuple[Step[Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Ask a person."""
+
+    kind: ClassVar[str] = "ask"
+    leaf: ClassVar[bool] = False
+    question: str
+    choices: tuple[Any, ...] = ()
+    type: Any = str
+    default: Any = None
+    has_default: bool = False
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SignalWait:
+    """Wait for a signal's payload."""
+
+    kind: ClassVar[str] = "wait_for"
+    leaf: ClassVar[bool] = False
+    signal: str
+    type: Any = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait for a time: a duration in seconds, or an aware datetime."""
+
+    kind: ClassVar[str] = "sleep"
+    leaf: ClassVar[bool] = False
+    seconds: float | None
+    until: datetime | None = None
+
+
+Verb: TypeAlias = (
+    PythonCall
+    | ShellCommand
+    | AgentCall
+    | Generation
+    | StageCheck
+    | Validation
+    | ChildWorkflow
+    | Branching
+    | ParallelGroup
+    | ForEachGroup
+    | RaceGroup
+    | Question
+    | SignalWait
+    | Pause
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """The value of ``.default(value)``; wrapped, because None is a value too."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """How to undo a step that succeeded."""
+
+    action: RollbackAction
+    timeout_s: float = 60.0
+
+
+@attrs.frozen
+class Modifiers:
+    """What stands after the verb. They take effect in a fixed order, whatever order they came in."""
+
+    when: Predicate | None = None
+    timeout_s: float | None = None
+    retry: Retry | None = None
+    on_error: Callable[..., Step[Any]] | None = None
+    default: Default | None = None
+    skip_on_error: bool = False
+    rollback: Rollback | None = None
+    checkpoint: bool = False
+    once: bool = False
+    inline: bool = False
+    uses: tuple[tuple[str, int], ...] = ()
+
+
+PLAIN = Modifiers()
+
+
+@attrs.frozen(eq=False, repr=False, hash=False)
+class Step(Generic[T_co]):
+    """One unit of work that has a verb; ``yield from`` it inside a workflow to get its output."""
+
+    name: str
+    verb: Verb
+    modifiers: Modifiers = PLAIN
+
+    def __iter__(self) -> Generator[Step[Any], Any, T_co]:
+        result: T_co = yield self
+        return result
+
+    def __repr__(self) -> str:
+        return f"<step {self.name!r} {self.verb.kind}>"
+
+    @property
+    def kind(self) -> str:
+        """The verb as results and events call it: ``python``, ``command``, ``agent``, ..."""
+        return self.verb.kind
+
+    # -- modifiers ---------------------------------------------------------------------------
+
+    def _with(self, **changes: Any) -> Any:
+        return Step(self.name, self.verb, attrs.evolve(self.modifiers, **changes))
+
+    def when(self, predicate: Predicate) -> Step[T_co | Skipped]:
+        """Run only if ``predicate(ctx)`` is true; else the output is a falsy ``Skipped``."""
+        _callable(predicate, ".when()", self.name)
+        return cast("Step[T_co | Skipped]", self._with(when=predicate))
+
+    def timeout(self, seconds: float | timedelta) -> Step[T_co]:
+        """Fail an attempt that takes longer than this."""
+        return cast("Step[T_co]", self._with(timeout_s=positive_seconds(seconds, "timeout")))
+
+    def retry(
+        self,
+        max_attempts: int,
+        *,
+        backoff: Backoff | float | timedelta | None = None,
+        on: RetryOn | None = None,
+    ) -> Step[T_co]:
+        """Try up to ``max_attempts`` times in all; ``on``: exception types, or a predicate of one."""
+        count_of(max_attempts, "retry(max_attempts)")
+        _check_retry_on(on, self.name)
+        retry = Retry(max_attempts, backoff_of(backoff), on)
+        _once_or_retry(self.name, self.modifiers.once, retry)
+        return cast("Step[T_co]", self._with(retry=retry))
+
+    def on_error(
+        self, handler: Callable[[WorkflowContext, StepResult[Any]], Step[U]]
+    ) -> Step[T_co | U]:
+        """Run the step that ``handler(ctx, failed)`` returns instead, once all attempts failed."""
+        _callable(handler, ".on_error()", self.name)
+        return cast("Step[T_co | U]", self._with(on_error=handler))
+
+    def default(self, value: V) -> Step[T_co | V]:
+        """Use this value if the step fails; its status is then ``defaulted``."""
+        if self.modifiers.skip_on_error:
+            raise DefinitionError(_TWO_FALLBACKS.format(name=self.name))
+        return cast("Step[T_co | V]", self._with(default=Default(value)))
+
+    def skip_on_error(self) -> Step[T_co | Skipped]:
+        """Go on with a falsy ``Skipped`` if the step fails; its status is then ``skipped``."""
+        if self.modifiers.default is not None:
+            raise DefinitionError(_TWO_FALLBACKS.format(name=self.name))
+        return cast("Step[T_co | Skipped]", self._with(skip_on_error=True))
+
+    def with_rollback(
+        self, action: RollbackAction, *, timeout: float | timedelta = 60.0
+    ) -> Step[T_co]:
+        """Have ``action(ctx)`` undo this step if it succeeded and the run does not."""
+        _callable(action, ".with_rollback()", self.name)
+        rollback = Rollback(action, positive_seconds(timeout, "timeout of a rollback"))
+        return cast("Step[T_co]", self._with(rollback=rollback))
+
+    def checkpoint(self) -> Step[T_co]:
+        """Have the record of this step on disk, fsynced, before the run goes on."""
+        return cast("Step[T_co]", self._with(checkpoint=True))
+
+    def once(self) -> Step[T_co]:
+        """Run at most once: if it was interrupted, it fails and is never run again."""
+        _once_or_retry(self.name, True, self.modifiers.retry)
+        return cast("Step[T_co]", self._with(once=True))
+
+    def inline(self) -> Step[T_co]:
+        """Run a sync action on the event loop itself; only for one that returns at once."""
+        if not isinstance(self.verb, PythonCall):
+            raise DefinitionError(
+                f"step {self.name!r}: .inline() is for .python() and .call(), "
+                f"this is a {self.verb.kind} step"
+            )
+        return cast("Step[T_co]", self._with(inline=True))
+
+    def uses(self, tag: str, amount: int = 1) -> Step[T_co]:
+        """Take part of a limit: ``amount`` units of ``Limits(tags={tag: ...})`` while it runs."""
+        if not isinstance(tag, str) or not tag:
+            raise DefinitionError(f"step {self.name!r}: a tag must be a name, got {tag!r}")
+        count_of(amount, f"uses({tag!r}) of step {self.name!r}")
+        kept = tuple(pair for pair in self.modifiers.uses if pair[0] != tag)
+        return cast("Step[T_co]", self._with(uses=(*kept, (tag, amount))))
+
+    # -- for engines that perform steps elsewhere ------------------------------------------------
+
+    @property
+    def portable(self) -> bool:
+        """True if another process could perform this step: its callables are importable by name."""
+        return unportable_part(self) is None
+
+    def require_portable(self, path: str) -> None:
+        """Do nothing, or raise ``NotPortable`` naming the part that exists only here."""
+        part = unportable_part(self)
+        if part is not None:
+            raise NotPortable(path, part)
+
+
+Steps: TypeAlias = Generator[Step[Any], Any, R]
+
+_TWO_FALLBACKS = (
+    "step {name!r}: .default() and .skip_on_error() both say what to do after a failure; keep one"
+)
+
+
+def _callable(value: object, where: str, name: str) -> None:
+    if not callable(value):
+        raise WrongUse(f"step {name!r}: {where} takes a function, got {value!r}")
+
+
+def _check_retry_on(on: object, name: str) -> None:
+    kinds = on if isinstance(on, tuple) else (on,)
+    if on is None or (callable(on) and not isinstance(on, type)):
+        return
+    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+        raise WrongUse(
+            f"step {name!r}: retry(on=) takes exception types or a predicate of one, got {on!r}"
+        )
+
+
+def _once_or_retry(name: str, once: bool, retry: Retry | None) -> None:
+    if once and retry is not None and retry.max_attempts > 1:
+        raise DefinitionError(
+            f"step {name!r}: .once() means at most one execution, "
+            f".retry({retry.max_attempts}) asks for more; keep one of them"
+        )
+
+
+def unportable_part(step: Step[Any]) -> str | None:
+    """The first part of a step that another process could not import, or None."""
+    match step.verb:
+        case PythonCall(action=action):
+            return None if importable(action) else f"callable {action!r}"
+        case ShellCommand():
+            return None
+        case AgentCall(agent=agent, context=context) | Generation(generator=agent, context=context):
+            if callable(context) and not importable(context):
+                return f"context builder {context!r}"
+            return None if isinstance(getattr(agent, "name", None), str) else f"generator {agent!r}"
+        case StageCheck(stage=stage):
+            if callable(stage.check) and not importable(stage.check):
+                return f"check {stage.check!r}"
+            return None
+        case _:
+            return f"verb {step.verb.kind!r} (the core runs it, an engine performs only leaf steps)"
+
+

@@ -1,0 +1,1 @@
+"""Ports: what handrail needs of the world, as Protocols whose docstring is the contract."""

@@ -1,0 +1,176 @@
+"""The words of the console: toned text, glyphs, times; plain data that knows no terminal."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+Tone: TypeAlias = Literal["plain", "name", "dim", "good", "bad", "warn", "busy", "wait"]
+
+
+class Span(NamedTuple):
+    """A piece of a line, and what kind of thing it says."""
+
+    text: str
+    tone: Tone = "plain"
+
+
+Line: TypeAlias = tuple[Span, ...]
+
+
+def text_of(line: Line) -> str:
+    """The line without its tones."""
+    return "".join(span.text for span in line)
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """The signs of one character set; those of a state are found by its name."""
+
+    running: tuple[str, ...]
+    waiting: str
+    succeeded: str
+    failed: str
+    skipped: str
+    defaulted: str
+    cancelled: str
+    interrupted: str
+    suspended: str
+    started: str
+    again: str
+    undo: str
+    more: str
+    times: str
+    dot: str
+    branch: str
+    last: str
+    pipe: str
+    bar: tuple[str, str]
+
+    def of(self, state: str, now: float = 0.0) -> str:
+        """The sign of a state; that of ``running`` turns with the time."""
+        if state == "running":
+            return self.running[int(now * 10) % len(self.running)]
+        return str(getattr(self, state, self.started))
+
+
+UNICODE = Glyphs(
+    running=tuple("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"),
+    waiting="⏸",
+    succeeded="✓",
+    failed="✗",
+    skipped="⊘",
+    defaulted="↷",
+    cancelled="⚑",
+    interrupted="⏸",
+    suspended="⏸",
+    started="▸",
+    again="↻",
+    undo="↶",
+    more="…",
+    times="×",  # noqa: RUF001  # the sign is meant
+    dot="·",
+    branch="├─ ",
+    last="└─ ",
+    pipe="│  ",
+    bar=("━", "╌"),
+)
+ASCII = Glyphs(
+    running=("|", "/", "-", "\\"),
+    waiting="?",
+    succeeded="+",
+    failed="x",
+    skipped="-",
+    defaulted="~",
+    cancelled="!",
+    interrupted="?",
+    suspended="?",
+    started=">",
+    again="^",
+    undo="<",
+    more="...",
+    times="x",
+    dot="|",
+    branch="|- ",
+    last="`- ",
+    pipe="|  ",
+    bar=("#", "."),
+)
+
+TONES: dict[str, Tone] = {
+    "running": "busy",
+    "waiting": "wait",
+    "succeeded": "good",
+    "failed": "bad",
+    "skipped": "dim",
+    "defaulted": "warn",
+    "cancelled": "warn",
+    "interrupted": "wait",
+    "suspended": "wait",
+}
+
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
+_SCANNED = 4_000
+
+
+def clean(text: object, limit: int = 200) -> str:
+    """``text`` on one line of printable characters, without terminal codes, cut at ``limit``."""
+    said = str(text)[:_SCANNED]
+    if not said.isprintable():
+        said = _ESCAPES.sub("", said)
+        said = "".join(character if character.isprintable() else " " for character in said)
+    said = " ".join(said.split())
+    return said if len(said) <= limit else f"{said[: limit - 3]}..."
+
+
+def last_line(text: str) -> str:
+    """The last line of a program's output that says something; what a ``\\r`` overwrote is gone."""
+    lines = text[-_SCANNED:].replace("\r", "\n").splitlines()
+    return next((said for line in reversed(lines) if (said := clean(line))), "")
+
+
+def duration(seconds: float) -> str:
+    """A length of time for people: ``80 ms``, ``1.4 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    seconds = min(max(0.0, seconds), 1e9)
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    for unit, size, part, part_size in _UNITS:
+        if seconds >= size:
+            whole, rest = divmod(seconds, size)
+            below = int(rest // part_size)
+            return f"{whole:.0f} {unit}" + (f" {below} {part}" if below else "")
+    raise AssertionError(seconds)
+
+
+_UNITS = (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1))
+
+
+def until(due: float, now: float) -> str:
+    """When something is due: ``in 12 s``, ``until 14:32 (in 3 min)``, in local time."""
+    left = due - now
+    if left < 60:
+        return f"in {max(0.0, left):.0f} s"
+    try:
+        clock = time.strftime("%H:%M" if left < 43_200 else "%a %d %b %H:%M", time.localtime(due))
+    except (OverflowError, ValueError, OSError):  # a time that no calendar has
+        return f"in {left:.3g} s"
+    unit, size = next((unit, size) for unit, size, _, _ in _UNITS if left >= size)
+    return f"until {clock} (in {left // size:.0f} {unit})"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def error_text(error: str | None, error_type: str | None = None, limit: int = 200) -> str:
+    """An error on one line, with the short name of its class in front."""
+    said = clean(error or "", limit)
+    kind = (error_type or "").rpartition(".")[2]
+    if not kind or said.startswith(kind):
+        return said
+    return f"{kind}: {said}" if said else kind

@@ -1,0 +1,86 @@
+"""Events as lines of JSON, for files that other programs read."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol
+
+from handrail.errors import WrongUse
+from handrail.model.events import (
+    Event,
+    Progress,
+    RunResumed,
+    RunSuspended,
+    WorkflowCompleted,
+    WorkflowStarted,
+)
+from handrail.model.jsonsafe import json_safe
+
+
+class TextFile(Protocol):
+    """What an open text file has; ``sys.stdout`` and ``io.StringIO`` are such files."""
+
+    def write(self, text: str, /) -> Any: ...
+
+    def flush(self) -> Any: ...
+
+
+class JsonlSink:
+    """Appends one JSON object a line for every event: ``type`` (the class), then its fields.
+
+    A value that JSON does not know becomes text, so no event is refused. Every line is flushed
+    before the run goes on. ``target`` is the path of a file, whose folder is made if need be and
+    which is open only while a run is under way; or a text file that is already open, which stays so.
+
+    Raises:
+        WrongUse: ``target`` is neither.
+    """
+
+    def __init__(self, target: str | PathLike[str] | TextFile) -> None:
+        self._path: Path | None = None
+        self._file: Any = None
+        self._runs: set[str] = set()
+        if isinstance(target, (str, PathLike)):
+            self._path = Path(target)
+        elif callable(getattr(target, "write", None)) and callable(getattr(target, "flush", None)):
+            self._file = target
+        else:
+            raise WrongUse(f"JsonlSink takes a path or an open text file, got {target!r}")
+
+    def emit(self, event: Event | Progress, /) -> None:
+        """Write the event's line."""
+        if self._file is None:
+            self._file = self._opened()
+        self._file.write(f"{line_of(event)}\n")
+        self._file.flush()
+        match event:
+            case WorkflowStarted() | RunResumed():
+                self._runs.add(event.run_id)
+            case WorkflowCompleted() | RunSuspended():
+                self._runs.discard(event.run_id)
+            case _:
+                pass
+        if not self._runs:
+            self.close()
+
+    def close(self) -> None:
+        """Close the file if this sink opened it; a later event opens it again."""
+        self._runs.clear()
+        if self._path is not None and self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _opened(self) -> Any:
+        assert self._path is not None
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return self._path.open("a", encoding="utf-8", newline="\n")
+
+
+def line_of(event: Event | Progress) -> str:
+    """The event as one line of JSON, without the line's end."""
+    fields = json_safe(event)
+    assert isinstance(fields, dict)
+    data = {"type": type(event).__name__, **fields}
+    return json.dumps(data, ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,108 @@
+"""Events as log entries of structlog."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any, TypeAlias
+
+from handrail.model.events import (
+    AgentMessage,
+    AgentTurnCompleted,
+    AgentTurnStarted,
+    AttemptFailed,
+    Event,
+    LimitReached,
+    MemberCompleted,
+    Progress,
+    RollbackCompleted,
+    SinkDropped,
+    StepCompleted,
+    StepInterrupted,
+    StepOutput,
+    StepReplayed,
+    SubworkflowEnded,
+    WorkflowCompleted,
+)
+from handrail.model.jsonsafe import Json, json_safe
+from handrail.model.results import StepResult
+
+Ended: TypeAlias = StepCompleted | MemberCompleted | WorkflowCompleted | SubworkflowEnded
+
+# Values of the user's may be large or secret, and a log is no place to read a traceback in.
+_LEFT_OUT = frozenset({
+    "digest", "error_bases", "fingerprint", "inputs", "output", "payload", "prompt", "round",
+    "traceback", "value",
+})  # fmt: skip
+_OF_RESULTS = ("status", "step_type", "duration_ms", "attempts", "error", "error_type", "usage")
+_WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class StructlogSink:
+    """Logs every event under its name in snake case (``step_completed``), with its fields bound.
+
+    What failed is an error, a failed attempt or a cancellation a warning, progress debug, the rest
+    info. Values that users pass around (inputs, outputs, payloads) are not logged. ``logger``: a
+    structlog logger, by default ``structlog.get_logger("handrail")``.
+    """
+
+    def __init__(self, logger: Any = None) -> None:
+        if logger is None:
+            import structlog
+
+            logger = structlog.get_logger("handrail")
+        self._logger = logger
+
+    def emit(self, event: Event | Progress, /) -> None:
+        """Log the event."""
+        log = getattr(self._logger, level_of(event))
+        log(name_of(event), **facts_of(event))
+
+
+def name_of(event: Event | Progress) -> str:
+    """The event's class in snake case: ``step_completed``."""
+    return _WORD_START.sub("_", type(event).__name__).lower()
+
+
+def level_of(event: Event | Progress) -> str:
+    """The name of the log level that this event deserves."""
+    match event:
+        case StepCompleted() | MemberCompleted() | WorkflowCompleted() | SubworkflowEnded():
+            return _level_of_end(event)
+        case RollbackCompleted(error=str()) | LimitReached() | SinkDropped():
+            return "error"
+        case AttemptFailed() | StepInterrupted():
+            return "warning"
+        case StepOutput() | StepReplayed() | AgentMessage():
+            return "debug"
+        case AgentTurnStarted() | AgentTurnCompleted():
+            return "debug"
+        case _:
+            return "info"
+
+
+def _level_of_end(event: Ended) -> str:
+    if event.status == "failed":
+        return "error"
+    return "warning" if event.status in {"cancelled", "defaulted"} else "info"
+
+
+def facts_of(event: Event | Progress) -> dict[str, Json]:
+    """What is bound to the entry: the event's fields that are set, as plain data."""
+    facts: dict[str, Json] = {}
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if isinstance(value, StepResult):
+            facts.update(_facts_of_result(value))
+        elif field.name not in _LEFT_OUT and not _is_unset(value):
+            facts[field.name] = json_safe(value)
+    return facts
+
+
+def _is_unset(value: object) -> bool:
+    return value is None or (isinstance(value, (str, tuple)) and not value)
+
+
+def _facts_of_result(result: StepResult[Any]) -> dict[str, Json]:
+    values = ((name, getattr(result, name)) for name in _OF_RESULTS)
+    return {name: json_safe(value) for name, value in values if value is not None}

@@ -1,0 +1,1 @@
+"""What several adapters need of the machine they run on."""

@@ -1,0 +1,155 @@
+"""The bytes between this process and one child, and the moment of its exit.
+
+One selector holds the child's pipes and its pidfd, and the event loop waits for that selector, so
+a child needs neither tasks nor threads, on asyncio and trio alike. Where there is no pidfd, the
+exit is looked for every few milliseconds instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import IO, Literal, TypeAlias
+
+import anyio
+
+Stream: TypeAlias = Literal["stdout", "stderr"]
+
+_CHUNK_BYTES = 1 << 16
+_POLL_S = 0.02
+_FULL_PIPE_READS = 16
+"""Reads that empty the largest pipe an unprivileged process can have, 1 MiB."""
+
+
+class Pump:
+    """Feeds a child's stdin, passes on what it prints, and notices when it has exited.
+
+    Mutable. A child that does not read its stdin is no error. Nothing is read while ``on_bytes``
+    runs, so a slow receiver slows the child and costs no memory.
+    """
+
+    def __init__(
+        self,
+        child: subprocess.Popen[bytes],
+        stdin: bytes,
+        on_bytes: Callable[[Stream, bytes], None],
+        selector: selectors.DefaultSelector,
+    ) -> None:
+        self._child = child
+        self._unsent = memoryview(stdin)
+        self._on_bytes = on_bytes
+        self._selector = selector
+        self._open: dict[Stream, IO[bytes]] = {}
+        self._moved = False
+        self._pidfd = _pidfd_of(child)
+        self.exited = False
+        self._register()
+
+    @property
+    def silent(self) -> bool:
+        """True when the child and all who share its outputs have closed them."""
+        return not self._open
+
+    async def turn(self, timeout_s: float | None = None) -> bool:
+        """Wait until something can be done, do it, and say whether output came or ended."""
+        self._moved = False
+        if self._pidfd is None and not self.exited:
+            timeout_s = _POLL_S if timeout_s is None else min(timeout_s, _POLL_S)
+        if timeout_s is None:
+            await anyio.wait_readable(self._selector.fileno())
+        else:
+            with anyio.move_on_after(timeout_s):
+                await anyio.wait_readable(self._selector.fileno())
+        for key, _ in self._selector.select(0):
+            key.data()
+        if self._pidfd is None:
+            self.exited = self.exited or _has_exited(self._child)
+        return self._moved
+
+    def empty(self) -> None:
+        """Pass on what is in the pipes now, without waiting for more."""
+        for stream in tuple(self._open):
+            for _ in range(_FULL_PIPE_READS):
+                self._moved = False
+                self._read(stream)
+                if not self._moved or stream not in self._open:
+                    break
+
+    def close(self) -> None:
+        """Let go of the pidfd; the pipes are the child's and the selector is the caller's."""
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+
+    def _register(self) -> None:
+        child, selector = self._child, self._selector
+        if self._pidfd is not None:
+            selector.register(self._pidfd, selectors.EVENT_READ, self._note_exit)
+        if child.stdin is not None:
+            os.set_blocking(child.stdin.fileno(), False)
+            selector.register(child.stdin, selectors.EVENT_WRITE, self._feed)
+        if child.stdout is not None:
+            self._listen("stdout", child.stdout, lambda: self._read("stdout"))
+        if child.stderr is not None:
+            self._listen("stderr", child.stderr, lambda: self._read("stderr"))
+
+    def _listen(self, stream: Stream, pipe: IO[bytes], read: Callable[[], None]) -> None:
+        os.set_blocking(pipe.fileno(), False)
+        self._open[stream] = pipe
+        self._selector.register(pipe, selectors.EVENT_READ, read)
+
+    def _read(self, stream: Stream) -> None:
+        pipe = self._open[stream]
+        try:
+            data = os.read(pipe.fileno(), _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        self._moved = True
+        if data:
+            self._on_bytes(stream, data)
+        else:
+            del self._open[stream]
+            self._drop(pipe)
+
+    def _feed(self) -> None:
+        pipe = self._child.stdin
+        assert pipe is not None
+        try:
+            sent = os.write(pipe.fileno(), self._unsent[:_CHUNK_BYTES])
+        except BlockingIOError:
+            return
+        except (BrokenPipeError, ConnectionResetError):
+            sent = len(self._unsent)
+        self._unsent = self._unsent[sent:]
+        if not self._unsent:
+            self._drop(pipe)
+
+    def _drop(self, pipe: IO[bytes]) -> None:
+        self._selector.unregister(pipe)
+        pipe.close()
+
+    def _note_exit(self) -> None:
+        assert self._pidfd is not None
+        self._selector.unregister(self._pidfd)
+        self.exited = True
+
+
+def _pidfd_of(child: subprocess.Popen[bytes]) -> int | None:
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            return os.pidfd_open(child.pid)
+    return None
+
+
+def _has_exited(child: subprocess.Popen[bytes]) -> bool:
+    if sys.platform != "linux":
+        return child.poll() is not None
+    # Asked in a way that leaves the zombie: its process id must stay taken until its tree is gone.
+    try:
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return os.waitid(os.P_PID, child.pid, how) is not None
+    except ChildProcessError:
+        return True

@@ -1,0 +1,119 @@
+"""What every agent backend must do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from handrail.errors import AgentError
+from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
+from handrail.system.marker import carries
+from handrail.system.procfs import environ_of, live_pids
+
+ANSWER = "It is done.\nTwo files were changed: ä.py and b.py."
+PROMPTS = ["Do it.", "", "ünïcödé \N{ROCKET}\n\n```json\n{}\n```\n", "long " * 100_000]
+
+
+class BackendContract:
+    """The tests of ``handrail.ports.agent.AgentBackend``; subclass it and override the fixtures.
+
+    Tests are async and need anyio's pytest plugin: ``anyio_mode = "auto"``, or mark the subclass
+    with ``pytest.mark.anyio``.
+    """
+
+    run_id = "contract"
+
+    @pytest.fixture
+    def make_backend(self) -> Callable[[str], AgentBackend]:
+        """A function of a text: a backend that answers any number of prompts with that text."""
+        raise NotImplementedError("override the fixture make_backend in your subclass")
+
+    @pytest.fixture
+    def failing_backend(self) -> AgentBackend:
+        """A backend that cannot answer: its program fails, its model refuses."""
+        raise NotImplementedError("override the fixture failing_backend in your subclass")
+
+    @pytest.fixture
+    def endless_backend(self) -> AgentBackend:
+        """A backend that works on its answer and never ends."""
+        raise NotImplementedError("override the fixture endless_backend in your subclass")
+
+    def turn(self, prompt: str = "Do it.", path: str = "step", **more: Any) -> AgentTurn:
+        """A prompt for the backend."""
+        return AgentTurn(agent="worker", prompt=prompt, run_id=self.run_id, path=path, **more)
+
+    async def test_it_has_a_name(self, make_backend: Callable[[str], AgentBackend]) -> None:
+        """Its name is text that is not blank."""
+        name = make_backend(ANSWER).name
+        assert isinstance(name, str)
+        assert name.strip()
+
+    @pytest.mark.parametrize("prompt", PROMPTS, ids=["plain", "empty", "unicode", "long"])
+    async def test_any_prompt_is_answered_whole(
+        self, make_backend: Callable[[str], AgentBackend], prompt: str
+    ) -> None:
+        """The reply's text is the whole answer, whatever was asked."""
+        reply = await make_backend(ANSWER).complete(self.turn(prompt))
+        assert reply.text.strip() == ANSWER
+
+    async def test_turns_at_the_same_time_are_all_answered(
+        self, make_backend: Callable[[str], AgentBackend]
+    ) -> None:
+        """One backend serves many steps at once."""
+        backend = make_backend(ANSWER)
+        replies: dict[str, AgentReply] = {}
+
+        async def ask(path: str) -> None:
+            replies[path] = await backend.complete(self.turn(path=path))
+
+        paths = [f"review/{number}" for number in range(5)]
+        async with anyio.create_task_group() as tasks:
+            for path in paths:
+                tasks.start_soon(ask, path)
+        assert {path: reply.text.strip() for path, reply in replies.items()} == dict.fromkeys(
+            paths, ANSWER
+        )
+
+    async def test_progress_is_of_the_step_that_asked(
+        self, make_backend: Callable[[str], AgentBackend]
+    ) -> None:
+        """Every notice that it emits carries the path of its turn."""
+        emitted: list[Any] = []
+        await make_backend(ANSWER).complete(self.turn(path="a/b", emit=emitted.append))
+        assert {notice.path for notice in emitted} <= {"a/b"}
+
+    async def test_no_answer_is_an_error_that_names_the_agent(
+        self, failing_backend: AgentBackend
+    ) -> None:
+        """A backend that cannot answer raises an AgentError with the agent and a reason."""
+        with pytest.raises(AgentError) as caught:
+            await failing_backend.complete(self.turn())
+        assert caught.value.agent == "worker"
+        assert caught.value.reason.strip()
+
+    async def test_cancelling_stops_it_and_leaves_nothing_running(
+        self, endless_backend: AgentBackend
+    ) -> None:
+        """A cancelled turn gives no reply, and none of its processes lives on."""
+        replies: list[AgentReply] = []
+
+        async def ask() -> None:
+            replies.append(await endless_backend.complete(self.turn()))
+
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask)
+                await anyio.wait_all_tasks_blocked()
+                tasks.cancel_scope.cancel()
+        assert replies == []
+        assert self.left_running() == []
+
+    def left_running(self) -> list[int]:
+        """The processes that still work on a turn of this contract (Linux: by their marker)."""
+        if sys.platform != "linux":
+            return []
+        return [pid for pid in live_pids() if carries(environ_of(pid), self.run_id, below=True)]

@@ -1,0 +1,71 @@
+"""What every test shares: both event loops, Hypothesis's profiles, and tests that need an extra."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A run of the suite can be repeated; `nox -s soak` looks for new examples.
+settings.register_profile(
+    "repeatable",
+    deadline=None,  # a shared machine stalls, and nothing here is a timed test
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "soak",
+    deadline=None,
+    max_examples=2_000,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("repeatable")
+
+# Folders that need optional modules; a test elsewhere says `@pytest.mark.extra("jinja2")`.
+FOLDERS_OF_EXTRAS = {
+    "agents": ["jinja2"],
+    "cli": ["cyclopts", "rich"],
+    "examples": ["cyclopts", "jinja2", "rich"],
+}
+
+
+def _missing(modules: list[str]) -> list[str]:
+    return [module for module in modules if importlib.util.find_spec(module) is None]
+
+
+# tests/typing is read by the type checkers, not run.
+collect_ignore = ["typing", *(name for name, needs in FOLDERS_OF_EXTRAS.items() if _missing(needs))]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--all-extras`, for the run that may leave nothing out."""
+    parser.addoption(
+        "--all-extras",
+        action="store_true",
+        help="fail if an optional module is missing, rather than leave out the tests that need it",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests whose optional modules are not installed."""
+    needs = {
+        item: [name for mark in item.iter_markers("extra") for name in mark.args] for item in items
+    }
+    modules = {name for names in (*needs.values(), *FOLDERS_OF_EXTRAS.values()) for name in names}
+    absent = _missing(sorted(modules))
+    if absent and config.getoption("all_extras"):
+        raise pytest.UsageError(f"--all-extras: not installed: {', '.join(absent)}")
+    left_out = [item for item in items if set(absent).intersection(needs[item])]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(
+    scope="session", params=["asyncio", pytest.param("trio", marks=pytest.mark.extra("trio"))]
+)
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Each event loop in turn, so that every async test runs on asyncio and on trio."""
+    return str(request.param)
