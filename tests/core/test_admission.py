@@ -155,8 +155,8 @@ FEW = st.integers(1, 3)
 LIMITS = st.builds(
     Limits,
     max_concurrency=st.none() | FEW,
-    tags=st.dictionaries(st.sampled_from(["gpu", "disk"]), FEW),
-    rates=st.dictionaries(st.sampled_from(["gpu", "api"]), FEW),
+    tags=st.fixed_dictionaries({"gpu": FEW}, optional={"disk": FEW}),
+    rates=st.fixed_dictionaries({"api": FEW}, optional={"gpu": FEW, "disk": FEW}),
 )
 
 
@@ -176,7 +176,7 @@ def plans(draw: st.DrawFn) -> tuple[Limits, list[Move]]:
         st.builds(Withdraw, st.integers(0, 9)),
         st.builds(Pass, seconds),
     )
-    return limits, draw(st.lists(moves, max_size=40))
+    return limits, draw(st.lists(moves, min_size=5, max_size=40))
 
 
 PLANS = plans()

@@ -92,9 +92,9 @@ def test_a_number_of_seconds_is_a_fixed_pause() -> None:
     assert {delay_s(backoff_of(0), attempt, "seed") for attempt in range(1, 9)} == {0}
 
 
-@given(ATTEMPTS, st.integers(1, 1_000), retryable=st.booleans())
+@given(attempt=ATTEMPTS, most=st.integers(1, 1_000), retryable=st.booleans())
 def test_another_attempt_follows_exactly_while_one_is_left(
-    attempt: int, most: int, *, retryable: bool
+    *, attempt: int, most: int, retryable: bool
 ) -> None:
     """``retry(n)`` allows n attempts in all, and none after a failure that it does not cover."""
     chosen = next_attempt(attempt, retryable=retryable, retry=Retry(most), seed="seed")

@@ -104,7 +104,7 @@ def test_only_members_beside_the_viewer_are_hidden(scene: Scene) -> None:
 
 @given(SCENES, st.data())
 def test_what_is_seen_does_not_depend_on_who_was_faster(scene: Scene, data: st.DataObject) -> None:
-    """Whichever of the concurrent siblings have finished, the view and all look-ups are the same."""
+    """Whichever of the concurrent siblings have finished, view and look-ups are the same."""
     beside = {path for path in scene.ways if scene.beside(path)}
     finished = data.draw(st.sets(st.sampled_from(sorted(beside)))) if beside else set[str]()
     before = set(scene.ways) - beside

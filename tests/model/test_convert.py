@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle  # noqa: TID251  # that errors survive it is what is tested
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -151,9 +151,18 @@ class Dog(msgspec.Struct, tag=True):
     tricks: list[str]
 
 
+class Kitten(msgspec.Struct, tag=True):
+    lives: int
+
+
 class Pair(NamedTuple):
     left: int
     right: str = "r"
+
+
+class Place(NamedTuple):
+    rank: int
+    located: Located
 
 
 class Options(TypedDict):
@@ -207,6 +216,7 @@ JSON_CASES: list[tuple[Any, Any, Any]] = [
     ({"firstName": "f", "item": {"name": "n"}}, Struct, Struct("f", Item("n"))),
     ({"type": "Dog", "tricks": []}, Cat | Dog, Dog([])),
     ([{"type": "Cat", "lives": 9}, 4], list[Cat | Dog | Literal[4]], [Cat(9), 4]),
+    ({"type": "Kitten", "lives": 9}, Cat | Kitten | Item, Kitten(9)),
     ([1], Pair, Pair(1)),
     ({"left": 1, "right": "x"}, Pair, Pair(1, "x")),
     ({"depth": 1, "mode": "fast"}, Options, {"depth": 1, "mode": "fast"}),
@@ -271,9 +281,10 @@ def test_python_values_without_a_json_form_pass(value: object, type_: Any) -> No
     assert convert(value, type_, name="p") is value
 
 
-def test_an_iterator_is_not_used_up() -> None:
+@pytest.mark.parametrize("type_", [Iterator[int], Iterable[int]])
+def test_an_iterator_is_not_used_up(type_: Any) -> None:
     """Looking whether an iterator is of its type takes nothing from it."""
-    items = convert(iter([1, 2]), Iterator[int], name="p")
+    items = convert(iter([1, 2]), type_, name="p")
     assert list(items) == [1, 2]
 
 
@@ -360,7 +371,17 @@ def test_an_annotation_that_cannot_be_resolved_takes_anything(annotation: Any) -
             dict[str, list[Located]],
             (
                 "input 'p': got {'a': [{'path': 3, 'name': 'n'}]}, "
-                "expected dict[str, list[Located]] (Expected `Path`, got `int` - at `$['a'][0].path`)"
+                "expected dict[str, list[Located]] "
+                "(Expected `Path`, got `int` - at `$['a'][0].path`)"
+            ),
+        ),
+        (
+            [1, {"name": "n", "path": 3}],
+            Place,
+            (
+                "input 'p': got [1, {'name': 'n', 'path': 3}], expected "
+                "Place(rank: int, located: Located) "
+                "(Expected `Path`, got `int` - at `$[1].path`)"
             ),
         ),
         (

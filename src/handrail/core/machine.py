@@ -63,7 +63,7 @@ from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import bases_of, line_of, raised_at, text_of, traceback_of
-from handrail.model.outcome import Raised, Returned, resume
+from handrail.model.outcome import RETURNED, YIELDED, resume
 from handrail.model.paths import attempt_base, join
 from handrail.model.policy import Limits
 from handrail.model.results import (
@@ -77,7 +77,7 @@ from handrail.model.results import (
     WorkflowResult,
     qualified,
 )
-from handrail.model.steps import AgentCall, Generation, StageCheck, Step
+from handrail.model.steps import PLAIN, AgentCall, Generation, PythonCall, StageCheck, Step
 
 _NEEDS_VIEW = (AgentCall, Generation, StageCheck)
 
@@ -150,6 +150,7 @@ class Machine:
         self.answered: dict[str, ev.GateAnswered] = {}
         self.listeners: dict[str, list[Node]] = {}
         self.mailboxes: dict[str, list[Any]] = {}
+        self._plain = setting.recorded is None and setting.limits.max_steps is None
         self.finished = False
         self.escaped: BaseException | None = None
         self.root = Node(None, "", None, inputs)
@@ -183,6 +184,7 @@ class Machine:
             cmd.Pulled: self._pulled,
             cmd.CloseRun: self._close_run,
         }
+        self.reacts_to = frozenset(self._reactions)
 
     # -- the one entrance -----------------------------------------------------------------------
 
@@ -407,7 +409,22 @@ class Machine:
         node = self.nodes.pop(event.path, None)
         if node is None:
             return
-        self._ended(node, event.result)
+        result = event.result
+        step, parent = node.step, node.parent
+        if (  # the road of most steps: a leaf without modifiers, below a body that just goes on
+            result.status == "succeeded"
+            and step is not None
+            and step.modifiers is PLAIN
+            and step.verb.leaf
+            and parent is not None
+            and parent.generator is not None
+            and parent.stop is None
+        ):
+            self.results[event.path] = result
+            parent.child = None
+            self._advance(parent, result.output, None)
+        else:
+            self._ended(node, result)
 
     def _ended(self, node: Node, result: StepResult[Any]) -> None:
         step = node.step
@@ -641,13 +658,13 @@ class Machine:
     def _advance(self, node: Node, value: Any, error: BaseException | None) -> None:
         generator = node.generator
         assert generator is not None
-        outcome = resume(generator, value, error)
-        if isinstance(outcome, Returned):
-            self._body_ended(node, outcome.value, None)
-        elif isinstance(outcome, Raised):
-            self._body_ended(node, None, outcome.error)
+        what, given = resume(generator, value, error)
+        if what == YIELDED:
+            self._yielded(node, generator, given)
+        elif what == RETURNED:
+            self._body_ended(node, given, None)
         else:
-            self._yielded(node, generator, outcome.value)
+            self._body_ended(node, None, given)
 
     def _yielded(self, node: Node, generator: Generator[Any, Any, Any], step: Any) -> None:
         if type(step) is not Step:
@@ -663,10 +680,28 @@ class Machine:
         seen[path] = None
         if self.limits.max_visits is not None and not self._may_visit(node, generator, path):
             return
+        if self._plain and step.verb.leaf and step.modifiers is PLAIN and not node.unwinding:
+            self._begin_plain(node, step, path)
+            return
         if node.unwinding and not node.timer:
             due = self.now + self.setting.cleanup_timeout_s
             node.timer = self.wait(node, due, "cleanup")
         self.open_child(node, step, path)
+
+    def _begin_plain(self, parent: Node, step: Step[Any], path: str) -> None:
+        """Open, start and attempt in one go, for a leaf without modifiers: most steps are that."""
+        node = Node(step, path, parent, parent.inputs)
+        node.phase = Phase.RUNNING
+        node.attempt = 1
+        node.started_at = now = self.now
+        parent.child = self.nodes[path] = node
+        verb = step.verb
+        out = self._out
+        out.append(cmd.Record(ev.StepStarted(path, verb.kind)))
+        view = None
+        if type(verb) is not PythonCall and _sees(step):
+            view = self.view(node, self._validation_above(node))
+        out.append(cmd.Perform(path, step, 1, now, view))
 
     def _may_visit(self, node: Node, generator: Generator[Any, Any, Any], path: str) -> bool:
         """Count visits by the line that yields: the loop guard, whatever names the loop makes."""

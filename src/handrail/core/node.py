@@ -25,31 +25,37 @@ class Phase(IntEnum):
 
 
 class Node:
-    """Mutable, and the core's only mutable record: one is made for each live path."""
+    """Mutable, and the core's only mutable record: one is made for each live path.
 
-    __slots__ = (
-        "attempt",
-        "base",
-        "child",
-        "deadline",
-        "failure",
-        "generator",
-        "hard",
-        "index",
-        "inputs",
-        "live",
-        "parent",
-        "path",
-        "phase",
-        "rollbacks",
-        "seen",
-        "started_at",
-        "state",
-        "step",
-        "stop",
-        "timer",
-        "unwinding",
-    )
+    What a node seldom needs is a default of the class, and takes no room and no time until it is
+    set.
+    """
+
+    attempt = 0
+    index = 0
+    phase = Phase.OPENING
+    started_at = 0.0
+    child: Node | None = None
+    """The one child of a node that has one at a time."""
+    live: dict[str, Node] | None = None
+    """The unfinished members of a group, by path."""
+    seen: dict[str, None] | None = None
+    """Every child path so far, in order."""
+    generator: Generator[Any, Any, Any] | None = None
+    rollbacks: list[RollbackEntry] | None = None
+    failure: Failure | None = None
+    state: Any = None
+    """What its verb keeps."""
+    stop: str | None = None
+    """Why it is being stopped, if it is."""
+    hard = False
+    """Its generator is closed, not asked."""
+    unwinding = False
+    """RunCancelled was thrown into its generator; children opened now are clean-up."""
+    timer = 0
+    """Token of the pause or wait it is in."""
+    deadline = 0
+    """Token of its deadline."""
 
     def __init__(
         self, step: Step[Any] | None, path: str, parent: Node | None, inputs: Mapping[str, Any]
@@ -58,23 +64,7 @@ class Node:
         self.path = path
         self.parent = parent
         self.inputs = inputs
-        self.phase = Phase.OPENING
-        self.attempt = 0
-        self.index = 0
-        self.started_at = 0.0
         self.base = path  # its children's paths begin with this
-        self.child: Node | None = None  # the one child of a node that has one at a time
-        self.live: dict[str, Node] | None = None  # the unfinished members of a group, by path
-        self.seen: dict[str, None] | None = None  # every child path so far, in order
-        self.generator: Generator[Any, Any, Any] | None = None
-        self.rollbacks: list[RollbackEntry] | None = None
-        self.failure: Failure | None = None
-        self.state: Any = None  # what its verb keeps
-        self.stop: str | None = None  # why it is being stopped, if it is
-        self.hard = False  # its generator is closed, not asked
-        self.unwinding = False  # RunCancelled was thrown into it; children opened now are clean-up
-        self.timer = 0  # token of the pause or wait it is in
-        self.deadline = 0  # token of its deadline
 
 
 class Failure:

@@ -139,8 +139,8 @@ class _Reading:
         else:
             first, test, endless = self.expression(node.iter), (), False
             header = f"for {shown(node.target)} in {self.told(node.iter)}"
-        if not matters((*test, *body)):
-            return (*first, *orelse)
+        if not matters((*test, *body, *orelse)):
+            return first
         return (*first, LoopNode(header, body, node.lineno, test, orelse, endless))
 
     def attempt(self, node: ast.Try | ast.TryStar) -> tuple[Node, ...]:

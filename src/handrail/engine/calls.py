@@ -153,10 +153,3 @@ class InContext:
             except StopIteration as stop:
                 return stop.value
 
-
-def begin(coroutine: Coroutine[Any, Any, Any], context: Context) -> tuple[bool, Any]:
-    """Run a coroutine to its first wait: ``(True, result)`` if it ended, else ``(False, first)``."""
-    try:
-        return False, context.run(coroutine.send, None)
-    except StopIteration as stop:
-        return True, stop.value

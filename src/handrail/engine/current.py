@@ -6,6 +6,8 @@ import hashlib
 from contextvars import ContextVar
 from typing import Any
 
+import msgspec
+
 from handrail.errors import HandrailError
 
 
@@ -19,19 +21,16 @@ class OutsideStep(HandrailError, LookupError):
         )
 
 
-class Current:
+class Current(msgspec.Struct):
     """The running attempt: ``run_id``, ``path``, ``attempt`` (from 1), ``interrupted`` (an earlier
     process died, or was stopped, while this step ran), and ``cancelled``, which turns true when the
     step is asked to stop: a thread cannot be killed, it can look."""
 
-    __slots__ = ("attempt", "cancelled", "interrupted", "path", "run_id")
-
-    def __init__(self, run_id: str, path: str, attempt: int, interrupted: bool = False) -> None:
-        self.run_id = run_id
-        self.path = path
-        self.attempt = attempt
-        self.interrupted = interrupted
-        self.cancelled = False
+    run_id: str
+    path: str
+    attempt: int
+    interrupted: bool = False
+    cancelled: bool = False
 
     @property
     def idempotency_key(self) -> str:

@@ -31,28 +31,30 @@ from __future__ import annotations
 import contextlib
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, copy_context
 from typing import Any, TypeAlias
 
 import anyio
 import anyio.lowlevel
 import attrs
+import msgspec
 
 from handrail.core.admission import Admission
 from handrail.core.answers import accepted
 from handrail.core.machine import Machine
 from handrail.engine.bus import Bus
-from handrail.engine.calls import ActionRaised, InContext, begin
+from handrail.engine.calls import ActionRaised, InContext, call, is_async
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.evaluate import Evaluator
-from handrail.engine.perform import Performer, failed, quick, succeeded
+from handrail.engine.perform import Performer, failed, succeeded
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight, Tasks, tasks
 from handrail.errors import GateClosed, GateNotFound, HandrailError, StepTimeout
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.described import text_of
 from handrail.model.results import OpenGate, WorkflowResult, qualified
+from handrail.model.steps import PLAIN, PythonCall
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 
@@ -80,6 +82,16 @@ class Wiring:
     suspend_timers_after_s: float | None
 
 
+class _Ended(msgspec.Struct):
+    """Marks that an attempt ended in this event, and not in an output."""
+
+    event: ev.Event
+
+
+_NOTHING: Mapping[str, Any] = {}
+_set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
+
+
 class CoreStalled(HandrailError):
     """The core waits for nothing and has not ended; a defect in handrail."""
 
@@ -103,6 +115,7 @@ class Driver:
         self._flights: dict[tuple[str, str], Flight] = {}
         self._inline: Flight | None = None
         self._heap: list[tuple[float, int, Any]] = []
+        self._free = wiring.admission.trivial
         self._order = 0
         self._ticks = 0
         self._context: Context = copy_context()
@@ -191,40 +204,48 @@ class Driver:
                 await self._wait()
 
     async def _carry_out(self) -> None:
-        todo = self._todo
-        receive = self.machine.receive
-        emit = self._wiring.bus.emit
-        append = self._wiring.journal.append
-        now, run_id = self._now, self.run_id
+        """Carry out commands in order. One long function on purpose: it runs for each step, and a
+        call costs as much as what most of its lines do."""
+        todo, machine, run_id, now = self._todo, self.machine, self.run_id, self._now
+        receive, reacts_to = machine.receive, machine.reacts_to
+        emit, append = self._wiring.bus.emit, self._wiring.journal.append
         while todo:
-            command = todo.popleft()
+            command: Any = todo.popleft()
             kind = type(command)
             if kind is cmd.Record:
-                event = command.event  # type: ignore[union-attr]  # kind says so
-                self._seq = seq = self._seq + 1
-                ev.stamp(event, run_id, seq, now())
-                pending = append(event, sync=command.sync)  # type: ignore[union-attr]
-                if pending is not None:
-                    await pending
-                emit(event)
+                event, sync = command.event, command.sync
+            elif kind is cmd.Perform:
+                if todo or self._inbox or not self._alone(command):
+                    self._launch(command)
+                    continue
+                event = await self._perform_here(command)
+                if event is None:
+                    continue
+                sync = command.step.modifiers.checkpoint
+            else:
+                self._other(command)
+                continue
+            self._seq = seq = self._seq + 1
+            _set(event, "run_id", run_id)
+            _set(event, "seq", seq)
+            _set(event, "at", now())
+            pending = append(event, sync=sync)
+            if pending is not None:
+                await pending
+            emit(event)
+            if type(event) in reacts_to:
                 more = receive(event)
                 if more:
                     todo.extend(more)
-            elif kind is cmd.Perform:
-                if todo or self._inbox or not self._alone(command):
-                    self._launch(command)  # type: ignore[arg-type]
-                else:
-                    await self._perform_here(command)  # type: ignore[arg-type]
-            else:
-                self._other(command)
 
     def _alone(self, command: Any) -> bool:
         """True if this attempt is all that can happen next."""
+        modifiers = command.step.modifiers
         return (
             not self._flights
-            and not self.machine.waits
-            and command.step.modifiers.timeout_s is None
-            and self._wiring.admission.trivial
+            and self._free
+            and (modifiers is PLAIN or modifiers.timeout_s is None)
+            and not (self.machine.timers or self.machine.gates or self.machine.listeners)
         )
 
     def _other(self, command: cmd.Command) -> None:
@@ -261,69 +282,75 @@ class Driver:
 
     # -- attempts -------------------------------------------------------------------------------
 
-    async def _perform_here(self, command: cmd.Perform) -> None:
-        """The fast road; see the module's text."""
-        context = self._context.copy()
-        current = Current(self.run_id, command.path, command.attempt, command.interrupted)
-        context.run(CURRENT.set, current)
-        flight = Flight(command.path, "attempt", command, current)
-        self._inline = flight
-        try:
-            event = await self._attempt_here(command, context, flight)
-        except AttemptStopped:
-            self._stopped_here(flight)
-            return
-        except (KeyboardInterrupt, SystemExit) as error:
-            self._action_interrupted(command.path, error)
-            return
-        except anyio.get_cancelled_exc_class():
-            self._note_interruption(command.path, "cancelled")
-            raise
-        finally:
-            self._inline = None
-        self._todo.append(cmd.Record(event, command.step.modifiers.checkpoint))
+    async def _perform_here(self, command: cmd.Perform) -> ev.Event | None:
+        """The fast road; see the module's text. None: it was stopped, and has no end yet."""
         self._ticks += 1
         if self._ticks >= TURN_STEPS:
             self._ticks = 0
             await anyio.lowlevel.checkpoint()
-
-    async def _attempt_here(
-        self, command: cmd.Perform, context: Context, flight: Flight
-    ) -> ev.StepCompleted | ev.AttemptFailed:
-        way = quick(command.step)
-        if way is None:
-            assert flight.current is not None
-            coroutine = self._wiring.performer.perform(command, flight.current)
-            ended, value = begin(coroutine, context)
-            if ended:
-                done: ev.StepCompleted | ev.AttemptFailed = value
-                return done
-            event: ev.StepCompleted | ev.AttemptFailed = await self._tasks.inline(
-                flight, InContext(coroutine, context, value)
-            )
-            return event
-        verb: Any = command.step.verb
+        context = self._context.copy()
+        current = Current(self.run_id, command.path, command.attempt, command.interrupted)
+        context.run(CURRENT.set, current)
         try:
-            value = context.run(way.action, *verb.args, **(verb.kwargs or {}))
-            if way.asynchronous or hasattr(value, "__await__"):
-                coroutine = value if way.asynchronous else _awaited(value)
-                ended, value = begin(coroutine, context)
-                if not ended:
-                    value = await self._tasks.inline(flight, InContext(coroutine, context, value))
-        except (AttemptStopped, KeyboardInterrupt, SystemExit):
-            raise
-        except anyio.get_cancelled_exc_class() as error:
-            if not _cancelled_itself():
+            coroutine = self._begun(command, current)
+            try:
+                first = context.run(coroutine.send, None)
+            except StopIteration as stop:
+                outcome = stop.value
+            else:
+                outcome = await self._finish_here(command, coroutine, context, first)
+        except AttemptStopped:
+            return None
+        except (KeyboardInterrupt, SystemExit) as error:
+            self._action_interrupted(command.path, error)
+            return None
+        except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
+            if isinstance(error, anyio.get_cancelled_exc_class()) and not _cancelled_itself():
+                self._note_interruption(command.path, "cancelled")
                 raise
             return failed(command, error)
-        except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
-            return failed(command, error)
-        return succeeded(command, value, None, self._now())
+        if type(outcome) is _Ended:
+            return outcome.event
+        return succeeded(command, outcome, None, self._now())
 
-    def _stopped_here(self, flight: Flight) -> None:
+    def _begun(
+        self, command: cmd.Perform, current: Current
+    ) -> Coroutine[Any, Any, Any]:
+        """A coroutine that ends in the step's output, or in ``_Ended`` with its last event."""
+        verb: Any = command.step.verb
+        if type(verb) is PythonCall:
+            if is_async(verb.action):
+                coroutine: Coroutine[Any, Any, Any] = verb.action(
+                    *verb.args, **(verb.kwargs or _NOTHING)
+                )
+                return coroutine
+            if command.step.modifiers.inline:
+                return call(
+                    verb.action, verb.args, verb.kwargs or _NOTHING, inline=True, current=current
+                )
+        return self._performed(command, current)
+
+    async def _performed(self, command: cmd.Perform, current: Current) -> _Ended:
+        return _Ended(await self._wiring.performer.perform(command, current))
+
+    async def _finish_here(
+        self, command: cmd.Perform, coroutine: Any, context: Context, first: Any
+    ) -> Any:
+        """Await the rest of an attempt that did not end at once, so that it can be stopped."""
+        flight = Flight(command.path, "attempt", command, None)
+        self._inline = flight
+        try:
+            return await self._tasks.inline(flight, InContext(coroutine, context, first))
+        except AttemptStopped as stopped:
+            self._stopped_here(flight, abandoned=stopped.abandoned)
+            raise
+        finally:
+            self._inline = None
+
+    def _stopped_here(self, flight: Flight, *, abandoned: bool) -> None:
         """Urgent messages first: they say why it was stopped."""
         path, attempt = flight.path, flight.command.attempt
-        self._inbox.append(lambda: self._report_stop(path, attempt, abandoned=False))
+        self._inbox.append(lambda: self._report_stop(path, attempt, abandoned=abandoned))
 
     def _report_stop(self, path: str, attempt: int, *, abandoned: bool) -> None:
         if self._closing:

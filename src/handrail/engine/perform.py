@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 import attrs
 
-from handrail.engine.calls import Abandoned, ActionRaised, call, is_async
+from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.contexts import Contexts, built_context
 from handrail.engine.current import Current, idempotency_key
 from handrail.errors import CommandFailed, StageFailed, WrongUse
@@ -35,7 +34,6 @@ from handrail.model.steps import (
     PythonCall,
     ShellCommand,
     StageCheck,
-    Step,
 )
 from handrail.ports.clock import Clock
 from handrail.system.processes import run_process
@@ -282,19 +280,3 @@ def failed(command: Perform, error: BaseException) -> AttemptFailed:
         output,
     )
 
-
-@dataclass(frozen=True, slots=True)
-class Quick:
-    """A step that can be begun without a task: an async or inline call."""
-
-    action: Callable[..., Any]
-    asynchronous: bool
-
-
-def quick(step: Step[Any]) -> Quick | None:
-    """How to begin a step by hand, or None if it needs a thread, a process, or an agent."""
-    verb = step.verb
-    if type(verb) is not PythonCall:
-        return None
-    asynchronous = is_async(verb.action)
-    return Quick(verb.action, asynchronous) if asynchronous or step.modifiers.inline else None

@@ -17,7 +17,11 @@ from handrail.engine.current import Current
 
 
 class AttemptStopped(Exception):  # noqa: N818  # a signal within this package, never shown
-    """An attempt was stopped as it was told to."""
+    """An attempt was stopped as it was told to; ``abandoned``: its thread was left behind."""
+
+    def __init__(self, *, abandoned: bool = False) -> None:
+        super().__init__(abandoned)
+        self.abandoned = abandoned
 
 
 class Flight:
@@ -125,9 +129,9 @@ class AsyncioTasks:
         flight.handle = task
         try:
             result = await awaitable
-        except (self._asyncio.CancelledError, Abandoned):
+        except (self._asyncio.CancelledError, Abandoned) as error:
             if flight.stopping and task.uncancel() == 0:
-                raise AttemptStopped from None
+                raise AttemptStopped(abandoned=isinstance(error, Abandoned)) from None
             raise
         finally:
             flight.handle = None
@@ -189,7 +193,7 @@ class TrioTasks:
             try:
                 return await awaitable
             except Abandoned:
-                raise AttemptStopped from None
+                raise AttemptStopped(abandoned=True) from None
             finally:
                 flight.handle = None
         raise AttemptStopped

@@ -2,13 +2,17 @@
 
 The engine carries out a batch in order. ``Record`` is the rule behind all others: the event is in
 the journal before the next command is looked at, and before the core goes on from it.
+
+They are msgspec structs, which are made five times as fast as frozen dataclasses: two are made for
+each step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+import msgspec
 
 from handrail.model.events import Event, Progress
 from handrail.model.results import OpenGate, StepResult, ValidationResult, WorkflowResult
@@ -16,8 +20,7 @@ from handrail.model.steps import Rollback, Stage, Step
 
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """What a step's functions may see: the inputs of its workflow, and results by path."""
 
     path: str
@@ -26,16 +29,14 @@ class View:
     validation: ValidationResult | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """Journal this event, then give it back to ``receive``; ``sync``: on disk before going on."""
 
     event: Event
     sync: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Perform:
+class Perform(msgspec.Struct, frozen=True):
     """Make one attempt at a leaf step. Answered by ``StepCompleted`` or ``AttemptFailed`` (events),
     or ``Stopped``."""
 
@@ -47,8 +48,7 @@ class Perform:
     interrupted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AskPredicate:
+class AskPredicate(msgspec.Struct, frozen=True):
     """Evaluate a predicate of ``when`` or ``branch``; answered by ``Evaluated`` with a bool."""
 
     path: str
@@ -57,8 +57,7 @@ class AskPredicate:
     index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AskFallback:
+class AskFallback(msgspec.Struct, frozen=True):
     """Call an ``on_error`` handler; answered by ``Evaluated`` with the step it returned."""
 
     path: str
@@ -67,8 +66,7 @@ class AskFallback:
     view: View
 
 
-@dataclass(frozen=True, slots=True)
-class FindStages:
+class FindStages(msgspec.Struct, frozen=True):
     """Look up stages by name (None: all that are configured); answered by ``Evaluated`` with a
     tuple of ``Stage``."""
 
@@ -76,8 +74,7 @@ class FindStages:
     stages: tuple[str | Stage, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Report ``TimerFired(path, token)`` at ``due`` (unix seconds)."""
 
     path: str
@@ -85,24 +82,21 @@ class Wait:
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """Show a gate to whoever answers gates; answered by ``GateAnswered``, or ``GateRefused``."""
 
     path: str
     gate: OpenGate
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(msgspec.Struct, frozen=True):
     """Stop the attempt in flight at this path; answered by its end or by ``Stopped``."""
 
     path: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
+class Undo(msgspec.Struct, frozen=True):
     """Run the rollback of the step at this path; answered by ``RollbackCompleted``."""
 
     path: str
@@ -110,22 +104,19 @@ class Undo:
     view: View
 
 
-@dataclass(frozen=True, slots=True)
-class Pull:
+class Pull(msgspec.Struct, frozen=True):
     """Give the event loop a turn, then answer ``Pulled``: a group has more members to start."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(msgspec.Struct, frozen=True):
     """Show this to the sinks; it is not journaled."""
 
     progress: Progress
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(msgspec.Struct, frozen=True):
     """The drive is over; this is its result."""
 
     result: WorkflowResult[Any]
@@ -150,8 +141,7 @@ Command: TypeAlias = (
 # -- reports: inputs that need no record, because what follows from them is recorded --------------
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluated:
+class Evaluated(msgspec.Struct, frozen=True):
     """The answer to ``AskPredicate``, ``AskFallback`` or ``FindStages``: a value or an error."""
 
     path: str
@@ -160,8 +150,7 @@ class Evaluated:
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFired:
+class TimerFired(msgspec.Struct, frozen=True):
     """A ``Wait`` is due."""
 
     path: str
@@ -169,8 +158,7 @@ class TimerFired:
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class GateRefused:
+class GateRefused(msgspec.Struct, frozen=True):
     """Whoever was to answer a gate raised, or answered wrongly."""
 
     path: str
@@ -178,8 +166,7 @@ class GateRefused:
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(msgspec.Struct, frozen=True):
     """An attempt ended because it was told to; ``abandoned``: its thread was left behind."""
 
     path: str
@@ -188,16 +175,14 @@ class Stopped:
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Pulled:
+class Pulled(msgspec.Struct, frozen=True):
     """A turn of the loop has passed since ``Pull``."""
 
     path: str
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class CloseRun:
+class CloseRun(msgspec.Struct, frozen=True):
     """The engine can do no more in this drive: nothing but open waits, or the process is to end."""
 
     reason: str

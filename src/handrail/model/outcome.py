@@ -3,46 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final
 
-
-@dataclass(frozen=True, slots=True)
-class Yielded:
-    """The generator yielded this."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The generator returned this."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The generator raised this."""
-
-    error: BaseException
-
-
-Advance: TypeAlias = Yielded | Returned | Raised
+YIELDED: Final = 0
+RETURNED: Final = 1
+RAISED: Final = 2
 
 
 def resume(
     generator: Generator[Any, Any, Any], value: Any = None, error: BaseException | None = None
-) -> Advance:
-    """What the generator does next, given a value or an error. Never raises an ``Exception``.
+) -> tuple[int, Any]:
+    """What the generator does next: ``YIELDED``, ``RETURNED`` or ``RAISED``, and what.
 
-    ``KeyboardInterrupt`` and ``SystemExit`` of the body itself are returned too; the caller
-    decides.
+    It raises nothing itself: ``KeyboardInterrupt`` of the body is an outcome too, the caller
+    decides. A pair, not an object: this runs once for each step.
     """
     try:
-        yielded = generator.send(value) if error is None else generator.throw(error)
+        return YIELDED, generator.send(value) if error is None else generator.throw(error)
     except StopIteration as stop:
-        return Returned(stop.value)
+        return RETURNED, stop.value
     except BaseException as raised:  # noqa: BLE001  # every end of a body is an outcome
-        return Raised(raised)
-    return Yielded(yielded)
+        return RAISED, raised

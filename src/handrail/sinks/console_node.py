@@ -56,7 +56,7 @@ class Node:
     )
 
     def __init__(
-        self, path: str, name: str, kind: str, parent: Node | None, order: int, at: float
+        self, path: str, name: str, kind: str, *, parent: Node | None, order: int, at: float
     ) -> None:
         self.path = path
         self.name = name
@@ -143,7 +143,7 @@ class Node:
             self._leave_ended(child, state)
 
     def _leave_ended(self, child: Node, state: State) -> None:
-        if self.tally:
+        if self.tally and self.tally.get(state):
             self.tally[state] -= 1
         if self.failed and child in self.failed:
             self.failed.remove(child)
@@ -177,12 +177,12 @@ class Node:
 
 
 def _shares(sizes: list[int], most: int) -> list[int]:
-    """How many rows each kind of child gets: a half, a quarter, a quarter, a quarter; then what
-    is left over, in the same order."""
+    """How many rows each kind gets: a half and three quarters, then what is left, in that order."""
     if sum(sizes) <= most:
         return sizes
     wanted = (max(1, most // 2), *[max(1, most // 4)] * 3)
-    room, left = [], most
+    room: list[int] = []
+    left = most
     for size, share in zip(sizes, wanted, strict=True):
         room.append(min(size, share, left))
         left -= room[-1]

@@ -126,7 +126,7 @@ def clean(text: object, limit: int = 200) -> str:
 
 
 def last_line(text: str) -> str:
-    """The last line of a program's output that says something; what a ``\\r`` overwrote is gone."""
+    """The last line of a program's output that says something; a carriage return ends one too."""
     lines = text[-_SCANNED:].replace("\r", "\n").splitlines()
     return next((said for line in reversed(lines) if (said := clean(line))), "")
 

@@ -1,13 +1,13 @@
 """What the console knows of one run: a tree that takes events and gives lines.
 
-Theory of operation. The tree is pure: it reads no clock, draws nothing, and what it gives depends on
-the events alone (and on the time that ``lines`` is told). Every event costs O(depth of its path);
-every ``lines`` costs O(height), however many members a group has. Both follow from keeping the
+Theory of operation. The tree is pure: it reads no clock, draws nothing, and what it gives depends
+on the events alone (and on the time that ``lines`` is told). An event costs O(depth of its path),
+``lines`` costs O(height), however many members a group has. Both follow from keeping the
 children of a node by state (``Node``), with those that ended counted, and only some of them kept.
 
 A node is found by its path while it is live. A path below which nothing is known yet makes its
-parents: ``verify/2`` (a round) and ``name~2`` (another attempt, which is the node ``name`` again) have
-no event of their own.
+parents: ``verify/2`` (a round) and ``name~2`` (another attempt, which is the node ``name`` again)
+have no event of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, ClassVar
 
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, RunStatus, Skipped, StepResult
@@ -45,7 +45,7 @@ class ConsoleTree:
         self.status: RunStatus | None = None
         self.steps: dict[str, int] = {}
         self.replayed = 0
-        self.root = Node("", self.workflow_name, "workflow", None, 0, 0.0)
+        self.root = Node("", self.workflow_name, "workflow", parent=None, order=0, at=0.0)
         self._nodes: dict[str, Node] = {}
         self._timers: list[tuple[float, int, Node]] = []
         self._count = 0
@@ -54,12 +54,14 @@ class ConsoleTree:
         """Take note of an event; of one that means nothing to the tree, only its time."""
         self.at = max(self.at, event.at)
         self._advance(self.at)
-        apply = _APPLY.get(type(event))
+        apply = self._APPLY.get(type(event))
         if apply is not None:
             apply(self, event)
 
-    def lines(self, height: int, *, now: float | None = None, glyphs: Glyphs = UNICODE) -> list[Line]:
-        """The tree at the time ``now``, in at most ``height`` lines: what runs, failed, ended last."""
+    def lines(
+        self, height: int, *, now: float | None = None, glyphs: Glyphs = UNICODE
+    ) -> list[Line]:
+        """The tree at the time ``now``, in at most ``height`` lines: what runs, failed, is new."""
         moment = self.at if now is None else max(now, self.at)
         self._advance(moment)
         return tree_lines(self.root, self.run_id, height, now=moment, glyphs=glyphs)
@@ -78,7 +80,8 @@ class ConsoleTree:
             above, last = "/".join(parts[:-1]), parts[-1]
         parent = self._container(above, at)
         self._count += 1
-        node = Node(path, name or clean(last, 80), kind, parent, self._count, at)
+        shown = name or clean(last, 80)
+        node = Node(path, shown, kind, parent=parent, order=self._count, at=at)
         self._nodes[path] = node
         parent.join(node)
         self._reconsider(parent)
@@ -130,10 +133,12 @@ class ConsoleTree:
         node.note = node.said = ""
         node.due = None
         self._move(node, state)
-        parent = node.parent
-        if parent is not None and parent.verdict is not None and parent.live:
-            if not parent.live_children():
-                self._end(parent, parent.verdict, at)
+        self._perhaps_end_round(node.parent, at)
+
+    def _perhaps_end_round(self, node: Node | None, at: float) -> None:
+        """A round whose verdict is known ends with its fix, which has no event of its own."""
+        if node is not None and node.verdict is not None and not node.live_children():
+            self._end(node, node.verdict, at)
 
     def _forget_paths(self, node: Node) -> None:
         """Rounds stay known by their path until the validation is over."""
@@ -143,8 +148,8 @@ class ConsoleTree:
 
     def _move(self, node: Node, state: State) -> None:
         """Set a state, and those of the nodes above that follow from it."""
-        here: Node | None = node
-        while here is not None and here.state != state:
+        here = node
+        while here.state != state:
             old, here.state = here.state, state
             parent = here.parent
             if parent is None:
@@ -195,7 +200,7 @@ class ConsoleTree:
         self.root.note = f"cancelling: {clean(event.reason)}"
 
     def _limit_reached(self, event: ev.LimitReached) -> None:
-        self.root.note = f"limit reached: {clean(event.name)}={event.value:g}"
+        self.root.note = f"limit reached: {clean(event.name)}={clean(event.value)}"
 
     # -- events of steps ---------------------------------------------------------------------
 
@@ -300,8 +305,7 @@ class ConsoleTree:
         node.verdict = "succeeded" if event.passed else "failed"
         found = next((stage for stage in event.round.stages if not stage.passed), None)
         node.error = "" if found is None else f"{found.name}: {clean(found.error or found.output)}"
-        if not node.live_children():
-            self._end(node, node.verdict, event.at)
+        self._perhaps_end_round(node, event.at)
 
     # -- events of waiting -------------------------------------------------------------------
 
@@ -340,6 +344,35 @@ class ConsoleTree:
             node.error = error_text(event.error, event.error_type)
             self._end(node, "succeeded" if event.error is None else "failed", event.at)
 
+    _APPLY: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        ev.WorkflowStarted: _run_started,
+        ev.WorkflowCompleted: _run_ended,
+        ev.RunSuspended: _run_suspended,
+        ev.RunResumed: _run_resumed,
+        ev.CancelRequested: _cancel_requested,
+        ev.LimitReached: _limit_reached,
+        ev.StepStarted: _step_started,
+        ev.AttemptFailed: _attempt_failed,
+        ev.StepInterrupted: _step_interrupted,
+        ev.StepCompleted: _step_completed,
+        ev.ValidationRound: _round_ended,
+        ev.GroupStarted: _group_started,
+        ev.GroupCompleted: _group_completed,
+        ev.MemberStarted: _member_started,
+        ev.MemberCompleted: _member_completed,
+        ev.SubworkflowStarted: _child_started,
+        ev.GateOpened: _gate_opened,
+        ev.GateAnswered: _gate_answered,
+        ev.TimerSet: _timer_set,
+        ev.RollbackStarted: _rollback_started,
+        ev.RollbackCompleted: _rollback_completed,
+        ev.StepOutput: _output,
+        ev.StepReplayed: _step_replayed,
+        ev.AgentMessage: _output,
+        ev.AgentTurnStarted: _turn_started,
+        ev.AgentTurnCompleted: _turn_completed,
+    }
+
 
 _REASONS = {"retry": "again", "cap": "waits for a limit"}
 
@@ -363,33 +396,3 @@ def question_of(gate: OpenGate) -> str:
     if not gate.choices:
         return question
     return f"{question} [{clean(', '.join(str(choice) for choice in gate.choices))}]"
-
-
-_APPLY: dict[type, Callable[[ConsoleTree, Any], None]] = {
-    ev.WorkflowStarted: ConsoleTree._run_started,
-    ev.WorkflowCompleted: ConsoleTree._run_ended,
-    ev.RunSuspended: ConsoleTree._run_suspended,
-    ev.RunResumed: ConsoleTree._run_resumed,
-    ev.CancelRequested: ConsoleTree._cancel_requested,
-    ev.LimitReached: ConsoleTree._limit_reached,
-    ev.StepStarted: ConsoleTree._step_started,
-    ev.AttemptFailed: ConsoleTree._attempt_failed,
-    ev.StepInterrupted: ConsoleTree._step_interrupted,
-    ev.StepCompleted: ConsoleTree._step_completed,
-    ev.ValidationRound: ConsoleTree._round_ended,
-    ev.GroupStarted: ConsoleTree._group_started,
-    ev.GroupCompleted: ConsoleTree._group_completed,
-    ev.MemberStarted: ConsoleTree._member_started,
-    ev.MemberCompleted: ConsoleTree._member_completed,
-    ev.SubworkflowStarted: ConsoleTree._child_started,
-    ev.GateOpened: ConsoleTree._gate_opened,
-    ev.GateAnswered: ConsoleTree._gate_answered,
-    ev.TimerSet: ConsoleTree._timer_set,
-    ev.RollbackStarted: ConsoleTree._rollback_started,
-    ev.RollbackCompleted: ConsoleTree._rollback_completed,
-    ev.StepOutput: ConsoleTree._output,
-    ev.StepReplayed: ConsoleTree._step_replayed,
-    ev.AgentMessage: ConsoleTree._output,
-    ev.AgentTurnStarted: ConsoleTree._turn_started,
-    ev.AgentTurnCompleted: ConsoleTree._turn_completed,
-}

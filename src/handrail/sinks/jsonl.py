@@ -22,9 +22,13 @@ from handrail.model.jsonsafe import json_safe
 class TextFile(Protocol):
     """What an open text file has; ``sys.stdout`` and ``io.StringIO`` are such files."""
 
-    def write(self, text: str, /) -> Any: ...
+    def write(self, text: str, /) -> Any:
+        """Take the text."""
+        ...
 
-    def flush(self) -> Any: ...
+    def flush(self) -> Any:
+        """Pass on what was written."""
+        ...
 
 
 class JsonlSink:
@@ -32,7 +36,7 @@ class JsonlSink:
 
     A value that JSON does not know becomes text, so no event is refused. Every line is flushed
     before the run goes on. ``target`` is the path of a file, whose folder is made if need be and
-    which is open only while a run is under way; or a text file that is already open, which stays so.
+    which is open only while a run is under way; or a text file that is already open, and stays so.
 
     Raises:
         WrongUse: ``target`` is neither.

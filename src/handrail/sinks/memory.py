@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from handrail.model.events import (
@@ -95,7 +96,7 @@ class MemorySink:
 
     def assert_order(self, *paths: str) -> None:
         """Do nothing if these steps ran one after the other: each ended before the next started."""
-        for before, after in zip(paths, paths[1:], strict=False):
+        for before, after in pairwise(paths):
             _, ended = self._span(before)
             started, _ = self._span(after)
             if ended > started:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from handrail.model.events import (
     AgentMessage,
@@ -93,7 +93,7 @@ def facts_of(event: Event | Progress) -> dict[str, Json]:
     for field in fields(event):
         value = getattr(event, field.name)
         if isinstance(value, StepResult):
-            facts.update(_facts_of_result(value))
+            facts.update(_facts_of_result(cast("StepResult[Any]", value)))
         elif field.name not in _LEFT_OUT and not _is_unset(value):
             facts[field.name] = json_safe(value)
     return facts

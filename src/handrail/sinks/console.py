@@ -1,0 +1,284 @@
+"""Runs on a terminal: a live tree, or plain lines where there is no terminal to draw on.
+
+Two locks, always taken in this order: ``_screen`` (who starts, stops and writes to the display),
+then rich's own, then ``_state`` (the trees). The thread that refreshes the display takes rich's and
+``_state`` only, and nobody waits for anything while holding ``_state``; so no two can wait for each
+other, and an event is taken in while the display draws.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from handrail.errors import MissingExtra, WrongUse
+from handrail.model.events import Event, Progress, RunResumed, RunSuspended, WorkflowCompleted
+from handrail.sinks.console_ending import ending
+from handrail.sinks.console_plain import PlainLog
+from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, Line, Span, text_of
+from handrail.sinks.console_tree import ConsoleTree
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+FINAL_HEIGHT = 200
+"""Lines of the tree that stays printed when a run ends."""
+
+REFRESHES_PER_SECOND = 10
+_LEAST_HEIGHT = 4
+_REMEMBERED_NAMES = 100
+
+_STYLES = {
+    "plain": "",
+    "name": "bold",
+    "dim": "dim",
+    "good": "green",
+    "bad": "red",
+    "warn": "yellow",
+    "busy": "cyan",
+    "wait": "magenta",
+}
+
+
+class _Shown:
+    """A drive that is under way, as tree and as lines."""
+
+    __slots__ = ("log", "tree")
+
+    def __init__(self, run_id: str, name: str, glyphs: Glyphs) -> None:
+        self.tree = ConsoleTree(run_id, name)
+        self.log = PlainLog(glyphs)
+
+
+class ConsoleSink:
+    """Shows runs to a person: a live tree on a terminal, else one plain line for what matters.
+
+    ``console``: where to draw; by default the process's stderr, so that stdout is left to data.
+    ``live``: None draws a tree if the console is a terminal that can, and ``CI`` is not set; False
+    never does; True does so in any case. When a drive ends its tree stays on the screen, followed
+    by one line with the status, the time, what failed, and the run's id.
+
+    Events of several runs may come at once: their trees stand one below the other.
+
+    Raises:
+        MissingExtra: rich is not installed.
+    """
+
+    def __init__(self, console: Console | None = None, *, live: bool | None = None) -> None:
+        try:
+            import rich.console
+        except ImportError:
+            raise MissingExtra("sinks.console", "rich", "cli") from None
+        if console is None:
+            console = rich.console.Console(stderr=True)
+        elif not isinstance(console, rich.console.Console):
+            raise WrongUse(f"ConsoleSink takes a rich.console.Console, got {console!r}")
+        self._console = console
+        self._is_live = _can_be_live(console) if live is None else live
+        self._glyphs = _glyphs_for(console)
+        self._screen = threading.RLock()
+        self._state = threading.Lock()
+        self._runs: dict[str, _Shown] = {}
+        self._names: dict[str, str] = {}
+        self._display: Live | None = None
+        self._pauses = 0
+        self._held: list[Line] = []
+        self._event_at = (0.0, 0.0)
+
+    def emit(self, event: Event | Progress, /) -> None:
+        """Take the event in; the display shows it at its next refresh."""
+        with self._state:
+            is_new = event.run_id not in self._runs or isinstance(event, RunResumed)
+            shown = self._open(event.run_id) if is_new else self._runs[event.run_id]
+            shown.tree.apply(event)
+            self._event_at = (event.at, time.monotonic())
+            lines = [] if self._is_live else shown.log.lines(event)
+        if lines:
+            self._print(lines)
+        if isinstance(event, (WorkflowCompleted, RunSuspended)):
+            self._finish(shown, event)
+        elif is_new:
+            self._start_display()
+
+    def close(self) -> None:
+        """Take the live display down, leaving what it showed; a later event starts it again."""
+        with self._screen:
+            was_live = self._stop_display()
+            self._release()
+            with self._state:
+                runs = list(self._runs.values())
+                self._runs.clear()
+                lines = [line for shown in runs for line in self._tree(shown, FINAL_HEIGHT)]
+            if was_live:
+                self._write(lines)
+
+    @contextmanager
+    def pause(self) -> Generator[Console]:
+        """Leave the screen to somebody else, for example to a prompt; gives the console.
+
+        Meanwhile events are taken in and not shown, but for the end of a run.
+        """
+        with self._screen:
+            self._pauses += 1
+            self._stop_display()
+        try:
+            yield self._console
+        finally:
+            with self._screen:
+                self._pauses -= 1
+                if not self._pauses:
+                    self._release()
+                    self._start_display()
+
+    # -- runs --------------------------------------------------------------------------------
+
+    def _open(self, run_id: str) -> _Shown:
+        shown = self._runs[run_id] = _Shown(run_id, self._names.get(run_id, ""), self._glyphs)
+        return shown
+
+    def _finish(self, shown: _Shown, event: WorkflowCompleted | RunSuspended) -> None:
+        """Leave the drive's last tree and its line on the screen, above the runs that go on."""
+        with self._screen:
+            with self._state:
+                self._runs.pop(event.run_id, None)
+                self._remember(shown.tree)
+                lines = self._tree(shown, FINAL_HEIGHT) if self._is_live else []
+                lines.append(ending(shown.tree, event, self._glyphs))
+                is_last = not self._runs
+            if is_last:
+                self._stop_display()
+            self._release()
+            self._write(lines)
+
+    def _remember(self, tree: ConsoleTree) -> None:
+        """A resumed run does not say its name again."""
+        self._names[tree.run_id] = tree.workflow_name
+        if len(self._names) > _REMEMBERED_NAMES:
+            del self._names[next(iter(self._names))]
+
+    # -- the display -------------------------------------------------------------------------
+
+    def _start_display(self) -> None:
+        with self._screen:
+            if not self._is_live or self._pauses or self._display is not None or not self._runs:
+                return
+            from rich.errors import LiveError
+            from rich.live import Live
+
+            display = Live(
+                console=self._console,
+                get_renderable=self._frame,
+                refresh_per_second=REFRESHES_PER_SECOND,
+                transient=True,  # what stays is printed, so it may be taller than the screen
+                vertical_overflow="crop",
+                redirect_stdout=_is_terminal(sys.stdout),
+                redirect_stderr=_is_terminal(sys.stderr),
+            )
+            try:
+                display.start()
+            except LiveError:  # the console shows something else of the user's
+                self._is_live = False
+                return
+            self._display = display
+            atexit.register(self.close)
+
+    def _stop_display(self) -> bool:
+        """True if the display was there."""
+        display, self._display = self._display, None
+        if display is None:
+            return False
+        atexit.unregister(self.close)
+        display.stop()
+        return True
+
+    def _frame(self) -> Text:
+        with self._state:
+            runs = list(self._runs.values())
+            height = max(_LEAST_HEIGHT, self._console.height - 1)
+            each = max(_LEAST_HEIGHT, height // max(1, len(runs)))
+            fitting = max(1, height // each)
+            lines = [line for shown in runs[:fitting] for line in self._tree(shown, each)]
+        if len(runs) > fitting:
+            lines[-1] = (Span(f"{self._glyphs.more} {len(runs) - fitting} more runs", "dim"),)
+        return self._text(lines, overflow=True)
+
+    def _tree(self, shown: _Shown, height: int) -> list[Line]:
+        at, seen = self._event_at
+        now = at + (time.monotonic() - seen)  # so that a clock that jumps is followed
+        return shown.tree.lines(height, now=now, glyphs=self._glyphs)
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def _print(self, lines: list[Line]) -> None:
+        with self._screen:
+            if self._pauses:
+                self._held.extend(lines)
+            else:
+                self._write(lines)
+
+    def _release(self) -> None:
+        held, self._held = self._held, []
+        self._write(held)
+
+    def _write(self, lines: list[Line]) -> None:
+        if not lines:
+            return
+        console = self._console
+        if console.color_system is None and not console.record and self._display is None:
+            # Fifty times as fast as rich, which has nothing to add here.
+            console.file.write("".join(f"{self._encodable(text_of(line))}\n" for line in lines))
+            console.file.flush()
+        else:
+            console.print(self._text(lines), soft_wrap=True)
+
+    def _text(self, lines: list[Line], *, overflow: bool = False) -> Text:
+        from rich.text import Text
+
+        text = Text(no_wrap=True, end="") if overflow else Text()
+        if overflow:
+            text.overflow = "ellipsis" if self._glyphs is UNICODE else "crop"
+        for index, line in enumerate(lines):
+            if index:
+                text.append("\n")
+            for span in line:
+                text.append(self._encodable(span.text), _STYLES[span.tone])
+        return text
+
+    def _encodable(self, text: str) -> str:
+        if text.isascii():
+            return text
+        encoding = self._console.encoding
+        return text.encode(encoding, "replace").decode(encoding)
+
+
+def _can_be_live(console: Console) -> bool:
+    """True for a terminal whose cursor moves, with a person in front of it."""
+    if not console.is_terminal or console.is_dumb_terminal:
+        return False
+    return os.environ.get("CI", "").lower() in {"", "0", "false"}
+
+
+def _glyphs_for(console: Console) -> Glyphs:
+    if console.legacy_windows:
+        return ASCII
+    try:
+        "✓⠋├⏸".encode(console.encoding)
+    except (UnicodeEncodeError, LookupError):
+        return ASCII
+    return UNICODE
+
+
+def _is_terminal(stream: Any) -> bool:
+    """True if what others print there would end up in the middle of the display."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):  # no stream, or a closed one
+        return False

@@ -1,0 +1,291 @@
+"""Events as plain lines, for logs and pipes: what a person would want to find there later.
+
+Members of a group speak for themselves up to ``LOUD`` of them. After that the group reports at each
+tenth of its way, and only its failures have lines of their own (again up to ``LOUD``), so that a
+group of 10,000 leaves a log one can read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from handrail.model import events as ev
+from handrail.model.results import Skipped, StepResult
+from handrail.sinks.console_node import LEAVES
+from handrail.sinks.console_text import (
+    TONES,
+    Glyphs,
+    Line,
+    Span,
+    Tone,
+    clean,
+    counted,
+    duration,
+    error_text,
+    until,
+)
+from handrail.sinks.console_tree import question_of
+
+LOUD = 20
+EVERY = 500
+"""A group of unknown size reports after this many members."""
+
+_TELL_LATER = frozenset({"ask", "sleep"})  # a gate's or timer's own event says more than the start
+
+
+_ATTEMPT = re.compile(r"~\d+\Z")
+
+
+class _Group:
+    """How far a group has come. Mutable."""
+
+    __slots__ = ("ended", "failed", "kind", "size", "told")
+
+    def __init__(self, kind: str, size: int | None) -> None:
+        self.kind = kind
+        self.size = size
+        self.ended = self.failed = self.told = 0
+
+    @property
+    def is_large(self) -> bool:
+        return self.ended > LOUD if self.size is None else self.size > LOUD
+
+
+class PlainLog:
+    """Turns the events of one drive into lines. Mutable."""
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        self._glyphs = glyphs
+        self._groups: dict[str, _Group] = {}
+        self._failed: dict[str, ev.AttemptFailed] = {}
+        self._replayed = 0
+
+    def lines(self, event: ev.Event | ev.Progress) -> list[Line]:
+        """What to say about this event; mostly nothing."""
+        tell = self._TELL.get(type(event))
+        if tell is None:
+            return []
+        lines = tell(self, event)
+        if self._replayed and not isinstance(event, ev.StepReplayed):
+            told = f"{counted(self._replayed, 'step')} taken from the record"
+            lines.insert(0, (Span(f"{self._glyphs.started} {told}", "dim"),))
+            self._replayed = 0
+        return lines
+
+    # -- the run -----------------------------------------------------------------------------
+
+    def _run_started(self, event: ev.WorkflowStarted) -> list[Line]:
+        name = clean(event.workflow_name)
+        return [self._line("started", name, "", f"started, run {clean(event.run_id)}")]
+
+    def _run_resumed(self, event: ev.RunResumed) -> list[Line]:
+        told = "resumed"
+        if event.superseded:
+            told += f", {counted(len(event.superseded), 'step')} to run again"
+        return [self._line("started", f"run {clean(event.run_id)}", "", told)]
+
+    def _cancel_requested(self, event: ev.CancelRequested) -> list[Line]:
+        return [self._line("cancelled", "cancelling", "", clean(event.reason))]
+
+    def _limit_reached(self, event: ev.LimitReached) -> list[Line]:
+        where = clean(event.path) or "the run"
+        told = f"reached the limit {clean(event.name)}={clean(event.value)}"
+        return [self._line("failed", where, "", told)]
+
+    def _sink_dropped(self, event: ev.SinkDropped) -> list[Line]:
+        return [self._line("failed", clean(event.sink), "sink", f"dropped: {clean(event.error)}")]
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def _step_started(self, event: ev.StepStarted) -> list[Line]:
+        if event.step_type in _TELL_LATER or event.verdict is False:
+            return []
+        if "/" in event.path and event.step_type in LEAVES:
+            return []
+        if self._is_hushed(event.path):
+            return []
+        return [self._line("started", clean(event.path), event.step_type)]
+
+    def _step_completed(self, event: ev.StepCompleted) -> list[Line]:
+        result = event.result
+        lines: list[Line] = []
+        failed = self._failed.pop(event.path, None)
+        if failed is not None and result.attempts > failed.attempt:
+            lines += self._retried(failed, "")
+        group = self._groups.pop(event.path, None)
+        lines += self._member_of_group_ended(event.path, result)
+        if not self._is_hushed(event.path):
+            lines.append(self._ended(event.path, result, "" if group is None else _counts(group)))
+        return lines
+
+    def _attempt_failed(self, event: ev.AttemptFailed) -> list[Line]:
+        """Said when it turns out that another attempt follows; else the step's end says it."""
+        before = self._failed.get(event.path)
+        self._failed[event.path] = event
+        return [] if before is None else self._retried(before, "")
+
+    def _retried(self, event: ev.AttemptFailed, when: str) -> list[Line]:
+        if self._is_hushed(event.path):
+            return []
+        error = error_text(event.error, event.error_type)
+        told = f"attempt {event.attempt} failed, again{when}: {error}"
+        return [self._line("again", clean(event.path), "", told, tone="warn")]
+
+    def _interrupted(self, event: ev.StepInterrupted) -> list[Line]:
+        reason = f": {clean(event.reason)}" if event.reason else ""
+        return [self._line("interrupted", clean(event.path), "", f"interrupted{reason}")]
+
+    def _step_replayed(self, event: ev.StepReplayed) -> list[Line]:
+        del event
+        self._replayed += 1
+        return []
+
+    # -- groups ------------------------------------------------------------------------------
+
+    def _group_started(self, event: ev.GroupStarted) -> list[Line]:
+        group = self._groups[event.path] = _Group(event.kind, event.size)
+        if not group.is_large:
+            return []
+        return [self._line("started", clean(event.path), event.kind, f"{event.size} members")]
+
+    def _group_completed(self, event: ev.GroupCompleted) -> list[Line]:
+        group = self._groups.get(event.path)
+        if group is not None:
+            group.ended, group.failed, group.size = event.total, event.failed, event.total
+        return []
+
+    def _member_completed(self, event: ev.MemberCompleted) -> list[Line]:
+        lines = self._member_of_group_ended(event.path, event.result)
+        if not self._is_hushed(event.path):
+            lines.append(self._ended(event.path, event.result))
+        return lines
+
+    def _member_of_group_ended(self, path: str, result: StepResult[Any]) -> list[Line]:
+        """Count it; in a large group, say it if it failed, and how far the group has come."""
+        above = path.rpartition("/")[0]
+        group = self._group_at(above)
+        if group is None:
+            return []
+        group.ended += 1
+        lines: list[Line] = []
+        if result.status == "failed":
+            group.failed += 1
+            if group.is_large and group.failed <= LOUD:
+                lines.append(self._ended(path, result))
+        if group.is_large and group.ended < (group.size or group.ended + 1):
+            step = EVERY if group.size is None else max(1, group.size // 10)
+            if group.ended // step > group.told:
+                group.told = group.ended // step
+                told = _counts(group)
+                lines.append(self._line("started", clean(above), group.kind, told, tone="dim"))
+        return lines
+
+    def _is_hushed(self, path: str) -> bool:
+        """True for what lies inside a large group: the group speaks for it."""
+        if not self._groups:
+            return False
+        above = path.rpartition("/")[0]
+        while above:
+            group = self._group_at(above)
+            if group is not None and group.is_large:
+                return True
+            above = above.rpartition("/")[0]
+        return False
+
+    def _group_at(self, path: str) -> _Group | None:
+        """The group whose members live at this path: its own, or that of a later attempt."""
+        return self._groups.get(path) or self._groups.get(_ATTEMPT.sub("", path))
+
+    # -- waiting, undoing --------------------------------------------------------------------
+
+    def _gate_opened(self, event: ev.GateOpened) -> list[Line]:
+        deadline = event.gate.deadline
+        by = "" if deadline is None else f", answer {until(deadline, event.at)}"
+        question = f"{question_of(event.gate)}{by}"
+        return [self._line("waiting", clean(event.path), "ask", question)]
+
+    def _gate_answered(self, event: ev.GateAnswered) -> list[Line]:
+        who = f" by {clean(event.by)}" if event.by else ""
+        return [self._line("started", clean(event.path), "", f"answered{who}")]
+
+    def _timer_set(self, event: ev.TimerSet) -> list[Line]:
+        if event.reason == "retry":
+            failed = self._failed.pop(event.path, None)
+            when = f" {until(event.due, event.at)}"
+            return [] if failed is None else self._retried(failed, when)
+        if event.reason not in {"sleep", "cap"} or self._is_hushed(event.path):
+            return []
+        kind = "sleep" if event.reason == "sleep" else "waits for a limit"
+        return [self._line("waiting", clean(event.path), kind, until(event.due, event.at))]
+
+    def _signal_received(self, event: ev.SignalReceived) -> list[Line]:
+        who = f" from {clean(event.by)}" if event.by else ""
+        return [self._line("started", f"signal {clean(event.name)}", "", f"received{who}")]
+
+    def _rollback_completed(self, event: ev.RollbackCompleted) -> list[Line]:
+        path = clean(event.path)
+        if event.error is None:
+            return [self._line("undo", path, "", "rolled back", tone="warn")]
+        error = error_text(event.error, event.error_type)
+        return [self._line("failed", path, "", f"rollback failed: {error}")]
+
+    # -- lines -------------------------------------------------------------------------------
+
+    def _ended(self, path: str, result: StepResult[Any], counts: str = "") -> Line:
+        parts: list[str] = [] if result.status == "succeeded" else [result.status]
+        if counts:
+            parts.append(counts)
+        if result.attempts > 1:
+            parts.append(f"{self._glyphs.times}{result.attempts}")
+        if result.status != "skipped":
+            parts.append(duration(result.duration_ms / 1000))
+        error = error_text(result.error, result.error_type, 500)
+        if not error and isinstance(result.output, Skipped):
+            error = clean(result.output.reason)
+        told = "  ".join([*parts, error] if error else parts)
+        kind = "" if result.step_type == "member" else result.step_type
+        return self._line(result.status, clean(path), kind, told)
+
+    def _line(
+        self, sign: str, subject: str, kind: str, told: str = "", *, tone: Tone | None = None
+    ) -> Line:
+        spans = [
+            Span(f"{self._glyphs.of(sign)} ", tone or TONES.get(sign, "dim")),
+            Span(subject, "name"),
+        ]
+        if kind:
+            spans.append(Span(f"  {kind}", "dim"))
+        if told:
+            spans.append(Span(f"  {told}", "bad" if sign == "failed" else "plain"))
+        return tuple(spans)
+
+    _TELL: ClassVar[dict[type, Callable[[Any, Any], list[Line]]]] = {
+        ev.WorkflowStarted: _run_started,
+        ev.RunResumed: _run_resumed,
+        ev.WorkflowCompleted: lambda _, __: [],
+        ev.RunSuspended: lambda _, __: [],
+        ev.CancelRequested: _cancel_requested,
+        ev.LimitReached: _limit_reached,
+        ev.SinkDropped: _sink_dropped,
+        ev.StepStarted: _step_started,
+        ev.StepCompleted: _step_completed,
+        ev.AttemptFailed: _attempt_failed,
+        ev.StepInterrupted: _interrupted,
+        ev.StepReplayed: _step_replayed,
+        ev.GroupStarted: _group_started,
+        ev.GroupCompleted: _group_completed,
+        ev.MemberCompleted: _member_completed,
+        ev.GateOpened: _gate_opened,
+        ev.GateAnswered: _gate_answered,
+        ev.TimerSet: _timer_set,
+        ev.SignalReceived: _signal_received,
+        ev.RollbackCompleted: _rollback_completed,
+    }
+
+
+def _counts(group: _Group) -> str:
+    of = f" of {group.size}" if group.size is not None else ""
+    failed = f", {group.failed} failed" if group.failed else ""
+    return f"{group.ended}{of} done{failed}"

@@ -1,0 +1,165 @@
+"""Any program is a backend: prompt on stdin, answer on stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handrail.agents.agent import Agent
+from handrail.agents.command import CommandBackend
+from handrail.errors import AgentError, CommandNotFound, DefinitionError, WrongUse
+from handrail.model.events import AgentMessage, AgentTurnStarted, StepOutput
+from handrail.model.shapes import AgentRequest
+from handrail.ports.agent import AgentBackend, AgentTurn
+from handrail.testing.contracts.backend import BackendContract
+
+MakeRequest = Callable[..., AgentRequest]
+
+
+def turn(prompt: str = "Do it.", **more: Any) -> AgentTurn:
+    """A prompt for the program."""
+    return AgentTurn(agent="worker", prompt=prompt, run_id="command-test", path="step", **more)
+
+
+class TestCommandBackend(BackendContract):
+    run_id = "command-contract"
+
+    @pytest.fixture
+    def make_backend(self) -> Callable[[str], AgentBackend]:
+        """Programs that print the text."""
+        return lambda answer: CommandBackend(["printf", "%s", answer])
+
+    @pytest.fixture
+    def failing_backend(self) -> AgentBackend:
+        """A program that prints something, and fails."""
+        return CommandBackend("cat; echo 'no credit' >&2; exit 3")
+
+    @pytest.fixture
+    def endless_backend(self) -> AgentBackend:
+        """A program that waits, and has another one in the background."""
+        return CommandBackend("sleep 1000 & sleep 1000")
+
+
+async def test_the_program_reads_the_prompt_and_prints_the_answer(
+    make_request: MakeRequest,
+) -> None:
+    """The prompt is the program's whole input, its output the answer."""
+    agent = Agent("shout", "Shout {{ word }}", backend=CommandBackend(["tr", "a-z", "A-Z"]))
+    assert (await agent.run(make_request({"word": "ünder"}))).output == "SHOUT üNDER"
+
+
+async def test_a_program_is_asked_again_with_all_it_needs(make_request: MakeRequest) -> None:
+    """A program remembers nothing, so its second prompt has the task, its answer and the reason."""
+    code = (
+        "import sys; prompt = sys.stdin.read(); "
+        "asked_again = all(part in prompt for part in ('Count it.', 'many', 'not accepted')); "
+        "print(41 + asked_again if 'not accepted' in prompt else 'many')"
+    )
+    agent = Agent(
+        "count", "Count it.", output=int, backend=CommandBackend([sys.executable, "-c", code])
+    )
+    result = await agent.run(make_request())
+    assert (result.output, result.attempts) == (42, 2)
+
+
+async def test_what_it_prints_is_progress(make_request: MakeRequest, emitted: list[Any]) -> None:
+    """Its stdout is emitted as the agent's message, its stderr as the step's output."""
+    backend = CommandBackend("echo thinking >&2; sleep 0; echo done")
+    await Agent("worker", "Do it.", backend=backend).run(make_request())
+    assert AgentTurnStarted("work/plan", 1, "Do it.") in emitted
+    assert StepOutput("work/plan", "stderr", "thinking\n") in emitted
+    assert AgentMessage("work/plan", "done\n") in emitted
+
+
+async def test_folder_and_environment_are_the_programs(tmp_path: Path) -> None:
+    """It runs in cwd, with env added to the environment, under the marker of its step."""
+    backend = CommandBackend(
+        'echo "$(pwd) $WORD $HANDRAIL_STEP"', cwd=tmp_path, env={"WORD": "secret"}
+    )
+    reply = await backend.complete(turn())
+    assert reply.text == f"{tmp_path} secret command-test/step\n"
+    assert "secret" not in repr(backend)
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (
+            "echo half; echo 'no credit' >&2; exit 3",
+            "agent 'worker': 'echo' exited with 3: no credit",
+        ),
+        ("echo 'only here'; exit 1", "'echo' exited with 1: only here"),
+        ("exit 1", "'exit' exited with 1 and said nothing"),
+        ("kill -9 $$", "'kill' was ended by signal 9 and said nothing"),
+        (["no-such-agent"], "agent 'worker': cannot start 'no-such-agent': no program"),
+    ],
+)
+async def test_a_program_that_fails_says_why(argv: Any, said: str) -> None:
+    """The error has the agent, the program, how it ended, and what it said last."""
+    with pytest.raises(AgentError, match=said):
+        await CommandBackend(argv).complete(turn())
+
+
+async def test_a_long_complaint_is_told_by_its_end() -> None:
+    """Of 100,000 characters on stderr the error has the last 2,000."""
+    code = "import sys; sys.exit('x' * 100_000 + 'the reason')"
+    with pytest.raises(AgentError, match=r"\.\.\.x+the reason$") as caught:
+        await CommandBackend([sys.executable, "-c", code]).complete(turn())
+    assert len(str(caught.value)) < 2_100
+
+
+async def test_a_program_that_is_not_there_is_the_cause() -> None:
+    """The error that says why it was not started is the cause of the agent's."""
+    with pytest.raises(AgentError) as caught:
+        await CommandBackend(["no-such-agent"]).complete(turn())
+    assert isinstance(caught.value.__cause__, CommandNotFound)
+
+
+async def test_a_timeout_ends_the_program() -> None:
+    """A turn that takes longer fails with the time it had and what the program said."""
+    backend = CommandBackend("echo waiting for the model >&2; exec sleep 1000", timeout=0.5)
+    with pytest.raises(
+        AgentError, match=r"'echo' gave no answer within 0\.5 s: waiting for the model"
+    ):
+        await backend.complete(turn())
+
+
+async def test_an_answer_too_long_to_keep_is_no_answer() -> None:
+    """An answer that would be cut is an error, with how much too long it is."""
+    backend = CommandBackend(f"head -c {9 << 20} /dev/zero")
+    with pytest.raises(AgentError, match=rf"'head' printed {1 << 20} bytes more than are kept"):
+        await backend.complete(turn())
+
+
+async def test_bytes_that_are_no_text_do_not_end_the_run() -> None:
+    """An answer that is not UTF-8 comes with replacement characters."""
+    reply = await CommandBackend(r"printf 'a\377b'").complete(turn())
+    assert reply.text == "a\N{REPLACEMENT CHARACTER}b"
+
+
+@pytest.mark.parametrize(
+    ("argv", "options", "said"),
+    [
+        ("", {}, "must name a program"),
+        ([], {}, "must name a program"),
+        (["a", 3], {}, "argument 1 of command 'a 3' must be str, got int"),
+        ("a", {"env": {"N": 1}}, "variable 'N' must be str, got int"),
+        ("a", {"timeout": 0}, "timeout of a CommandBackend must be above 0"),
+    ],
+)
+def test_a_wrong_command_is_refused_at_once(argv: Any, options: Any, said: str) -> None:
+    """What no program can be given is refused when the backend is made."""
+    with pytest.raises((DefinitionError, WrongUse), match=said):
+        CommandBackend(argv, **options)
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"), [("/usr/bin/claude -p x", "claude"), (["bin/codex", "exec"], "codex")]
+)
+def test_a_backend_is_named_after_its_program(argv: Any, name: str) -> None:
+    """The name is the program's, without folder and arguments."""
+    assert CommandBackend(argv).name == name

@@ -1,0 +1,133 @@
+"""What the tests of the engine share: small actions, a clock that jumps, and readings of events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from handrail import Executor, MemorySink, WorkflowResult
+from handrail.model import events as ev
+
+STILL_S = 0.03
+"""How long work in flight may be silent in real time before the clock takes it to be waiting."""
+
+
+class Jumping:
+    """A clock whose time passes at once, when nothing happens that it would have to wait for."""
+
+    def __init__(self, start: float = 1_000_000.0) -> None:
+        self.time = start
+
+    def now(self) -> float:
+        """Unix seconds, made up."""
+        return self.time
+
+    async def wait(self, event: Any, until: float | None, *, busy: int) -> None:
+        """Wait for the event; where only time could bring the next one, jump there."""
+        if event.is_set():
+            return
+        if until is None:
+            await event.wait()
+            return
+        if busy:
+            with anyio.move_on_after(STILL_S):
+                await event.wait()
+                return
+        else:
+            await anyio.lowlevel.checkpoint()
+        if not event.is_set():
+            self.time = max(self.time, until)
+
+    async def sleep(self, seconds: float) -> None:
+        """Pass that much time."""
+        await anyio.lowlevel.checkpoint()
+        self.time += seconds
+
+
+class Boom(RuntimeError):
+    """What the tests' failing actions raise."""
+
+
+def boom(text: str = "no") -> Any:
+    """Fail."""
+    raise Boom(text)
+
+
+async def aboom(text: str = "no") -> Any:
+    """Fail, after a turn of the loop."""
+    await anyio.lowlevel.checkpoint()
+    raise Boom(text)
+
+
+async def give(value: Any = None) -> Any:
+    """Give the value back, after a turn of the loop."""
+    await anyio.lowlevel.checkpoint()
+    return value
+
+
+def same(value: Any = None) -> Any:
+    """Give the value back."""
+    return value
+
+
+async def forever() -> None:
+    """Wait until cancelled."""
+    await anyio.sleep_forever()
+
+
+class Flaky:
+    """An action that fails its first ``failures`` times, then gives ``value``."""
+
+    def __init__(self, failures: int, value: Any = "ok", error: type[Exception] = Boom) -> None:
+        self.failures = failures
+        self.value = value
+        self.error = error
+        self.calls = 0
+
+    async def __call__(self) -> Any:
+        """One try."""
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise self.error(f"try {self.calls}")
+        return self.value
+
+
+def paths(result: WorkflowResult[Any]) -> list[str]:
+    """The paths of the finished steps, in the order of the result."""
+    return [one.path for one in result.step_results]
+
+
+def statuses(result: WorkflowResult[Any]) -> dict[str, str]:
+    """How each finished step ended, by path."""
+    return {one.path: one.status for one in result.step_results}
+
+
+def names(sink: MemorySink) -> list[str]:
+    """The kinds of the events of a sink, in order."""
+    return [type(event).__name__ for event in sink.events]
+
+
+async def run_seen(workflow: Any, *args: Any, **options: Any) -> tuple[WorkflowResult[Any], MemorySink]:
+    """Run a workflow with a memory sink; the result and the sink."""
+    sink = MemorySink()
+    result = await Executor(sinks=[sink], **options).run(workflow, *args)
+    check_drive(sink)
+    return result, sink
+
+
+def check_drive(sink: MemorySink) -> None:
+    """Assert what holds for every drive: numbers without a hole, one start and one end a path."""
+    journaled = [event for event in sink.events if isinstance(event, ev.Event)]
+    numbers = [event.seq for event in journaled]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert isinstance(journaled[-1], (ev.WorkflowCompleted, ev.RunSuspended))
+    assert sum(isinstance(e, (ev.WorkflowCompleted, ev.RunSuspended)) for e in journaled) == 1
+    started = [event.path for event in journaled if isinstance(event, ev.StepStarted)]
+    ended = [event.path for event in journaled if isinstance(event, ev.StepCompleted)]
+    assert len(started) == len(set(started))
+    assert len(ended) == len(set(ended))
+    assert set(ended) <= set(started)
+    if isinstance(journaled[-1], ev.WorkflowCompleted):
+        assert set(ended) == set(started)

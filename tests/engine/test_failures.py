@@ -1,0 +1,543 @@
+"""How a step fails, is tried again, and is replaced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handrail import (
+    Backoff,
+    DefinitionError,
+    Executor,
+    Skipped,
+    StepFailed,
+    StepResult,
+    Steps,
+    WorkflowContext,
+    current,
+    step,
+    workflow,
+)
+from handrail.model import events as ev
+from tests.engine.support import Boom, Flaky, Jumping, aboom, boom, give, paths, run_seen, same, statuses
+
+
+async def test_retry_counts_attempts() -> None:
+    """`.retry(3)` calls the action at most three times, and the result counts them."""
+    flaky = Flaky(2)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("a").call(flaky).retry(3, backoff=0))
+
+    result, sink = await run_seen(flow)
+    assert result.value == "ok"
+    assert flaky.calls == 3
+    assert result.step("a").attempts == 3
+    assert [(e.attempt, e.retryable) for e in sink.of(ev.AttemptFailed)] == [(1, True), (2, True)]
+
+
+async def test_the_last_failed_attempt_is_recorded_too() -> None:
+    """AttemptFailed stands for every failed attempt, and the text of StepFailed counts them."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(aboom).retry(2, backoff=0)
+
+    result, sink = await run_seen(flow)
+    assert [e.attempt for e in sink.of(ev.AttemptFailed)] == [1, 2]
+    assert "after 2 attempts" in (result.error or "")
+
+
+async def test_retry_one_is_no_retry() -> None:
+    """`.retry(1)` is one attempt."""
+    flaky = Flaky(1)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(flaky).retry(1)
+
+    assert (await Executor().run(flow)).status == "failed"
+    assert flaky.calls == 1
+
+
+@pytest.mark.parametrize("attempts", [0, -1, True, 2.5, "3"])
+def test_retry_needs_a_count_of_at_least_one(attempts: Any) -> None:
+    """`.retry(n)` with n below 1, or no whole number, is a definition error."""
+    with pytest.raises((DefinitionError, TypeError), match=r"retry"):
+        step("a").call(same).retry(attempts)
+
+
+async def test_retry_pauses_as_its_backoff_says() -> None:
+    """Pauses grow by the factor up to the cap, on the executor's clock."""
+    clock = Jumping()
+    at: list[float] = []
+
+    async def note() -> None:
+        at.append(clock.now())
+        raise Boom("again")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        backoff = Backoff(initial_s=10, factor=3, max_s=50, jitter=0)
+        yield from step("a").call(note).retry(4, backoff=backoff)
+
+    await run_seen(flow, clock=clock)
+    assert [b - a for a, b in zip(at, at[1:], strict=False)] == [10, 30, 50]
+
+
+async def test_backoff_as_seconds_is_a_fixed_pause() -> None:
+    """`backoff=7` pauses seven seconds each time."""
+    clock = Jumping()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(aboom).retry(3, backoff=7)
+
+    _, sink = await run_seen(flow, clock=clock)
+    due = [e.due - e.at for e in sink.of(ev.TimerSet) if e.reason == "retry"]
+    assert due == [7, 7]
+
+
+async def test_jitter_is_a_hash_of_run_path_and_attempt() -> None:
+    """The same run id, path and attempt pause alike; another run pauses otherwise."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(aboom).retry(3, backoff=Backoff(initial_s=100, jitter=0.5))
+
+    async def pauses(run_id: str) -> list[float]:
+        from handrail import MemorySink
+
+        sink = MemorySink()
+        executor = Executor(sinks=[sink], clock=Jumping())
+        await executor.options(run_id=run_id).run(flow)
+        return [round(e.due - e.at, 6) for e in sink.of(ev.TimerSet)]
+
+    assert await pauses("one") == await pauses("one")
+    assert await pauses("one") != await pauses("two")
+    assert all(50 <= pause <= 200 for pause in await pauses("one"))
+
+
+@pytest.mark.parametrize(
+    ("on", "calls"),
+    [
+        (Boom, 3),
+        ((KeyError, Boom), 3),
+        (RuntimeError, 3),
+        (KeyError, 1),
+        (lambda error: "try 1" in str(error), 2),
+        (lambda _: False, 1),
+    ],
+)
+async def test_on_says_after_which_errors_to_try_again(on: Any, calls: int) -> None:
+    """`on=` takes exception types or a predicate, judged on the live exception."""
+    flaky = Flaky(9)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(flaky).retry(3, backoff=0, on=on)
+
+    result, sink = await run_seen(flow)
+    assert flaky.calls == calls
+    assert result.step("a").attempts == calls
+    assert sink.of(ev.AttemptFailed)[-1].retryable is (calls == 3)
+
+
+async def test_an_on_predicate_that_raises_fails_the_step() -> None:
+    """A predicate of `on=` that raises ends the attempts, and the step fails."""
+    flaky = Flaky(9)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(flaky).retry(3, backoff=0, on=lambda _: 1 / 0)  # type: ignore[arg-type, return-value]
+
+    result = await Executor().run(flow)
+    assert (result.status, flaky.calls) == ("failed", 1)
+    assert "division" in (result.error or "")
+
+
+async def test_on_judges_the_failure_of_a_composite() -> None:
+    """`on=` of a group is asked about the failure that its member passed on."""
+    flaky = Flaky(9)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("g").parallel(step("a").call(flaky)).retry(3, backoff=0, on=Boom)
+
+    result = await Executor().run(flow)
+    assert flaky.calls == 3
+    assert result.step("g").attempts == 3
+
+
+async def test_a_composite_tried_again_runs_below_a_path_of_its_own() -> None:
+    """Attempt n >= 2 of a group runs its members under `name~n/`."""
+    flaky = Flaky(1)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("g").parallel(step("a").call(flaky)).retry(2, backoff=0))
+
+    result, _ = await run_seen(flow)
+    assert result.value == ("ok",)
+    assert paths(result) == ["g", "g/a", "g~2/a"]
+    assert result.step("g").attempts == 2
+
+
+async def test_default_stands_in_for_a_failure() -> None:
+    """`.default(value)` gives the value with the status defaulted, after all attempts."""
+    flaky = Flaky(9)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("a").call(flaky).retry(2, backoff=0).default("spare"))
+
+    result, _ = await run_seen(flow)
+    assert (result.value, flaky.calls) == ("spare", 2)
+    one = result.step("a")
+    assert (one.status, one.success, one.output, one.error) == ("defaulted", True, "spare", "try 2")
+
+
+async def test_a_default_of_none_counts() -> None:
+    """`.default(None)` is a default."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("a").call(aboom).default(None))
+
+    result = await Executor().run(flow)
+    assert (result.status, result.value) == ("succeeded", None)
+
+
+async def test_skip_on_error_gives_a_falsy_skipped_with_the_reason() -> None:
+    """`.skip_on_error()` goes on with Skipped, the status is skipped, the error is kept."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("a").call(boom, "bad luck").skip_on_error())
+
+    result, _ = await run_seen(flow)
+    assert isinstance(result.value, Skipped)
+    assert "bad luck" in result.value.reason
+    assert (result.step("a").status, result.step("a").error) == ("skipped", "bad luck")
+
+
+async def test_on_error_runs_the_step_that_the_handler_returns() -> None:
+    """The handler sees context and failed result; its step runs at `name/<fallback>`."""
+    seen: list[tuple[WorkflowContext, StepResult[Any]]] = []
+
+    def handler(ctx: WorkflowContext, failed: StepResult[Any]) -> Any:
+        seen.append((ctx, failed))
+        return step("plan-b").call(same, "b")
+
+    @workflow
+    def flow(task: str) -> Steps[Any]:
+        return (yield from step("a").call(boom, "bad").on_error(handler))
+
+    result, _ = await run_seen(flow, "x")
+    assert result.value == "b"
+    assert statuses(result) == {"a": "succeeded", "a/plan-b": "succeeded"}
+    ((ctx, failed),) = seen
+    assert ctx.inputs == {"task": "x"}
+    assert (failed.status, failed.error, failed.path) == ("failed", "bad", "a")
+
+
+async def test_the_fallback_comes_before_the_default() -> None:
+    """Retry, then on_error, then default: the default counts only if the fallback fails too."""
+    order: list[str] = []
+
+    async def act() -> None:
+        order.append("act")
+        raise Boom("x")
+
+    async def fallback() -> None:
+        order.append("fallback")
+        raise Boom("y")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("a")
+            .call(act)
+            .default("spare")
+            .on_error(lambda _c, _f: step("f").call(fallback))
+            .retry(2, backoff=0)
+        )
+
+    result, _ = await run_seen(flow)
+    assert order == ["act", "act", "fallback"]
+    assert result.value == "spare"
+    assert statuses(result) == {"a": "defaulted", "a/f": "failed"}
+
+
+async def test_an_async_handler_is_awaited() -> None:
+    """A handler of on_error may be async."""
+
+    async def handler(_ctx: WorkflowContext, _failed: StepResult[Any]) -> Any:
+        return step("f").call(give, 1)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("a").call(aboom).on_error(handler))  # type: ignore[arg-type]
+
+    assert (await Executor().run(flow)).value == 1
+
+
+@pytest.mark.parametrize("made", ["not a step", None])
+async def test_a_handler_that_returns_no_step_fails_the_step(made: Any) -> None:
+    """A handler that returns something else fails the step, with the value in the text."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(aboom).on_error(lambda _c, _f: made)
+
+    result = await Executor().run(flow)
+    assert result.status == "failed"
+    assert repr(made) in (result.error or "")
+
+
+async def test_a_handler_that_raises_fails_the_step() -> None:
+    """A handler's own exception is the failure."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(aboom).on_error(lambda _c, _f: boom("in handler"))
+
+    result = await Executor().run(flow)
+    assert "in handler" in (result.error or "")
+
+
+async def test_when_false_skips_and_never_calls() -> None:
+    """A false predicate gives Skipped, and the action is not called."""
+    called: list[int] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("a").call(called.append, 1).when(lambda _: False))
+
+    result, _ = await run_seen(flow)
+    assert isinstance(result.value, Skipped)
+    assert called == []
+    assert result.step("a").status == "skipped"
+
+
+async def test_when_is_given_the_context_and_may_be_async() -> None:
+    """The predicate sees inputs and earlier outputs; an async one is awaited."""
+
+    async def big(ctx: WorkflowContext) -> bool:
+        return bool(ctx.output("a") > ctx.inputs["least"])
+
+    @workflow
+    def flow(least: int) -> Steps[Any]:
+        yield from step("a").call(same, 5)
+        return (yield from step("b").call(same, "ran").when(big))
+
+    assert (await Executor().run(flow, 4)).value == "ran"
+    assert isinstance((await Executor().run(flow, 5)).value, Skipped)
+
+
+@pytest.mark.parametrize("predicate", [lambda _: 1, lambda _: None, lambda _: "yes", lambda _: 1 / 0])
+async def test_a_bad_predicate_fails_its_step_past_every_fallback(predicate: Any) -> None:
+    """A predicate that raises or gives no bool fails the step; on_error and default do not count."""
+    called: list[int] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from (
+            step("a")
+            .call(called.append, 1)
+            .when(predicate)
+            .retry(3, backoff=0)
+            .on_error(lambda _c, _f: step("f").call(same))
+            .default(1)
+        )
+
+    result, _ = await run_seen(flow)
+    assert (result.status, result.failed_step, called) == ("failed", "a", [])
+    assert statuses(result) == {"a": "failed"}
+
+
+async def test_a_stop_iteration_of_a_step_is_a_failure_of_that_step() -> None:
+    """A step's StopIteration does not end the workflow; it fails its step, sync, inline and async."""
+
+    def stop() -> None:
+        raise StopIteration(3)
+
+    async def astop() -> None:
+        next(iter(()))
+
+    @workflow
+    def flow() -> Steps[list[str]]:
+        kinds = []
+        for name, made in (
+            ("thread", step("thread").call(stop)),
+            ("inline", step("inline").call(stop).inline()),
+            ("async", step("async").call(astop)),
+        ):
+            try:
+                yield from made
+            except StepFailed as failed:
+                kinds.append(f"{name} {failed.result.error}")
+        return kinds
+
+    result, _ = await run_seen(flow)
+    assert result.status == "succeeded"
+    assert result.value is not None
+    assert [text.partition(" ")[0] for text in result.value] == ["thread", "inline", "async"]
+
+
+async def test_a_base_exception_of_an_action_fails_its_step() -> None:
+    """A BaseException of the user's own fails the step, on every way an action can run."""
+
+    class Own(BaseException):
+        pass
+
+    def own() -> None:
+        raise Own("mine")
+
+    async def aown() -> None:
+        raise Own("mine")
+
+    @workflow
+    def flow() -> Steps[int]:
+        failed = 0
+        for made in (
+            step("a").call(own),
+            step("b").call(own).inline(),
+            step("c").call(aown),
+            step("g").parallel(step("d").call(aown), step("e").call(give)),
+        ):
+            try:
+                yield from made
+            except StepFailed as error:
+                assert error.is_a(Own), error.result
+                failed += 1
+        return failed
+
+    result, _ = await run_seen(flow)
+    assert result.error is None
+    assert result.value == 4
+
+
+async def test_an_exception_that_cannot_be_pickled_fails_its_step() -> None:
+    """An exception with an unpicklable part is recorded like any other."""
+    import threading
+
+    class Locked(Exception):  # noqa: N818
+        def __init__(self) -> None:
+            super().__init__(threading.Lock())
+
+    def locked() -> None:
+        raise Locked
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("a").call(locked)
+
+    result = await Executor().run(flow)
+    assert (result.status, result.failed_step) == ("failed", "a")
+
+
+async def test_a_coroutine_that_a_sync_action_returns_is_awaited() -> None:
+    """A lambda that returns a coroutine is an async action; nothing stays un-awaited."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        a = yield from step("a").call(lambda: give(1))
+        b = yield from step("b").call(lambda: give(2)).inline()
+        return a, b
+
+    result, _ = await run_seen(flow)
+    assert result.value == (1, 2)
+
+
+async def test_modifiers_may_come_in_any_order() -> None:
+    """`.default` before `.retry` before `.when` means the same as the other way round."""
+    flaky = Flaky(1)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("a")
+            .call(flaky)
+            .default("spare")
+            .retry(2, backoff=0)
+            .timeout(5)
+            .when(lambda _: True)
+        )
+
+    result, _ = await run_seen(flow)
+    assert (result.value, flaky.calls) == ("ok", 2)
+
+
+async def test_each_modifier_returns_a_new_step() -> None:
+    """A modifier leaves the step it was called on as it was."""
+    plain = step("a").call(boom)
+    spared = plain.default(1)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from plain
+        except StepFailed:
+            return "failed"
+        return "?"
+
+    @workflow
+    def other() -> Steps[Any]:
+        return (yield from spared)
+
+    assert (await Executor().run(flow)).value == "failed"
+    assert (await Executor().run(other)).value == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: step("a").call(same).once().retry(2),
+        lambda: step("a").call(same).retry(2).once(),
+        lambda: step("a").command(["true"]).inline(),
+        lambda: step("a").sleep(1).inline(),
+    ],
+)
+def test_modifiers_that_contradict_are_definition_errors(make: Any) -> None:
+    """`.once()` with retries, and `.inline()` on anything but a call, are refused at once."""
+    with pytest.raises(DefinitionError, match=r"'a'"):
+        make()
+
+
+async def test_the_attempt_number_reaches_the_action() -> None:
+    """current().attempt counts from 1."""
+    seen: list[int] = []
+
+    async def act() -> None:
+        seen.append(current().attempt)
+        raise Boom("x")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(act).retry(3, backoff=0).default(None)
+
+    await Executor().run(flow)
+    assert seen == [1, 2, 3]
+
+
+async def test_retry_reruns_after_a_timeout() -> None:
+    """An attempt that timed out counts as failed, and is tried again."""
+    import anyio
+
+    calls: list[int] = []
+
+    async def act() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            await anyio.sleep_forever()
+        return "second"
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("a").call(act).timeout(30).retry(2, backoff=0))
+
+    result, _ = await run_seen(flow, clock=Jumping())
+    assert (result.value, len(calls)) == ("second", 2)

@@ -1,0 +1,417 @@
+"""What steps and runs end in."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from handrail import (
+    Executor,
+    Skipped,
+    StepFailed,
+    StepResult,
+    Steps,
+    WorkflowError,
+    WorkflowFailed,
+    WorkflowResult,
+    step,
+    workflow,
+)
+from tests.engine.support import Boom, aboom, boom, give, paths, same, statuses
+
+
+async def test_the_value_is_exactly_what_the_workflow_returned() -> None:
+    """`value` and `unwrap()` are the very object that the workflow returned."""
+    thing = object()
+
+    @workflow
+    def flow() -> Steps[object]:
+        yield from step("a").call(same, 1)
+        return thing
+
+    result = await Executor().run(flow)
+    assert result.value is thing
+    assert result.unwrap() is thing
+    assert result.final_output is thing
+
+
+async def test_a_result_says_which_run_of_which_workflow_it_is_of() -> None:
+    """The result carries name, id, status, success and a duration that is not negative."""
+
+    @workflow("named")
+    def flow() -> Steps[None]:
+        yield from step("a").call(same, 1)
+
+    result = await Executor().options(run_id="r-1").run(flow)
+    assert (result.workflow_name, result.run_id) == ("named", "r-1")
+    assert (result.status, result.success) == ("succeeded", True)
+    assert result.total_duration_ms >= 0
+    assert (result.error, result.failed_step, result.waiting) == (None, None, ())
+    assert (result.rollback_errors, result.degraded, result.usage) == ((), False, None)
+
+
+async def test_final_output_is_the_last_top_level_output_where_nothing_is_returned() -> None:
+    """Without a returned value, `final_output` is the output of the last step that was not skipped."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("a").call(same, 1)
+        yield from step("g").parallel(step("x").call(same, 8), step("y").call(same, 9))
+        yield from step("never").call(same, 3).when(lambda _: False)
+
+    result = await Executor().run(flow)
+    assert result.value is None
+    assert result.final_output == (8, 9)
+
+
+async def test_final_output_prefers_a_falsy_return_to_a_step() -> None:
+    """A workflow that returns 0 has the final output 0."""
+
+    @workflow
+    def flow() -> Steps[int]:
+        yield from step("a").call(same, 5)
+        return 0
+
+    result = await Executor().run(flow)
+    assert (result.value, result.final_output) == (0, 0)
+
+
+async def test_a_workflow_without_steps_succeeds() -> None:
+    """A generator that returns at once is a run without steps."""
+
+    @workflow
+    def flow() -> Steps[str]:
+        if False:
+            yield from step("a").call(same)
+        return "done"
+
+    result = await Executor().run(flow)
+    assert (result.status, result.value, result.step_results) == ("succeeded", "done", ())
+
+
+async def test_the_value_of_a_failed_run_is_none() -> None:
+    """`value` is None unless the run succeeded, and `unwrap` raises with the result."""
+
+    @workflow
+    def flow() -> Steps[int]:
+        yield from step("a").call(boom)
+        return 1
+
+    result = await Executor().run(flow)
+    assert (result.status, result.success, result.value) == ("failed", False, None)
+    assert result.failed_step == "a"
+    with pytest.raises(WorkflowFailed, match=r"flow.*failed.*no") as caught:
+        result.unwrap()
+    assert caught.value.result is result
+
+
+async def test_a_handled_failure_does_not_spoil_the_run() -> None:
+    """A run whose workflow caught the failure is a success, and the failed step is in its results."""
+
+    @workflow
+    def flow() -> Steps[str]:
+        try:
+            yield from step("a").call(boom)
+        except StepFailed as failed:
+            return failed.result.path
+        return "?"
+
+    result = await Executor().run(flow)
+    assert (result.status, result.success, result.value) == ("succeeded", True, "a")
+    assert result.failed_step is None
+    assert statuses(result) == {"a": "failed"}
+
+
+async def test_step_results_stand_in_tree_order() -> None:
+    """Steps are listed in order of yield and of index, parents before children, whoever was first."""
+    import anyio
+
+    async def slow(turns: int) -> int:
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        return turns
+
+    @workflow
+    def child() -> Steps[None]:
+        yield from step("c1").call(same)
+        yield from step("c2").call(same)
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("first").call(same)
+        yield from step("p").parallel(
+            step("slow").call(slow, 30),
+            step("q").parallel(step("x").call(slow, 9), step("y").call(slow, 1)),
+            step("fast").call(slow, 1),
+        )
+        yield from step("f").for_each([9, 1], lambda n: step("s").call(slow, n))
+        yield from step("sub").subworkflow(child)
+
+    result = await Executor().run(flow)
+    assert paths(result) == [
+        "first", "p", "p/slow", "p/q", "p/q/x", "p/q/y", "p/fast",
+        "f", "f/0/s", "f/1/s", "sub", "sub/c1", "sub/c2",
+    ]  # fmt: skip
+
+
+async def test_a_step_result_has_every_field() -> None:
+    """A succeeded step's record says name, path, type, status, output, duration and attempts."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("g").parallel(step("a").call(same, 7))
+
+    result = await Executor().run(flow)
+    one = result.step("g/a")
+    assert (one.name, one.path, one.step_type, one.status) == ("a", "g/a", "python", "succeeded")
+    assert (one.success, one.output, one.error, one.error_type) == (True, 7, None, None)
+    assert (one.error_bases, one.traceback, one.attempts) == ((), None, 1)
+    assert (one.replayed, one.abandoned, one.masked, one.usage) == (False, False, False, None)
+    assert one.duration_ms >= 0
+    assert one.unwrap() == 7
+
+
+async def test_a_failed_step_result_tells_the_error_as_text() -> None:
+    """A failed step's record has the error's text, its full type, its bases and its traceback."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("a").call(boom, "the reason")
+
+    one = (await Executor().run(flow)).step("a")
+    assert one.error == "the reason"
+    assert one.error_type == f"{Boom.__module__}.Boom"
+    assert "builtins.RuntimeError" in one.error_bases
+    assert one.traceback is not None
+    assert "in boom" in one.traceback
+    assert (one.success, one.output) == (False, None)
+    with pytest.raises(StepFailed, match=r"'a' failed.*Boom.*the reason"):
+        one.unwrap()
+
+
+async def test_an_error_without_text_still_gives_the_step_an_error() -> None:
+    """A failed step has an error even where the exception's text is empty."""
+
+    def silent() -> None:
+        raise ValueError
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("a").call(silent)
+
+    result = await Executor().run(flow)
+    assert result.step("a").error
+    assert result.error
+
+
+async def test_an_exception_whose_text_cannot_be_had_still_fails_its_step() -> None:
+    """An exception whose __str__ raises fails the step like any other."""
+
+    class Mute(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    def mute() -> None:
+        raise Mute
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("a").call(mute)
+
+    result = await Executor().run(flow)
+    assert result.status == "failed"
+    assert "Mute" in (result.step("a").error or "")
+
+
+async def test_a_step_failed_is_a_base_class_of_its_error() -> None:
+    """`is_a` knows the error's class and its bases, as class and as name, and nothing else."""
+
+    def missing() -> None:
+        raise FileNotFoundError("gone")
+
+    seen: list[StepFailed] = []
+
+    @workflow
+    def flow() -> Steps[None]:
+        try:
+            yield from step("a").call(missing)
+        except StepFailed as failed:
+            seen.append(failed)
+
+    await Executor().run(flow)
+    (failed,) = seen
+    assert failed.is_a(FileNotFoundError)
+    assert failed.is_a(OSError)
+    assert failed.is_a("builtins.OSError")
+    assert not failed.is_a(ValueError)
+    assert failed.result.is_a(OSError)
+
+
+async def test_a_step_failed_has_no_cause() -> None:
+    """StepFailed is built from the record alone: no cause, no context but the text."""
+    seen: list[StepFailed] = []
+
+    @workflow
+    def flow() -> Steps[None]:
+        try:
+            yield from step("a").call(aboom)
+        except StepFailed as failed:
+            seen.append(failed)
+
+    await Executor().run(flow)
+    assert seen[0].__cause__ is None
+    assert seen[0].__context__ is None
+    assert "aboom" in (seen[0].result.traceback or "")
+
+
+async def test_results_are_frozen_and_slotted() -> None:
+    """Neither a run's nor a step's result can be changed, or given other attributes."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("a").call(same)
+
+    result = await Executor().run(flow)
+    for record in (result, result.step_results[0]):
+        assert not hasattr(record, "__dict__")
+        with pytest.raises((FrozenInstanceError, AttributeError)):
+            record.status = "failed"  # type: ignore[misc]
+
+
+def test_a_step_result_refuses_what_cannot_be() -> None:
+    """A negative duration and a failure without an error are ValueErrors."""
+    with pytest.raises(ValueError, match=r"duration"):
+        StepResult("a", "a", "python", "succeeded", duration_ms=-1)
+    with pytest.raises(ValueError, match=r"error"):
+        StepResult("a", "a", "python", "failed")
+
+
+@pytest.mark.parametrize(
+    ("status", "success"),
+    [("succeeded", True), ("skipped", True), ("defaulted", True), ("failed", False), ("cancelled", False)],
+)
+def test_success_of_a_step_follows_its_status(status: Any, success: bool) -> None:
+    """succeeded, skipped and defaulted are successes; failed and cancelled are not."""
+    assert StepResult("a", "a", "python", status, error="e").success is success
+
+
+def test_skipped_is_falsy_frozen_and_has_a_reason() -> None:
+    """A Skipped is false, tells why, and cannot be changed."""
+    skipped = Skipped("because")
+    assert not skipped
+    assert skipped.reason == "because"
+    with pytest.raises(FrozenInstanceError):
+        skipped.reason = "other"  # type: ignore[misc]
+
+
+async def test_to_dict_is_json_safe_whatever_the_outputs_are() -> None:
+    """`to_dict()` of a run with odd outputs can be written as JSON, and has every field."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(same, object())
+        yield from step("b").call(same, {1: {2, 3}, "t": (datetime(2024, 1, 1, tzinfo=UTC), b"x")})
+        yield from step("c").call(same, float("nan"))
+        yield from step("d").call(boom).default(None)
+        return {"x": Skipped("y")}
+
+    result = await Executor().run(flow)
+    data = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert {field.name for field in dataclasses.fields(WorkflowResult)} <= set(data)
+    assert {field.name for field in dataclasses.fields(StepResult)} <= set(data["step_results"][0])
+    assert data["success"] is True
+    assert data["step_results"][3]["status"] == "defaulted"
+
+
+async def test_a_run_into_which_a_default_fed_is_degraded() -> None:
+    """`degraded` is true once any step's output is its default."""
+
+    @workflow
+    def flow() -> Steps[int]:
+        return (yield from step("a").call(boom).default(3))
+
+    result = await Executor().run(flow)
+    assert (result.value, result.degraded) == (3, True)
+    assert result.step("a").status == "defaulted"
+    assert result.step("a").error == "no"
+
+
+async def test_a_workflow_error_ends_the_run_with_its_reason() -> None:
+    """WorkflowError(reason) fails the run, and the result's error is the reason."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("a").call(same)
+        raise WorkflowError("nothing to do")
+
+    result = await Executor().run(flow)
+    assert result.status == "failed"
+    assert "nothing to do" in (result.error or "")
+    assert result.failed_step is None
+
+
+async def test_any_exception_of_the_body_ends_the_run_as_failed_with_the_line() -> None:
+    """An exception in the workflow's own code fails the run, and the error names file and line."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("a").call(same)
+        raise KeyError("lost")
+
+    result = await Executor().run(flow)
+    assert result.status == "failed"
+    assert "lost" in (result.error or "")
+    assert "test_results.py:" in (result.error or "")
+    assert paths(result) == ["a"]
+
+
+async def test_finally_blocks_run_when_a_step_fails() -> None:
+    """A failed step throws at its yield, so `finally` runs, steps in it included."""
+    done: list[str] = []
+
+    @workflow
+    def flow() -> Steps[None]:
+        try:
+            yield from step("a").call(boom)
+        finally:
+            yield from step("clean").call(done.append, "cleaned")
+            done.append("left")
+
+    result = await Executor().run(flow)
+    assert done == ["cleaned", "left"]
+    assert result.failed_step == "a"
+    assert statuses(result) == {"a": "failed", "clean": "succeeded"}
+
+
+async def test_a_bare_yield_works_as_yield_from_does() -> None:
+    """`x = yield step(...)` receives the output."""
+
+    @workflow
+    def flow() -> Steps[int]:
+        got = yield step("a").call(give, 4)
+        return int(got) + 1
+
+    assert (await Executor().run(flow)).value == 5
+
+
+async def test_helpers_and_recursion_share_the_runs_names() -> None:
+    """`yield from helper()` runs the helper's steps in the same scope, to any depth."""
+
+    def helper(depth: int) -> Steps[int]:
+        if depth == 0:
+            return 0
+        below = yield from helper(depth - 1)
+        return below + (yield from step(f"level-{depth}").call(same, depth))
+
+    @workflow
+    def flow() -> Steps[int]:
+        return (yield from helper(20))
+
+    result = await Executor().run(flow)
+    assert result.value == 210
+    assert paths(result)[:2] == ["level-1", "level-2"]
