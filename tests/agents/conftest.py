@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,7 +25,15 @@ def slept() -> list[float]:
 
 
 @pytest.fixture
-def make_request(emitted: list[Any], slept: list[float]) -> Callable[..., AgentRequest]:
+def run_id() -> str:
+    """A run of its own: the processes of two tests at the same time must not carry one marker."""
+    return f"run-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def make_request(
+    run_id: str, emitted: list[Any], slept: list[float]
+) -> Callable[..., AgentRequest]:
     """A function of the context: the request of a step at ``work/plan``."""
 
     async def sleep(seconds: float) -> None:
@@ -32,11 +41,11 @@ def make_request(emitted: list[Any], slept: list[float]) -> Callable[..., AgentR
 
     def make(context: Mapping[str, Any] | None = None, **inputs: Any) -> AgentRequest:
         return AgentRequest(
-            run_id="run-1",
+            run_id=run_id,
             path="work/plan",
             attempt=1,
             context=context or {},
-            workflow=WorkflowContext("run-1", "work/plan", inputs, {}, {}, {}),
+            workflow=WorkflowContext(run_id, "work/plan", inputs, {}, {}, {}),
             idempotency_key="key",
             interrupted=False,
             emit=emitted.append,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from handrail.core.machine import Machine, failure_of, failure_of_body
-from handrail.core.node import Failure, Node, failure_from
+from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
+from handrail.core.machine import Machine
+from handrail.core.node import Node
 from handrail.errors import NoArmChosen
 from handrail.model import commands as cmd
 from handrail.model import events as ev

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
-from handrail.core.machine import Machine, failure_of, not_a_step
-from handrail.core.node import Failure, Node, Phase, RollbackEntry, failure_from
+from handrail.core.failures import Failure, failure_from, failure_of
+from handrail.core.machine import Machine
+from handrail.core.mistakes import not_a_step
+from handrail.core.node import Node, Phase, RollbackEntry
 from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed
 from handrail.model import commands as cmd
 from handrail.model import events as ev
@@ -108,9 +110,7 @@ class GroupBehaviour:
             machine.fail(node, failure_of(error))
             return
         on_error = "fail_fast" if isinstance(verb, RaceGroup) else _on_error(verb)
-        machine.record(
-            ev.GroupStarted(node.path, verb.kind, _size(verb), on_error, state.window)
-        )
+        machine.record(ev.GroupStarted(node.path, verb.kind, _size(verb), on_error, state.window))
         self.pulled(machine, node)
 
     # -- starting members -----------------------------------------------------------------------
@@ -297,7 +297,7 @@ def _on_error(verb: Any) -> str:
 
 
 def _size(verb: Any) -> int | None:
-    members = verb.items if isinstance(verb, ForEachGroup) else verb.steps
+    members: Any = verb.items if isinstance(verb, ForEachGroup) else verb.steps
     try:
         return len(members)
     except TypeError:
@@ -337,7 +337,9 @@ def _first_failure_text(state: Members) -> str:
     first = state.first_failure
     assert first is not None
     text = f"member {first.name!r} failed: {first.error}"
-    stopped = [result.name for _, result in sorted(state.results.items()) if result.status == "cancelled"]
+    stopped = [
+        result.name for _, result in sorted(state.results.items()) if result.status == "cancelled"
+    ]
     others = state.failed - 1
     if others:
         text += f"; {others} more failed"
@@ -352,9 +354,7 @@ def _listed(names: list[str], most: int = 10) -> str:
 
 
 def _nobody_won(node: Node, state: Members) -> Failure:
-    ends = [
-        f"{result.name}: {result.error}" for _, result in sorted(state.results.items())
-    ]
+    ends = [f"{result.name}: {result.error}" for _, result in sorted(state.results.items())]
     why = f"all {len(ends)} steps of the race failed: {_listed(ends, 5)}"
     first = state.results[min(state.results)]
     return failure_from(first, f"group {node.path!r}: {why}")
@@ -380,4 +380,3 @@ def _output(node: Node, state: Members) -> Any:
         return state.winner.output
     values = ordered if state.mode == "continue" else [result.output for result in ordered]
     return values if isinstance(node.step.verb, ForEachGroup) else tuple(values)
-

@@ -6,8 +6,8 @@ from collections.abc import Generator, Mapping
 from enum import IntEnum
 from typing import Any
 
+from handrail.core.failures import Failure
 from handrail.model.commands import View
-from handrail.model.results import StepResult
 from handrail.model.steps import Rollback, Step
 
 RollbackEntry = tuple[str, Rollback, View]
@@ -65,37 +65,3 @@ class Node:
         self.parent = parent
         self.inputs = inputs
         self.base = path  # its children's paths begin with this
-
-
-class Failure:
-    """Why an attempt failed: the recorded facts of an exception."""
-
-    __slots__ = ("bases", "error", "kind", "output", "retryable", "traceback", "usage")
-
-    def __init__(
-        self,
-        error: str,
-        kind: str,
-        bases: tuple[str, ...] = (),
-        *,
-        traceback: str | None = None,
-        output: Any = None,
-        retryable: bool = True,
-    ) -> None:
-        self.error = error
-        self.kind = kind
-        self.bases = bases
-        self.traceback = traceback
-        self.output = output
-        self.retryable = retryable
-        self.usage: Any = None
-
-
-def failure_from(result: StepResult[Any], text: str) -> Failure:
-    """A failure that a child's failure caused: the child's kind of error, in the parent's words."""
-    return Failure(
-        text,
-        result.error_type or "handrail.errors.StepFailed",
-        result.error_bases,
-        traceback=result.traceback,
-    )

@@ -104,7 +104,9 @@ class Recorded:
         return record
 
     def _forget(self, path: str) -> None:
-        for known in [p for p in self._paths if p == path or p.startswith((f"{path}/", f"{path}~"))]:
+        for known in [
+            p for p in self._paths if p == path or p.startswith((f"{path}/", f"{path}~"))
+        ]:
             del self._paths[known]
             self._children.get(_home(known), {}).pop(known, None)
             self.answers.pop(known, None)

@@ -16,11 +16,11 @@ from handrail.model.results import (
 
 
 def tree_order(
-    tree: Mapping[str, Mapping[str, None]], results: Mapping[str, StepResult[Any]], root: str = ""
+    tree: Mapping[str, dict[str, None]], results: Mapping[str, StepResult[Any]], root: str = ""
 ) -> tuple[StepResult[Any], ...]:
     """Every finished step below ``root``: parents before children, children as they were yielded."""
     ordered: list[StepResult[Any]] = []
-    stack = list(reversed(tree.get(root, {})))
+    stack: list[str] = list(reversed(tree.get(root, {})))
     while stack:
         path = stack.pop()
         result = results.get(path)

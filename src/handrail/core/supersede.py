@@ -1,14 +1,14 @@
 """Which records no longer count when a run that did not succeed is resumed.
 
-    recorded                                    ended by            runs again
-    a step that succeeded, or was skipped       anything            no
-    a failure that the workflow went on from    anything            no, it is raised again
-    the failure that ended the run              failed              yes, and its unhandled causes
-    a step that was cancelled                   failed, cancelled   yes
-    a step whose rollback ran                   failed, cancelled   yes
-    a step yielded after that failure           failed              yes (it was clean-up)
-    a step with a start and no end              killed, suspended   yes (it has no end to count)
-    anything                                    suspended           as recorded
+recorded                                    ended by            runs again
+a step that succeeded, or was skipped       anything            no
+a failure that the workflow went on from    anything            no, it is raised again
+the failure that ended the run              failed              yes, and its unhandled causes
+a step that was cancelled                   failed, cancelled   yes
+a step whose rollback ran                   failed, cancelled   yes
+a step yielded after that failure           failed              yes (it was clean-up)
+a step with a start and no end              killed, suspended   yes (it has no end to count)
+anything                                    suspended           as recorded
 """
 
 from __future__ import annotations
@@ -95,9 +95,7 @@ def _parent(path: str) -> str:
 def _with_ancestors(paths: set[str], history: Sequence[ev.Event]) -> set[str]:
     """A composite whose child runs again has not ended either."""
     ended = {
-        event.path
-        for event in history
-        if isinstance(event, (ev.StepCompleted, ev.MemberCompleted))
+        event.path for event in history if isinstance(event, (ev.StepCompleted, ev.MemberCompleted))
     }
     whole = set(paths)
     for path in paths:

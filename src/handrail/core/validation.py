@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from handrail.core.machine import Machine, failure_of
-from handrail.core.node import Node, failure_from
+from handrail.core.failures import failure_from, failure_of
+from handrail.core.machine import Machine
+from handrail.core.node import Node
 from handrail.errors import ValidationFailed
 from handrail.model import commands as cmd
 from handrail.model import events as ev

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from handrail.core.machine import Machine, failure_of
+from handrail.core.failures import failure_of
+from handrail.core.machine import Machine
 from handrail.core.node import Node
 from handrail.errors import StepTimeout
 from handrail.model import commands as cmd

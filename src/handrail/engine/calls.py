@@ -152,4 +152,3 @@ class InContext:
                 waits_for = run(step, given)
             except StopIteration as stop:
                 return stop.value
-

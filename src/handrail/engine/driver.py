@@ -313,9 +313,7 @@ class Driver:
             return outcome.event
         return succeeded(command, outcome, None, self._now())
 
-    def _begun(
-        self, command: cmd.Perform, current: Current
-    ) -> Coroutine[Any, Any, Any]:
+    def _begun(self, command: cmd.Perform, current: Current) -> Coroutine[Any, Any, Any]:
         """A coroutine that ends in the step's output, or in ``_Ended`` with its last event."""
         verb: Any = command.step.verb
         if type(verb) is PythonCall:
@@ -675,4 +673,3 @@ def _interruption(error: BaseException) -> str:
             return f"exit {error.code}"
         case _:
             return "the task that ran it was cancelled"
-

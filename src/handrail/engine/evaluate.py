@@ -87,5 +87,3 @@ def _stage(item: str | Stage, known: Mapping[str, Any]) -> Stage:
         return item
     found = known[item]
     return found if isinstance(found, Stage) else Stage(item, found)
-
-

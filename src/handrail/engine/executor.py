@@ -45,6 +45,7 @@ from handrail.ports.sink import Sink
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 GATE_POLICIES = ("approve", "default", "fail")
 
@@ -131,9 +132,7 @@ class Engine:
         prepared = self._prepare(workflow, args, kwargs)
         return self._sync("run_sync()", "await executor.run(...)", self._drive, *prepared, None)
 
-    def stream(
-        self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Run[R]:
+    def stream(self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """The run as an async context manager that gives its events; see ``Run``."""
         prepared = self._prepare(workflow, args, kwargs)
 
@@ -363,7 +362,7 @@ class Engine:
         return self._sync("cancel_sync()", "await executor.cancel(...)", cancelled)
 
     @staticmethod
-    def _sync(name: str, instead: str, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    def _sync(name: str, instead: str, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         refuse_inside_loop(name, f"Write: {instead}.")
         return anyio.run(function, *args)
 
@@ -447,7 +446,9 @@ def refuse_inside_loop(name: str, instead: str) -> None:
     if not _loop_runs_here():
         return
     if _in_a_body():
-        instead = 'In a workflow\'s body write: yield from step("name").subworkflow(workflow, {...}).'
+        instead = (
+            'In a workflow\'s body write: yield from step("name").subworkflow(workflow, {...}).'
+        )
     raise InsideEventLoop(name, instead)
 
 

@@ -185,7 +185,9 @@ class Performer:
         try:
             value = await call(check, args, {}, inline=False, current=current)
         except Exception as error:  # noqa: BLE001  # a check that raises did not pass
-            return StageResult(name, False, traceback_of(error), f"{type(error).__name__}: {text_of(error)}")
+            return StageResult(
+                name, False, traceback_of(error), f"{type(error).__name__}: {text_of(error)}"
+            )
         return stage_result(name, value)
 
 
@@ -236,9 +238,7 @@ def _tail(text: str, characters: int = 2000) -> str:
 # -- how attempts end ------------------------------------------------------------------------------
 
 
-def succeeded(
-    command: Perform, output: Any, usage: Usage | None, now: float
-) -> StepCompleted:
+def succeeded(command: Perform, output: Any, usage: Usage | None, now: float) -> StepCompleted:
     """The event of an attempt that gave an output."""
     step = command.step
     took_ms = (now - command.started_at) * 1000
@@ -279,4 +279,3 @@ def failed(command: Perform, error: BaseException) -> AttemptFailed:
         retryable,
         output,
     )
-

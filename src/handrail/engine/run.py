@@ -43,7 +43,9 @@ class Run(Generic[R_co]):
     has ended, or the block was left. Leaving the block early cancels the run and waits for its end.
     """
 
-    def __init__(self, run_id: str, drive: Callable[[Run[Any]], Awaitable[WorkflowResult[Any]]]) -> None:
+    def __init__(
+        self, run_id: str, drive: Callable[[Run[Any]], Awaitable[WorkflowResult[Any]]]
+    ) -> None:
         self.run_id = run_id
         self.queue = EventQueue()
         self.driver: Driver | None = None

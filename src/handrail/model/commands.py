@@ -37,14 +37,14 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Perform(msgspec.Struct, frozen=True):
-    """Make one attempt at a leaf step. Answered by ``StepCompleted`` or ``AttemptFailed`` (events),
+    """Make one attempt at a leaf step; ``view`` only where it is needed. Answered by ``StepCompleted`` or ``AttemptFailed`` (events),
     or ``Stopped``."""
 
     path: str
     step: Step[Any]
     attempt: int
     started_at: float
-    view: View
+    view: View | None
     interrupted: bool = False
 
 

@@ -45,6 +45,7 @@ _FALSE = frozenset({"false", "no", "off", "n", "f", "0"})
 _NONE = frozenset({"none", "null"})
 _PLAIN_MISMATCH = re.compile(r"Expected (`[^`]+`, got `[^`]+`|one of .*)", re.DOTALL)
 _STRUCTURED = re.compile(r"Expected `(array|object)\b")
+_NOT_JSON = (msgspec.DecodeError, ValueError)  # UTF-8 that is none is a ValueError
 _JSON_KINDS: dict[type, str] = {dict: "object", list: "array", type(None): "null"}
 _TOO_DEEP = "it is nested too deeply"
 
@@ -122,7 +123,7 @@ def fit_json(text: str, type_: Any) -> Any:
         value = msgspec.json.decode(data)
     except RecursionError:
         raise DoesNotFit(_TOO_DEEP) from None
-    except ValueError as error:
+    except _NOT_JSON as error:
         raise DoesNotFit(str(error)) from None
     return fit(value, type_)
 
@@ -397,7 +398,7 @@ def _json_or_text(text: str) -> Any:
     """The JSON value that ``text`` is, or ``text`` itself if it is none, or a string."""
     try:
         data = msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
-    except (ValueError, RecursionError):
+    except (*_NOT_JSON, RecursionError):
         return text
     return text if isinstance(data, str) else data
 

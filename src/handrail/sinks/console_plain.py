@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from handrail.model import events as ev
 from handrail.model.results import Skipped, StepResult
-from handrail.sinks.console_node import LEAVES
+from handrail.sinks.console_node import GROUPS, LEAVES
 from handrail.sinks.console_text import (
     TONES,
     Glyphs,
@@ -32,7 +32,7 @@ LOUD = 20
 EVERY = 500
 """A group of unknown size reports after this many members."""
 
-_TELL_LATER = frozenset({"ask", "sleep"})  # a gate's or timer's own event says more than the start
+_TOLD_LATER = GROUPS | {"ask", "sleep"}  # an event of their own says more than their start
 
 
 _ATTEMPT = re.compile(r"~\d+\Z")
@@ -100,7 +100,7 @@ class PlainLog:
     # -- steps -------------------------------------------------------------------------------
 
     def _step_started(self, event: ev.StepStarted) -> list[Line]:
-        if event.step_type in _TELL_LATER or event.verdict is False:
+        if event.step_type in _TOLD_LATER or event.verdict is False:
             return []
         if "/" in event.path and event.step_type in LEAVES:
             return []
@@ -145,10 +145,11 @@ class PlainLog:
     # -- groups ------------------------------------------------------------------------------
 
     def _group_started(self, event: ev.GroupStarted) -> list[Line]:
-        group = self._groups[event.path] = _Group(event.kind, event.size)
-        if not group.is_large:
+        self._groups[event.path] = _Group(event.kind, event.size)
+        if self._is_hushed(event.path):
             return []
-        return [self._line("started", clean(event.path), event.kind, f"{event.size} members")]
+        members = "" if event.size is None else counted(event.size, "member")
+        return [self._line("started", clean(event.path), event.kind, members)]
 
     def _group_completed(self, event: ev.GroupCompleted) -> list[Line]:
         group = self._groups.get(event.path)

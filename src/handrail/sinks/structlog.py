@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from handrail.model.events import (
     AgentMessage,
@@ -92,9 +92,11 @@ def facts_of(event: Event | Progress) -> dict[str, Json]:
     facts: dict[str, Json] = {}
     for field in fields(event):
         value = getattr(event, field.name)
-        if isinstance(value, StepResult):
-            facts.update(_facts_of_result(cast("StepResult[Any]", value)))
-        elif field.name not in _LEFT_OUT and not _is_unset(value):
+        if field.name in _LEFT_OUT or _is_unset(value):
+            continue
+        if field.name == "result":
+            facts.update(_facts_of_result(value))
+        else:
             facts[field.name] = json_safe(value)
     return facts
 

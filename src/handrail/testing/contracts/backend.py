@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ class BackendContract:
     with ``pytest.mark.anyio``.
     """
 
-    run_id = "contract"
+    run_id = f"contract-{uuid.uuid4().hex}"  # so that suites at the same time do not meet
 
     @pytest.fixture
     def make_backend(self) -> Callable[[str], AgentBackend]:

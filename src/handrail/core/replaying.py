@@ -1,0 +1,70 @@
+"""Takes from the record what an earlier drive left there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from handrail.core.node import Node, Phase
+from handrail.core.replay import Recorded
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+
+if TYPE_CHECKING:
+    from handrail.core.machine import Machine
+
+
+class Replaying:
+    """Goes by path; see ``core.replay``."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+
+    def replay(self, node: Node, recorded: Recorded) -> bool:
+        """Take from the record what it holds of this node; True if that was its end."""
+        step = node.step
+        assert step is not None
+        record = recorded.at(node.path)
+        result = record.result()
+        if result is not None:
+            self.machine.nodes.pop(node.path, None)
+            for path, below in recorded.below(node.path):
+                self.machine.results[path] = below
+            self.machine.tree.update(recorded.tree_below(node.path))
+            self.machine.emit(cmd.Tell(ev.StepReplayed(node.path, result)))
+            self.machine.ended(node, result)
+            return True
+        if record.started_at is not None:
+            node.attempt = record.attempts
+            node.phase = Phase.RUNNING
+            node.started_at = record.started_at
+            self.machine.record(ev.StepStarted(node.path, step.verb.kind, verdict=record.verdict))
+            self.pick_up(node, record.retry_due)
+            return True
+        return False
+
+    def replay_member(self, member: Node) -> bool:
+        """Take a member's recorded end from the record, if it has one."""
+        recorded = self.machine.setting.recorded
+        if recorded is None or not recorded.knows(member.path):
+            return False
+        record = recorded.at(member.path)
+        if record.member_end is None:
+            return False
+        for path, below in recorded.below(member.path):
+            self.machine.results[path] = below
+        self.machine.tree.update(recorded.tree_below(member.path))
+        del self.machine.nodes[member.path]
+        self.machine.later(self.machine.tell_parent, member, record.member_end)
+        return True
+
+    def pick_up(self, node: Node, retry_due: float | None) -> None:
+        if retry_due is None:
+            self.machine.attempt(node)
+            return
+        node.phase = Phase.PAUSED
+        node.timer = self.machine.wait(node, retry_due, "retry")
+
+    def attempt_began(self, node: Node) -> float:
+        recorded = self.machine.setting.recorded
+        began = recorded.attempt_began(node.path, node.attempt) if recorded is not None else None
+        return self.machine.now if began is None else began

@@ -1,0 +1,187 @@
+"""How a run ends: its verdict, its rollbacks, its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from handrail.core.bodies import close
+from handrail.core.failures import body_error_text
+from handrail.core.node import Node, Phase
+from handrail.core.report import tree_order, workflow_result
+from handrail.errors import HandrailError, LimitExceeded, RunCancelled, StepFailed
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+from handrail.model.described import traceback_of
+from handrail.model.results import (
+    OpenGate,
+    RollbackError,
+    RunStatus,
+    WorkflowResult,
+    qualified,
+)
+
+if TYPE_CHECKING:
+    from handrail.core.machine import Machine
+
+
+@attrs.frozen
+class Ending:
+    """How the run is to end, once its tree has unwound."""
+
+    status: RunStatus
+    error: str | None = None
+    error_type: str | None = None
+    traceback: str | None = None
+    failed_step: str | None = None
+
+
+class RunEnd:
+    """Decides once how the run ends, has rollbacks run, and makes the result. Mutable."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._ending: Ending | None = None
+        self._value: Any = None
+        self._undoing: dict[str, tuple[Node, Callable[[], None]]] = {}
+        self._rollback_errors: list[RollbackError] = []
+
+    def undo(self, node: Node, then: Callable[[], None]) -> None:
+        """Run the rollbacks registered below the node, last first, then go on."""
+        if not node.rollbacks:
+            then()
+            return
+        node.phase = Phase.UNDOING
+        path, rollback, view = node.rollbacks.pop()
+        self._undoing[path] = (node, then)
+        self.machine.record(ev.RollbackStarted(path))
+        self.machine.emit(cmd.Undo(path, rollback, view))
+
+    def rollback_completed(self, event: ev.RollbackCompleted) -> None:
+        node, then = self._undoing.pop(event.path)
+        if event.error is not None:
+            error = RollbackError(event.path, event.error, event.error_type or "builtins.Exception")
+            self._rollback_errors.append(error)
+        self.undo(node, then)
+
+    def cancel_requested(self, event: ev.CancelRequested) -> None:
+        if self._ending is None and self.machine.root.phase is not Phase.UNDOING:
+            self._ending = Ending("cancelled", event.reason)
+            self.machine.stop(self.machine.root, event.reason)
+
+    def mistake(self, error: HandrailError) -> None:
+        """End the run as failed: generators are closed, not asked."""
+        if self._ending is None or self._ending.status == "cancelled":
+            self._ending = Ending("failed", str(error), qualified(type(error)), None, None)
+        self.machine.stop(self.machine.root, str(error), hard=True)
+
+    def hit_limit(
+        self, name: str, value: float, path: str, why: str = "", *, hard: bool = True
+    ) -> None:
+        """End the run as failed, naming the limit."""
+        if self._ending is not None:
+            return
+        error = LimitExceeded(name, value, why or (f"at step {path!r}" if path else ""))
+        self.machine.record(ev.LimitReached(name, value, path))
+        self._ending = Ending("failed", str(error), qualified(LimitExceeded), None, path or None)
+        self.machine.stop(self.machine.root, str(error), hard=hard)
+
+    def root_ended(self, value: Any, error: BaseException | None) -> None:
+        if self._ending is None:
+            self._ending = _ending_of(error)
+            self._value = value if error is None else None
+        self.machine.drop_timer(self.machine.run_deadline)
+        root = self.machine.root
+        if self._ending.status == "succeeded":
+            self._complete()
+        else:
+            self.undo(root, self._complete)
+
+    def _complete(self) -> None:
+        ending = self._ending
+        assert ending is not None
+        self.machine.root.phase = Phase.ENDING
+        self.machine.record(
+            ev.WorkflowCompleted(
+                ending.status,
+                self._value,
+                ending.error,
+                ending.error_type,
+                ending.traceback,
+                ending.failed_step,
+                tuple(self._rollback_errors),
+                max(0.0, (self.machine.now - self.machine.started_at) * 1000),
+            )
+        )
+
+    def workflow_completed(self, event: ev.WorkflowCompleted) -> None:
+        self._finish(
+            event.status,
+            max(0.0, (event.at - self.machine.started_at) * 1000),
+            event=event,
+        )
+
+    def close_run(self, report: cmd.CloseRun) -> None:
+        """Suspend: generators are closed without rollbacks; what they yield then is dropped."""
+        for node in reversed(list(self.machine.nodes.values())):
+            if node.generator is not None:
+                close(node.generator)
+        if self.machine.root.generator is not None:
+            close(self.machine.root.generator)
+        signals = tuple(sorted(self.machine.listeners))
+        self.machine.record(
+            ev.RunSuspended(tuple(self.machine.gates.values()), signals, report.reason)
+        )
+
+    def run_suspended(self, event: ev.RunSuspended) -> None:
+        self._finish(
+            "suspended",
+            max(0.0, (event.at - self.machine.started_at) * 1000),
+            waiting=event.waiting,
+        )
+
+    def _finish(
+        self,
+        status: RunStatus,
+        duration_ms: float,
+        *,
+        event: ev.WorkflowCompleted | None = None,
+        waiting: tuple[OpenGate, ...] = (),
+    ) -> None:
+        self.machine.finished = True
+        result: WorkflowResult[Any] = workflow_result(
+            self.machine.definition.name,
+            self.machine.setting.run_id,
+            status,
+            tree_order(self.machine.tree, self.machine.results),
+            tuple(self.machine.tree.get("", ())),
+            duration_ms,
+            event,
+            waiting,
+        )
+        self.machine.emit(cmd.Finish(result))
+
+    def child_result(self, node: Node, name: str, value: Any) -> WorkflowResult[Any]:
+        """The result of a child workflow that succeeded; it shares the run's id."""
+        top = tuple(self.machine.tree.get(node.path, ()))
+        below = tree_order(self.machine.tree, self.machine.results, node.path)
+        completed = ev.WorkflowCompleted("succeeded", value)
+        duration_ms = max(0.0, (self.machine.now - node.started_at) * 1000)
+        return workflow_result(
+            name, self.machine.setting.run_id, "succeeded", below, top, duration_ms, completed, ()
+        )
+
+
+def _ending_of(error: BaseException | None) -> Ending:
+    if error is None:
+        return Ending("succeeded")
+    if isinstance(error, RunCancelled):
+        return Ending("cancelled", str(error))
+    if isinstance(error, StepFailed):
+        result = error.result
+        return Ending("failed", str(error), result.error_type, result.traceback, result.path)
+    return Ending(
+        "failed", body_error_text(error), qualified(type(error)), traceback_of(error), None
+    )

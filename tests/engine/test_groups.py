@@ -1,0 +1,829 @@
+"""Steps side by side: order of outputs, failure modes, the window, keys, and odd members."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from handrail import (
+    DefinitionError,
+    Executor,
+    MemorySink,
+    Skipped,
+    StepFailed,
+    StepResult,
+    Steps,
+    step,
+    workflow,
+)
+from handrail.model import events as ev
+from tests.engine.support import (
+    Boom,
+    Flaky,
+    aboom,
+    boom,
+    check_drive,
+    forever,
+    give,
+    names,
+    paths,
+    run_seen,
+    same,
+    statuses,
+)
+
+
+async def turns(count: int, value: Any = None) -> Any:
+    """Give the value back after that many turns of the loop."""
+    for _ in range(count):
+        await anyio.lowlevel.checkpoint()
+    return count if value is None else value
+
+
+# -- parallel --------------------------------------------------------------------------------------
+
+
+async def test_parallel_gives_a_tuple_in_the_order_written() -> None:
+    """Outputs stand in the order of the steps, whoever ended first."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("g").parallel(
+                step("a").call(turns, 40), step("b").call(turns, 1), step("c").call(turns, 20)
+            )
+        )
+
+    result, sink = await run_seen(flow)
+    assert result.value == (40, 1, 20)
+    ended = [e.path for e in sink.of(ev.StepCompleted)]
+    assert ended == ["g/b", "g/c", "g/a", "g"]
+
+
+async def test_members_run_at_the_same_time() -> None:
+    """Two members that wait for each other both end."""
+    here, there = anyio.Event(), anyio.Event()
+
+    async def meet(mine: anyio.Event, other: anyio.Event) -> str:
+        mine.set()
+        await other.wait()
+        return "met"
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("g").parallel(
+                step("a").call(meet, here, there), step("b").call(meet, there, here)
+            )
+        )
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow)
+    assert result.value == ("met", "met")
+
+
+@pytest.mark.parametrize("mode", ["fail_fast", "continue", "all_or_nothing"])
+async def test_a_group_of_no_members_gives_an_empty_result(mode: Any) -> None:
+    """parallel() and for_each([]) succeed, with nothing in them."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        none = yield from step("p").parallel(on_error=mode)
+        empty = yield from step("f").for_each([], lambda _: step("s").call(same), on_error=mode)
+        nothing = yield from step("m").for_each({}, lambda _: step("s").call(same), on_error=mode)
+        return none, empty, nothing
+
+    result, sink = await run_seen(flow)
+    assert result.value == ((), [], [])
+    assert [e.total for e in sink.of(ev.GroupCompleted)] == [0, 0, 0]
+
+
+def test_a_race_of_nobody_is_a_definition_error() -> None:
+    """`.race()` needs a step."""
+    with pytest.raises(DefinitionError, match=r"'r'.*race"):
+        step("r").race()
+
+
+@pytest.mark.parametrize("width", [0, -1, True, 1.5])
+def test_a_window_below_one_is_a_value_error(width: Any) -> None:
+    """max_concurrency below 1 is refused at the user's line, for both groups that have it."""
+    with pytest.raises(ValueError, match=r"max_concurrency.*'p'"):
+        step("p").parallel(step("a").call(same), max_concurrency=width)
+    with pytest.raises(ValueError, match=r"max_concurrency.*'f'"):
+        step("f").for_each([1], lambda _: step("a").call(same), max_concurrency=width)
+
+
+async def test_max_concurrency_zero_in_a_body_ends_the_run_with_the_line() -> None:
+    """A mistake raised while a workflow builds its step fails the run and names the user's line."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("p").parallel(step("a").call(same), max_concurrency=0)
+
+    result = await Executor().run(flow)
+    assert result.status == "failed"
+    assert "test_groups.py:" in (result.error or "")
+    assert "max_concurrency" in (result.error or "")
+
+
+async def test_fail_fast_cancels_the_siblings_for_real() -> None:
+    """The first failure cancels those at work, and never starts those that wait."""
+    stopped: list[str] = []
+    started: list[str] = []
+
+    async def long(name: str) -> None:
+        started.append(name)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.append(name)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("g").parallel(
+            step("a").call(long, "a"),
+            step("b").call(turns, 3).on_error(lambda _c, _f: step("z").call(same)),
+            step("c").call(aboom, "c broke"),
+            step("d").call(long, "d"),
+            step("e").call(long, "e"),
+            max_concurrency=4,
+        )
+
+    with anyio.fail_after(5):
+        result, sink = await run_seen(flow)
+    assert (result.status, result.failed_step) == ("failed", "g")
+    assert sorted(stopped) == sorted(started)
+    ends = statuses(result)
+    assert ends["g/c"] == "failed"
+    assert ends["g/a"] == ends["g/d"] == "cancelled"
+    text = result.error or ""
+    assert "'c'" in text
+    assert "c broke" in text
+    assert "a" in text.partition("cancelled")[2]
+    group = next(i for i, e in enumerate(sink.events) if isinstance(e, ev.GroupCompleted))
+    assert not [e for e in sink.events[group + 1 :] if getattr(e, "path", "").startswith("g/")]
+    counts = sink.of(ev.GroupCompleted)[0]
+    assert counts.total == counts.succeeded + counts.failed + counts.cancelled + counts.skipped
+
+
+async def test_a_failed_group_has_its_members_kind_of_error() -> None:
+    """StepFailed of a group is_a what its member raised."""
+    seen: list[StepFailed] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("g").parallel(step("a").call(aboom), step("b").call(forever))
+        except StepFailed as failed:
+            seen.append(failed)
+
+    result, _ = await run_seen(flow)
+    assert result.status == "succeeded"
+    assert seen[0].is_a(Boom)
+    assert seen[0].result.path == "g"
+
+
+async def test_continue_gives_the_members_results_and_never_fails() -> None:
+    """With on_error="continue" the output is the StepResults, in order, failures among them."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("g").parallel(
+                step("a").call(aboom), step("b").call(give, 2), step("c").call(aboom),
+                on_error="continue",
+            )
+        )  # fmt: skip
+
+    result, _ = await run_seen(flow)
+    assert result.status == "succeeded"
+    assert isinstance(result.value, tuple)
+    assert all(isinstance(one, StepResult) for one in result.value)
+    assert [(one.path, one.status, one.output) for one in result.value] == [
+        ("g/a", "failed", None), ("g/b", "succeeded", 2), ("g/c", "failed", None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status"),
+    [(2, "succeeded"), (3, "failed"), (0.5, "succeeded"), (0.6, "failed"), (0, "succeeded"), (1.0, "failed")],
+)
+async def test_min_success_asks_for_a_number_or_a_share(wanted: float, status: str) -> None:
+    """`min_success` fails a continuing group of which too few succeeded: 2 of 4 here."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("g").for_each(
+            [0, 1, 2, 3],
+            lambda n: step("s").call(aboom if n % 2 else give),
+            on_error="continue",
+            min_success=wanted,
+        )
+
+    result, _ = await run_seen(flow)
+    assert result.status == status
+    if status == "failed":
+        assert "2 of 4" in (result.error or "")
+
+
+async def test_all_or_nothing_runs_all_then_fails_and_rolls_back() -> None:
+    """Every member runs; if one failed, those that succeeded are undone at the group's end."""
+    undone: list[str] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("g").parallel(
+                step("a").call(give, 1).with_rollback(lambda _: undone.append("a")),
+                step("b").call(aboom, "b broke"),
+                step("c").call(turns, 20).with_rollback(lambda _: undone.append("c")),
+                on_error="all_or_nothing",
+            )
+        except StepFailed as failed:
+            undone.append("caught")
+            return failed.result.error
+        return "?"
+
+    result, sink = await run_seen(flow)
+    assert undone == ["c", "a", "caught"]
+    assert result.status == "succeeded"
+    assert "b broke" in str(result.value)
+    assert statuses(result) == {"g": "failed", "g/a": "succeeded", "g/b": "failed", "g/c": "succeeded"}
+    assert result.rollback_errors == ()
+    order = names(sink)
+    assert order.index("RollbackStarted") < len(order) - 1 - order[::-1].index("StepCompleted")
+
+
+async def test_all_or_nothing_that_succeeds_gives_the_outputs() -> None:
+    """Without a failure it is like any other group, and its rollbacks join the run's."""
+    undone: list[str] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        got = yield from step("g").parallel(
+            step("a").call(give, 1).with_rollback(lambda _: undone.append("a")),
+            step("b").call(give, 2),
+            on_error="all_or_nothing",
+        )
+        assert (got, undone) == ((1, 2), [])
+        yield from step("then").call(boom)
+
+    result, _ = await run_seen(flow)
+    assert result.failed_step == "then"
+    assert undone == ["a"]
+
+
+async def test_max_concurrency_is_a_sliding_window() -> None:
+    """No more than n members at once, and a slow one never holds the others back."""
+    running: list[int] = []
+    most: list[int] = []
+    ended: list[int] = []
+
+    async def act(n: int) -> int:
+        running.append(n)
+        most.append(len(running))
+        await turns(400 if n == 0 else 5)
+        running.remove(n)
+        ended.append(n)
+        return n
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("f").for_each(range(12), lambda n: step("s").call(act, n), max_concurrency=3)
+        )
+
+    result, _ = await run_seen(flow)
+    assert result.value == list(range(12))
+    assert max(most) == 3
+    assert ended[-1] == 0
+
+
+async def test_groups_nest_in_groups() -> None:
+    """Any step may stand inside: a group in a for_each in a parallel."""
+
+    def body(n: int) -> Any:
+        return step("inner").parallel(step("x").call(same, n), step("y").call(same, -n))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("g").parallel(
+                step("f").for_each([1, 2], body), step("r").race(step("z").call(give, "z"))
+            )
+        )
+
+    result, _ = await run_seen(flow)
+    assert result.value == ([(1, -1), (2, -2)], "z")
+    assert "g/f/1/inner/y" in paths(result)
+    assert "g/r/z" in paths(result)
+
+
+async def test_two_members_of_one_name_end_the_run_naming_the_path() -> None:
+    """A name twice in a group is DuplicateStepName."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("g").parallel(step("a").call(give), step("a").call(give))
+
+    result = await Executor().run(flow)
+    assert result.status == "failed"
+    assert "'g/a'" in (result.error or "")
+    assert "DuplicateStepName" in (result.error_type or "")
+
+
+@pytest.mark.parametrize("member", [step("x"), "a", None, lambda: 1])
+def test_a_group_takes_steps_only(member: Any) -> None:
+    """Something else in a group, a step without a verb too, is a TypeError that shows it."""
+    for verb in (step("g").parallel, step("g").race):
+        with pytest.raises(TypeError, match=r"'g'"):
+            verb(member)
+
+
+# -- for_each --------------------------------------------------------------------------------------
+
+
+async def test_for_each_names_members_by_index() -> None:
+    """A list's members are `group/<index>`, their steps `group/<index>/<step>`, outputs a list."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("f").for_each(["a", "b"], lambda x: step("s").call(str.upper, x)))
+
+    result, sink = await run_seen(flow)
+    assert result.value == ["A", "B"]
+    assert paths(result) == ["f", "f/0/s", "f/1/s"]
+    members = sink.of(ev.MemberStarted)
+    assert [(e.path, e.index, e.key) for e in members] == [("f/0", 0, "0"), ("f/1", 1, "1")]
+
+
+async def test_members_are_not_step_results() -> None:
+    """`group/<key>` itself has member events and is no step result."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each([1], lambda _: step("s").call(same))
+
+    result, sink = await run_seen(flow)
+    assert "f/0" not in paths(result)
+    assert [e.path for e in sink.of(ev.MemberCompleted)] == ["f/0"]
+
+
+async def test_a_mapping_gives_its_keys_as_keys_and_its_values_to_the_body() -> None:
+    """for_each over a mapping: the member is named by the key, the body gets the value."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        items = {"src/a.py": 1, "b%": 2, "..": 3}
+        return (yield from step("f").for_each(items, lambda v: step("s").call(same, v * 10)))
+
+    result, _ = await run_seen(flow)
+    assert result.value == [10, 20, 30]
+    assert paths(result) == ["f", "f/src%2Fa.py/s", "f/b%25/s", "f/%2E%2E/s"]
+
+
+async def test_key_names_members_by_their_items() -> None:
+    """`key=` makes stable paths of items."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each(
+            [{"id": 7}, {"id": 9}], lambda _: step("s").call(same), key=lambda item: item["id"]
+        )
+
+    assert paths((await run_seen(flow))[0]) == ["f", "f/7/s", "f/9/s"]
+
+
+@pytest.mark.parametrize("items", [["x", "y", "x"], ["1", 2, 1]])
+async def test_duplicate_keys_end_the_run_naming_both_items(items: list[Any]) -> None:
+    """Two items of one key are DuplicateStepName; the text has both indexes and the key."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each(items, lambda _: step("s").call(same), key=lambda x: x)
+
+    result = await Executor().run(flow)
+    assert result.status == "failed"
+    assert "DuplicateStepName" in (result.error_type or "")
+    assert "0" in (result.error or "")
+    assert "2" in (result.error or "")
+
+
+async def test_an_empty_key_is_a_mistake_at_the_users_line() -> None:
+    """A key whose text is empty is a ValueError that ends the run."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each(["a"], lambda _: step("s").call(same), key=lambda _: "")
+
+    result = await Executor().run(flow)
+    assert result.status == "failed"
+    assert "key" in (result.error or "")
+
+
+async def test_a_key_function_that_raises_fails_the_group() -> None:
+    """What `key` raises fails the group, and names nothing else."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each([1], lambda _: step("s").call(same), key=lambda _: 1 / 0)
+
+    result, _ = await run_seen(flow)
+    assert (result.status, result.failed_step) == ("failed", "f")
+    assert "division" in (result.error or "")
+
+
+async def test_a_generator_body_has_the_whole_language() -> None:
+    """A generator body may try, loop, open groups; its return value is the member's output."""
+
+    def body(n: int) -> Steps[str]:
+        total = 0
+        for i in range(n):
+            total += yield from step(f"add-{i}").call(same, i)
+        try:
+            yield from step("risky").call(aboom if n == 2 else give)
+        except StepFailed:
+            return "rescued"
+        yield from step("more").parallel(step("x").call(give))
+        return f"{n}:{total}"
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("f").for_each([1, 2, 3], body))
+
+    result, _ = await run_seen(flow)
+    assert result.value == ["1:0", "rescued", "3:3"]
+    assert "f/2/more/x" in paths(result)
+
+
+async def test_a_generator_member_that_raises_fails_its_member() -> None:
+    """An exception of a generator body fails that member, and the group as its mode says."""
+
+    def body(n: int) -> Steps[int]:
+        yield from step("a").call(same, n)
+        if n == 1:
+            raise LookupError("body broke")
+        return n
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("f").for_each([0, 1, 2], body, on_error="continue"))
+
+    result, _ = await run_seen(flow)
+    assert result.status == "succeeded"
+    assert result.value is not None
+    assert [one.status for one in result.value] == ["succeeded", "failed", "succeeded"]
+    assert [one.output for one in result.value] == [0, None, 2]
+    assert result.value[1].is_a(LookupError)
+    assert "body broke" in result.value[1].error
+    assert [one.path for one in result.value] == ["f/0", "f/1", "f/2"]
+
+
+async def test_items_are_pulled_as_the_window_opens() -> None:
+    """With max_concurrency=2 an item is taken only when one of the two has ended."""
+    pulled: list[int] = []
+    ended: list[int] = []
+    ahead: list[int] = []
+
+    def source() -> Iterator[int]:
+        for n in range(6):
+            pulled.append(n)
+            ahead.append(len(pulled) - len(ended))
+            yield n
+
+    async def act(n: int) -> int:
+        await turns(3)
+        ended.append(n)
+        return n
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("f").for_each(source(), lambda n: step("s").call(act, n), max_concurrency=2))
+
+    result, _ = await run_seen(flow)
+    assert result.value == list(range(6))
+    assert max(ahead) == 2
+
+
+async def test_an_endless_iterator_is_pulled_only_while_the_group_runs() -> None:
+    """With a window, an iterator without end stops at the first failure."""
+    pulled = itertools.count()
+
+    async def act(n: int) -> int:
+        await turns(2)
+        if n == 20:
+            raise Boom("enough")
+        return n
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each(pulled, lambda n: step("s").call(act, n), max_concurrency=4)
+
+    with anyio.fail_after(10):
+        result, _ = await run_seen(flow)
+    assert (result.status, result.failed_step) == ("failed", "f")
+    assert next(pulled) < 30
+
+
+async def test_an_endless_iterator_without_a_window_leaves_the_loop_its_turns() -> None:
+    """Without a window, an endless iterator can still be cancelled: the loop gets its turns."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each(itertools.count(), lambda _: step("s").call(forever))
+
+    with anyio.fail_after(20):
+        async with Executor().stream(flow) as run:
+            seen = 0
+            async for event in run:
+                seen += isinstance(event, ev.MemberStarted)
+                if seen == 300:
+                    run.cancel("enough")
+                    seen += 1
+    assert run.result.status == "cancelled"
+
+
+async def test_an_iterable_that_raises_half_way_fails_the_group() -> None:
+    """The members that run are cancelled, and the error tells how far it came."""
+
+    def source() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise OSError("disk gone")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("f").for_each(source(), lambda _: step("s").call(forever))
+        except StepFailed as failed:
+            return failed.result.error, failed.is_a(OSError)
+        return "?"
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow)
+    assert result.value is not None
+    assert "disk gone" in result.value[0]
+    assert result.value[1]
+    assert statuses(result) == {"f": "failed", "f/0/s": "cancelled", "f/1/s": "cancelled"}
+
+
+async def test_an_iterable_whose_iter_raises_fails_the_group() -> None:
+    """An __iter__ that raises fails the group, like an iterator that does."""
+
+    class Broken:
+        def __iter__(self) -> Iterator[int]:
+            raise OSError("no disk")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each(Broken(), lambda _: step("s").call(same))
+
+    result, _ = await run_seen(flow)
+    assert (result.status, result.failed_step) == ("failed", "f")
+    assert "no disk" in (result.error or "")
+
+
+@pytest.mark.parametrize("made", [None, "text", step("x")])
+async def test_a_body_that_makes_no_step_is_a_mistake(made: Any) -> None:
+    """A body that returns None, or a step without a verb, ends the run and says what it got."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each([1], lambda _: made)
+
+    result = await Executor().run(flow)
+    assert result.status == "failed"
+    assert "NotAStep" in (result.error_type or "")
+    assert "f/0" in (result.error or "")
+
+
+async def test_a_member_that_yields_a_name_twice_ends_the_run() -> None:
+    """A mistake inside a member ends the run, with the member's path."""
+
+    def body(_: int) -> Steps[None]:
+        yield from step("a").call(same)
+        yield from step("a").call(same)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("f").for_each([1], body)
+        except BaseException:
+            return "caught"
+        return "?"
+
+    result = await Executor().run(flow)
+    assert (result.status, result.value) == ("failed", None)
+    assert "'f/0/a'" in (result.error or "")
+
+
+async def test_a_body_that_raises_fails_its_member() -> None:
+    """A plain body's own exception is the failure of that member."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("f").for_each(
+                [0, 1], lambda n: step("s").call(same, 1 // n), on_error="continue"
+            )
+        )
+
+    result, _ = await run_seen(flow)
+    assert result.value is not None
+    assert [one.status for one in result.value] == ["failed", "succeeded"]
+
+
+@pytest.mark.parametrize("items", ["abc", b"abc", 5, None])
+def test_for_each_takes_a_collection(items: Any) -> None:
+    """Text, a number or None is no collection of items."""
+    with pytest.raises(TypeError, match=r"'f'"):
+        step("f").for_each(items, lambda _: step("s").call(same))
+
+
+async def test_ten_thousand_failing_members_end_in_a_result() -> None:
+    """A group of 10,000 members that all fail, continuing, gives 10,000 results."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("f").for_each(
+                range(10_000), lambda _: step("s").call(aboom), on_error="continue", max_concurrency=100
+            )
+        )
+
+    result = await Executor().run(flow)
+    assert result.value is not None
+    assert len(result.value) == 10_000
+    assert {one.status for one in result.value} == {"failed"}
+
+
+async def test_ten_thousand_failing_members_at_once_fail_fast() -> None:
+    """Without a window, 10,000 failing members end in a failed run with one end a path."""
+    sink = MemorySink()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each(range(10_000), lambda _: step("s").call(aboom))
+
+    result = await Executor(sinks=[sink]).run(flow)
+    assert (result.status, result.failed_step) == ("failed", "f")
+    assert len(result.error or "") < 2_000
+    check_drive(sink)
+
+
+async def test_a_skipped_member_counts_as_a_success() -> None:
+    """A member skipped by its predicate has a Skipped in its place, and fails nothing."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("g").parallel(
+                step("a").call(give, 1), step("b").call(give, 2).when(lambda _: False)
+            )
+        )
+
+    result, sink = await run_seen(flow)
+    assert result.value is not None
+    assert result.value[0] == 1
+    assert isinstance(result.value[1], Skipped)
+    assert sink.of(ev.GroupCompleted)[0].skipped == 1
+
+
+async def test_a_group_may_be_retried_defaulted_and_skipped() -> None:
+    """Modifiers hold for groups: retry runs all members again, default and skip stand in."""
+    flaky = Flaky(1)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        a = yield from step("a").for_each([1], lambda _: step("s").call(flaky)).retry(2, backoff=0)
+        b = yield from step("b").parallel(step("s").call(aboom)).default("spare")
+        c = yield from step("c").race(step("s").call(aboom)).skip_on_error()
+        return a, b, bool(c)
+
+    result, _ = await run_seen(flow)
+    assert result.value == (["ok"], "spare", False)
+    assert "a~2/0/s" in paths(result)
+
+
+# -- race ------------------------------------------------------------------------------------------
+
+
+async def test_the_first_success_wins_and_the_others_are_cancelled() -> None:
+    """A race gives the output of the first success; a failure before it does not count."""
+    stopped: list[int] = []
+
+    async def long() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.append(1)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("r").race(
+                step("bad").call(aboom), step("slow").call(long), step("good").call(turns, 10, "won")
+            )
+        )
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow)
+    assert result.value == "won"
+    assert stopped == [1]
+    assert statuses(result) == {
+        "r": "succeeded", "r/bad": "failed", "r/slow": "cancelled", "r/good": "succeeded",
+    }  # fmt: skip
+
+
+async def test_a_race_that_nobody_wins_fails_with_every_reason() -> None:
+    """If all fail the race fails, and its error has the reason of each."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("r").race(step("a").call(aboom, "one"), step("b").call(aboom, "two"))
+
+    result, _ = await run_seen(flow)
+    assert (result.status, result.failed_step) == ("failed", "r")
+    assert "one" in (result.error or "")
+    assert "two" in (result.error or "")
+
+
+async def test_the_winner_may_be_a_group() -> None:
+    """Members of a race may be composites; a cancelled one takes its own members along."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("r").race(
+                step("g").parallel(step("x").call(give, 1), step("y").call(give, 2)),
+                step("h").parallel(step("x").call(forever), step("y").call(forever)),
+            )
+        )
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow)
+    assert result.value == (1, 2)
+    assert statuses(result)["r/h/x"] == "cancelled"
+    assert statuses(result)["r/h"] == "cancelled"
+
+
+async def test_a_loser_that_ignores_its_cancellation_once_does_not_win() -> None:
+    """A member that swallows its cancellation and returns is cancelled all the same."""
+
+    async def stubborn() -> str:
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            return "late"
+        return "?"
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("r").race(step("s").call(stubborn), step("w").call(turns, 5, "won")))
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow)
+    assert result.value == "won"
+    assert statuses(result)["r/s"] == "cancelled"
+    assert result.step("r/s").output is None
+
+
+# -- what members see ------------------------------------------------------------------------------
+
+
+async def test_a_member_sees_what_came_before_the_group_and_not_its_siblings() -> None:
+    """A context shows results of its own and enclosing generators, never of concurrent siblings."""
+    seen: dict[str, Any] = {}
+
+    def look(name: str) -> Any:
+        def predicate(ctx: Any) -> bool:
+            seen[name] = (ctx.output("before"), ctx.output("mine"), ctx.output("a"), sorted(ctx.results))
+            return True
+
+        return predicate
+
+    def body(n: int) -> Steps[None]:
+        yield from step("mine").call(same, n)
+        yield from step("look").call(turns, 3).when(look(f"f{n}"))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("before").call(same, "b")
+        yield from step("g").parallel(
+            step("a").call(same, 1), step("b").call(same, 2).when(look("b")), max_concurrency=1
+        )
+        yield from step("f").for_each([1, 2], body, max_concurrency=1)
+        yield from step("after").call(same).when(look("after"))
+
+    result, _ = await run_seen(flow)
+    assert result.error is None
+    assert seen["b"] == ("b", None, None, ["before"])
+    assert seen["f1"][:2] == ("b", 1)
+    assert seen["f2"][:2] == ("b", 2)
+    assert "f/0/mine" not in seen["f2"][3]
+    assert {"g/a", "g/b", "f/0/mine"} <= set(seen["after"][3])
