@@ -1,82 +1,85 @@
-"""Agent workflows as plain generator functions, run unattended and resumed after any crash."""
+"""Agent workflows as plain generator functions, run unattended and resumed after any crash.
+
+The names below are imported when they are first used: a program that imports handrail pays for what
+it uses.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from handrail._wiring import Executor
-from handrail._workflow import Workflow, workflow
-from handrail.dsl.step import step
-from handrail.engine.current import Current, OutsideStep, current
-from handrail.engine.run import Run
-from handrail.errors import (
-    AgentError,
-    AnswerRejected,
-    CommandFailed,
-    CommandNotFound,
-    DefinitionError,
-    DuplicateStepName,
-    GateClosed,
-    GateNotFound,
-    GateRefusal,
-    GroupFailed,
-    HandrailError,
-    InsideEventLoop,
-    InvalidAnswer,
-    InvalidInput,
-    LimitExceeded,
-    MissingExtra,
-    NoArmChosen,
-    NotAStep,
-    NotPortable,
-    OutputNotSerializable,
-    PromptError,
-    ReplayMismatch,
-    RunCancelled,
-    RunLocked,
-    RunNotFound,
-    StageFailed,
-    StagesMissing,
-    StepFailed,
-    StepTimeout,
-    ValidationFailed,
-    WorkflowError,
-    WorkflowFailed,
-    WorkflowMistake,
-    WorkflowNotFound,
-    WrongUse,
-)
-from handrail.model.context import WorkflowContext
-from handrail.model.definition import WorkflowDefinition, WorkflowParameter
-from handrail.model.policy import Backoff, Limits, Retry, Secrets
-from handrail.model.results import (
-    AgentResult,
-    BranchResult,
-    CommandResult,
-    OpenGate,
-    RollbackError,
-    Skipped,
-    StageResult,
-    StepResult,
-    Usage,
-    ValidationResult,
-    ValidationRoundResult,
-    WorkflowResult,
-)
-from handrail.model.shapes import AgentLike, AgentRequest, WorkflowLike
-from handrail.model.steps import Stage, Step, Steps
-from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
-from handrail.ports.clock import Clock
-from handrail.ports.journal import Journal
-from handrail.ports.sink import Sink
-
 if TYPE_CHECKING:
+    from handrail._wiring import Executor
+    from handrail._workflow import Workflow, workflow
     from handrail.agents.agent import Agent
     from handrail.agents.command import CommandBackend
     from handrail.agents.fake import FakeBackend
     from handrail.dsl.source import SourceUnavailable
+    from handrail.dsl.step import step
     from handrail.engine.contexts import ContextNotAMapping
+    from handrail.engine.current import Current, OutsideStep, current
+    from handrail.engine.run import Run
+    from handrail.errors import (
+        AgentError,
+        AnswerRejected,
+        CommandFailed,
+        CommandNotFound,
+        DefinitionError,
+        DuplicateStepName,
+        GateClosed,
+        GateNotFound,
+        GateRefusal,
+        GroupFailed,
+        HandrailError,
+        InsideEventLoop,
+        InvalidAnswer,
+        InvalidInput,
+        LimitExceeded,
+        MissingExtra,
+        NoArmChosen,
+        NotAStep,
+        NotPortable,
+        OutputNotSerializable,
+        PromptError,
+        ReplayMismatch,
+        RunCancelled,
+        RunLocked,
+        RunNotFound,
+        StageFailed,
+        StagesMissing,
+        StepFailed,
+        StepTimeout,
+        ValidationFailed,
+        WorkflowError,
+        WorkflowFailed,
+        WorkflowMistake,
+        WorkflowNotFound,
+        WrongUse,
+    )
     from handrail.journals.memory import MemoryJournal
+    from handrail.model.context import WorkflowContext
+    from handrail.model.definition import WorkflowDefinition, WorkflowParameter
+    from handrail.model.policy import Backoff, Limits, Retry, Secrets
+    from handrail.model.results import (
+        AgentResult,
+        BranchResult,
+        CommandResult,
+        OpenGate,
+        RollbackError,
+        Skipped,
+        StageResult,
+        StepResult,
+        Usage,
+        ValidationResult,
+        ValidationRoundResult,
+        WorkflowResult,
+    )
+    from handrail.model.shapes import AgentLike, AgentRequest, WorkflowLike
+    from handrail.model.steps import Stage, Step, Steps
+    from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
+    from handrail.ports.clock import Clock
+    from handrail.ports.journal import Journal
+    from handrail.ports.sink import Sink
     from handrail.sinks.callback import CallbackSink
     from handrail.sinks.console import ConsoleSink
     from handrail.sinks.jsonl import JsonlSink
@@ -84,22 +87,105 @@ if TYPE_CHECKING:
     from handrail.sinks.structlog import StructlogSink
     from handrail.system.refusal import CommandNotStarted
 
-_LAZY = {
-    "Agent": "handrail.agents.agent",
-    "CallbackSink": "handrail.sinks.callback",
-    "CommandBackend": "handrail.agents.command",
-    "CommandNotStarted": "handrail.system.refusal",
-    "ConsoleSink": "handrail.sinks.console",
-    "ContextNotAMapping": "handrail.engine.contexts",
-    "FakeBackend": "handrail.agents.fake",
-    "JsonlSink": "handrail.sinks.jsonl",
-    "MemoryJournal": "handrail.journals.memory",
-    "MemorySink": "handrail.sinks.memory",
-    "SourceUnavailable": "handrail.dsl.source",
-    "StructlogSink": "handrail.sinks.structlog",
-}
-
 __version__ = "0.1.0"
+
+_HOMES = {
+    "handrail._wiring": ("Executor",),
+    "handrail._workflow": ("Workflow", "workflow"),
+    "handrail.agents.agent": ("Agent",),
+    "handrail.agents.command": ("CommandBackend",),
+    "handrail.agents.fake": ("FakeBackend",),
+    "handrail.dsl.source": ("SourceUnavailable",),
+    "handrail.dsl.step": ("step",),
+    "handrail.engine.contexts": ("ContextNotAMapping",),
+    "handrail.engine.current": ("Current", "OutsideStep", "current"),
+    "handrail.engine.run": ("Run",),
+    "handrail.errors": (
+        "AgentError",
+        "AnswerRejected",
+        "CommandFailed",
+        "CommandNotFound",
+        "DefinitionError",
+        "DuplicateStepName",
+        "GateClosed",
+        "GateNotFound",
+        "GateRefusal",
+        "GroupFailed",
+        "HandrailError",
+        "InsideEventLoop",
+        "InvalidAnswer",
+        "InvalidInput",
+        "LimitExceeded",
+        "MissingExtra",
+        "NoArmChosen",
+        "NotAStep",
+        "NotPortable",
+        "OutputNotSerializable",
+        "PromptError",
+        "ReplayMismatch",
+        "RunCancelled",
+        "RunLocked",
+        "RunNotFound",
+        "StageFailed",
+        "StagesMissing",
+        "StepFailed",
+        "StepTimeout",
+        "ValidationFailed",
+        "WorkflowError",
+        "WorkflowFailed",
+        "WorkflowMistake",
+        "WorkflowNotFound",
+        "WrongUse",
+    ),
+    "handrail.journals.memory": ("MemoryJournal",),
+    "handrail.model.context": ("WorkflowContext",),
+    "handrail.model.definition": ("WorkflowDefinition", "WorkflowParameter"),
+    "handrail.model.policy": ("Backoff", "Limits", "Retry", "Secrets"),
+    "handrail.model.results": (
+        "AgentResult",
+        "BranchResult",
+        "CommandResult",
+        "OpenGate",
+        "RollbackError",
+        "Skipped",
+        "StageResult",
+        "StepResult",
+        "Usage",
+        "ValidationResult",
+        "ValidationRoundResult",
+        "WorkflowResult",
+    ),
+    "handrail.model.shapes": ("AgentLike", "AgentRequest", "WorkflowLike"),
+    "handrail.model.steps": ("Stage", "Step", "Steps"),
+    "handrail.ports.agent": ("AgentBackend", "AgentReply", "AgentTurn"),
+    "handrail.ports.clock": ("Clock",),
+    "handrail.ports.journal": ("Journal",),
+    "handrail.ports.sink": ("Sink",),
+    "handrail.sinks.callback": ("CallbackSink",),
+    "handrail.sinks.console": ("ConsoleSink",),
+    "handrail.sinks.jsonl": ("JsonlSink",),
+    "handrail.sinks.memory": ("MemorySink",),
+    "handrail.sinks.structlog": ("StructlogSink",),
+    "handrail.system.refusal": ("CommandNotStarted",),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name's module when the name is first used."""
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module 'handrail' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(module), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])
+
 
 __all__ = [
     "Agent",
@@ -190,19 +276,3 @@ __all__ = [
     "step",
     "workflow",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Names that most programs do not need at once are imported when they are first used."""
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"module 'handrail' has no attribute {name!r}")
-    from importlib import import_module
-
-    found = getattr(import_module(module), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])

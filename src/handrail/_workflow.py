@@ -12,10 +12,8 @@ from handrail.engine.executor import refuse_inside_loop
 from handrail.errors import WrongUse
 from handrail.model.definition import REQUIRED, WorkflowDefinition, define
 from handrail.model.described import text_of
-from handrail.model.jsonsafe import json_safe
 from handrail.model.paths import check_name
 from handrail.model.results import WorkflowResult
-from handrail.model.schema import describe_type
 from handrail.model.steps import Step
 
 P = ParamSpec("P")
@@ -53,6 +51,7 @@ class Workflow(Generic[P, R]):
         """What it is called, what it takes, which steps its source names: JSON-safe data."""
         from handrail.dsl.may_run import may_run
         from handrail.dsl.source import SourceUnavailable, source_of
+        from handrail.model.jsonsafe import json_safe
 
         definition = self._definition
         try:
@@ -94,6 +93,8 @@ class Workflow(Generic[P, R]):
 def _annotation(annotation: Any) -> str | None:
     if annotation is inspect.Parameter.empty:
         return None
+    from handrail.model.schema import describe_type
+
     return annotation if isinstance(annotation, str) else describe_type(annotation)
 
 

@@ -73,13 +73,13 @@ async def test_the_schema_is_in_the_prompt_once(make_request: MakeRequest) -> No
     assert turn.schema == schema
 
 
-async def test_a_turn_says_who_asks_and_where(make_request: MakeRequest) -> None:
+async def test_a_turn_says_who_asks_and_where(make_request: MakeRequest, run_id: str) -> None:
     """A turn carries the agent's name, the run, the path and the context."""
     backend = FakeBackend(["x"])
     await Agent("writer", "Write.", backend=backend).run(make_request({"a": 1}))
     (turn,) = backend.turns
     assert (turn.agent, turn.run_id, turn.path, turn.turn, turn.session, turn.context) == (
-        "writer", "run-1", "work/plan", 1, None, {"a": 1},
+        "writer", run_id, "work/plan", 1, None, {"a": 1},
     )  # fmt: skip
 
 
@@ -179,7 +179,7 @@ async def test_re_asks_end(make_request: MakeRequest, max_reasks: int) -> None:
     backend = FakeBackend([f"answer {number}" for number in range(1, 10)])
     agent = Agent("judge", "Judge.", output=Report, backend=backend, max_reasks=max_reasks)
     turns = max_reasks + 1
-    said = rf"agent 'judge': no answer in {turns} turns? is Report\(title: str, score: int\): "
+    said = rf"agent 'judge': no answer fits Report\(title: str, score: int\) after {turns} turns?: "
     with pytest.raises(AnswerRejected, match=said) as caught:
         await agent.run(make_request())
     assert len(backend.turns) == turns

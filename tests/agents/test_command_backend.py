@@ -20,14 +20,13 @@ from handrail.testing.contracts.backend import BackendContract
 MakeRequest = Callable[..., AgentRequest]
 
 
-def turn(prompt: str = "Do it.", **more: Any) -> AgentTurn:
+@pytest.fixture
+def turn(run_id: str) -> AgentTurn:
     """A prompt for the program."""
-    return AgentTurn(agent="worker", prompt=prompt, run_id="command-test", path="step", **more)
+    return AgentTurn(agent="worker", prompt="Do it.", run_id=run_id, path="step")
 
 
 class TestCommandBackend(BackendContract):
-    run_id = "command-contract"
-
     @pytest.fixture
     def make_backend(self) -> Callable[[str], AgentBackend]:
         """Programs that print the text."""
@@ -75,13 +74,13 @@ async def test_what_it_prints_is_progress(make_request: MakeRequest, emitted: li
     assert AgentMessage("work/plan", "done\n") in emitted
 
 
-async def test_folder_and_environment_are_the_programs(tmp_path: Path) -> None:
+async def test_folder_and_environment_are_the_programs(turn: AgentTurn, tmp_path: Path) -> None:
     """It runs in cwd, with env added to the environment, under the marker of its step."""
     backend = CommandBackend(
         'echo "$(pwd) $WORD $HANDRAIL_STEP"', cwd=tmp_path, env={"WORD": "secret"}
     )
-    reply = await backend.complete(turn())
-    assert reply.text == f"{tmp_path} secret command-test/step\n"
+    reply = await backend.complete(turn)
+    assert reply.text == f"{tmp_path} secret {turn.run_id}/step\n"
     assert "secret" not in repr(backend)
 
 
@@ -98,46 +97,46 @@ async def test_folder_and_environment_are_the_programs(tmp_path: Path) -> None:
         (["no-such-agent"], "agent 'worker': cannot start 'no-such-agent': no program"),
     ],
 )
-async def test_a_program_that_fails_says_why(argv: Any, said: str) -> None:
+async def test_a_program_that_fails_says_why(turn: AgentTurn, argv: Any, said: str) -> None:
     """The error has the agent, the program, how it ended, and what it said last."""
     with pytest.raises(AgentError, match=said):
-        await CommandBackend(argv).complete(turn())
+        await CommandBackend(argv).complete(turn)
 
 
-async def test_a_long_complaint_is_told_by_its_end() -> None:
+async def test_a_long_complaint_is_told_by_its_end(turn: AgentTurn) -> None:
     """Of 100,000 characters on stderr the error has the last 2,000."""
     code = "import sys; sys.exit('x' * 100_000 + 'the reason')"
     with pytest.raises(AgentError, match=r"\.\.\.x+the reason$") as caught:
-        await CommandBackend([sys.executable, "-c", code]).complete(turn())
+        await CommandBackend([sys.executable, "-c", code]).complete(turn)
     assert len(str(caught.value)) < 2_100
 
 
-async def test_a_program_that_is_not_there_is_the_cause() -> None:
+async def test_a_program_that_is_not_there_is_the_cause(turn: AgentTurn) -> None:
     """The error that says why it was not started is the cause of the agent's."""
     with pytest.raises(AgentError) as caught:
-        await CommandBackend(["no-such-agent"]).complete(turn())
+        await CommandBackend(["no-such-agent"]).complete(turn)
     assert isinstance(caught.value.__cause__, CommandNotFound)
 
 
-async def test_a_timeout_ends_the_program() -> None:
+async def test_a_timeout_ends_the_program(turn: AgentTurn) -> None:
     """A turn that takes longer fails with the time it had and what the program said."""
     backend = CommandBackend("echo waiting for the model >&2; exec sleep 1000", timeout=0.5)
     with pytest.raises(
         AgentError, match=r"'echo' gave no answer within 0\.5 s: waiting for the model"
     ):
-        await backend.complete(turn())
+        await backend.complete(turn)
 
 
-async def test_an_answer_too_long_to_keep_is_no_answer() -> None:
+async def test_an_answer_too_long_to_keep_is_no_answer(turn: AgentTurn) -> None:
     """An answer that would be cut is an error, with how much too long it is."""
     backend = CommandBackend(f"head -c {9 << 20} /dev/zero")
     with pytest.raises(AgentError, match=rf"'head' printed {1 << 20} bytes more than are kept"):
-        await backend.complete(turn())
+        await backend.complete(turn)
 
 
-async def test_bytes_that_are_no_text_do_not_end_the_run() -> None:
+async def test_bytes_that_are_no_text_do_not_end_the_run(turn: AgentTurn) -> None:
     """An answer that is not UTF-8 comes with replacement characters."""
-    reply = await CommandBackend(r"printf 'a\377b'").complete(turn())
+    reply = await CommandBackend(r"printf 'a\377b'").complete(turn)
     assert reply.text == "a\N{REPLACEMENT CHARACTER}b"
 
 

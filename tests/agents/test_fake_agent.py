@@ -42,9 +42,9 @@ async def test_callables_are_given_the_context(make_request: MakeRequest) -> Non
     async def later(context: Mapping[str, Any]) -> str:
         return f"later {context['a']}"
 
-    agent = FakeAgent("judge", [lambda context: context["a"], later, lambda: "nothing"])
-    outputs = [(await agent.run(make_request({"a": 1}))).output for _ in range(3)]
-    assert outputs == [1, "later 1", "nothing"]
+    agent = FakeAgent("judge", [lambda context: context["a"], later, dict, lambda: "nothing"])
+    outputs = [(await agent.run(make_request({"a": 1}))).output for _ in range(4)]
+    assert outputs == [1, "later 1", {"a": 1}, "nothing"]
 
 
 async def test_exceptions_are_raised(make_request: MakeRequest) -> None:
@@ -70,6 +70,7 @@ async def test_calls_are_the_contexts_in_order(make_request: MakeRequest) -> Non
     with pytest.raises(AgentError):
         await agent.run(make_request(context))
     assert agent.calls == [{"a": 1}, {"a": 2}]
+    assert repr(agent) == "<FakeAgent 'judge', 2 calls so far>"
     assert [request.path for request in agent.requests] == ["work/plan", "work/plan"]
 
 

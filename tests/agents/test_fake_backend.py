@@ -54,6 +54,7 @@ async def test_replies_come_in_order() -> None:
         AgentReply("7", value=7, has_value=True),
         AgentReply("later: Do it."),
     ]
+    assert repr(backend) == "<FakeBackend 'fake', 5 turns so far>"
     assert [asked.turn for asked in backend.turns] == [1, 2, 3, 4, 5]
 
 

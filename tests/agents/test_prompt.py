@@ -38,10 +38,10 @@ async def test_a_template_is_filled_from_the_context(ask: Ask) -> None:
     assert await ask(template, context) == "- <a> & b\n- {{ c }}\n'T'\n"
 
 
-async def test_ctx_is_the_workflow_context(ask: Ask) -> None:
+async def test_ctx_is_the_workflow_context(ask: Ask, run_id: str) -> None:
     """The template can use ctx for the run's inputs and results."""
     text = await ask("{{ ctx.inputs.task }} in {{ ctx.run_id }}", {}, task="sweep")
-    assert text == "sweep in run-1"
+    assert text == f"sweep in {run_id}"
 
 
 async def test_a_ctx_of_the_context_goes_first(ask: Ask) -> None:
@@ -69,10 +69,10 @@ async def test_a_template_without_jinja2_names_the_extra(
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("Do\n{{ taks }}", "line 2: 'taks' is undefined. Did you mean 'task'[?] It can use: ctx, "),
+        ("Do\n{{ tusk }}", "line 2: 'tusk' is undefined. Did you mean 'task'[?] It can use: ctx, "),
         ("{{ zebra }}", r"line 1: 'zebra' is undefined\. It can use: ctx, plan, task\."),
         ("{% if zebra %}x{% endif %}", "line 1: 'zebra' is undefined"),
-        ("{{ plan.titel }}", "line 1: 'dict object' has no attribute 'titel'"),
+        ("{{ plan.headline }}", "line 1: 'dict object' has no attribute 'headline'"),
         ("{{ ctx.inputs.nothing }}", "line 1: .* has no attribute 'nothing'"),
         ("\n\n{% for %}", r"line 3: Expected.*\{% raw %\}"),
         ("{{ task", "line 1: unexpected end of template"),

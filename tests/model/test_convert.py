@@ -21,6 +21,7 @@ from typing import (
     NewType,
     NotRequired,
     Optional,
+    Protocol,
     TypedDict,
     TypeVar,
 )
@@ -170,6 +171,14 @@ class Options(TypedDict):
     mode: NotRequired[Literal["fast", "slow"]]
 
 
+class Chosen(TypedDict):
+    part: Item | Located
+
+
+class Sized(Protocol):
+    size: int
+
+
 class Opaque:
     """A class that is no data."""
 
@@ -269,6 +278,7 @@ def test_what_is_of_the_type_stays_the_same_object(data: Any, type_: Any, expect
         (len, Callable[..., int]),
         (int, type[int]),
         (iter([1]), Iterator[int]),
+        (Opaque(), Sized),
         ([Item("n")], list[Item]),
         ({"k": Located("n", Path("p"))}, dict[str, Item | Located]),
         (datetime(2024, 1, 1, tzinfo=UTC), date),
@@ -286,6 +296,11 @@ def test_an_iterator_is_not_used_up(type_: Any) -> None:
     """Looking whether an iterator is of its type takes nothing from it."""
     items = convert(iter([1, 2]), type_, name="p")
     assert list(items) == [1, 2]
+
+
+def test_a_typed_dict_of_parts_msgspec_refuses() -> None:
+    """A TypedDict is a dict of its fitted parts."""
+    assert {"part": Item("n")} == fit({"part": {"name": "n"}}, Chosen)
 
 
 def test_instances_and_data_mix() -> None:
@@ -314,6 +329,16 @@ def test_an_annotation_that_cannot_be_resolved_takes_anything(annotation: Any) -
         (None, str, "input 'p': got None, expected str"),
         ("abc", Sequence[str], "input 'p': got 'abc', expected Sequence[str]"),
         (3, Opaque, "input 'p': got 3, expected Opaque"),
+        (3, Callable[[int], str], "input 'p': got 3, expected Callable[[int], str]"),
+        (3, Item | Located, "input 'p': got 3, expected Item | Located"),
+        (
+            {"k": 1},
+            dict[int, Mixed],
+            (
+                "input 'p': got {'k': 1}, expected dict[int, Mixed(1 | 'w')] "
+                "(Expected `int`, got `str` - at `$['k']`)"
+            ),
+        ),
         (
             [1, "a"],
             list[int],

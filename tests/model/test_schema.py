@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -16,6 +17,7 @@ from typing import (
     Final,
     Generic,
     Literal,
+    LiteralString,
     NamedTuple,
     NewType,
     NotRequired,
@@ -123,6 +125,10 @@ class Choices(TypedDict):
     mode: NotRequired[Item | Located]
 
 
+class Name(str):
+    __slots__ = ()
+
+
 class Opaque:
     """A class that is no data."""
 
@@ -164,6 +170,9 @@ TREE = {
         (Path, {"type": "string", "format": "path"}),
         (Decimal, {"type": "string", "format": "decimal"}),
         (UserId, {"type": "integer"}),
+        (Name, {"type": "string"}),
+        (Iterable[int], {"type": "array", "items": {"type": "integer"}}),
+        (Iterable, {"type": "array", "items": {}}),
         (Annotated[int, msgspec.Meta(ge=0)], {"type": "integer", "minimum": 0}),
         (Path | int, {"anyOf": [{"type": "string", "format": "path"}, {"type": "integer"}]}),
         (Item, ITEM),
@@ -341,6 +350,7 @@ def test_a_record_may_be_named_only() -> None:
         (Final, Any),
         (Bound, int),
         (T, Any),
+        (LiteralString, str),
         (InitVar[int], int),
         (object, Any),
         (list[int], list[int]),
@@ -355,6 +365,24 @@ def test_a_constrained_variable_is_the_union_of_its_constraints() -> None:
     """A type variable with constraints may be any one of them."""
     assert (int, str) == members(plain(Constrained))
     assert members(int) is None
+
+
+def _recursive_alias() -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    if sys.version_info >= (3, 12):
+        exec("type Nested = dict[str, Nested] | int", names)
+    else:  # without the statement an alias cannot refer to itself
+        names["Nested"] = dict[str, Any] | int
+    return names
+
+
+def test_a_recursive_alias_is_shown_to_its_first_level() -> None:
+    """An alias that stands for itself has an end in its schema and in its name."""
+    nested = _recursive_alias()["Nested"]
+    objects, integer = json_schema(nested)["anyOf"]
+    assert objects.get("additionalProperties", {}) == {}
+    assert integer == {"type": "integer"}
+    assert describe_type(nested).startswith("dict[str, ")
 
 
 def test_one_unknown_name_does_not_spoil_the_others() -> None:

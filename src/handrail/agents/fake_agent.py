@@ -122,7 +122,7 @@ class FakeAgent:
         shown = ", ".join(f"{key}={short_repr(value, 60)}" for key, value in context.items())
         call = f"unexpected call {len(self.calls)} with context ({shown})"
         self._unexpected.append(call)
-        script = f"it was given {_replies(len(self._given))}, all used"
+        script = f"it was given {_replies(len(self._given))}" + ", all used" * bool(self._given)
         if self._table:
             script = f"its by= has no reply for it, and {script}"
         return f"{call}: {script}"

@@ -133,7 +133,7 @@ def _why(error: Exception, source: _Source, variables: Mapping[str, Any]) -> str
     match error:
         case jinja2.TemplateSyntaxError():
             place = _place(error.filename, error.lineno, source)
-            return f"{place}: {error.message} {_RAW}"
+            return f"{place}: {(error.message or '').rstrip('.')}. {_RAW}"
         case jinja2.TemplateNotFound():
             return f"{_place_of(error, source)}: {_not_included(error, source)}"
         case jinja2.UndefinedError():
@@ -144,7 +144,7 @@ def _why(error: Exception, source: _Source, variables: Mapping[str, Any]) -> str
             return f"{_place_of(error, source)}: {type(error).__name__}: {error}"
 
 
-_RAW = "(Text with braces that is no template goes between {% raw %} and {% endraw %}.)"
+_RAW = "Text with braces that is no template goes between {% raw %} and {% endraw %}."
 
 
 def _near(message: str, names: list[str]) -> str:

@@ -41,7 +41,7 @@ def rejected(wanted: str, turns: int, reason: str, answer: str) -> str:
     times = f"{turns} turn{'s' * (turns != 1)}"
     said = short_repr(answer, _SHOWN_CHARS) if answer.strip() else "empty"
     return (
-        f"no answer in {times} is {wanted}: {reason.rstrip('.')}. The last answer was {said}. "
+        f"no answer fits {wanted} after {times}: {reason.rstrip('.')}. The last answer was {said}. "
         f"Say in the prompt what the answer must hold, or allow more turns with max_reasks=."
     )
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from handrail.errors import GateRefusal, InvalidAnswer
-from handrail.model.convert import convert, from_text
 from handrail.model.results import OpenGate
-from handrail.model.schema import describe_type
 
 
 def accepted(gate: OpenGate, answer: Any) -> Any:
@@ -18,6 +16,9 @@ def accepted(gate: OpenGate, answer: Any) -> Any:
     """
     if gate.choices:
         return _choice(gate, answer)
+    from handrail.model.convert import convert, from_text
+    from handrail.model.schema import describe_type
+
     try:
         if isinstance(answer, str) and gate.type is not str:
             return from_text(answer, gate.type, name=gate.path)

@@ -10,7 +10,6 @@ from handrail.core.node import Node
 from handrail.errors import StepTimeout
 from handrail.model import commands as cmd
 from handrail.model import events as ev
-from handrail.model.convert import convert
 from handrail.model.results import OpenGate, StepResult
 from handrail.model.steps import Pause, Question, SignalWait
 
@@ -118,6 +117,8 @@ class SignalBehaviour(_Childless):
 
     def signalled(self, machine: Machine, node: Node, payload: Any) -> None:
         """Take this payload as the output, converted."""
+        from handrail.model.convert import convert
+
         verb = _signal(node)
         try:
             value = convert(payload, verb.type, name=f"signal {verb.signal}")

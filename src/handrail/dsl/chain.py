@@ -183,7 +183,8 @@ def _pieces(node: ast.expr, symbols: Symbols) -> Iterator[tuple[str, bool]]:
 
 def _constant(name: ast.Name, symbols: Symbols) -> str | None:
     """The text that a name always stands for: it is assigned once, and to a literal."""
-    scope = next((one for one in symbols.scopes(name) if name.id in symbols.bound[one]), None)
+    around = symbols.scopes(name)
+    scope = next((one for one in around if name.id in symbols.names[one].bound), None)
     if scope is None:
         return None
     stores = [one for one in ast.walk(scope) if _stores(one, name.id)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from handrail.dsl.source import FunctionNode, functions_in
@@ -39,6 +39,16 @@ def is_generator(function: FunctionNode) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Names:
+    """What one scope does with its names: binds them, defines, assigns, appends to them."""
+
+    bound: frozenset[str]
+    functions: dict[str, FunctionNode]
+    values: dict[str, tuple[ast.expr, ...]]
+    appended: dict[str, tuple[ast.expr, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Symbols:
     """The names of one module: what was imported, what is defined, and what stands inside what."""
 
@@ -46,7 +56,7 @@ class Symbols:
     parents: dict[ast.AST, ast.AST]
     imports: dict[str, str]
     functions: tuple[tuple[str, FunctionNode], ...]
-    bound: dict[ast.AST, frozenset[str]]
+    names: dict[ast.AST, Names]
 
     def dotted(self, node: ast.expr) -> str | None:
         """The full name an expression refers to: ``now`` is ``time.time`` if so imported.
@@ -64,11 +74,11 @@ class Symbols:
         return None if root is None else ".".join([root, *reversed(parts)])
 
     def _root(self, name: ast.Name) -> str | None:
-        if any(name.id in self.bound[scope] for scope in self.scopes(name)[:-1]):
+        if any(name.id in self.names[scope].bound for scope in self.scopes(name)[:-1]):
             return None
         if name.id in self.imports:
             return self.imports[name.id]
-        return None if name.id in self.bound[self.tree] else name.id
+        return None if name.id in self.names[self.tree].bound else name.id
 
     def is_step(self, node: ast.expr) -> bool:
         """True if this expression is handrail's ``step``."""
@@ -104,12 +114,13 @@ class Symbols:
         """The function of this module that a name refers to where it is written."""
         if not isinstance(node, ast.Name):
             return None
-        for scope in self.scopes(node):
-            inside = [one for one in own_nodes(scope) if isinstance(one, FunctionNode)]
-            named = [one for one in inside if one.name == node.id]
-            if named or node.id in self.bound[scope]:
-                return named[-1] if named else None
-        return None
+        names = self._binding(node)
+        return None if names is None else names.functions.get(node.id)
+
+    def _binding(self, name: ast.Name) -> Names | None:
+        """The names of the innermost scope that binds this one."""
+        around = (self.names[scope] for scope in self.scopes(name))
+        return next((names for names in around if name.id in names.bound), None)
 
     def is_local(self, function: FunctionNode) -> bool:
         """True if the function is defined inside another one."""
@@ -117,10 +128,8 @@ class Symbols:
 
     def values_of(self, name: ast.Name) -> tuple[ast.expr, ...]:
         """What is assigned to a name in the function (or module) where it is used, or around it."""
-        for scope in self.scopes(name):
-            if name.id in self.bound[scope]:
-                return tuple(_assigned(scope, name.id))
-        return ()
+        names = self._binding(name)
+        return names.values.get(name.id, ()) if names else ()
 
     def reaching(self, name: ast.Name) -> tuple[ast.expr, ...]:
         """What a name may hold where it is used.
@@ -129,7 +138,7 @@ class Symbols:
         """
         values = self.values_of(name)
         scope = next(iter(self.scopes(name)), None)
-        if scope is None or name.id not in self.bound[scope]:
+        if scope is None or name.id not in self.names[scope].bound:
             return values  # a closure may be called at any time
         certain = [_place(one) for one in values if self._comes_before(one, name)]
         if not certain:
@@ -149,10 +158,8 @@ class Symbols:
 
     def appended_to(self, name: ast.Name) -> tuple[ast.expr, ...]:
         """What is put at the end of the list of this name with ``append``."""
-        for scope in self.scopes(name):
-            if name.id in self.bound[scope]:
-                return tuple(_appended(scope, name.id))
-        return ()
+        names = self._binding(name)
+        return names.appended.get(name.id, ()) if names else ()
 
     def loop_around(self, node: ast.AST) -> ast.For | ast.AsyncFor | ast.While | None:
         """The innermost loop around a node, in the same function."""
@@ -169,11 +176,12 @@ def symbols_of(tree: ast.Module) -> Symbols:
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     functions = tuple(functions_in(tree))
     scopes = [tree, *(node for _, node in functions)]
-    bound: dict[ast.AST, frozenset[str]] = {one: frozenset(_bound(one)) for one in scopes}
     imports = _imports(tree)
     aliases = dict(_aliases(tree, imports))
-    bound[tree] -= aliases.keys()
-    return Symbols(tree, parents, imports | aliases, functions, bound)
+    names: dict[ast.AST, Names] = {one: _names(one) for one in scopes}
+    top = names[tree]
+    names[tree] = replace(top, bound=top.bound - aliases.keys())
+    return Symbols(tree, parents, imports | aliases, functions, names)
 
 
 def _aliases(tree: ast.Module, imports: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -210,42 +218,32 @@ def _imports(tree: ast.Module) -> dict[str, str]:
     return names
 
 
-def _bound(scope: ast.Module | FunctionNode) -> set[str]:
-    """The names that a scope itself binds: parameters, assignments, definitions."""
-    names: set[str] = set()
+def _names(scope: ast.Module | FunctionNode) -> Names:
+    """Read what one scope does with its names; parameters are among them."""
+    bound: set[str] = set()
+    functions: dict[str, FunctionNode] = {}
+    values: dict[str, tuple[ast.expr, ...]] = {}
+    appended: dict[str, tuple[ast.expr, ...]] = {}
     if isinstance(scope, FunctionNode):
-        names |= {node.arg for node in ast.walk(scope.args) if isinstance(node, ast.arg)}
-    for node in own_nodes(scope):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, FunctionNode | ast.ClassDef):
-            names.add(node.name)
-    return names
-
-
-def _assigned(scope: ast.Module | FunctionNode, name: str) -> Iterator[ast.expr]:
+        bound |= {node.arg for node in ast.walk(scope.args) if isinstance(node, ast.arg)}
     for node in own_nodes(scope):
         match node:
-            case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
-                yield value
-            case ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value):
-                if target == name:
-                    yield value
-            case ast.NamedExpr(target=ast.Name(id=target), value=value) if target == name:
-                yield value
+            case ast.Name(id=name, ctx=ast.Store()) | ast.ClassDef(name=name):
+                bound.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                bound.add(name)
+                functions[name] = node
+            case ast.Call(func=ast.Attribute(ast.Name(id=name), "append"), args=[value]):
+                appended[name] = (*appended.get(name, ()), value)
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                | ast.NamedExpr(target=ast.Name(id=name), value=value)
+            ):
+                values[name] = (*values.get(name, ()), value)
             case _:
                 pass
-
-
-def _appended(scope: ast.Module | FunctionNode, name: str) -> Iterator[ast.expr]:
-    for node in own_nodes(scope):
-        match node:
-            case ast.Call(
-                func=ast.Attribute(value=ast.Name(id=target), attr="append"), args=[value]
-            ) if target == name:
-                yield value
-            case _:
-                pass
+    return Names(frozenset(bound), functions, values, appended)
 
 
 def _place(node: ast.expr) -> tuple[int, int]:

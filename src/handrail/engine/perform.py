@@ -16,7 +16,6 @@ from handrail.engine.contexts import Contexts, built_context
 from handrail.engine.current import Current, idempotency_key
 from handrail.errors import CommandFailed, StageFailed, WrongUse
 from handrail.model.commands import Perform
-from handrail.model.convert import fit_json
 from handrail.model.described import bases_of, text_of, traceback_of
 from handrail.model.events import AttemptFailed, Progress, StepCompleted, StepOutput
 from handrail.model.results import (
@@ -36,7 +35,6 @@ from handrail.model.steps import (
     StageCheck,
 )
 from handrail.ports.clock import Clock
-from handrail.system.processes import run_process
 
 _STAGE_OUTPUT = 20_000
 
@@ -90,6 +88,8 @@ class Performer:
     # -- commands -------------------------------------------------------------------------------
 
     async def _command(self, verb: ShellCommand, command: Perform) -> CommandResult[Any]:
+        from handrail.system.processes import run_process
+
         done = await run_process(
             verb.argv,
             cwd=verb.cwd,
@@ -100,7 +100,7 @@ class Performer:
         )
         if verb.check and done.exit_code != 0:
             raise CommandFailed(_shown(verb.argv), done.exit_code, done.stdout, done.stderr)
-        data = None if verb.parse is None else fit_json(done.stdout, verb.parse)
+        data = None if verb.parse is None else _parsed(done.stdout, verb.parse)
         return CommandResult(done.exit_code, done.stdout, done.stderr, data)
 
     def _marker(self, command: Perform) -> str:
@@ -165,6 +165,8 @@ class Performer:
         if callable(stage.check):
             result = await self._check(stage.name, stage.check, command, current)
         else:
+            from handrail.system.processes import run_process
+
             done = await run_process(
                 stage.check if isinstance(stage.check, str) else tuple(stage.check),
                 marker=self._marker(command),
@@ -221,6 +223,12 @@ def takes_one(check: Callable[..., Any]) -> bool:
         and parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
     ]
     return len(needed) == 1
+
+
+def _parsed(text: str, type_: Any) -> Any:
+    from handrail.model.convert import fit_json
+
+    return fit_json(text, type_)
 
 
 def _shown(argv: str | tuple[str, ...]) -> str:

@@ -201,8 +201,6 @@ def _fit(value: Any, type_: Any) -> Any:
         made = msgspec.convert(value, type_, str_keys=True, dec_hook=_custom)
     except msgspec.ValidationError as error:
         return _built(value, plain(type_), _from_msgspec(error))
-    except RecursionError:
-        raise
     except Exception as error:  # noqa: BLE001  # a refused type, or a user's constructor raised
         return _built(value, plain(type_), DoesNotFit(f"{type(error).__name__}: {error}"))
     return value if type(made) is type(value) and conforms(value, plain(type_)) else made

@@ -80,9 +80,14 @@ def _unwrapped(type_: Any) -> Any:
         return cast("Any", type_).type
     if hasattr(type_, "__metadata__") or typing.get_origin(type_) in _WRAPPERS:
         return typing.get_args(type_)[0]
-    if type(type_).__name__ == "TypeAliasType":
+    if is_alias(type_):
         return type_.__value__
     return type_
+
+
+def is_alias(type_: Any) -> bool:
+    """True for what a ``type`` statement makes; it may refer to itself."""
+    return type(type_).__name__ == "TypeAliasType"  # typing has the class since Python 3.12
 
 
 def shape_of(type_: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -227,7 +232,7 @@ def describe_type(type_: Any, *, fields: bool = True) -> str:
 
 
 def _described(type_: Any, *, whole: bool = False) -> str:
-    if type(type_).__name__ == "TypeAliasType" and not whole:
+    if is_alias(type_) and not whole:
         return str(type_.__name__)  # it may be recursive
     type_ = plain(type_)
     if type_ is Any:
@@ -283,8 +288,9 @@ def json_schema(type_: Any) -> Schema:
 
 def _schema(type_: Any, above: tuple[Any, ...]) -> Schema:
     bare = plain(type_)
-    if bare is Any:
+    if bare is Any or (is_alias(type_) and type_ in above):  # of a recursive one the first level
         return {}
+    above = (*above, type_) if is_alias(type_) else above
     if is_pydantic(bare):
         return _custom_schema(bare)
     try:
@@ -304,7 +310,7 @@ def _custom_schema(type_: Any) -> Schema:
     for base, name in ((str, "string"), (int, "integer"), (float, "number")):
         if isinstance(type_, type) and issubclass(type_, base):
             return {"type": name}
-    if typing.get_origin(type_) in {*LISTS, *SETS, *MAPS}:
+    if shape_of(type_)[0] in {*LISTS, *SETS, *MAPS}:
         return _built_schema(type_, ())
     raise DefinitionError(
         f"{_described(type_)} has no JSON form, so a value of it cannot be read from text. "

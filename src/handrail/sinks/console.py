@@ -118,7 +118,7 @@ class ConsoleSink:
                 self._runs.clear()
                 lines = [line for shown in runs for line in self._tree(shown, FINAL_HEIGHT)]
             if was_live:
-                self._write(lines)
+                self._write(lines, cropped=True)
 
     @contextmanager
     def pause(self) -> Generator[Console]:
@@ -150,13 +150,14 @@ class ConsoleSink:
             with self._state:
                 self._runs.pop(event.run_id, None)
                 self._remember(shown.tree)
-                lines = self._tree(shown, FINAL_HEIGHT) if self._is_live else []
-                lines.append(ending(shown.tree, event, self._glyphs))
+                tree = self._tree(shown, FINAL_HEIGHT) if self._is_live else []
+                end = ending(shown.tree, event, self._glyphs)
                 is_last = not self._runs
             if is_last:
                 self._stop_display()
             self._release()
-            self._write(lines)
+            self._write(tree, cropped=True)
+            self._write([end])
 
     def _remember(self, tree: ConsoleTree) -> None:
         """A resumed run does not say its name again."""
@@ -208,7 +209,7 @@ class ConsoleSink:
             lines = [line for shown in runs[:fitting] for line in self._tree(shown, each)]
         if len(runs) > fitting:
             lines[-1] = (Span(f"{self._glyphs.more} {len(runs) - fitting} more runs", "dim"),)
-        return self._text(lines, overflow=True)
+        return self._text(lines, cropped=True)
 
     def _tree(self, shown: _Shown, height: int) -> list[Line]:
         at, seen = self._event_at
@@ -228,22 +229,25 @@ class ConsoleSink:
         held, self._held = self._held, []
         self._write(held)
 
-    def _write(self, lines: list[Line]) -> None:
+    def _write(self, lines: list[Line], *, cropped: bool = False) -> None:
+        """Print lines; ``cropped`` at the console's width, else whole, however long."""
         if not lines:
             return
         console = self._console
-        if console.color_system is None and not console.record and self._display is None:
+        if cropped:
+            console.print(self._text(lines, cropped=True))
+        elif console.color_system is None and not console.record and self._display is None:
             # Fifty times as fast as rich, which has nothing to add here.
             console.file.write("".join(f"{self._encodable(text_of(line))}\n" for line in lines))
             console.file.flush()
         else:
             console.print(self._text(lines), soft_wrap=True)
 
-    def _text(self, lines: list[Line], *, overflow: bool = False) -> Text:
+    def _text(self, lines: list[Line], *, cropped: bool = False) -> Text:
         from rich.text import Text
 
-        text = Text(no_wrap=True, end="") if overflow else Text()
-        if overflow:
+        text = Text(no_wrap=cropped)
+        if cropped:
             text.overflow = "ellipsis" if self._glyphs is UNICODE else "crop"
         for index, line in enumerate(lines):
             if index:

@@ -70,35 +70,44 @@ class Drawing:
     def _draw_children(self, node: Node, prefix: str) -> None:
         glyphs = self._glyphs
         is_group = node.kind in GROUPS
-        rows = node.shown(self._detail.members if is_group else self._detail.steps)
-        if node.kind == "round":  # its finished stages are in its own row
-            rows = [child for child in rows if child.live]
-            folded = ""
-        else:
-            folded = _folded(node, rows, is_group=is_group)
+        crowded = is_group and node.children > self._detail.members
+        rows = self._chosen(node, crowded=crowded)
+        folded = "" if node.kind == "round" else _folded(node, rows, is_group=is_group)
+        if crowded and not rows:
+            return  # the group's own row has the counts
         if folded and not is_group:
             self.lines.append((Span(f"{prefix}{glyphs.branch}{glyphs.more} {folded}", "dim"),))
         for child in rows:
             if len(self.lines) > self._height:
                 return
             is_last = child is rows[-1] and not (folded and is_group)
-            self._draw(child, prefix, is_last=is_last, crowded=is_group and bool(folded))
+            self._draw(child, prefix, is_last=is_last, crowded=crowded)
         if folded and is_group:
             self.lines.append((Span(f"{prefix}{glyphs.last}{glyphs.more} {folded}", "dim"),))
+
+    def _chosen(self, node: Node, *, crowded: bool) -> list[Node]:
+        """The children that get a row: in order of start, those of a crowd by state."""
+        if crowded:
+            most = self._detail.members
+            return node.shown(most) if node.live else list((node.failed or [])[:most])
+        is_group = node.kind in GROUPS
+        rows = node.shown(self._detail.members if is_group else self._detail.steps)
+        if node.kind == "round":  # its finished stages are in its own row
+            rows = [child for child in rows if child.live]
+        return sorted(rows, key=lambda child: child.order)
 
     def _draw(self, node: Node, prefix: str, *, is_last: bool, crowded: bool) -> None:
         glyphs = self._glyphs
         elbow = glyphs.last if is_last else glyphs.branch
-        self.lines.append((Span(prefix + elbow, "dim"), *self._row(node)))
-        if self._unfolds(node, crowded=crowded):
+        told = _innermost(node) if crowded else node
+        self.lines.append((Span(prefix + elbow, "dim"), *self._row(node, told)))
+        if not crowded and self._unfolds(node):
             blank = " " * len(glyphs.pipe)
             self._draw_children(node, prefix + (blank if is_last else glyphs.pipe))
 
-    def _unfolds(self, node: Node, *, crowded: bool) -> bool:
+    def _unfolds(self, node: Node) -> bool:
         if node.live or node.live_children():
             return True
-        if crowded or node.state == "skipped":
-            return False
         match self._detail.unfold:
             case "all":
                 return True
@@ -109,30 +118,31 @@ class Drawing:
 
     # -- one row -----------------------------------------------------------------------------
 
-    def _row(self, node: Node) -> list[Span]:
+    def _row(self, node: Node, told: Node | None = None) -> list[Span]:
+        """What there is to say of a node; of a member of a crowd, what ``told`` inside it does."""
+        glyphs, told = self._glyphs, told or node
         state = node.verdict or node.state
-        spans = [Span(f"{self._glyphs.of(state, self._now)} ", TONES.get(state, "plain"))]
+        spans = [Span(f"{glyphs.of(state, self._now)} ", TONES.get(state, "plain"))]
         spans.append(Span(node.name, "plain" if node.kind in {"member", "round"} else "name"))
-        if node.kind == "round":
-            spans += self._stages(node)
-        elif node.kind not in {"member", "workflow", ""}:
-            spans.append(Span(f"  {node.kind}", "dim"))
-        if node.kind in GROUPS:
-            spans += self._counts(node)
-        if node.attempts > 1:
-            spans.append(Span(f"  {self._glyphs.times}{node.attempts}", "warn"))
-        spans += self._time(node)
-        return spans + self._remark(node)
+        if told is not node:
+            spans.append(Span(f" {glyphs.into} {told.name}"))
+        if told.kind == "round":
+            spans += self._stages(told)
+        elif told.kind not in {"member", "workflow", ""}:
+            spans.append(Span(f"  {told.kind}", "dim"))
+        if told.kind in GROUPS:
+            spans += self._counts(told)
+        if told.attempts > 1:
+            spans.append(Span(f"  {glyphs.times}{told.attempts}", "warn"))
+        return [*spans, *self._time(node), *self._remark(told)]
 
     def _time(self, node: Node) -> list[Span]:
-        if node.live:
-            spent = self._now - node.started_at
-            return [Span(f"  {duration(spent)}", "dim")] if spent >= 1 else []
         if node.replayed:
             return [Span("  recorded", "dim")]
-        if node.state == "skipped" and not node.has_children and not node.error:
-            return []
-        return [Span(f"  {duration(node.ended_at - node.started_at)}", "dim")]
+        spent = (self._now if node.live else node.ended_at) - node.started_at
+        if node.live or node.state == "skipped":  # what has just begun, or did not run at all
+            return [Span(f"  {duration(spent)}", "dim")] if spent >= 1 else []
+        return [Span(f"  {duration(spent)}", "dim")]
 
     def _remark(self, node: Node) -> list[Span]:
         """What it waits for, what went wrong, or the last line that it printed."""
@@ -173,13 +183,20 @@ class Drawing:
     def _stages(self, node: Node) -> list[Span]:
         """The stages of a round that ended, and then its fix: ``: tests ✗, compile ✓; fix ✓``."""
         spans: list[Span] = []
-        for child in node.shown(self._detail.steps):
-            if child.live:
-                continue
+        ended = [child for child in node.shown(self._detail.steps) if not child.live]
+        for child in sorted(ended, key=lambda child: child.order):
             before = ": " if not spans else ", " if child.kind == "stage" else "; "
             spans.append(Span(f"{before}{child.name} "))
             spans.append(Span(self._glyphs.of(child.state), TONES.get(child.state, "plain")))
         return spans
+
+
+def _innermost(node: Node) -> Node:
+    """What a node is at: itself, or the only live one below it."""
+    below = node.only_live_child
+    while below is not None:
+        node, below = below, below.only_live_child
+    return node
 
 
 def _folded(node: Node, rows: list[Node], *, is_group: bool) -> str:

@@ -94,9 +94,9 @@ class Node:
         return sum(self.tally.values()) if self.tally else 0
 
     @property
-    def has_children(self) -> bool:
-        """True if it ever had a child, shown or forgotten."""
-        return bool(self.tally or self.running or self.waiting)
+    def children(self) -> int:
+        """How many children it has had."""
+        return self.ended + len(self.running or ()) + len(self.waiting or ())
 
     def count(self, state: str) -> int:
         """How many of its children are in this state."""
@@ -158,8 +158,16 @@ class Node:
         """Those that have not ended."""
         return [*(self.running or {}).values(), *(self.waiting or {}).values()]
 
+    @property
+    def only_live_child(self) -> Node | None:
+        """The one child that has not ended, if there is just one."""
+        running, waiting = self.running or {}, self.waiting or {}
+        if len(running) + len(waiting) != 1:
+            return None
+        return next(iter((running or waiting).values()))
+
     def shown(self, most: int) -> list[Node]:
-        """At most ``most`` children in order of start: running, failed, waiting, the latest done.
+        """At most ``most`` children: first that failed, then waiting, running, the latest done.
 
         The work is bounded by ``most``, however many children there are.
         """
@@ -167,13 +175,12 @@ class Node:
         failed, done = self.failed or [], self.done or ()
         sizes = [len(running), len(failed), len(waiting), len(done)]
         room = _shares(sizes, most)
-        picked = [
-            *islice(running.values(), room[0]),
+        return [
             *failed[: room[1]],
             *islice(waiting.values(), room[2]),
+            *islice(running.values(), room[0]),
             *islice(reversed(done), room[3]),
         ]
-        return sorted(picked, key=lambda child: child.order)
 
 
 def _shares(sizes: list[int], most: int) -> list[int]:

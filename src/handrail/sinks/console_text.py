@@ -43,6 +43,7 @@ class Glyphs:
     undo: str
     more: str
     times: str
+    into: str
     dot: str
     branch: str
     last: str
@@ -71,6 +72,7 @@ UNICODE = Glyphs(
     undo="↶",
     more="…",
     times="×",  # noqa: RUF001  # the sign is meant
+    into="›",  # noqa: RUF001  # as above
     dot="·",
     branch="├─ ",
     last="└─ ",
@@ -92,6 +94,7 @@ ASCII = Glyphs(
     undo="<",
     more="...",
     times="x",
+    into=">",
     dot="|",
     branch="|- ",
     last="`- ",

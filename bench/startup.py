@@ -1,0 +1,48 @@
+"""What it costs to import handrail, and to run one step in a new process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from bench.measure import Row, interleaved
+
+BARE = "import anyio, attrs, msgspec"
+OURS = "import handrail"
+ONE_STEP = """
+from handrail import step, workflow
+
+def one():
+    return 1
+
+@workflow
+def flow():
+    return (yield from step("one").call(one))
+
+assert flow().value == 1
+"""
+
+
+def run(code: str) -> None:
+    """Run the code in a new process."""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)  # noqa: S603  # our own code
+
+
+def rows(rounds: int) -> list[Row]:
+    """The start-up rows; an import is timed without the interpreter's own start."""
+    empty, bare, ours, one = interleaved(
+        rounds, lambda: run("pass"), lambda: run(BARE), lambda: run(OURS), lambda: run(ONE_STEP)
+    )
+    bare_us, ours_us = (bare - empty) * 1e6, (ours - empty) * 1e6
+    return [
+        Row("import handrail", BARE, bare_us, ours_us, ours_us / bare_us, 1.3),
+        Row(
+            "process start to the end of a one-step run",
+            "python -c pass",
+            empty * 1e6,
+            one * 1e6,
+            one,
+            0.2,
+            "seconds; the limit is for a quiet machine",
+        ),
+    ]

@@ -1,0 +1,27 @@
+"""stdout for data alone: what else is printed there goes to stderr meanwhile."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TextIO
+
+
+@contextmanager
+def data_channel() -> Generator[TextIO]:
+    """A stream to the real stdout, while file descriptor 1 leads to stderr.
+
+    So what a workflow's own code prints, or a program it starts, does not get among the data.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with os.fdopen(kept, "w", encoding="utf-8", closefd=False) as data:
+            yield data
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -1,0 +1,39 @@
+"""``handrail check``: the lint, for people and for CI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from handrail.cli.exits import Exit
+from handrail.cli.files import python_files, read_source
+from handrail.dsl.findings import Finding
+from handrail.dsl.lint import check_module
+
+
+def check(paths: Sequence[Path], *, as_json: bool) -> int:
+    """Print what is wrong with the workflows below these paths; 1 if anything is."""
+    files = [file for path in paths for file in python_files(path)]
+    found = [finding for file in files for finding in findings_in(file)]
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in found], ensure_ascii=False, indent=2))
+    else:
+        for finding in found:
+            print(finding)
+        print(_summary(len(found), len(files)))
+    return Exit.FAILED if found else Exit.SUCCEEDED
+
+
+def findings_in(file: Path) -> Iterator[Finding]:
+    """What is wrong in one file; one that cannot be read is a finding of its own."""
+    try:
+        yield from check_module(read_source(file), str(file))
+    except (SyntaxError, UnicodeDecodeError) as error:
+        yield Finding("HR100", f"the file does not parse: {error}", str(file), 1, 1)
+
+
+def _summary(findings: int, files: int) -> str:
+    found = "nothing found" if not findings else f"{findings} finding{'s' * (findings != 1)}"
+    return f"{found} in {files} file{'s' * (files != 1)}"

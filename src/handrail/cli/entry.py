@@ -1,0 +1,110 @@
+"""``main``: arguments in, exit code out, every error as one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from handrail import __version__
+from handrail.cli.exits import DEBUG, Exit, debugging
+from handrail.errors import HandrailError, MissingExtra
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with these arguments (default: those of the process); the exit code.
+
+    No error leaves it: each becomes one line on stderr, with a traceback if ``--debug`` is among
+    the arguments or ``HANDRAIL_DEBUG`` is set.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if "--debug" in words:
+        words.remove("--debug")
+        os.environ[DEBUG] = "1"
+    try:
+        code = _run(words)
+        _flush()
+    except BrokenPipeError:
+        _leave_stdout()
+        code = Exit.FAILED
+    return int(code)
+
+
+def _run(words: list[str]) -> int:
+    try:
+        if words == ["--version"]:  # the one answer that needs no command-line library
+            print(__version__)
+            return Exit.SUCCEEDED
+        return _dispatch(_app(), words)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except HandrailError as error:
+        _say(str(error))
+        return Exit.USAGE
+    except OSError as error:
+        _say(str(error))
+        return Exit.USAGE
+    except Exception as error:  # noqa: BLE001  # the last place where it can be told
+        _say(_unexpected(error))
+        return Exit.FAILED
+
+
+def _app() -> Any:
+    """The commands.
+
+    Raises:
+        MissingExtra: cyclopts or rich is not installed.
+    """
+    from importlib.util import find_spec
+
+    for library in ("cyclopts", "rich"):
+        if find_spec(library) is None:
+            raise MissingExtra("The command handrail", library, "cli")
+    from handrail.cli.app import app
+
+    return app
+
+
+def _dispatch(app: Callable[..., Any], words: list[str]) -> int:
+    from cyclopts import CycloptsError
+
+    try:
+        code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        command = " ".join(["handrail", *(error.command_chain or ())])
+        _say(f"{_sentence(str(error))} See {command} --help.")
+        return Exit.USAGE
+    return code if isinstance(code, int) else Exit.SUCCEEDED
+
+
+def _sentence(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if flat.endswith((".", "?", "!")) else f"{flat}."
+
+
+def _unexpected(error: Exception) -> str:
+    hint = "" if debugging() else " --debug shows where."
+    return f"unexpected {type(error).__name__}: {error}.{hint}"
+
+
+def _say(text: str) -> None:
+    if debugging() and sys.exc_info()[0] is not None:
+        traceback.print_exc()
+    print(f"handrail: {' '.join(text.split())}", file=sys.stderr)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:  # a process may be started without one
+        sys.stdout.flush()
+
+
+def _leave_stdout() -> None:
+    """Have what is still buffered go nowhere: whoever read it has gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)

@@ -1,0 +1,58 @@
+"""What the command's exit code says, and the mistakes that end it early."""
+
+from __future__ import annotations
+
+import os
+from enum import IntEnum
+
+from handrail.errors import HandrailError
+from handrail.model.results import RunStatus
+
+
+class Exit(IntEnum):
+    """Exit codes of every command; those above 128 are 128 plus the signal's number."""
+
+    SUCCEEDED = 0
+    FAILED = 1
+    USAGE = 2
+    SUSPENDED = 3
+    CANCELLED = 4
+    HUNG_UP = 129
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+EXIT_OF: dict[RunStatus, Exit] = {
+    "succeeded": Exit.SUCCEEDED,
+    "failed": Exit.FAILED,
+    "suspended": Exit.SUSPENDED,
+    "cancelled": Exit.CANCELLED,
+}
+
+DEBUG = "HANDRAIL_DEBUG"
+_OFF = frozenset({"", "0", "false", "no"})
+
+
+def debugging() -> bool:
+    """True if errors are to be told with their tracebacks."""
+    return os.environ.get(DEBUG, "").lower() not in _OFF
+
+
+EXIT_CODES = """\
+Exit codes: 0 succeeded, 1 failed (of `check`: something was found), 2 wrong usage or definition,
+3 suspended (it waits for an answer), 4 cancelled, 130 interrupted (Ctrl-C), 143 terminated (SIGTERM),
+129 its terminal was closed."""
+
+
+class Refused(HandrailError):
+    """The command cannot do what it was asked; the text says why, and what to type instead."""
+
+    def __init__(self, what: str, why: str, hint: str = "") -> None:
+        super().__init__(what, why, hint)
+        self.what = what
+        self.why = why
+        self.hint = hint
+
+    def __str__(self) -> str:
+        hint = f" {self.hint}" if self.hint else ""
+        return f"{self.what}: {self.why}.{hint}"

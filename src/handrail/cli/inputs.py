@@ -1,0 +1,160 @@
+"""The inputs of a workflow as a person gives them: ``--input name=text``, or a file of them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from inspect import Parameter
+from pathlib import Path
+from typing import Any, cast
+
+from handrail.cli.exits import Refused
+from handrail.model.convert import convert, from_text
+from handrail.model.definition import WorkflowDefinition, WorkflowParameter
+from handrail.model.jsonsafe import short_repr
+from handrail.model.schema import describe_type
+
+Arguments = tuple[list[Any], dict[str, Any]]
+
+
+def arguments_for(
+    definition: WorkflowDefinition, typed: Sequence[str], file: Path | None
+) -> Arguments:
+    """The positional and keyword arguments for a workflow; what was typed wins over the file.
+
+    Raises:
+        Refused: an input is unknown, missing, given twice, or its file cannot be read.
+        InvalidInput: an input is not of its parameter's type.
+    """
+    texts = _pairs(typed)
+    values = {} if file is None else read_file(file)
+    named = [*texts, *(name for name in values if name not in texts)]
+    for name in named:
+        _check_known(definition, name)
+    given: dict[str, Any] = {}
+    for name in named:
+        annotation = _annotation(definition, name)
+        if name in texts:
+            given[name] = from_text(texts[name], annotation, name=name)
+        else:
+            given[name] = convert(values[name], annotation, name=name)
+    _check_complete(definition, given)
+    return _arranged(definition, given)
+
+
+def signature_of(definition: WorkflowDefinition) -> str:
+    """The inputs for people: ``task (str), rounds (int = 3)``."""
+    return ", ".join(map(_shown, definition.parameters)) or "none"
+
+
+def read_file(file: Path) -> Mapping[str, Any]:
+    """The inputs that a JSON or TOML file holds; ``-`` is JSON on stdin.
+
+    Raises:
+        Refused: it cannot be read, or holds no object of names.
+    """
+    import tomllib
+
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
+        values = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+    except OSError as error:
+        raise Refused(f"inputs {file}", f"cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        kind = "TOML" if file.suffix == ".toml" else "JSON"
+        raise Refused(f"inputs {file}", f"is not {kind}: {error}") from None
+    if not isinstance(values, dict):
+        raise Refused(f"inputs {file}", f"must be an object of names, got {short_repr(values)}")
+    return cast("dict[str, Any]", values)
+
+
+def _pairs(typed: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for word in typed:
+        name, equals, text = word.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise Refused(f"--input {word!r}", "is not name=value")
+        if name in pairs:
+            raise Refused(f"input {name!r}", "was given twice", "Give a list as JSON: '[1, 2]'.")
+        pairs[name] = text
+    return pairs
+
+
+def _check_known(definition: WorkflowDefinition, name: str) -> None:
+    kinds = {parameter.name: parameter.kind for parameter in definition.parameters}
+    if name in kinds and kinds[name] is not Parameter.VAR_KEYWORD:
+        return
+    if Parameter.VAR_KEYWORD in kinds.values():
+        return
+    near = difflib.get_close_matches(name, list(kinds), n=1)
+    meant = f"Did you mean {near[0]!r}? " if near else ""
+    hint = f"{meant}Its inputs: {signature_of(definition)}."
+    raise Refused(f"unknown input {name!r}", f"workflow {definition.name!r} has none", hint)
+
+
+def _check_complete(definition: WorkflowDefinition, given: Mapping[str, Any]) -> None:
+    missing = [one for one in definition.parameters if one.required and one.name not in given]
+    if not missing:
+        return
+    names = ", ".join(_shown(parameter) for parameter in missing)
+    typed = " ".join(f"--input {one.name}=VALUE" for one in missing)
+    raise Refused(f"workflow {definition.name!r}", f"needs {names}", f"Add {typed}")
+
+
+def _annotation(definition: WorkflowDefinition, name: str) -> Any:
+    """The type of an input; ``*names: T`` takes a list, ``**names: T`` any name of type T."""
+    catch_all: Any = Parameter.empty
+    for parameter in definition.parameters:
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            catch_all = parameter.annotation
+        elif parameter.name == name:
+            return _list_of(parameter) if parameter.kind is Parameter.VAR_POSITIONAL else (
+                parameter.annotation
+            )
+    return catch_all
+
+
+def _list_of(parameter: WorkflowParameter) -> Any:
+    if parameter.annotation is Parameter.empty:
+        return list
+    return list[parameter.annotation]
+
+
+def _arranged(definition: WorkflowDefinition, given: dict[str, Any]) -> Arguments:
+    """Positional where Python wants it so: what is positional-only, and all before ``*names``."""
+    args: list[Any] = []
+    kwargs = dict(given)
+    has_rest = any(
+        parameter.kind is Parameter.VAR_POSITIONAL and parameter.name in given
+        for parameter in definition.parameters
+    )
+    for parameter in definition.parameters:
+        match parameter.kind:
+            case Parameter.VAR_POSITIONAL if parameter.name in given:
+                args += kwargs.pop(parameter.name)
+            case Parameter.POSITIONAL_ONLY:
+                _append(args, kwargs, parameter)
+            case Parameter.POSITIONAL_OR_KEYWORD if has_rest:
+                _append(args, kwargs, parameter)
+            case _:
+                pass
+    return args, kwargs
+
+
+def _append(args: list[Any], kwargs: dict[str, Any], parameter: WorkflowParameter) -> None:
+    args.append(kwargs.pop(parameter.name, parameter.default))
+
+
+def _shown(parameter: WorkflowParameter) -> str:
+    kind = "" if parameter.annotation is Parameter.empty else type_name(parameter.annotation)
+    if not parameter.required and parameter.default is not Parameter.empty:
+        kind = f"{kind} = {short_repr(parameter.default, 40)}".strip()
+    return f"{parameter.name} ({kind})" if kind else parameter.name
+
+
+def type_name(annotation: Any) -> str:
+    """A type as people write it."""
+    return annotation if isinstance(annotation, str) else describe_type(annotation)

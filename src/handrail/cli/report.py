@@ -1,0 +1,80 @@
+"""What is said of a run after its end, besides the line of the console sink."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from handrail.cli.exits import Exit, debugging
+from handrail.cli.interruption import tell
+from handrail.model.results import OpenGate, WorkflowResult
+
+
+def write_value(value: Any) -> None:
+    """Print what a workflow returned: text as it is, anything else so that people can read it."""
+    if isinstance(value, str):
+        print(value)
+        return
+    from rich.console import Console
+    from rich.pretty import pprint
+
+    pprint(value, console=Console(), expand_all=False, indent_guides=False)
+
+
+def tell_ending(
+    result: WorkflowResult[Any], *, quiet: bool, interrupted: Exit | None
+) -> None:
+    """Say on stderr what somebody must know or do now; mostly nothing."""
+    if interrupted is not None:
+        tell(f"{'interrupted' if not result.success else 'too late to interrupt'}: {_done(result)}")
+    elif quiet and result.status in {"failed", "cancelled"}:
+        tell(one_line(f"{result.workflow_name} {result.status}: {result.error}"))
+    if result.status == "suspended":
+        tell(one_line(_waiting(result, listed=not quiet)))
+    if debugging():
+        for text in _tracebacks(result):
+            print(text, file=sys.stderr)
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks."""
+    return " ".join(text.split())
+
+
+def _done(result: WorkflowResult[Any]) -> str:
+    ended: dict[str, list[str]] = {}
+    for step in result.step_results:
+        ended.setdefault(step.status, []).append(step.path)
+    parts = [f"{len(paths)} {status} ({_some(paths)})" for status, paths in ended.items()]
+    undone = len(result.rollback_errors)
+    if undone:
+        parts.append(f"{undone} rollbacks failed")
+    return ", ".join(parts) or "no step had ended"
+
+
+def _some(paths: list[str], most: int = 8) -> str:
+    listed = ", ".join(paths[:most])
+    return f"{listed}, ..." if len(paths) > most else listed
+
+
+def _waiting(result: WorkflowResult[Any], *, listed: bool) -> str:
+    """Who is waited for, and how to answer; the console has listed the gates already."""
+    if not result.waiting:
+        return "suspended: it waits for a signal, and the command line can send none"
+    gates = "" if listed else f" {'; '.join(map(_question, result.waiting))}"
+    return (
+        f"suspended, for want of an answer{gates}: run it on a terminal, or with --gates approve, "
+        f"default, fail or ask (answers are lines of stdin)"
+    )
+
+
+def _question(gate: OpenGate) -> str:
+    choices = f" [{', '.join(map(str, gate.choices))}]" if gate.choices else ""
+    return f"{gate.path!r} ({gate.question}{choices})"
+
+
+def _tracebacks(result: WorkflowResult[Any]) -> list[str]:
+    found = [step.traceback for step in result.step_results if step.traceback]
+    if result.traceback:
+        found.append(result.traceback)
+    return [text.rstrip() for text in found]

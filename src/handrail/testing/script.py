@@ -1,0 +1,335 @@
+"""A workflow driven by hand: each step's end is said by the test, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from difflib import get_close_matches
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar
+
+import attrs
+
+from handrail._wiring import configured_stages
+from handrail.core.answers import accepted
+from handrail.core.behaviours import behaviours
+from handrail.core.machine import Machine, Setting
+from handrail.engine.contexts import Contexts, built_context
+from handrail.engine.evaluate import Evaluator
+from handrail.engine.executor import definition_of
+from handrail.errors import GateRefusal
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+from handrail.model.policy import Limits, seconds_of
+from handrail.model.results import StepResult, WorkflowResult
+from handrail.model.shapes import WorkflowLike
+from handrail.model.steps import AgentCall, Generation, Stage
+from handrail.testing.clock import START
+from handrail.testing.script_async import run_to_end
+from handrail.testing.script_drive import Drive, Flight
+from handrail.testing.script_pending import Pending
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+@attrs.frozen
+class ScriptOptions:
+    """How scripts are set up; call it with a workflow and its inputs to get a ``Script``."""
+
+    run_id: str = "script"
+    services: Mapping[str, Any] = attrs.field(factory=dict)
+    config: Mapping[str, Any] = attrs.field(factory=dict)
+    stages: Mapping[str, Any] = attrs.field(factory=dict)
+    limits: Limits = Limits()
+    start: float = START
+    cleanup_timeout_s: float = 30.0
+    auto_advance: bool = False
+
+    def __call__(
+        self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Script[R]:
+        """The script of a run of this workflow with these inputs."""
+        script: Script[R] = object.__new__(Script)
+        script._begin(self, workflow, args, kwargs)  # noqa: SLF001  # a second way to make our own
+        return script
+
+
+class Script(Generic[R_co]):
+    """A run without executor or event loop: the test says how each step ended.
+
+        script = Script(ship, "fix the login bug")
+        script.expect("plan", agent="planner").returns(Plan(...))
+        script.expect("implement").fails(OSError("disk full"))
+        script.advance(1)                                # the pause before the second attempt
+        script.expect("implement").returns("done")
+        script.expect("verify/1/tests").passes()
+        script.answer("merge?", "yes")
+        assert script.finish().value == Report(...)
+
+    The workflow's body, predicates, context builders and ``on_error`` handlers are called for real;
+    actions, commands, agents, stages and rollbacks are not. Members of a group may be ended in any
+    order. Time stands still but for ``advance``. Limits on concurrency and rates do not apply:
+    whatever may be tried is pending at once.
+
+    As a context manager it calls ``finish`` at the end of the block. ``Script.options(...)`` sets
+    services, stages, limits and more. Whatever does not fit the workflow is an ``AssertionError``
+    that says what is pending. Mutable.
+    """
+
+    def __init__(
+        self, workflow: WorkflowLike[P, R_co], /, *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        self._begin(ScriptOptions(), workflow, args, kwargs)
+
+    @staticmethod
+    def options(
+        *,
+        run_id: str = "script",
+        services: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+        stages: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        start: float = START,
+        cleanup_timeout_s: float = 30.0,
+        auto_advance: bool = False,
+    ) -> ScriptOptions:
+        """A maker of scripts: ``Script.options(services={...})(ship, "task")``.
+
+        ``start`` is the time at which the run begins (unix seconds). ``auto_advance``: while a run
+        waits for nothing but time (pauses between attempts, ``sleep``), let it pass at once.
+        """
+        return ScriptOptions(
+            run_id,
+            dict(services or {}),
+            dict(config or {}),
+            dict(stages or {}),
+            limits if limits is not None else Limits(),
+            start,
+            cleanup_timeout_s,
+            auto_advance,
+        )
+
+    def _begin(
+        self,
+        options: ScriptOptions,
+        workflow: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> None:
+        definition = definition_of(workflow)
+        inputs = definition.bind(args, kwargs)
+        setting = Setting(options.run_id, options.limits, options.cleanup_timeout_s)
+        self._options = options
+        self._contexts = Contexts(options.run_id, options.services, options.config)
+        self._evaluator = Evaluator(self._contexts, dict, None)
+        self._machine = Machine(definition, inputs, setting, behaviours())
+        self._drive = Drive(
+            self._machine, self._evaluate, now=options.start, prepare=self._build_context
+        )
+        self._do(self._drive.record, ev.WorkflowStarted(definition.name, inputs))
+
+    def __repr__(self) -> str:
+        return f"<script of {self._machine.definition.name!r}: {self._state()}>"
+
+    # -- looking --------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> dict[str, Pending]:
+        """All that the run waits for, by path, in tree order."""
+        found = {entry.path: entry for entry in self._waits()}
+        return {path: found[path] for path in self._in_tree_order() if path in found}
+
+    @property
+    def events(self) -> list[ev.Event]:
+        """Every event so far, in order."""
+        return list(self._drive.events)
+
+    @property
+    def progress(self) -> list[ev.Progress]:
+        """Every progress notice so far, in order."""
+        return list(self._drive.progress)
+
+    @property
+    def results(self) -> dict[str, StepResult[Any]]:
+        """The result of every step that has ended, by path, in order of end."""
+        return dict(self._machine.results)
+
+    @property
+    def now(self) -> float:
+        """The script's time, in unix seconds."""
+        return self._drive.now
+
+    @property
+    def done(self) -> bool:
+        """True if the run has ended or was suspended."""
+        return self._drive.result is not None
+
+    @property
+    def result(self) -> WorkflowResult[R_co]:
+        """How the run ended.
+
+        Raises:
+            AssertionError: it has not; the text lists what it waits for.
+        """
+        result = self._drive.result
+        if result is None:
+            raise AssertionError(f"the run has not ended. {self._state()}")
+        return result
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def expect(
+        self,
+        path: str,
+        kind: str | None = None,
+        *,
+        agent: str | None = None,
+        context: Mapping[str, Any] | None = None,
+        args: tuple[Any, ...] | None = None,
+        argv: str | tuple[str, ...] | list[str] | None = None,
+        attempt: int | None = None,
+    ) -> Pending:
+        """The step whose attempt is pending at this path, checked against what is given here.
+
+        ``kind`` is its verb in one word (``agent``, ``command``, ``stage``, ...), ``agent`` the name
+        of its agent, ``context`` what that agent is given, whole.
+        """
+        found = self._at(path, "attempt")
+        checks = {"kind": kind, "agent": agent, "context": context, "args": args, "argv": argv}
+        for what, wanted in {**checks, "attempt": attempt}.items():
+            if wanted is not None:
+                _check(found, what, wanted)
+        return found
+
+    def expect_rollback(self, path: str) -> Pending:
+        """The rollback of the step at this path, which is pending: ``.returns()``, ``.fails(...)``
+        or, to call it for real, ``.runs()``."""
+        return self._at(path, "rollback")
+
+    # -- people and time ------------------------------------------------------------------------
+
+    def answer(self, path: str, answer: Any, *, by: str | None = "script") -> None:
+        """Answer the question at this path.
+
+        Raises:
+            InvalidAnswer: this is no answer to it; the gate stays open.
+        """
+        gate = self._at(path, "gate").gate
+        assert gate is not None
+        event = ev.GateAnswered(path, accepted(gate, answer), by)
+        self._do(self._drive.record, event)
+
+    def refuse(self, path: str, why: str = "nobody may answer it") -> None:
+        """Fail the question at this path, as a gate policy does that has no answer."""
+        self._at(path, "gate")
+        self._do(self._drive.report, cmd.GateRefused(path, GateRefusal(path, why), at=self.now))
+
+    def signal(self, name: str, payload: Any = None, *, by: str | None = "script") -> None:
+        """Deliver a signal; it is kept until a ``wait_for`` takes it."""
+        self._must_go_on(f"get the signal {name!r}")
+        self._do(self._drive.record, ev.SignalReceived(name, payload, by))
+
+    def advance(self, seconds: float | timedelta) -> None:
+        """Let time pass: sleeps, pauses, timeouts and deadlines on the way happen in order."""
+        self._must_go_on("let time pass")
+        self._do(self._drive.advance_to, self.now + seconds_of(seconds, "advance"))
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """Cancel the run: pending attempts stop at once, and it unwinds."""
+        self._must_go_on("be cancelled")
+        self._do(self._drive.record, ev.CancelRequested(reason))
+
+    def suspend(self, reason: str = "waiting") -> WorkflowResult[R_co]:
+        """End the drive where only questions, signals and time are waited for, as an executor does
+        that nobody answers; the result says what is open."""
+        self._must_go_on("be suspended")
+        flying = [entry for entry in self.pending.values() if entry.waits in {"attempt", "rollback"}]
+        if flying:
+            raise AssertionError(f"a run is suspended when no step is at work. {self._state()}")
+        self._do(self._drive.report, cmd.CloseRun(reason, at=self.now))
+        return self.result
+
+    # -- ending ---------------------------------------------------------------------------------
+
+    def finish(self) -> WorkflowResult[R_co]:
+        """How the run ended.
+
+        Raises:
+            AssertionError: it has not; the text lists what it waits for.
+        """
+        return self.result
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:  # else that error is what went wrong, and the open end follows from it
+            self.finish()
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _do(self, act: Callable[[Any], None], argument: Any) -> None:
+        act(argument)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """What follows by itself: time, if it is to advance, and what the body let escape."""
+        drive = self._drive
+        while self._options.auto_advance and self._waits_for_time_alone():
+            due = drive.next_due()
+            assert due is not None
+            drive.advance_to(due)
+        escaped = self._machine.escaped
+        if escaped is not None and drive.result is not None:
+            raise escaped
+
+    def _waits_for_time_alone(self) -> bool:
+        machine = self._machine
+        if self.done or self._drive.flights or machine.gates or machine.listeners:
+            return False
+        return any(machine.goes_on_by_itself(token) for token in machine.timers)
+
+    def _evaluate(self, command: cmd.AskPredicate | cmd.AskFallback | cmd.FindStages) -> Any:
+        if isinstance(command, cmd.FindStages):
+            return self._stages_of(command)
+        value = self._evaluator.begin(command)
+        return run_to_end(value, f"a predicate or handler of {command.path!r}")
+
+    def _stages_of(self, command: cmd.FindStages) -> tuple[Stage, ...]:
+        """Stages by name need no command here: what they find is said by the test."""
+        known: dict[str, Any] = {
+            item: Stage(item, item) for item in command.stages or () if isinstance(item, str)
+        }
+        known.update(configured_stages())
+        known.update(self._options.stages)
+        return Evaluator(self._contexts, lambda: known, None).find_stages(command)
+
+    def _build_context(self, flight: Flight) -> None:
+        command = flight.command
+        assert isinstance(command, cmd.Perform)
+        match command.step.verb:
+            case AgentCall(context=given) | Generation(context=given):
+                made = built_context(given, self._contexts.of(command.view))
+                flight.context = run_to_end(made, f"the context builder of {command.path!r}")
+            case _:
+                pass
+
+    def _waits(self) -> Iterator[Pending]:
+        machine, drive = self._machine, self._drive
+        for path, flight in drive.flights.items():
+            if isinstance(flight.command, cmd.Perform):
+                step = flight.command.step
+                yield self._entry(path, step, "attempt", flight=flight)
+            else:
+                step = self._undone[path]
+                yield self._entry(path, step, "rollback", flight=flight)
+        for path, gate in machine.gates.items():
+            step = machine.nodes[path].step
+            yield self._entry(path, step, "gate", gate=gate, due=gate.deadline)

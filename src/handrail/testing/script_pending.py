@@ -1,0 +1,335 @@
+"""What a scripted run waits for, one entry a path, with what a test may do about it."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from handrail.engine.current import CURRENT, Current
+from handrail.engine.perform import failed, succeeded
+from handrail.errors import CommandFailed, StageFailed
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+from handrail.model.context import WorkflowContext
+from handrail.model.convert import fit_json
+from handrail.model.results import AgentResult, CommandResult, OpenGate, StageResult, Usage
+from handrail.model.steps import (
+    AgentCall,
+    Generation,
+    PythonCall,
+    ShellCommand,
+    SignalWait,
+    StageCheck,
+    Step,
+    Verb,
+)
+from handrail.testing.script_async import run_to_end
+from handrail.testing.script_drive import Drive, Flight, undone
+
+Waits: TypeAlias = Literal["attempt", "rollback", "gate", "signal", "pause"]
+
+
+class Pending:
+    """Something that a scripted run waits for, at ``path``.
+
+    ``waits`` says for what: the end of an ``attempt`` (from 1: ``attempt``) or of a ``rollback``,
+    which this object can give; the answer to a ``gate``, a ``signal``, or a ``pause`` to pass, for
+    which the script has ``answer``, ``signal`` and ``advance``. ``step`` is the step as it was
+    written, ``due`` when its time is up (unix seconds), if it has one.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        step: Step[Any],
+        waits: Waits,
+        drive: Drive,
+        *,
+        flight: Flight | None = None,
+        workflow: Callable[[cmd.View], WorkflowContext] | None = None,
+        gate: OpenGate | None = None,
+        due: float | None = None,
+    ) -> None:
+        self.path = path
+        self.step = step
+        self.waits = waits
+        self.gate = gate
+        self.due = due
+        self._drive = drive
+        self._flight = flight
+        self._workflow = workflow
+
+    def __repr__(self) -> str:
+        return f"<pending {self.path!r}: {self.description}>"
+
+    # -- looking --------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The step's name."""
+        return self.step.name
+
+    @property
+    def verb(self) -> Verb:
+        """The step's verb: ``ShellCommand``, ``AgentCall`` and so on, with all that was given."""
+        return self.step.verb
+
+    @property
+    def kind(self) -> str:
+        """The verb in one word: ``python``, ``command``, ``agent``, ``stage``, ``ask``, ..."""
+        return self.step.verb.kind
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt, from 1."""
+        command = self._flight.command if self._flight is not None else None
+        return command.attempt if isinstance(command, cmd.Perform) else 1
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The positional arguments of a ``call`` or ``python`` step."""
+        return self._verb_of(PythonCall, "args").args
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        """The keyword arguments of a ``call`` or ``python`` step."""
+        return self._verb_of(PythonCall, "kwargs").kwargs or {}
+
+    @property
+    def argv(self) -> str | tuple[str, ...]:
+        """The program and its arguments of a ``command`` step, or the text for the shell."""
+        return self._verb_of(ShellCommand, "argv").argv
+
+    @property
+    def agent(self) -> Any:
+        """The agent of an ``agent`` step, or what a ``generate`` step was given."""
+        match self.verb:
+            case AgentCall(agent=agent) | Generation(generator=agent):
+                return agent
+            case _:
+                raise self._has_no("agent")
+
+    def context(self) -> Mapping[str, Any]:
+        """What the agent is given: the mapping, or what the step's context builder made."""
+        if self._flight is None or self._flight.context is None:
+            raise self._has_no("context")
+        return self._flight.context
+
+    @property
+    def workflow(self) -> WorkflowContext:
+        """The ``WorkflowContext`` that the step's functions are shown."""
+        view = self._flight.command.view if self._flight is not None else None
+        if self._workflow is None or view is None:
+            raise self._has_no("workflow context")
+        return self._workflow(view)
+
+    @property
+    def description(self) -> str:
+        """What is waited for, for people."""
+        match self.waits:
+            case "attempt":
+                tried = f", attempt {self.attempt}" if self.attempt > 1 else ""
+                return f"{self.kind}{self._of_whom()}{tried}"
+            case "rollback":
+                return "rollback"
+            case "gate":
+                assert self.gate is not None
+                return f"question {self.gate.question!r}"
+            case "signal":
+                return f"signal {self.signal!r}"
+            case "pause":
+                left = max(0.0, (self.due or 0.0) - self._drive.now)
+                what = "sleep" if self.kind == "sleep" else f"{self.kind}, before another attempt"
+                return f"{what}, {left:g} s left"
+
+    @property
+    def signal(self) -> str:
+        """The name of the signal that a ``wait_for`` step waits for."""
+        return self._verb_of(SignalWait, "signal").signal
+
+    @property
+    def hint(self) -> str:
+        """What a test writes to go on from here."""
+        match self.waits:
+            case "attempt" if self.kind == "stage":
+                return f"script.expect({self.path!r}).passes()"
+            case "attempt":
+                return f"script.expect({self.path!r}).returns(...)"
+            case "rollback":
+                return f"script.expect_rollback({self.path!r}).returns()"
+            case "gate":
+                return f"script.answer({self.path!r}, ...)"
+            case "signal":
+                return f"script.signal({self.signal!r}, ...)"
+            case "pause":
+                return f"script.advance({max(0.0, (self.due or 0.0) - self._drive.now):g})"
+
+    def _of_whom(self) -> str:
+        match self.verb:
+            case AgentCall(agent=agent) | Generation(generator=agent):
+                name = getattr(agent, "name", None) or getattr(agent, "__name__", agent)
+                return f" {name!r}"
+            case ShellCommand(argv=argv):
+                return f" {argv!r}" if isinstance(argv, str) else f" {list(argv)!r}"
+            case _:
+                return ""
+
+    # -- ending ---------------------------------------------------------------------------------
+
+    def returns(self, value: Any = None, *, usage: Usage | None = None) -> None:
+        """End the attempt with this output; nothing is called.
+
+        An ``agent`` step wraps it in an ``AgentResult`` unless it is one; a ``command`` step takes
+        a ``CommandResult``, or text for what an exit code of 0 printed; for a rollback it is None.
+        """
+        match self.verb:
+            case _ if self.waits == "rollback":
+                self._land(undone(self.path))
+            case AgentCall():
+                result = value if isinstance(value, AgentResult) else AgentResult(value, usage)
+                self._succeed(result, result.usage)
+            case ShellCommand() if isinstance(value, str):
+                self.exits(0, value)
+            case ShellCommand() if not isinstance(value, CommandResult):
+                raise AssertionError(
+                    f"{self._which()} returns a CommandResult, or text for its stdout, "
+                    f"got {value!r}. For another exit code write .exits(code, stdout, stderr)."
+                )
+            case Generation() if not isinstance(value, str):
+                raise AssertionError(f"{self._which()} writes text, got {value!r}")
+            case StageCheck():
+                raise AssertionError(
+                    f"{self._which()} passes or fails: write .passes(), or .fails('2 failed')"
+                )
+            case _:
+                self._succeed(value, usage)
+
+    def fails(self, error: BaseException | type[BaseException] | str) -> None:
+        """End the attempt with this exception, instance or class; a stage also takes what it said.
+
+        Retries, ``on_error`` and ``default`` follow as they would in a run; what is left of it is
+        thrown at the ``yield`` as ``StepFailed``.
+        """
+        error = self._exception(error)
+        if self.waits == "rollback":
+            self._land(undone(self.path, error))
+        else:
+            self._land(failed(self._perform(), error))
+
+    def passes(self, output: str = "") -> None:
+        """Let a stage of ``validate`` pass, having printed ``output``."""
+        stage = self._verb_of(StageCheck, "passes()").stage
+        self._succeed(StageResult(stage.name, True, output), None)
+
+    def exits(self, code: int = 0, stdout: str = "", stderr: str = "") -> None:
+        """End a command with this exit code; ``check`` and ``parse`` are heeded as in a run."""
+        verb = self._verb_of(ShellCommand, "exits()")
+        if verb.check and code != 0:
+            argv = verb.argv if isinstance(verb.argv, str) else " ".join(verb.argv)
+            self.fails(CommandFailed(repr(argv), code, stdout, stderr))
+            return
+        try:
+            data = None if verb.parse is None else fit_json(stdout, verb.parse)
+        except Exception as error:  # noqa: BLE001  # stdout is not what parse asks for
+            self.fails(error)
+            return
+        self._succeed(CommandResult(code, stdout, stderr, data), None)
+
+    def runs(self) -> None:
+        """End the attempt as the action itself does: call it, for real, here and now.
+
+        For ``call`` and ``python`` steps, callable stages and rollbacks.
+        """
+        try:
+            value = self._call()
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever an action raises fails its step
+            self.fails(error)
+            return
+        if self.kind == "stage" and self.waits == "attempt":
+            self._judge(value)
+        elif self.waits == "rollback":
+            self.returns()
+        else:
+            self.returns(value)
+
+    def _call(self) -> Any:
+        action, arguments, named = self._action()
+        context = contextvars.copy_context()
+        run_id = self._drive.machine.setting.run_id
+        context.run(CURRENT.set, Current(run_id, self.path, self.attempt))
+        self._still_pending()
+        value = context.run(action, *arguments, **named)
+        return run_to_end(value, f"the action of {self.path!r}", context)
+
+    def _action(self) -> tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]:
+        from handrail.engine.perform import takes_one
+
+        command = self._flight.command if self._flight is not None else None
+        if isinstance(command, cmd.Undo):
+            return command.rollback.action, (self.workflow,), {}
+        match self.verb:
+            case PythonCall(action=action):
+                return action, self.args, self.kwargs
+            case StageCheck(stage=stage) if callable(stage.check):
+                return stage.check, (self.workflow,) if takes_one(stage.check) else (), {}
+            case _:
+                raise AssertionError(
+                    f"{self._which()} has nothing that a script can run: say what it gives, "
+                    f"{self.hint}"
+                )
+
+    def _judge(self, value: Any) -> None:
+        from handrail.engine.perform import stage_result
+
+        result = stage_result(self.name, value)
+        if result.passed:
+            self._succeed(result, None)
+        else:
+            self._land(failed(self._perform(), StageFailed(result)))
+
+    def _succeed(self, output: Any, usage: Usage | None) -> None:
+        self._land(succeeded(self._perform(), output, usage, self._drive.now))
+
+    def _exception(self, error: BaseException | type[BaseException] | str) -> BaseException:
+        if isinstance(error, str):
+            if self.kind != "stage" or self.waits == "rollback":
+                raise AssertionError(
+                    f"{self._which()} fails with an exception, got the text {error!r}. "
+                    f"Write .fails(RuntimeError({error!r}))."
+                )
+            return StageFailed(StageResult(self.name, False, error, error))
+        return error() if isinstance(error, type) else error
+
+    def _perform(self) -> cmd.Perform:
+        command = self._flight.command if self._flight is not None else None
+        if not isinstance(command, cmd.Perform):
+            raise AssertionError(f"{self._which()} is no attempt: write {self.hint}")
+        return command
+
+    def _land(self, event: ev.Event) -> None:
+        self._still_pending()
+        self._drive.land(self.path, event)
+
+    def _still_pending(self) -> None:
+        if self._flight is None:
+            raise AssertionError(f"{self._which()} is no attempt: write {self.hint}")
+        if self._drive.flights.get(self.path) is not self._flight:
+            raise AssertionError(f"{self._which()} has ended already, or was stopped")
+
+    # -- errors ---------------------------------------------------------------------------------
+
+    def _which(self) -> str:
+        return f"{self.path!r} ({self.description})"
+
+    def _verb_of(self, wanted: type[Any], what: str) -> Any:
+        if not isinstance(self.verb, wanted):
+            raise self._has_no(what)
+        return self.verb
+
+    def _has_no(self, what: str) -> AssertionError:
+        return AssertionError(f"{self._which()} has no {what}")
+
+
