@@ -25,3 +25,10 @@ def data_channel() -> Generator[TextIO]:
         sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
+
+
+def silence(descriptor: int) -> None:
+    """Have what is written there from now on go nowhere, without an error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)

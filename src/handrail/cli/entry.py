@@ -27,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(words)
         _flush()
     except BrokenPipeError:
-        _leave_stdout()
+        from handrail.cli.channels import silence
+
+        silence(1)
         code = Exit.FAILED
     return int(code)
 
@@ -102,9 +104,3 @@ def _flush() -> None:
     if sys.stdout is not None:  # a process may be started without one
         sys.stdout.flush()
 
-
-def _leave_stdout() -> None:
-    """Have what is still buffered go nowhere: whoever read it has gone."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)

@@ -20,7 +20,7 @@ from handrail.model.results import OpenGate
 from handrail.model.schema import describe_type
 
 if TYPE_CHECKING:
-    from handrail.sinks.console import ConsoleSink
+    from handrail.cli.screen import Screen
 
 Ask: TypeAlias = Callable[[OpenGate], Awaitable[Any]]
 
@@ -30,10 +30,10 @@ def can_ask() -> bool:
     return os.isatty(0) and (os.isatty(2) or os.isatty(1))
 
 
-def gate_handler(sink: ConsoleSink | None = None) -> Ask:
+def gate_handler(screen: Screen | None = None) -> Ask:
     """A gate handler that asks whoever is at stdin, one gate at a time.
 
-    The sink leaves the screen to it meanwhile. An answer that does not fit is refused with the
+    What shows the run leaves the screen to it meanwhile. An answer that does not fit is refused with the
     reason, and asked for again.
     """
     one_at_a_time = anyio.Lock()
@@ -42,7 +42,7 @@ def gate_handler(sink: ConsoleSink | None = None) -> Ask:
     async def console(gate: OpenGate) -> Any:  # its name is on record as who answered
         async with one_at_a_time:
             with ExitStack() as stack:
-                shared = None if sink is None else stack.enter_context(sink.pause())
+                shared = None if screen is None else stack.enter_context(screen.pause())
                 return await Prompt(gate, lines, _screen(shared)).answer()
 
     return console

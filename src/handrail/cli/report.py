@@ -74,7 +74,5 @@ def _question(gate: OpenGate) -> str:
 
 
 def _tracebacks(result: WorkflowResult[Any]) -> list[str]:
-    found = [step.traceback for step in result.step_results if step.traceback]
-    if result.traceback:
-        found.append(result.traceback)
-    return [text.rstrip() for text in found]
+    found = [step.traceback for step in result.step_results] + [result.traceback]
+    return [text.rstrip() for text in dict.fromkeys(found) if text]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TextIO, TypeAlias
@@ -12,13 +13,14 @@ import anyio
 import attrs
 from rich.console import Console
 
-from handrail import ConsoleSink, Executor
-from handrail.cli.channels import data_channel
+from handrail import Executor
+from handrail.cli.channels import data_channel, silence
 from handrail.cli.exits import EXIT_OF
 from handrail.cli.gates import can_ask, gate_handler
 from handrail.cli.inputs import Arguments, arguments_for
 from handrail.cli.interruption import Interruption
 from handrail.cli.report import tell_ending, write_value
+from handrail.cli.screen import Screen
 from handrail.cli.target import load
 from handrail.model.results import WorkflowResult
 from handrail.ports.sink import Sink
@@ -56,13 +58,15 @@ def drive(
     **parts: Any,
 ) -> int:
     """Run a workflow with these arguments; the exit code. ``parts`` are an executor's."""
-    console = Console(stderr=options.as_json)
-    sink = None if options.quiet else ConsoleSink(console)
-    sinks: list[Sink] = [] if sink is None else [sink]
-    executor = Executor(sinks=sinks, gates=_gates(options.gates, sink), **parts)
+    screen = None if options.quiet else Screen(Console(stderr=options.as_json))
+    sinks: list[Sink] = [] if screen is None else [screen]
+    executor = Executor(sinks=sinks, gates=_gates(options.gates, screen), **parts)
     with Interruption() as interruption:
         result = anyio.run(_streamed, executor, workflow, arguments, interruption)
-    _report(result, options, data)
+    try:
+        _report(result, data)
+    except BrokenPipeError:  # whoever read it has gone; the exit code still says how it ended
+        silence(1)
     tell_ending(result, quiet=options.quiet, interrupted=interruption.exit)
     if interruption.exit is not None and not result.success:
         return interruption.exit
@@ -80,16 +84,17 @@ async def _streamed(
     return run.result
 
 
-def _gates(wanted: Gates | None, sink: ConsoleSink | None) -> Any:
+def _gates(wanted: Gates | None, screen: Screen | None) -> Any:
     if wanted == "ask" or (wanted is None and can_ask()):
-        return gate_handler(sink)
+        return gate_handler(screen)
     return wanted
 
 
-def _report(result: WorkflowResult[Any], options: Options, data: TextIO | None) -> None:
+def _report(result: WorkflowResult[Any], data: TextIO | None) -> None:
     if data is not None:
         json.dump(result.to_dict(), data, ensure_ascii=False, indent=2, allow_nan=False)
         data.write("\n")
         data.flush()
     elif result.success and result.final_output is not None:
         write_value(result.final_output)
+        sys.stdout.flush()

@@ -102,7 +102,7 @@ class Failing:
             node.phase = Phase.PAUSED
             due = self.machine.now + choice.delay_s
             self.machine.record(ev.TimerSet(node.path, due, "retry", attempt))
-            node.timer = self.machine.wait(node, due, "retry")
+            node.timer = self.machine.wait(node, due)
 
     def _fall_back(self, node: Node, failure: Failure) -> None:
         step = node.step
@@ -123,7 +123,7 @@ class Failing:
             said = f"the handler of .on_error() must return a step, got {chosen!r}"
             self._settle(node, failure_of(NotAStep(repr(chosen), node.path, said)))
         else:
-            path = join(node.base, chosen.name)
+            path = join(node.path, chosen.name)
             node.live = None
             if self.machine.take_path(
                 node, path, node.path, "Give the fallback step a name of its own."

@@ -204,8 +204,8 @@ class GroupBehaviour:
             return
         if type(made) is Step:
             path = f"{member.base}/{made.name}"
-            if machine.take_path(member, path, reference(body), ""):
-                machine.open_child(member, made, path)
+            machine.tree[member.path] = path  # its only child; a dict would cost 200 bytes more
+            machine.open_child(member, made, path)
         elif hasattr(made, "gi_frame") and hasattr(made, "send"):
             machine.enter(member, made)
         else:

@@ -60,7 +60,6 @@ from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import line_of
 from handrail.model.outcome import RETURNED, YIELDED, resume
-from handrail.model.paths import attempt_base
 from handrail.model.policy import Limits
 from handrail.model.results import OpenGate, Skipped, StepResult, StepStatus, Usage
 from handrail.model.steps import PLAIN, AgentCall, Generation, PythonCall, StageCheck, Step
@@ -118,9 +117,9 @@ class Machine:
         self.now = 0.0
         self.nodes: dict[str, Node] = {}
         self.results: dict[str, StepResult[Any]] = {}
-        self.tree: dict[str, dict[str, None]] = {}
+        self.tree: dict[str, dict[str, None] | str] = {}
         self.concurrent: set[str] = set()
-        self.timers: dict[int, tuple[str, Node]] = {}
+        self.timers: dict[int, Node] = {}
         self.gates: dict[str, OpenGate] = {}
         self.answered: dict[str, ev.GateAnswered] = {}
         self.listeners: dict[str, list[Node]] = {}
@@ -273,13 +272,11 @@ class Machine:
             view = self.view(node, self._validation_above(node)) if _sees(step) else None
             self._out.append(cmd.Perform(node.path, step, node.attempt, node.started_at, view))
             return
-        if node.attempt > 1:
-            node.base = attempt_base(node.path, node.attempt)
         timeout_s = step.modifiers.timeout_s
         if timeout_s is not None:
             due = self.replaying.attempt_began(node) + timeout_s
             self.record(ev.TimerSet(node.path, due, "timeout", node.attempt))
-            node.deadline = self.wait(node, due, "deadline")
+            node.deadline = self.wait(node, due)
         self.behaviours[type(verb)].begin(self, node)
 
     def _validation_above(self, node: Node) -> Any:
@@ -483,7 +480,8 @@ class Machine:
         if type(step) is not Step:
             self.mistake(not_a_step(step, line_of(generator)))
             return
-        path = f"{node.base}/{step.name}" if node.base else step.name
+        base = node.path if node.attempt < 2 else node.base
+        path = f"{base}/{step.name}" if base else step.name
         seen = node.seen
         if seen is None:
             seen = node.seen = self.tree[node.path] = {}
@@ -498,7 +496,7 @@ class Machine:
             return
         if node.unwinding and not node.timer:
             due = self.now + self.setting.cleanup_timeout_s
-            node.timer = self.wait(node, due, "cleanup")
+            node.timer = self.wait(node, due)
         self.open_child(node, step, path)
 
     def _begin_plain(self, parent: Node, step: Step[Any], path: str) -> None:
@@ -627,7 +625,7 @@ class Machine:
         root.phase = Phase.RUNNING
         if self.limits.timeout_s is not None:
             due = self.started_at + self.limits.timeout_s
-            self.run_deadline = self.wait(root, due, "run")
+            self.run_deadline = self.wait(root, due)
         try:
             generator = self.call(self.definition, root.inputs)
         except Exception as error:  # noqa: BLE001  # the function's own code

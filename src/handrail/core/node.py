@@ -8,6 +8,7 @@ from typing import Any
 
 from handrail.core.failures import Failure
 from handrail.model.commands import View
+from handrail.model.paths import attempt_base
 from handrail.model.steps import Rollback, Step
 
 RollbackEntry = tuple[str, Rollback, View]
@@ -27,16 +28,24 @@ class Phase(IntEnum):
 class Node:
     """Mutable, and the core's only mutable record: one is made for each live path.
 
-    What a node seldom needs is a default of the class, and takes no room and no time until it is
-    set.
+    What every node needs has a slot; what few need is a default of the class, and takes no room
+    until it is set. A member that waits should cost less than a KiB in all.
     """
 
-    attempt = 0
-    index = 0
-    phase = Phase.OPENING
-    started_at = 0.0
-    child: Node | None = None
-    """The one child of a node that has one at a time."""
+    __slots__ = (
+        "__dict__",
+        "attempt",
+        "child",
+        "index",
+        "inputs",
+        "parent",
+        "path",
+        "phase",
+        "started_at",
+        "step",
+        "timer",
+    )
+
     live: dict[str, Node] | None = None
     """The unfinished members of a group, by path."""
     seen: dict[str, None] | None = None
@@ -52,8 +61,6 @@ class Node:
     """Its generator is closed, not asked."""
     unwinding = False
     """RunCancelled was thrown into its generator; children opened now are clean-up."""
-    timer = 0
-    """Token of the pause or wait it is in."""
     deadline = 0
     """Token of its deadline."""
 
@@ -64,4 +71,14 @@ class Node:
         self.path = path
         self.parent = parent
         self.inputs = inputs
-        self.base = path  # its children's paths begin with this
+        self.phase = Phase.OPENING
+        self.attempt = 0
+        self.index = 0  # among the members of its group
+        self.started_at = 0.0
+        self.child: Node | None = None  # of a node that has one child at a time
+        self.timer = 0  # token of the pause or wait it is in
+
+    @property
+    def base(self) -> str:
+        """What its children's paths begin with."""
+        return attempt_base(self.path, self.attempt)

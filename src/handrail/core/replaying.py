@@ -62,7 +62,7 @@ class Replaying:
             self.machine.attempt(node)
             return
         node.phase = Phase.PAUSED
-        node.timer = self.machine.wait(node, retry_due, "retry")
+        node.timer = self.machine.wait(node, retry_due)
 
     def attempt_began(self, node: Node) -> float:
         recorded = self.machine.setting.recorded

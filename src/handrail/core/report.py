@@ -16,11 +16,14 @@ from handrail.model.results import (
 
 
 def tree_order(
-    tree: Mapping[str, dict[str, None]], results: Mapping[str, StepResult[Any]], root: str = ""
+    tree: Mapping[str, dict[str, None] | str], results: Mapping[str, StepResult[Any]], root: str = ""
 ) -> tuple[StepResult[Any], ...]:
-    """Every finished step below ``root``: parents before children, children as they were yielded."""
+    """Every finished step below ``root``: parents before children, children as they were yielded.
+
+    ``tree`` maps a path to its children, or to the only one.
+    """
     ordered: list[StepResult[Any]] = []
-    stack: list[str] = list(reversed(tree.get(root, {})))
+    stack = _reversed(tree.get(root))
     while stack:
         path = stack.pop()
         result = results.get(path)
@@ -28,8 +31,15 @@ def tree_order(
             ordered.append(result)
         below = tree.get(path)
         if below:
-            stack.extend(reversed(below))
+            stack.extend(_reversed(below))
     return tuple(ordered)
+
+
+def _reversed(children: dict[str, None] | str | None) -> list[str]:
+    """Child paths, last first; a lone one may stand for itself."""
+    if not children:
+        return []
+    return [children] if isinstance(children, str) else list(reversed(children))
 
 
 def workflow_result(

@@ -39,7 +39,7 @@ class PauseBehaviour(_Childless):
             machine.succeed(node, None)
             return
         machine.record(ev.TimerSet(node.path, due, "sleep", node.attempt))
-        node.timer = machine.wait(node, due, "sleep")
+        node.timer = machine.wait(node, due)
 
     def _due(self, machine: Machine, node: Node) -> float:
         assert node.step is not None
@@ -50,8 +50,7 @@ class PauseBehaviour(_Childless):
         assert verb.seconds is not None
         return machine.now + verb.seconds
 
-    def timer_fired(self, machine: Machine, node: Node, purpose: str) -> None:
-        del purpose
+    def timer_fired(self, machine: Machine, node: Node) -> None:
         machine.succeed(node, None)
 
     def stopped(self, machine: Machine, node: Node) -> None:
@@ -71,7 +70,7 @@ class QuestionBehaviour(_Childless):
         machine.gates[node.path] = gate
         machine.record(ev.GateOpened(node.path, gate))
         if gate.deadline is not None:
-            node.timer = machine.wait(node, gate.deadline, "gate")
+            node.timer = machine.wait(node, gate.deadline)
         machine.emit(cmd.Ask(node.path, gate))
 
     def _gate(self, machine: Machine, node: Node, verb: Question) -> OpenGate:
@@ -90,8 +89,7 @@ class QuestionBehaviour(_Childless):
             verb.has_default,
         )
 
-    def timer_fired(self, machine: Machine, node: Node, purpose: str) -> None:
-        del purpose
+    def timer_fired(self, machine: Machine, node: Node) -> None:
         gate = machine.gates.get(node.path)
         if gate is None:
             return

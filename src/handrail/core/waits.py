@@ -7,24 +7,28 @@ from typing import TYPE_CHECKING, Any
 from handrail.core.node import Node, Phase
 from handrail.model import commands as cmd
 from handrail.model import events as ev
+from handrail.model.steps import Pause
 
 if TYPE_CHECKING:
     from handrail.core.machine import Machine
 
-_GOES_ON = frozenset({"sleep", "retry", "cleanup"})
 
 
 class Waits:
-    """Sets timers, and hands what was waited for to the node that waits."""
+    """Sets timers, and hands what was waited for to the node that waits.
+
+    A timer is a token and its node, no more: there may be many. What it is for follows from the
+    node.
+    """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._tokens = 0
 
-    def wait(self, node: Node, due: float, purpose: str) -> int:
-        """Ask for ``TimerFired`` at ``due``; the token's purpose says what it is for."""
+    def wait(self, node: Node, due: float) -> int:
+        """Ask for ``TimerFired`` at ``due``."""
         self._tokens += 1
-        self.machine.timers[self._tokens] = (purpose, node)
+        self.machine.timers[self._tokens] = node
         self.machine.emit(cmd.Wait(node.path, due, self._tokens))
         return self._tokens
 
@@ -34,28 +38,42 @@ class Waits:
             self.machine.timers.pop(token, None)
 
     def timer_fired(self, report: cmd.TimerFired) -> None:
-        purpose, node = self.machine.timers.pop(report.token, ("", None))
+        """Go on from where the node waited."""
+        machine = self.machine
+        node = machine.timers.pop(report.token, None)
         if node is None:
             return
-        match purpose:
-            case "retry":
-                node.timer = 0
-                self.machine.attempt(node)
-            case "deadline":
-                node.deadline = 0
-                self.machine.stopping.deadline_passed(node)
-            case "cleanup":
-                node.timer = 0
-                self.machine.stopping.cleanup_overdue(node)
-            case "run":
-                self.machine.run_overdue()
-            case _:
-                assert node.step is not None
-                behaviour: Any = self.machine.behaviours[type(node.step.verb)]
-                node.timer = 0
-                behaviour.timer_fired(self.machine, node, purpose)
+        if report.token == machine.run_deadline:
+            machine.run_overdue()
+        elif report.token == node.deadline:
+            node.deadline = 0
+            machine.stopping.deadline_passed(node)
+        else:
+            node.timer = 0
+            self._wait_ended(node)
+
+    def _wait_ended(self, node: Node) -> None:
+        if node.phase is Phase.PAUSED:
+            self.machine.attempt(node)
+        elif node.generator is not None:
+            self.machine.stopping.cleanup_overdue(node)
+        else:
+            assert node.step is not None
+            behaviour: Any = self.machine.behaviours[type(node.step.verb)]
+            behaviour.timer_fired(self.machine, node)
+
+    def goes_on_by_itself(self, token: int) -> bool:
+        """True if this timer is one the process waits for: a pause, a retry, clean-up; not the
+        deadline of something that waits for a person."""
+        node = self.machine.timers.get(token)
+        if node is None or token in (node.deadline, self.machine.run_deadline):
+            return False
+        if node.phase is Phase.PAUSED or node.generator is not None:
+            return True
+        return node.step is not None and isinstance(node.step.verb, Pause)
 
     def gate_answered(self, event: ev.GateAnswered) -> None:
+        """End the step that asked."""
         self.machine.answered[event.path] = event
         gate = self.machine.gates.pop(event.path, None)
         node = self.machine.nodes.get(event.path)
@@ -63,12 +81,14 @@ class Waits:
             self.machine.succeed(node, event.answer)
 
     def gate_refused(self, report: cmd.GateRefused) -> None:
+        """Fail the step that asked."""
         node = self.machine.nodes.get(report.path)
         if node is None or self.machine.gates.pop(report.path, None) is None:
             return
         self.machine.fail_with(node, report.error)
 
     def signal_received(self, event: ev.SignalReceived) -> None:
+        """Give the payload to who waits longest, or keep it."""
         waiting = self.machine.listeners.get(event.name)
         if waiting:
             node = waiting.pop(0)
@@ -78,8 +98,3 @@ class Waits:
             behaviour.signalled(self.machine, node, event.payload)
         else:
             self.machine.mailboxes.setdefault(event.name, []).append(event.payload)
-
-    def goes_on_by_itself(self, token: int) -> bool:
-        """True if this timer is one the process waits for: a pause, a retry, clean-up; not the
-        deadline of something that waits for a person."""
-        return self.machine.timers.get(token, ("", None))[0] in _GOES_ON

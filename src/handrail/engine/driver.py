@@ -250,8 +250,8 @@ class Driver:
 
     def _other(self, command: cmd.Command) -> None:
         match command:
-            case cmd.Wait():
-                self._at(command.due, command)
+            case cmd.Wait():  # the token is the order, too: many timers, few objects
+                heapq.heappush(self._heap, (command.due, command.token, command.token))
             case cmd.Tell():
                 self.tell(command.progress)
             case cmd.Cancel():
@@ -518,7 +518,7 @@ class Driver:
     # -- time -----------------------------------------------------------------------------------
 
     def _at(self, due: float, what: Any) -> None:
-        self._order += 1
+        self._order -= 1
         heapq.heappush(self._heap, (due, self._order, what))
 
     def _fire_timers(self) -> bool:
@@ -531,10 +531,11 @@ class Driver:
 
     def _fire(self, what: Any) -> bool:
         match what:
-            case cmd.Wait():
-                if what.token not in self.machine.timers:
+            case int():
+                node = self.machine.timers.get(what)
+                if node is None:
                     return False
-                self._receive(cmd.TimerFired(what.path, what.token, at=self._now()))
+                self._receive(cmd.TimerFired(node.path, what, at=self._now()))
             case Flight():
                 if what.over or what.stopping:
                     return False
@@ -550,7 +551,7 @@ class Driver:
     def _drop_stale_timers(self) -> None:
         while self._heap:
             what = self._heap[0][2]
-            stale_wait = isinstance(what, cmd.Wait) and what.token not in self.machine.timers
+            stale_wait = isinstance(what, int) and what not in self.machine.timers
             stale_flight = isinstance(what, Flight) and (what.over or what.stopping)
             if not (stale_wait or stale_flight):
                 return
@@ -582,8 +583,8 @@ class Driver:
         longest = self._wiring.suspend_timers_after_s
         now = self._now()
         return any(
-            isinstance(what, cmd.Wait)
-            and self.machine.goes_on_by_itself(what.token)
+            isinstance(what, int)
+            and self.machine.goes_on_by_itself(what)
             and (longest is None or due - now <= longest)
             for due, _, what in self._heap
         )

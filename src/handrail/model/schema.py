@@ -302,7 +302,7 @@ def _schema(type_: Any, above: tuple[Any, ...]) -> Schema:
 
 
 def _custom_schema(type_: Any) -> Schema:
-    """The schema of a class that msgspec does not know."""
+    """The schema of a class that msgspec does not know; its ``schema_hook``."""
     if is_pydantic(type_):
         return cast("Schema", pydantic_adapter(type_).json_schema())
     if isinstance(type_, type) and issubclass(type_, PurePath):
@@ -310,8 +310,8 @@ def _custom_schema(type_: Any) -> Schema:
     for base, name in ((str, "string"), (int, "integer"), (float, "number")):
         if isinstance(type_, type) and issubclass(type_, base):
             return {"type": name}
-    if shape_of(type_)[0] in {*LISTS, *SETS, *MAPS}:
-        return _built_schema(type_, ())
+    if type_ in {*LISTS, *SETS, *MAPS}:
+        raise TypeError("msgspec has left out what stands in the brackets")  # _schema goes on
     raise DefinitionError(
         f"{_described(type_)} has no JSON form, so a value of it cannot be read from text. "
         f"Use builtins, a dataclass, an attrs class, a Struct, a TypedDict or a pydantic model."

@@ -18,7 +18,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from handrail.errors import MissingExtra, WrongUse
-from handrail.model.events import Event, Progress, RunResumed, RunSuspended, WorkflowCompleted
+from handrail.model.events import (
+    Event,
+    Progress,
+    RunResumed,
+    RunSuspended,
+    SinkDropped,
+    WorkflowCompleted,
+    WorkflowStarted,
+)
 from handrail.sinks.console_ending import ending
 from handrail.sinks.console_plain import PlainLog
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, Line, Span, text_of
@@ -95,21 +103,23 @@ class ConsoleSink:
 
     def emit(self, event: Event | Progress, /) -> None:
         """Take the event in; the display shows it at its next refresh."""
+        is_start = isinstance(event, (WorkflowStarted, RunResumed))
         with self._state:
-            is_new = event.run_id not in self._runs or isinstance(event, RunResumed)
-            shown = self._open(event.run_id) if is_new else self._runs[event.run_id]
+            shown = self._open(event.run_id) if is_start else self._runs.get(event.run_id)
+            in_tree = self._is_live and shown is not None and not isinstance(event, SinkDropped)
+            shown = shown or self._new(event.run_id)  # the event is from outside of any drive
             shown.tree.apply(event)
             self._event_at = (event.at, time.monotonic())
-            lines = [] if self._is_live else shown.log.lines(event)
+            lines = [] if in_tree else shown.log.lines(event)
         if lines:
             self._print(lines)
-        if isinstance(event, (WorkflowCompleted, RunSuspended)):
-            self._finish(shown, event)
-        elif is_new:
+        if is_start:
             self._start_display()
+        elif isinstance(event, (WorkflowCompleted, RunSuspended)):
+            self._finish(shown, event)
 
     def close(self) -> None:
-        """Take the live display down, leaving what it showed; a later event starts it again."""
+        """Take the live display down, leaving what it showed; another run starts it again."""
         with self._screen:
             was_live = self._stop_display()
             self._release()
@@ -141,8 +151,11 @@ class ConsoleSink:
     # -- runs --------------------------------------------------------------------------------
 
     def _open(self, run_id: str) -> _Shown:
-        shown = self._runs[run_id] = _Shown(run_id, self._names.get(run_id, ""), self._glyphs)
+        shown = self._runs[run_id] = self._new(run_id)
         return shown
+
+    def _new(self, run_id: str) -> _Shown:
+        return _Shown(run_id, self._names.get(run_id, ""), self._glyphs)
 
     def _finish(self, shown: _Shown, event: WorkflowCompleted | RunSuspended) -> None:
         """Leave the drive's last tree and its line on the screen, above the runs that go on."""
@@ -274,7 +287,7 @@ def _glyphs_for(console: Console) -> Glyphs:
     if console.legacy_windows:
         return ASCII
     try:
-        "✓⠋├⏸".encode(console.encoding)
+        "✓✗⊘↷⚑⏸▸↻↶…·├━╌⠋".encode(console.encoding)
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return UNICODE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
 from types import TracebackType
@@ -20,6 +20,7 @@ from handrail.engine.executor import definition_of
 from handrail.errors import GateRefusal
 from handrail.model import commands as cmd
 from handrail.model import events as ev
+from handrail.model.context import WorkflowContext
 from handrail.model.policy import Limits, seconds_of
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
@@ -27,7 +28,8 @@ from handrail.model.steps import AgentCall, Generation, Stage
 from handrail.testing.clock import START
 from handrail.testing.script_async import run_to_end
 from handrail.testing.script_drive import Drive, Flight
-from handrail.testing.script_pending import Pending
+from handrail.testing.script_pending import Pending, Waits
+from handrail.testing.script_state import pending_of, told
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -138,8 +140,7 @@ class Script(Generic[R_co]):
     @property
     def pending(self) -> dict[str, Pending]:
         """All that the run waits for, by path, in tree order."""
-        found = {entry.path: entry for entry in self._waits()}
-        return {path: found[path] for path in self._in_tree_order() if path in found}
+        return pending_of(self, self._drive)
 
     @property
     def events(self) -> list[ev.Event]:
@@ -245,8 +246,7 @@ class Script(Generic[R_co]):
         """End the drive where only questions, signals and time are waited for, as an executor does
         that nobody answers; the result says what is open."""
         self._must_go_on("be suspended")
-        flying = [entry for entry in self.pending.values() if entry.waits in {"attempt", "rollback"}]
-        if flying:
+        if self._drive.flights:
             raise AssertionError(f"a run is suspended when no step is at work. {self._state()}")
         self._do(self._drive.report, cmd.CloseRun(reason, at=self.now))
         return self.result
@@ -272,6 +272,26 @@ class Script(Generic[R_co]):
     ) -> None:
         if error is None:  # else that error is what went wrong, and the open end follows from it
             self.finish()
+
+    # -- for the entries of ``pending`` ---------------------------------------------------------
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._options.run_id
+
+    def context_of(self, view: cmd.View) -> WorkflowContext:
+        """The context that a step's functions are shown."""
+        return self._contexts.of(view)
+
+    def holds(self, path: str, flight: Flight) -> bool:
+        """True if this is still in flight."""
+        return self._drive.flights.get(path) is flight
+
+    def land(self, path: str, event: ev.Event) -> None:
+        """What is in flight at this path ended so; do what follows."""
+        self._drive.land(path, event)
+        self._go_on()
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -304,9 +324,8 @@ class Script(Generic[R_co]):
 
     def _stages_of(self, command: cmd.FindStages) -> tuple[Stage, ...]:
         """Stages by name need no command here: what they find is said by the test."""
-        known: dict[str, Any] = {
-            item: Stage(item, item) for item in command.stages or () if isinstance(item, str)
-        }
+        names = [item for item in command.stages or () if isinstance(item, str)]
+        known: dict[str, Any] = {name: Stage(name, name) for name in names}
         known.update(configured_stages())
         known.update(self._options.stages)
         return Evaluator(self._contexts, lambda: known, None).find_stages(command)
@@ -321,15 +340,45 @@ class Script(Generic[R_co]):
             case _:
                 pass
 
-    def _waits(self) -> Iterator[Pending]:
-        machine, drive = self._machine, self._drive
-        for path, flight in drive.flights.items():
-            if isinstance(flight.command, cmd.Perform):
-                step = flight.command.step
-                yield self._entry(path, step, "attempt", flight=flight)
-            else:
-                step = self._undone[path]
-                yield self._entry(path, step, "rollback", flight=flight)
-        for path, gate in machine.gates.items():
-            step = machine.nodes[path].step
-            yield self._entry(path, step, "gate", gate=gate, due=gate.deadline)
+    def _at(self, path: str, waits: Waits) -> Pending:
+        pending = self.pending
+        found = pending.get(path)
+        if found is None or found.waits != waits:
+            raise AssertionError(self._not_there(path, waits, pending))
+        return found
+
+    def _not_there(self, path: str, waits: Waits, pending: Mapping[str, Pending]) -> str:
+        found = pending.get(path)
+        if found is not None:
+            return f"{path!r} waits for something else ({found.description}): write {found.hint}"
+        ended = self._machine.results.get(path)
+        what = {"attempt": "step", "gate": "question"}.get(waits, waits)
+        text = f"no {what} is pending at {path!r}"
+        if ended is not None:
+            text += f", it {ended.status} already"
+        else:
+            near = get_close_matches(path, pending, n=1)
+            text += f" (did you mean {near[0]!r}?)" if near else ""
+        return f"{text}. {self._state()}"
+
+    def _must_go_on(self, what: str) -> None:
+        if self.done:
+            raise AssertionError(f"the run cannot {what}. {self._state()}")
+
+    def _state(self) -> str:
+        return told(self._drive.result, self.pending)
+
+
+def _check(found: Pending, what: str, wanted: Any) -> None:
+    match what:
+        case "agent":
+            got: Any = getattr(found.agent, "name", found.agent)
+        case "context":
+            got = found.context()
+        case "argv":
+            got = found.argv
+            wanted = tuple(wanted) if isinstance(wanted, list) else wanted
+        case _:
+            got = getattr(found, what)
+    if got != wanted:
+        raise AssertionError(f"{what} of {found.path!r}: expected {wanted!r}, got {got!r}")

@@ -20,6 +20,7 @@ from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.described import text_of
 from handrail.model.results import WorkflowResult, qualified
+from handrail.model.steps import Step
 
 
 class Flight:
@@ -58,6 +59,7 @@ class Drive:
         self.events: list[ev.Event] = []
         self.progress: list[ev.Progress] = []
         self.flights: dict[str, Flight] = {}
+        self.steps: dict[str, Step[Any]] = {}
         self.result: WorkflowResult[Any] | None = None
         self._evaluate = evaluate
         self._prepare = prepare
@@ -102,6 +104,10 @@ class Drive:
             heapq.heappop(timers)
         return timers[0][0] if timers else None
 
+    def dues(self) -> dict[int, float]:
+        """When each timer of the core is due, by token."""
+        return {what.token: due for due, _, what in self._timers if isinstance(what, cmd.Wait)}
+
     # -- carrying out commands ------------------------------------------------------------------
 
     def _settle(self) -> None:
@@ -142,7 +148,14 @@ class Drive:
     def _write(self, event: ev.Event) -> None:
         self._seq += 1
         self.events.append(ev.stamp(event, self._run_id, self._seq, self.now))
+        if isinstance(event, ev.StepStarted):
+            self._note_step(event.path)
         self._receive(event)
+
+    def _note_step(self, path: str) -> None:
+        node = self.machine.nodes.get(path)
+        if node is not None and node.step is not None:
+            self.steps[path] = node.step
 
     def _take_off(self, command: cmd.Perform | cmd.Undo) -> None:
         flight = Flight(command, self.now)

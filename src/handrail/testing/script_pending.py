@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.perform import failed, succeeded
@@ -25,9 +25,35 @@ from handrail.model.steps import (
     Verb,
 )
 from handrail.testing.script_async import run_to_end
-from handrail.testing.script_drive import Drive, Flight, undone
+from handrail.testing.script_drive import Flight, undone
 
 Waits: TypeAlias = Literal["attempt", "rollback", "gate", "signal", "pause"]
+
+
+class Holder(Protocol):
+    """What an entry asks of the script it belongs to."""
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        ...
+
+    @property
+    def now(self) -> float:
+        """The script's time."""
+        ...
+
+    def context_of(self, view: cmd.View) -> WorkflowContext:
+        """The context that a step's functions are shown."""
+        ...
+
+    def holds(self, path: str, flight: Flight) -> bool:
+        """True if this is still in flight."""
+        ...
+
+    def land(self, path: str, event: ev.Event) -> None:
+        """What is in flight at this path ended so; do what follows."""
+        ...
 
 
 class Pending:
@@ -44,10 +70,9 @@ class Pending:
         path: str,
         step: Step[Any],
         waits: Waits,
-        drive: Drive,
+        script: Holder,
         *,
         flight: Flight | None = None,
-        workflow: Callable[[cmd.View], WorkflowContext] | None = None,
         gate: OpenGate | None = None,
         due: float | None = None,
     ) -> None:
@@ -56,9 +81,8 @@ class Pending:
         self.waits = waits
         self.gate = gate
         self.due = due
-        self._drive = drive
+        self._script = script
         self._flight = flight
-        self._workflow = workflow
 
     def __repr__(self) -> str:
         return f"<pending {self.path!r}: {self.description}>"
@@ -120,9 +144,9 @@ class Pending:
     def workflow(self) -> WorkflowContext:
         """The ``WorkflowContext`` that the step's functions are shown."""
         view = self._flight.command.view if self._flight is not None else None
-        if self._workflow is None or view is None:
+        if view is None:
             raise self._has_no("workflow context")
-        return self._workflow(view)
+        return self._script.context_of(view)
 
     @property
     def description(self) -> str:
@@ -139,7 +163,7 @@ class Pending:
             case "signal":
                 return f"signal {self.signal!r}"
             case "pause":
-                left = max(0.0, (self.due or 0.0) - self._drive.now)
+                left = self._seconds_left
                 what = "sleep" if self.kind == "sleep" else f"{self.kind}, before another attempt"
                 return f"{what}, {left:g} s left"
 
@@ -163,7 +187,11 @@ class Pending:
             case "signal":
                 return f"script.signal({self.signal!r}, ...)"
             case "pause":
-                return f"script.advance({max(0.0, (self.due or 0.0) - self._drive.now):g})"
+                return f"script.advance({self._seconds_left:g})"
+
+    @property
+    def _seconds_left(self) -> float:
+        return max(0.0, (self.due or 0.0) - self._script.now)
 
     def _of_whom(self) -> str:
         match self.verb:
@@ -258,8 +286,7 @@ class Pending:
     def _call(self) -> Any:
         action, arguments, named = self._action()
         context = contextvars.copy_context()
-        run_id = self._drive.machine.setting.run_id
-        context.run(CURRENT.set, Current(run_id, self.path, self.attempt))
+        context.run(CURRENT.set, Current(self._script.run_id, self.path, self.attempt))
         self._still_pending()
         value = context.run(action, *arguments, **named)
         return run_to_end(value, f"the action of {self.path!r}", context)
@@ -291,7 +318,7 @@ class Pending:
             self._land(failed(self._perform(), StageFailed(result)))
 
     def _succeed(self, output: Any, usage: Usage | None) -> None:
-        self._land(succeeded(self._perform(), output, usage, self._drive.now))
+        self._land(succeeded(self._perform(), output, usage, self._script.now))
 
     def _exception(self, error: BaseException | type[BaseException] | str) -> BaseException:
         if isinstance(error, str):
@@ -311,12 +338,12 @@ class Pending:
 
     def _land(self, event: ev.Event) -> None:
         self._still_pending()
-        self._drive.land(self.path, event)
+        self._script.land(self.path, event)
 
     def _still_pending(self) -> None:
         if self._flight is None:
             raise AssertionError(f"{self._which()} is no attempt: write {self.hint}")
-        if self._drive.flights.get(self.path) is not self._flight:
+        if not self._script.holds(self.path, self._flight):
             raise AssertionError(f"{self._which()} has ended already, or was stopped")
 
     # -- errors ---------------------------------------------------------------------------------

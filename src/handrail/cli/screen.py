@@ -1,0 +1,39 @@
+"""The console sink of a run whose reader may go away: `handrail run flow.py | head -1`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from handrail.cli.channels import silence
+from handrail.model.events import Event, Progress
+from handrail.sinks.console import ConsoleSink
+
+
+class Screen:
+    """Shows a run until nobody reads it any more; that is no failure, and the run goes on. Mutable."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._sink: ConsoleSink | None = ConsoleSink(console)
+
+    def emit(self, event: Event | Progress, /) -> None:
+        """Show the event."""
+        if self._sink is None:
+            return
+        try:
+            self._sink.emit(event)
+        except OSError:  # a closed pipe, a terminal that has gone, a full disk
+            self._sink = None
+            silence(self._console.file.fileno())
+
+    @contextmanager
+    def pause(self) -> Generator[Console]:
+        """Leave the screen to a prompt."""
+        if self._sink is None:
+            yield self._console
+        else:
+            with self._sink.pause() as console:
+                yield console

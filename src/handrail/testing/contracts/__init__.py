@@ -1,0 +1,9 @@
+"""The laws of each port as a pytest class: subclass it, and give it what you made."""
+
+from __future__ import annotations
+
+from handrail.testing.contracts.backend import BackendContract
+from handrail.testing.contracts.journal import JournalContract
+from handrail.testing.contracts.sink import SinkContract
+
+__all__ = ["BackendContract", "JournalContract", "SinkContract"]

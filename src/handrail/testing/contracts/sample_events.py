@@ -1,0 +1,88 @@
+"""One event of each kind, for suites that must see them all."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from handrail.model import events as ev
+from handrail.model.results import (
+    OpenGate,
+    RollbackError,
+    StageResult,
+    StepResult,
+    Usage,
+    ValidationRoundResult,
+)
+
+RUN = "sample-1"
+
+
+def sample_events(run_id: str = RUN) -> list[ev.Event]:
+    """One event of each kind that is journaled, numbered from 1, as one run might have them."""
+    done = StepResult("plan", "plan", "python", "succeeded", "text", duration_ms=1.5)
+    failed = StepResult(
+        "lint", "check/1/lint", "stage", "failed", None, "exit code 1", "builtins.ValueError",
+        ("builtins.Exception",), "Traceback ...", 2.0, 2, usage=Usage(10, 5, 0.01, 1),
+    )  # fmt: skip
+    member = StepResult("0", "each/0", "member", "skipped")
+    stages = (StageResult("lint", passed=False, output="E1", error="exit code 1"),)
+    gate = OpenGate("merge?", "Merge?", ("yes", "no"), since=3.0, deadline=60.0)
+    kinds: list[ev.Event] = [
+        ev.WorkflowStarted("sample", {"task": "x"}, {"team": "a"}),
+        ev.StepStarted("plan", "python", "f1", verdict=True),
+        ev.StepCompleted("plan", done),
+        ev.StepStarted("check", "validate"),
+        ev.StepStarted("check/1/lint", "stage"),
+        ev.AttemptFailed("check/1/lint", 1, "exit code 1", "builtins.ValueError"),
+        ev.TimerSet("check/1/lint", 9.0, "retry", 1),
+        ev.StepCompleted("check/1/lint", failed),
+        ev.ValidationRound("check", 1, passed=False, round=ValidationRoundResult(1, stages)),
+        ev.StepStarted("each", "for_each"),
+        ev.GroupStarted("each", "for_each", 1),
+        ev.MemberStarted("each/0", 0, "0", "d1"),
+        ev.MemberCompleted("each/0", 0, member),
+        ev.GroupCompleted("each", "for_each", 1, skipped=1),
+        ev.StepStarted("child", "subworkflow"),
+        ev.SubworkflowStarted("child", "other", {"n": 1}),
+        ev.StepInterrupted("child/step", "SIGTERM"),
+        ev.SubworkflowEnded("child", "other", "failed", "no luck"),
+        ev.StepStarted("merge?", "ask"),
+        ev.GateOpened("merge?", gate),
+        ev.RunSuspended((gate,), ("go",), "waiting"),
+        ev.SignalReceived("go", {"n": 1}, "ann"),
+        ev.GateAnswered("merge?", "yes", "ann"),
+        ev.RunResumed(("child",), ("plan",), ("each",)),
+        ev.LimitReached("max_steps", 10.0, "plan"),
+        ev.CancelRequested("enough"),
+        ev.RollbackStarted("plan"),
+        ev.RollbackCompleted("plan", "no way back", "builtins.OSError"),
+        ev.WorkflowCompleted(
+            "failed",
+            error="enough",
+            failed_step="plan",
+            rollback_errors=(RollbackError("plan", "no way back", "builtins.OSError"),),
+            duration_ms=12.0,
+        ),
+    ]
+    _check_complete(kinds, ev.Event)
+    return [ev.stamp(event, run_id, seq, float(seq)) for seq, event in enumerate(kinds, 1)]
+
+
+def sample_progress(run_id: str = RUN) -> list[ev.Progress]:
+    """One progress notice of each kind."""
+    kinds: list[ev.Progress] = [
+        ev.StepOutput("plan", "stdout", "half a li"),
+        ev.StepReplayed("plan", StepResult("plan", "plan", "python", "succeeded")),
+        ev.AgentTurnStarted("plan", 1, "Plan it."),
+        ev.AgentMessage("plan", "Well,"),
+        ev.AgentTurnCompleted("plan", 1, "it is no JSON", Usage(1, 2)),
+        ev.SinkDropped("JsonlSink", "OSError: disk full"),
+    ]
+    _check_complete(kinds, ev.Progress)
+    return [ev.stamp(notice, run_id, 2, 2.0) for notice in kinds]
+
+
+def _check_complete(samples: list[ev.Event] | list[ev.Progress], union: object) -> None:
+    missing = set(get_args(union)) - {type(sample) for sample in samples}
+    if missing:
+        raise AssertionError(f"no sample of {sorted(kind.__name__ for kind in missing)}")

@@ -1,0 +1,289 @@
+"""Timeouts on leaves, composites and waiting verbs, and sleep, in made-up time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from handrail import Executor, Limits, StepFailed, StepTimeout, Steps, step, workflow
+from handrail.model import events as ev
+from tests.engine.support import Jumping, forever, give, run_seen, same, statuses
+
+
+async def test_a_timeout_fails_a_leaf_that_takes_longer() -> None:
+    """An async action is cancelled at its timeout, and the step fails with StepTimeout."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("a").call(forever).timeout(60)
+        except StepFailed as failed:
+            return failed.is_a(StepTimeout), failed.is_a(TimeoutError), str(failed)
+        return None
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, clock=Jumping())
+    assert result.value is not None
+    assert result.value[:2] == (True, True)
+    assert "60" in result.value[2]
+
+
+async def test_a_timeout_holds_for_each_attempt_anew() -> None:
+    """Three attempts under .timeout(60) may take 180 s in all."""
+    clock = Jumping()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(forever).timeout(60).retry(3, backoff=0)
+
+    with anyio.fail_after(5):
+        result, sink = await run_seen(flow, clock=clock)
+    assert result.step("a").attempts == 3
+    assert len(sink.of(ev.AttemptFailed)) == 3
+    assert clock.time - 1_000_000.0 == 180
+
+
+async def test_a_timeout_of_a_group_stops_its_members() -> None:
+    """At the group's deadline its members are cancelled and the group fails."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("g").parallel(step("a").call(forever), step("b").sleep(999)).timeout(10)
+        except StepFailed as failed:
+            return failed.is_a(StepTimeout)
+        return None
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, clock=Jumping())
+    assert result.value is True
+    assert statuses(result) == {"g": "failed", "g/a": "cancelled", "g/b": "cancelled"}
+
+
+async def test_a_timeout_inside_a_group_inside_a_timeout() -> None:
+    """The inner timeout fails its member first; with a longer inner one the outer counts."""
+
+    @workflow
+    def flow(inner: float, outer: float) -> Steps[Any]:
+        try:
+            yield from (
+                step("g")
+                .parallel(
+                    step("in").parallel(step("a").call(forever)).timeout(inner),
+                    step("b").call(give).timeout(5),
+                    on_error="continue",
+                )
+                .timeout(outer)
+            )
+        except StepFailed as failed:
+            return f"outer {failed.is_a(StepTimeout)}"
+        return "inner"
+
+    with anyio.fail_after(10):
+        first, _ = await run_seen(flow, 10, 100, clock=Jumping())
+        second, _ = await run_seen(flow, 100, 10, clock=Jumping())
+    assert first.value == "inner"
+    assert statuses(first)["g/in"] == "failed"
+    assert second.value == "outer True"
+    assert statuses(second)["g/in"] == "cancelled"
+
+
+async def test_the_timeout_of_a_composite_counts_each_attempt() -> None:
+    """A group that times out can be tried again, and its second attempt has its own deadline."""
+    calls: list[int] = []
+
+    async def act() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            await anyio.sleep_forever()
+        return "ok"
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("g").parallel(step("a").call(act)).timeout(10).retry(2, backoff=0))
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, clock=Jumping())
+    assert result.value == ("ok",)
+
+
+async def test_a_timeout_of_a_subworkflow_unwinds_the_child() -> None:
+    """A child over its deadline gets its finally run, and its step fails with StepTimeout."""
+    done: list[str] = []
+
+    @workflow
+    def child() -> Steps[None]:
+        try:
+            yield from step("long").call(forever)
+        finally:
+            yield from step("clean").call(done.append, "clean")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("sub").subworkflow(child).timeout(10)
+        except StepFailed as failed:
+            return failed.is_a(StepTimeout)
+        return None
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, clock=Jumping())
+    assert (result.value, done) == (True, ["clean"])
+    assert statuses(result) == {"sub": "failed", "sub/long": "cancelled", "sub/clean": "succeeded"}
+
+
+@pytest.mark.parametrize("made", [step("w").wait_for("never"), step("w").sleep(999), step("w").ask("?")])
+async def test_a_timeout_of_a_waiting_verb_is_a_deadline(made: Any) -> None:
+    """wait_for, sleep and ask fail at their .timeout; the run does not suspend before."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("p").parallel(made.timeout(10), step("s").sleep(20), on_error="continue")
+        return "after"
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, clock=Jumping())
+    assert result.value == "after"
+    assert result.step("p/w").status == "failed"
+    assert result.step("p/w").is_a(StepTimeout)
+
+
+async def test_the_predicate_is_outside_of_the_timeout() -> None:
+    """A predicate that takes longer than the step's timeout does not time it out."""
+    clock = Jumping()
+
+    async def slow(_: Any) -> bool:
+        await clock.sleep(100)
+        return True
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("a").call(give, 1).when(slow).timeout(10))
+
+    result, _ = await run_seen(flow, clock=clock)
+    assert result.value == 1
+
+
+async def test_default_and_on_error_stand_in_for_a_timeout() -> None:
+    """A timeout is a failure like any other to what comes after it."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        a = yield from step("a").call(forever).timeout(5).default("spare")
+        b = yield from step("b").call(forever).timeout(5).on_error(lambda _c, _f: step("f").call(give, "f"))
+        c = yield from step("c").parallel(step("x").call(forever)).timeout(5).default("group")
+        return a, b, c
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, clock=Jumping())
+    assert result.value == ("spare", "f", "group")
+
+
+@pytest.mark.parametrize("length", [5, 5.5, timedelta(seconds=5), timedelta(days=2)])
+async def test_sleep_takes_seconds_and_timedeltas(length: Any) -> None:
+    """`.sleep` passes that much time of the executor's clock, and gives None."""
+    clock = Jumping()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("s").sleep(length))
+
+    result, sink = await run_seen(flow, clock=clock)
+    assert result.value is None
+    seconds = length.total_seconds() if isinstance(length, timedelta) else length
+    assert clock.time - 1_000_000.0 == pytest.approx(seconds)
+    assert [e.reason for e in sink.of(ev.TimerSet)] == ["sleep"]
+
+
+async def test_sleep_until_an_aware_datetime() -> None:
+    """`.sleep(datetime)` waits until then, and not at all if that is past."""
+    clock = Jumping(datetime(2024, 1, 1, tzinfo=UTC).timestamp())
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("past").sleep(datetime(2020, 1, 1, tzinfo=UTC))
+        yield from step("then").sleep(datetime(2024, 1, 2, tzinfo=UTC))
+
+    result, _ = await run_seen(flow, clock=clock)
+    assert result.status == "succeeded"
+    assert clock.time == datetime(2024, 1, 2, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    "length", [-1, float("nan"), float("inf"), "5", True, datetime(2024, 1, 1)]  # noqa: DTZ001
+)
+def test_sleep_refuses_what_is_no_time(length: Any) -> None:
+    """A negative, endless or naive time is a ValueError that names the step."""
+    with pytest.raises(ValueError, match=r"sleep"):
+        step("s").sleep(length)
+
+
+async def test_members_sleep_side_by_side() -> None:
+    """A group of sleeps takes as long as the longest, and no task is needed."""
+    clock = Jumping()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each([1, 30, 7], lambda n: step("s").sleep(n))
+
+    await run_seen(flow, clock=clock)
+    assert clock.time - 1_000_000.0 == 30
+
+
+async def test_the_runs_own_timeout_fails_the_run() -> None:
+    """Limits.timeout_s ends the run as failed, with the limit's name and value."""
+    cleaned: list[int] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("a").call(forever)
+        finally:
+            cleaned.append(1)
+
+    with anyio.fail_after(5):
+        result, sink = await run_seen(flow, clock=Jumping(), limits=Limits(timeout_s=90))
+    assert (result.status, cleaned) == ("failed", [1])
+    assert "timeout_s=90" in (result.error or "")
+    assert [(e.name, e.value) for e in sink.of(ev.LimitReached)] == [("timeout_s", 90)]
+
+
+async def test_a_sync_action_over_its_timeout_fails_although_its_thread_goes_on() -> None:
+    """A thread that ends soon after its timeout still fails with the timeout, and can see it."""
+    import threading
+
+    from handrail import current
+
+    told = threading.Event()
+
+    def act() -> str:
+        here = current()
+        for _ in range(2000):
+            if here.cancelled:
+                told.set()
+                return "late"
+            threading.Event().wait(0.001)
+        return "never told"
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(act).timeout(0.02)
+
+    with anyio.fail_after(10):
+        result = await Executor().run(flow)
+    assert result.step("a").is_a(StepTimeout)
+    assert told.is_set()
+
+
+async def test_a_sleep_of_nothing_ends_at_once() -> None:
+    """`.sleep(0)` takes no time."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("s").sleep(0)
+        return (yield from step("a").call(same, 1))
+
+    assert (await Executor().run(flow)).value == 1
