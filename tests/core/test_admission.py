@@ -259,6 +259,9 @@ def test_the_next_time_is_when_time_alone_lets_somebody_start(
 ) -> None:
     """Just before it nobody starts, at it somebody does; where it is None nobody ever does."""
     run = told(plan)
+    while run.running:
+        run.apply(End(0))
+    run.grant()
     due = run.admission.next_time(run.now)
     if due is None:
         run.now += 10 * WINDOW_S
@@ -278,10 +281,10 @@ def test_the_same_moves_give_the_same_grants(plan: tuple[Limits, list[Move]]) ->
 
 
 @given(PLANS, st.lists(st.integers(1, 400), min_size=1, max_size=8))
-def test_a_clock_that_is_set_back_lets_no_start_through(
+def test_a_clock_that_is_set_back_opens_no_rate_and_holds_none_back(
     plan: tuple[Limits, list[Move]], setbacks: list[int]
 ) -> None:
-    """Counted in time that the clock was seen to pass, a minute never holds more than its rate."""
+    """Counted in time that was seen to pass, rates hold; and nobody waits longer than a minute."""
     limits, moves = plan
     run = Told(limits)
     back = 0.0
@@ -292,6 +295,8 @@ def test_a_clock_that_is_set_back_lets_no_start_through(
             run.now -= seconds
             back += seconds
         elapsed.extend((run.now + back, path) for path in run.tell(move))
+        due = run.admission.next_time(run.now)
+        assert due is None or due - run.now <= WINDOW_S + 1e-6
     for tag, most in limits.rates.items():
         starts = [at for at, path in elapsed if tag in run.needs(path)]
         assert all(
@@ -345,6 +350,31 @@ def test_a_rate_opens_just_after_the_minute() -> None:
     assert due == pytest.approx(160.0)
     assert due is not None
     assert admission.grants(due) == ["c"]
+
+
+def test_the_next_time_is_that_of_the_first_rate_to_open() -> None:
+    """With two rates full, the earlier of the two minutes counts."""
+    admission = Admission(Limits(rates={"api": 1, "web": 1}))
+    for at, (path, tag) in enumerate({"a": "api", "b": "web"}.items()):
+        admission.request(path, [(tag, 1)])
+        assert admission.grants(at) == [path]
+    admission.request("web again", [("web", 1)])
+    admission.request("api again", [("api", 1)])
+    assert admission.next_time(1) == pytest.approx(60)
+    assert admission.grants(60.5) == ["api again"]
+    assert admission.next_time(60.5) == pytest.approx(61)
+
+
+def test_of_two_rates_that_have_opened_the_older_request_starts() -> None:
+    """Age decides about a slot, not the time at which a rate opened."""
+    admission = Admission(Limits(max_concurrency=1, rates={"api": 1, "web": 1}))
+    for at, (path, tag) in enumerate({"a": "api", "b": "web"}.items()):
+        admission.request(path, [(tag, 1)])
+        assert admission.grants(at) == [path]
+        admission.release(path)
+    admission.request("web again", [("web", 1)])
+    admission.request("api again", [("api", 1)])
+    assert admission.grants(100) == ["web again"]
 
 
 def test_a_rate_counts_starts_and_tags_count_units() -> None:

@@ -831,3 +831,27 @@ async def test_a_member_sees_what_came_before_the_group_and_not_its_siblings() -
     assert seen["f2"][:2] == ("b", 2)
     assert "f/0/mine" not in seen["f2"][3]
     assert {"g/a", "g/b", "f/0/mine"} <= set(seen["after"][3])
+
+
+# -- mistakes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: step("g").parallel(step("a").call(give), step("a").call(give)),
+        lambda: step("g").for_each(["x", "x"], lambda _: step("s").call(give), key=lambda x: x),
+        lambda: step("g").for_each(["x"], lambda _: step("s").call(give), key=lambda _: ""),
+        lambda: step("g").for_each(["x"], lambda _: None),  # type: ignore[arg-type, return-value]
+    ],
+)
+async def test_a_mistake_in_a_group_names_the_users_line(made: Any) -> None:
+    """Duplicate names and keys, an empty key and a body without a step name file and line."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from made()
+
+    result = await Executor().run(flow)
+    assert result.status == "failed"
+    assert "test_groups.py:" in (result.error or "")

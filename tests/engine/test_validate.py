@@ -247,13 +247,3 @@ async def test_a_stage_over_its_timeout_fails_its_round() -> None:
     assert result.status == "failed"
     assert "timeout" in (result.step("v/1/slow").error or "")
 
-
-async def test_two_callable_stages_without_names_can_stand_side_by_side() -> None:
-    """Two lambdas as stages are two stages, not a duplicate name."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("v").validate([lambda: True, lambda: True], retry=0))
-
-    result, _ = await run_seen(flow)
-    assert result.error is None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from handrail.errors import HandrailError
-from handrail.model.results import RunStatus
+
+if TYPE_CHECKING:  # `handrail --version` does not need it
+    from handrail.model.results import RunStatus
 
 
 class Exit(IntEnum):

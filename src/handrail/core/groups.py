@@ -34,6 +34,7 @@ class Members:
 
     __slots__ = (
         "cancelled",
+        "closed",
         "exhausted",
         "failed",
         "first_failure",
@@ -55,6 +56,7 @@ class Members:
         self.window = window
         self.items = items
         self.exhausted = False
+        self.closed = False
         self.started = 0
         self.pulls = 0
         self.results: dict[int, StepResult[Any]] = {}
@@ -81,7 +83,7 @@ class Members:
 
     def may_pull(self, node: Node) -> bool:
         """True if the window is open and nothing speaks against another member."""
-        if self.exhausted or node.stop is not None or node.phase is not Phase.RUNNING:
+        if self.exhausted or self.closed or node.stop is not None:
             return False
         if self.winner is not None or (self.first_failure is not None and self.mode == "fail_fast"):
             return False
@@ -234,7 +236,7 @@ class GroupBehaviour:
 
     def _perhaps_end(self, machine: Machine, node: Node) -> None:
         state: Members = node.state
-        if node.live or node.phase is not Phase.RUNNING or node.stop is not None:
+        if state.closed or node.live or node.phase is not Phase.RUNNING or node.stop is not None:
             return
         decided = state.winner is not None or node.failure is not None
         if not (decided or state.exhausted or (state.first_failure and state.mode == "fail_fast")):
@@ -251,6 +253,7 @@ class GroupBehaviour:
     def _close(self, machine: Machine, node: Node) -> None:
         assert node.step is not None
         state: Members = node.state
+        state.closed = True
         gathered = state.gathered()
         if gathered:
             node.rollbacks = [*(node.rollbacks or []), *gathered]

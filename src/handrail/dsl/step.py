@@ -869,6 +869,25 @@ def _context(name: str, context: object) -> Context:
     )
 
 
+def _stages(name: str, items: Iterable[object]) -> tuple[str | Stage, ...]:
+    """The stages; callables that have the same name are numbered apart."""
+    made: list[str | Stage] = []
+    taken: set[str] = set()
+    for item in items:
+        stage = _stage(name, item)
+        label = stage if isinstance(stage, str) else stage.name
+        if isinstance(stage, Stage) and stage is not item and label in taken:
+            label = f"{label}-{sum(1 for other in made if _label(other).startswith(label)) + 1}"
+            stage = Stage(label, stage.check)
+        taken.add(label)
+        made.append(stage)
+    return tuple(made)
+
+
+def _label(stage: str | Stage) -> str:
+    return stage if isinstance(stage, str) else stage.name
+
+
 def _stage(name: str, item: object) -> str | Stage:
     if isinstance(item, Stage):
         return item

@@ -68,7 +68,7 @@ async def call(
     if inline:
         value = _guarded(action, args, kwargs)
     else:
-        value = await in_thread(functools.partial(_guarded, action, args, kwargs), current)
+        (value,) = await in_thread(functools.partial(_boxed, action, args, kwargs), current)
     if inspect.isawaitable(value):
         return await value
     return value
@@ -79,6 +79,13 @@ def _guarded(action: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[
         return action(*args, **kwargs)
     except StopIteration as stop:
         raise ActionRaised(stop) from None
+
+
+def _boxed(
+    action: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any]:
+    """In a tuple, because trio takes a thread that returns a coroutine for a mistake."""
+    return (_guarded(action, args, kwargs),)
 
 
 class _Thread:

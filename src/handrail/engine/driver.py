@@ -222,6 +222,10 @@ class Driver:
                 if event is None:
                     continue
                 sync = command.step.modifiers.checkpoint
+            elif kind is cmd.Pull:
+                await anyio.lowlevel.checkpoint()
+                self._pull_on(command.path)
+                continue
             else:
                 self._other(command)
                 continue
@@ -262,8 +266,6 @@ class Driver:
                 self._evaluate(command)
             case cmd.Undo():
                 self._undo(command)
-            case cmd.Pull():
-                self.post(lambda: self._receive(cmd.Pulled(command.path, at=self._now())))
             case cmd.Finish():
                 self.result = command.result
             case _:
@@ -271,6 +273,10 @@ class Driver:
 
     def _receive(self, event: ev.Event | cmd.Report) -> None:
         self._todo.extend(self.machine.receive(event))
+
+    def _pull_on(self, path: str) -> None:
+        """Behind whatever came in meanwhile: a request to cancel, above all."""
+        self._inbox.append(lambda: self._receive(cmd.Pulled(path, at=self._now())))
 
     def _record_later(self, event: ev.Event) -> None:
         self._todo.append(cmd.Record(event))

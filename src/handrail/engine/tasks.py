@@ -104,7 +104,12 @@ class AsyncioTasks:
         task = self._loop.create_task(self._run(flight, work), context=context)
         flight.handle = task
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: self._ended(done, flight))
+
+    def _ended(self, task: Any, flight: Flight) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():  # before its first step, so ``_run`` could not say so
+            self._deliver(flight, STOPPED)
 
     async def _run(self, flight: Flight, work: Work) -> None:
         try:

@@ -73,4 +73,6 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except Exception:  # noqa: BLE001  # a name under TYPE_CHECKING, or any code in an annotation
-        return {}
+        from handrail.model.schema import hints_of
+
+        return hints_of(function)

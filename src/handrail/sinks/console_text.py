@@ -155,7 +155,7 @@ _UNITS = (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1
 def until(due: float, now: float) -> str:
     """When something is due: ``in 12 s``, ``until 14:32 (in 3 min)``, in local time."""
     left = due - now
-    if left < 60:
+    if not left >= 60:  # NaN too
         return f"in {max(0.0, left):.0f} s"
     try:
         clock = time.strftime("%H:%M" if left < 43_200 else "%a %d %b %H:%M", time.localtime(due))
@@ -173,7 +173,7 @@ def counted(number: int, noun: str) -> str:
 def error_text(error: str | None, error_type: str | None = None, limit: int = 200) -> str:
     """An error on one line, with the short name of its class in front."""
     said = clean(error or "", limit)
-    kind = (error_type or "").rpartition(".")[2]
+    kind = clean((error_type or "").rpartition(".")[2], 80)
     if not kind or said.startswith(kind):
         return said
     return f"{kind}: {said}" if said else kind

@@ -62,7 +62,8 @@ class ConsoleTree:
         self, height: int, *, now: float | None = None, glyphs: Glyphs = UNICODE
     ) -> list[Line]:
         """The tree at the time ``now``, in at most ``height`` lines: what runs, failed, is new."""
-        moment = self.at if now is None else max(now, self.at)
+        is_over = self.status is not None
+        moment = self.at if now is None or is_over else max(now, self.at)
         self._advance(moment)
         return tree_lines(self.root, self.run_id, height, now=moment, glyphs=glyphs)
 
@@ -190,7 +191,7 @@ class ConsoleTree:
     def _run_suspended(self, event: ev.RunSuspended) -> None:
         self.status = "suspended"
         self.root.ended_at = event.at
-        self.root.note = "suspended"
+        self.root.verdict = "interrupted"
 
     def _close(self, at: float, state: State) -> None:
         self.root.note = ""

@@ -76,6 +76,9 @@ class JsonlSink:
             self._file.close()
             self._file = None
 
+    def __del__(self) -> None:
+        self.close()  # of a run that never ended; nobody else would
+
     def _opened(self) -> Any:
         assert self._path is not None
         self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,128 @@
+"""``handrail init``: a new workflow that runs, and its test."""
+
+from __future__ import annotations
+
+import keyword
+import shlex
+from pathlib import Path
+from string import Template
+
+from handrail.cli.exits import Exit, Refused
+
+WORKFLOW = Template('''\
+"""$title: say here in one line what it is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from handrail import Agent, FakeBackend, Steps, step, workflow
+
+
+@dataclass(frozen=True)
+class Poem:
+    """What the workflow returns."""
+
+    text: str
+    words: int
+
+
+# A scripted backend, so that this runs as it is. For an answer from a real program, write
+# `from handrail import CommandBackend` and backend=CommandBackend(["claude", "--print"]).
+poet = Agent(
+    "poet",
+    "Write a poem of {{ lines }} lines about {{ topic }}.",
+    backend=FakeBackend(["Leaves in hot water,\\nthe window grows white with breath.\\nNobody hurries."]),
+)
+
+
+@workflow(description="Have a poem written, and count its words")
+def $name(topic: str = "tea", *, lines: int = 3) -> Steps[Poem]:
+    """Each `yield from` is a step; what it gives back is the step's output."""
+    answer = yield from step("write").agent(poet, {"topic": topic, "lines": lines}).retry(2, backoff=0)
+    words = yield from step("count").call(count_words, answer.output)
+    return Poem(answer.output, words)
+
+
+def count_words(text: str) -> int:
+    """How many words there are."""
+    return len(text.split())
+''')
+
+TEST = Template('''\
+"""$name, tested without a model: a FakeAgent answers in the place of the real one."""
+
+from __future__ import annotations
+
+from handrail import Executor
+from handrail.testing import FakeAgent
+
+from $name import Poem, $name
+
+
+def test_the_words_of_the_poem_are_counted() -> None:
+    """The value holds what the agent wrote, and how many words that is."""
+    poet = FakeAgent("poet", ["Steam over the cup"])
+
+    result = Executor(agents={"poet": poet}).run_sync($name, "coffee", lines=1)
+
+    assert result.unwrap() == Poem("Steam over the cup", 4)
+    assert poet.calls == [{"topic": "coffee", "lines": 1}]
+
+
+def test_a_poet_who_fails_once_is_asked_again() -> None:
+    """The step is tried a second time, and the run succeeds."""
+    poet = FakeAgent("poet", [RuntimeError("out of ink"), "Steam over the cup"])
+
+    result = Executor(agents={"poet": poet}).run_sync($name)
+
+    assert result.success
+    assert result.step("write").attempts == 2
+''')
+
+
+def init(name: str) -> int:
+    """Write the two files; the exit code.
+
+    Raises:
+        Refused: the name is no Python name, or one of the files is there already.
+    """
+    folder, stem = _place(name)
+    files = {
+        folder / f"{stem}.py": WORKFLOW,
+        folder / f"test_{stem}.py": TEST,
+    }
+    for file in files:
+        if file.exists():
+            raise Refused(str(file), "is there already, and is not written over")
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, template in files.items():
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(template.substitute(name=stem, title=_title(stem)))
+    _tell(*files)
+    return Exit.SUCCEEDED
+
+
+def _place(name: str) -> tuple[Path, str]:
+    path = Path(name)
+    stem = path.stem if path.suffix == ".py" else path.name
+    if not stem.isidentifier() or keyword.iskeyword(stem):
+        valid = "".join(letter if letter.isalnum() else "_" for letter in stem).strip("_")
+        hint = f"Try {valid}." if valid.isidentifier() and not keyword.iskeyword(valid) else ""
+        raise Refused(repr(name), "is no name for a Python module and function", hint)
+    return path.parent, stem
+
+
+def _title(stem: str) -> str:
+    return stem.replace("_", " ").strip().capitalize() or stem
+
+
+def _tell(workflow: Path, test: Path) -> None:
+    print(f"Wrote {workflow} and {test}. Next:\n")
+    for typed in (
+        f"handrail run {shlex.quote(str(workflow))}",
+        f"handrail run {shlex.quote(str(workflow))} --input topic=rain",
+        f"handrail check {shlex.quote(str(workflow))}",
+        f"pytest {shlex.quote(str(test))}",
+    ):
+        print(f"  {typed}")

@@ -1,0 +1,325 @@
+"""Workflows as data: small trees that say what each step does, and the workflow made from one.
+
+A shape has no names. Steps are named by their place, so that paths say where they stand: ``2`` is
+the third statement of a body, ``2/0`` the first member of that group, ``1b0``, ``1e0`` and ``1f0``
+the first statements of the ``try``, ``except`` and ``finally`` of a second statement, ``3/o`` a
+fallback. Put in order part by part, paths are in tree order: see ``tree_key``.
+
+Whether an attempt fails is written in the shape, so every run of it does the same: under an
+executor, where actions really run, as by hand, where ``Action.fails`` is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from handrail._workflow import Workflow, workflow
+from handrail.dsl.step import step
+from handrail.engine.current import current
+from handrail.errors import StepFailed, WorkflowError
+from handrail.model.context import WorkflowContext
+from handrail.model.policy import OnError
+from handrail.model.steps import ForEachGroup, ParallelGroup, Stage, Step, Steps
+
+ALWAYS = 99
+"""As a number of failures: every attempt fails."""
+
+
+class Broken(Exception):
+    """What failing actions of shapes raise."""
+
+
+# -- the tree -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A call whose first ``failures`` attempts raise ``Broken``."""
+
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """A ``parallel`` of these."""
+
+    members: tuple[Shape, ...]
+    on_error: OnError = "fail_fast"
+    window: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """A ``for_each``: a member whose body is one shape returns a step, the others are generators."""
+
+    members: tuple[Shape | Body, ...]
+    on_error: OnError = "fail_fast"
+    window: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """A ``race`` of these."""
+
+    members: tuple[Shape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """A ``validate``; each stage fails in so many first rounds."""
+
+    stages: tuple[int, ...]
+    retry: int = 0
+    fix: Shape | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A ``branch``; the verdicts of its predicates, None for one that raises, and the arms."""
+
+    arms: tuple[tuple[bool | None, Shape], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A sub-workflow."""
+
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question, to be answered with "yes"."""
+
+    timeout_s: float | None = None
+    has_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Nap:
+    """A ``sleep``."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """A ``wait_for`` of the signal "go"."""
+
+
+What: TypeAlias = Act | Together | Each | Race | Rounds | Choice | Child | Ask | Nap | Listen
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A step: what it does, and what stands after the verb.
+
+    ``when``: the predicate's verdict, or "raises". ``rollback``: how it ends.
+    """
+
+    what: What
+    when: Literal[True, False, "raises"] | None = None
+    attempts: int = 1
+    backoff_s: float = 0.0
+    timeout_s: float | None = None
+    fallback: Shape | None = None
+    settle: Literal["default", "skip"] | None = None
+    rollback: Literal["succeeds", "fails"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A ``try``; ``catches``: ``StepFailed`` only, or everything, cancellation too."""
+
+    body: tuple[Statement, ...]
+    handler: tuple[Statement, ...] | None = None
+    catches: Literal["failure", "everything"] = "failure"
+    final: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """Ends the body with a ``WorkflowError``."""
+
+
+Statement: TypeAlias = Shape | Try | Raise
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The statements of a workflow, or of a member of ``for_each``."""
+
+    statements: tuple[Statement, ...]
+
+
+# -- the workflow ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a leaf of a shape calls; the result names the place and the attempt."""
+
+    label: str
+    failures: int
+    by_round: bool = False
+
+    def fails(self, path: str, attempt: int) -> bool:
+        """True if the attempt at this path is one of those that fail."""
+        number = int(path.split("/")[-2]) if self.by_round else attempt
+        return number <= self.failures
+
+    def value(self, attempt: int) -> str | None:
+        """What the attempt gives if it does not fail."""
+        return None if self.by_round else f"{self.label}#{attempt}"
+
+    async def __call__(self) -> str | None:
+        here = current()
+        if self.fails(here.path, here.attempt):
+            raise Broken(f"{self.label} is broken")
+        return self.value(here.attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class Undoing:
+    """The rollback of a shape."""
+
+    fails: bool
+
+    async def __call__(self, context: WorkflowContext) -> None:
+        if self.fails:
+            raise Broken(f"the rollback of {context.path} is broken")
+
+
+def workflow_of(body: Body) -> Workflow[[], tuple[Any, ...]]:
+    """The workflow that a shape describes; it returns the outputs of its steps."""
+
+    @workflow(name="shape")
+    def shape() -> Steps[tuple[Any, ...]]:
+        return (yield from _run(body.statements, ""))
+
+    return shape
+
+
+def _run(
+    statements: tuple[Statement, ...], prefix: str
+) -> Generator[Step[Any], Any, tuple[Any, ...]]:
+    outputs: list[Any] = []
+    for index, statement in enumerate(statements):
+        label = f"{prefix}{index}"
+        match statement:
+            case Shape():
+                outputs.append((yield from step_of(statement, label)))
+            case Try():
+                outputs.append((yield from _try(statement, label)))
+            case Raise():
+                raise WorkflowError(f"raised at {label}")
+    return tuple(outputs)
+
+
+def _try(statement: Try, label: str) -> Generator[Step[Any], Any, tuple[Any, ...]]:
+    caught = BaseException if statement.catches == "everything" else StepFailed
+    try:
+        try:
+            return (yield from _run(statement.body, f"{label}b"))
+        except GeneratorExit:
+            raise
+        except caught:
+            if statement.handler is None:
+                raise
+            return (yield from _run(statement.handler, f"{label}e"))
+    finally:
+        if statement.final:
+            yield from _run(statement.final, f"{label}f")
+
+
+def step_of(shape: Shape, label: str) -> Step[Any]:
+    """The step that a shape describes, named by ``label``."""
+    made = _modified(_verb(shape.what, label), shape)
+    if shape.settle == "default":
+        return made.default("default")
+    if shape.settle == "skip":
+        return made.skip_on_error()
+    return made
+
+
+def _modified(made: Step[Any], shape: Shape) -> Step[Any]:
+    if shape.when is not None:
+        made = made.when(_predicate(None if shape.when == "raises" else shape.when))
+    if shape.attempts > 1:
+        made = made.retry(shape.attempts, backoff=shape.backoff_s)
+    if shape.timeout_s is not None:
+        made = made.timeout(shape.timeout_s)
+    if shape.fallback is not None:
+        fallback = step_of(shape.fallback, "o")
+        made = made.on_error(lambda _context, _failed: fallback)
+    if shape.rollback is not None:
+        made = made.with_rollback(Undoing(shape.rollback == "fails"))
+    return made
+
+
+def _verb(what: What, label: str) -> Step[Any]:
+    named = step(label)
+    match what:
+        case Act(failures=failures):
+            return named.call(Action(label, failures))
+        case Together(members=members, on_error=on_error, window=window):
+            steps = [step_of(member, str(index)) for index, member in enumerate(members)]
+            return Step(label, ParallelGroup(tuple(steps), on_error, window))
+        case Each(members=members, on_error=on_error, window=window):
+            return Step(label, ForEachGroup(members, _member, on_error, window))
+        case Race(members=members):
+            return named.race(*(step_of(member, str(i)) for i, member in enumerate(members)))
+        case Rounds(stages=stages, retry=retry, fix=fix):
+            checks = [
+                Stage(f"c{index}", Action(f"c{index}", failures, by_round=True))
+                for index, failures in enumerate(stages)
+            ]
+            return named.validate(checks, retry, None if fix is None else step_of(fix, "fix"))
+        case Choice(arms=arms):
+            return named.branch(
+                *((_predicate(verdict), step_of(arm, str(i))) for i, (verdict, arm) in enumerate(arms))
+            )
+        case Child(body=body):
+            return named.run_workflow(workflow_of(body))
+        case Ask(timeout_s=timeout_s, has_default=True):
+            return named.ask("?", default="default", timeout=timeout_s)
+        case Ask(timeout_s=timeout_s):
+            return named.ask("?", timeout=timeout_s)
+        case Nap(seconds=seconds):
+            return named.sleep(seconds)
+        case Listen():
+            return named.wait_for("go")
+
+
+def _member(item: Shape | Body) -> Any:
+    return step_of(item, "0") if isinstance(item, Shape) else _run(item.statements, "")
+
+
+def _predicate(verdict: bool | None) -> Any:
+    def decided(_context: WorkflowContext) -> bool:
+        if verdict is None:
+            raise Broken("the predicate is broken")
+        return verdict
+
+    return decided
+
+
+# -- paths ----------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(r"\d+|[a-z]+")
+
+
+def tree_key(path: str) -> tuple[Any, ...]:
+    """What paths of shapes are sorted by to be in tree order, parents first."""
+    return tuple(_part_key(part) for part in path.split("/")) if path else ()
+
+
+def _part_key(part: str) -> tuple[Any, ...]:
+    name, _, attempt = part.partition("~")
+    tokens = tuple(
+        (0, int(token), "") if token.isdigit() else (1, 0, token) for token in _TOKEN.findall(name)
+    )
+    return tokens, int(attempt or 1)

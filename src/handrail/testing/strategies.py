@@ -1,0 +1,145 @@
+"""Hypothesis strategies that draw workflows, as the data of ``handrail.testing.shapes``.
+
+    @given(strategies.bodies())
+    def test_every_run_ends(body: Body) -> None:
+        result = executor.run_sync(workflow_of(body))
+
+What is drawn: bodies with ``try``, ``except`` and ``finally``; calls that fail at some attempts or
+at all; groups of every kind, sub-workflows, validations, branches and waits within one another;
+every modifier, failures that are handled and such that are not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from handrail.testing.shapes import (
+    ALWAYS,
+    Act,
+    Ask,
+    Body,
+    Child,
+    Choice,
+    Each,
+    Listen,
+    Nap,
+    Race,
+    Raise,
+    Rounds,
+    Shape,
+    Statement,
+    Together,
+    Try,
+    What,
+)
+
+_DEPTH = 3
+_FAILURES = st.sampled_from([0, 0, 0, 1, 2, ALWAYS])
+
+
+def bodies(*, timeless: bool = False, waits: bool = True, depth: int = _DEPTH) -> st.SearchStrategy[Body]:
+    """Whole workflows.
+
+    ``timeless``: only those whose result does not depend on the order in which steps end: no race,
+    no timeout, and no ``fail_fast`` group. ``waits``: with questions, signals and sleep.
+    ``depth``: how deep steps may nest.
+    """
+    return _bodies(_Drawn(timeless, waits), depth)
+
+
+def shapes(*, timeless: bool = False, waits: bool = True, depth: int = _DEPTH) -> st.SearchStrategy[Shape]:
+    """Single steps, with all that they contain; the arguments are those of ``bodies``."""
+    return _shapes(_Drawn(timeless, waits), depth)
+
+
+class _Drawn:
+    """What may be drawn."""
+
+    __slots__ = ("timeless", "waits")
+
+    def __init__(self, timeless: bool, waits: bool) -> None:
+        self.timeless = timeless
+        self.waits = waits
+
+
+def _bodies(drawn: _Drawn, depth: int, most: int = 3) -> st.SearchStrategy[Body]:
+    return st.builds(Body, _statements(drawn, depth, 0, most))
+
+
+def _statements(
+    drawn: _Drawn, depth: int, least: int, most: int
+) -> st.SearchStrategy[tuple[Statement, ...]]:
+    plain: st.SearchStrategy[Any] = _shapes(drawn, depth)
+    if depth > 0:
+        plain = st.one_of(plain, plain, _tries(drawn, depth - 1), st.builds(Raise))
+    return st.lists(plain, min_size=least, max_size=most).map(tuple)
+
+
+def _tries(drawn: _Drawn, depth: int) -> st.SearchStrategy[Try]:
+    return st.builds(
+        Try,
+        _statements(drawn, depth, 1, 2),
+        st.none() | _statements(drawn, depth, 0, 1),
+        st.sampled_from(["failure", "failure", "everything"]),
+        _statements(drawn, depth, 0, 1),
+    )
+
+
+def _shapes(drawn: _Drawn, depth: int) -> st.SearchStrategy[Shape]:
+    plain = st.builds(Shape, _whats(drawn, depth))
+    if depth <= 0:
+        return plain
+    modified = st.builds(
+        Shape,
+        _whats(drawn, depth),
+        when=st.sampled_from([None, None, None, True, False, "raises"]),
+        attempts=st.sampled_from([1, 1, 2, 3]),
+        backoff_s=st.sampled_from([0.0, 1.0]),
+        timeout_s=st.none() if drawn.timeless else st.sampled_from([None, None, 1.5]),
+        fallback=st.none() | _shapes(drawn, depth - 2),
+        settle=st.sampled_from([None, None, "default", "skip"]),
+        rollback=st.sampled_from([None, None, "succeeds", "fails"]),
+    )
+    return st.one_of(plain, modified)
+
+
+def _whats(drawn: _Drawn, depth: int) -> st.SearchStrategy[What]:
+    leaves: list[st.SearchStrategy[Any]] = [st.builds(Act, _FAILURES)]
+    if drawn.waits:
+        leaves += [_questions(drawn), st.builds(Nap, st.sampled_from([1.0, 2.0])), st.builds(Listen)]
+    if depth <= 0:
+        return leaves[0]
+    return st.one_of(leaves[0], *leaves, *_composites(drawn, depth - 1))
+
+
+def _questions(drawn: _Drawn) -> st.SearchStrategy[Ask]:
+    if drawn.timeless:
+        return st.just(Ask())
+    return st.builds(Ask, st.sampled_from([None, 1.0]), st.booleans())
+
+
+def _composites(drawn: _Drawn, depth: int) -> list[st.SearchStrategy[Any]]:
+    inner = _shapes(drawn, depth)
+    body = _bodies(drawn, depth, 2)
+    few = st.lists(inner, max_size=3).map(tuple)
+    some = st.lists(inner, min_size=1, max_size=3).map(tuple)
+    modes = ["continue", "all_or_nothing"] if drawn.timeless else ["fail_fast", "continue", "all_or_nothing"]
+    on_error, window = st.sampled_from(modes), st.sampled_from([None, None, 1, 2])
+    verdicts = st.sampled_from([True, True, False, None])
+    found: list[st.SearchStrategy[Any]] = [
+        st.builds(Together, few, on_error, window),
+        st.builds(Each, st.lists(st.one_of(inner, body), max_size=3).map(tuple), on_error, window),
+        st.builds(
+            Rounds,
+            st.lists(_FAILURES, min_size=1, max_size=2).map(tuple),
+            st.integers(0, 2),
+            st.none() | inner,
+        ),
+        st.builds(Choice, st.lists(st.tuples(verdicts, inner), min_size=1, max_size=2).map(tuple)),
+        st.builds(Child, body),
+    ]
+    if not drawn.timeless:
+        found.append(st.builds(Race, some))
+    return found

@@ -1,0 +1,414 @@
+"""Cancellation, interruption, and what unwinds."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import anyio
+import pytest
+
+from handrail import Executor, MemorySink, RunCancelled, StepFailed, Steps, step, workflow
+from handrail.model import events as ev
+from tests.engine.support import Jumping, check_drive, forever, give, run_seen, same, statuses
+
+
+async def cancelled_at(flow: Any, path: str, **options: Any) -> tuple[Any, MemorySink]:
+    """The result of a run that is cancelled when the step at ``path`` starts."""
+    sink = MemorySink()
+    with anyio.fail_after(8):
+        async with Executor(sinks=[sink], **options).stream(flow) as run:
+            async for event in run:
+                if isinstance(event, ev.StepStarted) and event.path == path:
+                    await anyio.sleep(0.01)
+                    run.cancel("not wanted")
+    check_drive(sink)
+    return run.result, sink
+
+
+async def test_cancel_unwinds_and_rolls_back() -> None:
+    """The running step is cancelled, finally and rollbacks run, and the status is cancelled."""
+    order: list[str] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(same).with_rollback(lambda _: order.append("rollback"))
+        try:
+            yield from step("b").call(forever)
+        except RunCancelled as cancelled:
+            order.append(f"cancelled: {cancelled.reason}")
+            raise
+        finally:
+            yield from step("c").call(order.append, "finally")
+
+    result, sink = await cancelled_at(flow, "b")
+    assert order == ["cancelled: not wanted", "finally", "rollback"]
+    assert (result.status, result.success, result.value) == ("cancelled", False, None)
+    assert "not wanted" in (result.error or "")
+    assert statuses(result) == {"a": "succeeded", "b": "cancelled", "c": "succeeded"}
+    assert [e.reason for e in sink.of(ev.CancelRequested)] == ["not wanted"]
+
+
+async def test_except_exception_does_not_swallow_a_cancellation() -> None:
+    """RunCancelled is a BaseException: `except Exception` lets it pass."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("b").call(forever)
+        except Exception:
+            return "swallowed"
+
+    result, _ = await cancelled_at(flow, "b")
+    assert result.status == "cancelled"
+
+
+async def test_a_workflow_that_swallows_run_cancelled_is_cancelled_all_the_same() -> None:
+    """Catching RunCancelled and returning does not make the run a success."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("b").call(forever)
+        except RunCancelled:
+            return "swallowed"
+
+    result, _ = await cancelled_at(flow, "b")
+    assert (result.status, result.value) == ("cancelled", None)
+
+
+async def test_cancel_unwinds_innermost_first() -> None:
+    """Members and children unwind before the generators around them."""
+    order: list[str] = []
+
+    def body(n: int) -> Steps[Any]:
+        try:
+            yield from step("x").call(forever)
+        finally:
+            yield from step("clean").call(order.append, f"member {n}")
+
+    @workflow
+    def child() -> Steps[Any]:
+        try:
+            yield from step("f").for_each([0, 1], body)
+        finally:
+            yield from step("clean").call(order.append, "child")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("sub").subworkflow(child)
+        finally:
+            yield from step("clean").call(order.append, "parent")
+
+    result, _ = await cancelled_at(flow, "sub/f/1/x")
+    assert result.status == "cancelled"
+    assert sorted(order[:2]) == ["member 0", "member 1"]
+    assert order[2:] == ["child", "parent"]
+
+
+async def test_clean_up_has_its_own_timeout() -> None:
+    """Steps yielded while unwinding are stopped after cleanup_timeout_s, and the run ends."""
+    clock = Jumping()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("b").call(forever)
+        finally:
+            yield from step("clean").call(forever)
+            yield from step("more").call(same)
+
+    result, _ = await cancelled_at(flow, "b", clock=clock, cleanup_timeout_s=12)
+    assert result.status == "cancelled"
+    assert statuses(result)["clean"] == "cancelled"
+    assert "more" not in statuses(result)
+    assert clock.time - 1_000_000.0 == 12
+
+
+async def test_a_failing_clean_up_step_does_not_keep_the_run_from_ending() -> None:
+    """A clean-up step that fails throws in the finally; the run is still cancelled."""
+    seen: list[str] = []
+
+    def broken() -> None:
+        raise OSError("cannot clean")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("b").call(forever)
+        finally:
+            try:
+                yield from step("clean").call(broken)
+            except StepFailed as failed:
+                seen.append(str(failed))
+
+    result, _ = await cancelled_at(flow, "b")
+    assert result.status == "cancelled"
+    assert "cannot clean" in seen[0]
+
+
+@pytest.mark.parametrize("made", [step("w").sleep(9999), step("w").wait_for("s"), step("w").ask("?")])
+async def test_waiting_verbs_are_cancelled(made: Any) -> None:
+    """A run that waits for time, a signal or a person can be cancelled."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from made
+
+    result, _ = await cancelled_at(flow, "w", linger_s=60)
+    assert (result.status, statuses(result)) == ("cancelled", {"w": "cancelled"})
+
+
+async def test_a_run_that_pauses_before_a_retry_is_cancelled() -> None:
+    """Cancelling during a backoff ends the step as cancelled at once."""
+
+    async def fail() -> None:
+        raise OSError
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(fail).retry(3, backoff=60)
+
+    result, _ = await cancelled_at(flow, "a")
+    assert (result.status, statuses(result)) == ("cancelled", {"a": "cancelled"})
+
+
+async def test_a_command_is_cancelled_with_its_children() -> None:
+    """Cancelling ends a command's whole process group promptly."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("c").command("sleep 60 & sleep 60")
+
+    result, _ = await cancelled_at(flow, "c")
+    assert statuses(result) == {"c": "cancelled"}
+
+
+async def test_an_action_that_swallows_its_cancellation_is_recorded_cancelled() -> None:
+    """The late result of a cancelled action is dropped."""
+
+    async def stubborn() -> str:
+        with contextlib.suppress(BaseException):
+            await anyio.sleep_forever()
+        return "late"
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(stubborn)
+
+    result, _ = await cancelled_at(flow, "a")
+    assert (result.status, statuses(result)) == ("cancelled", {"a": "cancelled"})
+    assert result.step("a").output is None
+
+
+async def test_a_thread_that_ignores_its_cancellation_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sync action that does not look is left behind after a grace, and said so."""
+    import threading
+
+    from handrail.engine import calls
+
+    monkeypatch.setattr(calls, "ABANDON_AFTER_S", 0.05)
+    release = threading.Event()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(release.wait, 5)
+
+    try:
+        result, _ = await cancelled_at(flow, "a")
+    finally:
+        release.set()
+    one = result.step("a")
+    assert (result.status, one.status, one.abandoned, one.output) == ("cancelled", "cancelled", True, None)
+
+
+async def test_cancel_before_the_first_step_ends_the_run() -> None:
+    """A run cancelled before it was entered runs nothing."""
+    called: list[int] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(called.append, 1)
+
+    run = Executor().stream(flow)
+    run.cancel("early")
+    with anyio.fail_after(5):
+        async with run:
+            async for _ in run:
+                pass
+    assert run.result.status == "cancelled"
+    assert called == []
+
+
+async def test_cancelling_the_host_task_ends_the_run_before_it_passes_on() -> None:
+    """Without a durable journal the run unwinds and rolls back, and the cancellation passes on."""
+    order: list[str] = []
+    sink = MemorySink()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(same).with_rollback(lambda _: order.append("rollback"))
+        try:
+            yield from step("b").call(forever)
+        finally:
+            yield from step("c").call(order.append, "finally")
+
+    with anyio.move_on_after(0.05) as scope:
+        await Executor(sinks=[sink]).run(flow)
+    assert scope.cancelled_caught
+    assert order == ["finally", "rollback"]
+    sink.assert_run_ended("cancelled")
+    check_drive(sink)
+
+
+async def test_cancelling_the_host_task_while_a_group_runs() -> None:
+    """The same with members in flight: every one of them is ended and recorded."""
+    sink = MemorySink()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("g").parallel(*(step(f"m{n}").call(forever) for n in range(5)))
+
+    with anyio.fail_after(5):
+        with anyio.move_on_after(0.05) as scope:
+            await Executor(sinks=[sink]).run(flow)
+    assert scope.cancelled_caught
+    sink.assert_run_ended("cancelled")
+    assert {result.status for result in sink.results().values()} == {"cancelled"}
+    check_drive(sink)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("way", ["thread", "inline", "async", "group"])
+def test_a_keyboard_interrupt_of_an_action_propagates(error: type[BaseException], way: str) -> None:
+    """KeyboardInterrupt and SystemExit of an action end the run as cancelled, then come out."""
+    order: list[str] = []
+    sink = MemorySink()
+
+    def sync() -> None:
+        raise error
+
+    async def act() -> None:
+        raise error
+
+    made: Any = {
+        "thread": step("b").call(sync),
+        "inline": step("b").call(sync).inline(),
+        "async": step("b").call(act),
+        "group": step("b").parallel(step("x").call(act), step("y").call(forever)),
+    }[way]
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(same).with_rollback(lambda _: order.append("rollback"))
+        try:
+            yield from made
+        finally:
+            order.append("finally")
+
+    with pytest.raises(error):
+        Executor(sinks=[sink]).run_sync(flow)
+    assert order == ["finally", "rollback"]
+    sink.assert_run_ended("cancelled")
+    check_drive(sink)
+
+
+def test_a_keyboard_interrupt_of_the_body_propagates() -> None:
+    """A KeyboardInterrupt that hits the workflow's own code is not swallowed."""
+    sink = MemorySink()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(same)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Executor(sinks=[sink]).run_sync(flow)
+    assert isinstance(sink.events[-1], ev.WorkflowCompleted)
+
+
+async def test_leaving_a_stream_early_cancels_and_waits() -> None:
+    """Leaving the block cancels the run; when it is left, finally has run."""
+    order: list[str] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("a").call(forever)
+        finally:
+            yield from step("c").call(order.append, "finally")
+
+    with anyio.fail_after(5):
+        async with Executor().stream(flow) as run:
+            async for event in run:
+                if isinstance(event, ev.StepStarted):
+                    break
+    assert order == ["finally"]
+    assert run.result.status == "cancelled"
+
+
+async def test_an_error_in_a_stream_block_cancels_the_run_and_comes_out_as_it_is() -> None:
+    """The caller's own exception inside the block is raised, not wrapped in a group."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(forever)
+
+    with anyio.fail_after(5), pytest.raises(LookupError, match=r"mine"):
+        async with Executor().stream(flow) as run:
+            async for _ in run:
+                raise LookupError("mine")
+    assert run.result.status == "cancelled"
+
+
+async def test_a_stream_gives_every_event_and_then_the_result() -> None:
+    """Iterating gives all events in order, and `result` is there after the loop."""
+
+    @workflow
+    def flow() -> Steps[int]:
+        yield from step("a").call(give, 1)
+        return 2
+
+    async with Executor().stream(flow) as run:
+        with pytest.raises(RuntimeError, match=r"no result yet"):
+            _ = run.result
+        kinds = [type(event).__name__ async for event in run]
+    assert kinds == ["WorkflowStarted", "StepStarted", "StepCompleted", "WorkflowCompleted"]
+    assert run.result.value == 2
+
+
+async def test_executor_cancel_reaches_a_live_run() -> None:
+    """executor.cancel(run_id) asks the run that is live here to unwind."""
+    executor = Executor(linger_s=60)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(forever)
+
+    async with executor.options(run_id="r").stream(flow) as run:
+        async for event in run:
+            if isinstance(event, ev.StepStarted):
+                await executor.cancel("r", "from afar")
+    assert run.result.status == "cancelled"
+    assert "from afar" in (run.result.error or "")
+
+
+async def test_cancelling_a_suspended_run_only_unwinds_it() -> None:
+    """A suspended run that is cancelled runs its finally and rollbacks, and ends cancelled."""
+    order: list[str] = []
+    executor = Executor()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(order.append, "a").with_rollback(lambda _: order.append("rollback"))
+        yield from step("q").ask("Go on?")
+        yield from step("b").call(order.append, "b")
+
+    first = await executor.options(run_id="r").run(flow)
+    assert first.status == "suspended"
+    with anyio.fail_after(5):
+        result = await executor.cancel("r", "no", flow)
+    assert result is not None
+    assert result.status == "cancelled"
+    assert order == ["a", "rollback"]

@@ -1,0 +1,557 @@
+"""Questions to people, signals, and runs that are suspended and resumed in one process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from handrail import (
+    Executor,
+    GateClosed,
+    GateNotFound,
+    InvalidAnswer,
+    MemorySink,
+    OpenGate,
+    RunNotFound,
+    StepFailed,
+    StepTimeout,
+    Steps,
+    WorkflowNotFound,
+    step,
+    workflow,
+)
+from handrail.model import events as ev
+from tests.engine.support import Flaky, Jumping, boom, check_drive, give, paths, run_seen, same, statuses
+
+
+@workflow
+def asking(**options: Any) -> Steps[Any]:
+    """Ask once."""
+    return (yield from step("q").ask("Merge?", **options))
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "answer"),
+    [
+        ("approve", {"choices": ["yes", "no"]}, "yes"),
+        ("approve", {"choices": [3, 4]}, 3),
+        ("approve", {"type": bool}, True),
+        ("default", {"choices": ["yes", "no"], "default": "no"}, "no"),
+        ("default", {"type": int, "default": 7}, 7),
+    ],
+)
+async def test_a_policy_answers(policy: str, options: dict[str, Any], answer: Any) -> None:
+    """approve answers True or the first choice, default the default."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("q").ask("Merge?", **options))
+
+    result, sink = await run_seen(flow, gates=policy)
+    assert result.value == answer
+    (answered,) = sink.of(ev.GateAnswered)
+    assert policy in (answered.by or "")
+
+
+@pytest.mark.parametrize(("policy", "options"), [("fail", {"default": "x"}), ("default", {})])
+async def test_a_policy_without_an_answer_fails_the_step(policy: str, options: dict[str, Any]) -> None:
+    """fail always, and default where there is none, fail the step."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("q").ask("Merge?", **options)
+
+    result, _ = await run_seen(flow, gates=policy)
+    assert (result.status, result.failed_step) == ("failed", "q")
+
+
+async def test_a_callable_is_given_the_open_gate_and_may_be_async() -> None:
+    """A gate handler sees path, question, choices; its answer is converted."""
+    seen: list[OpenGate] = []
+
+    async def answer(gate: OpenGate) -> Any:
+        seen.append(gate)
+        await anyio.lowlevel.checkpoint()
+        return "12"
+
+    @workflow
+    def flow() -> Steps[Any]:
+        a = yield from step("n").ask("How many?", type=int)
+        b = yield from step("c").ask("Which?", choices=[12, 13])
+        return a, b
+
+    result, _ = await run_seen(flow, gates=answer)
+    assert result.value == (12, 12)
+    assert [(gate.path, gate.question, gate.choices, gate.type) for gate in seen] == [
+        ("n", "How many?", (), int), ("c", "Which?", (12, 13), str),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", ["maybe", None])
+async def test_a_handlers_wrong_answer_fails_the_step(answer: Any) -> None:
+    """A handler that answers something else fails the step with InvalidAnswer."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("q").ask("?", choices=["yes", "no"])
+        except StepFailed as failed:
+            return failed.is_a(InvalidAnswer)
+        return None
+
+    assert (await run_seen(flow, gates=lambda _: answer))[0].value is True
+
+
+async def test_a_handler_that_raises_fails_the_step() -> None:
+    """What a handler raises is the step's error."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("q").ask("?")
+
+    result, _ = await run_seen(flow, gates=lambda _: boom("no person"))
+    assert "no person" in (result.error or "")
+
+
+def test_gates_is_a_policy_or_a_callable() -> None:
+    """Another word than the three policies is refused with their names."""
+    with pytest.raises(ValueError, match=r"approve, default, fail.*'aprove'"):
+        Executor(gates="aprove")
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"choices": ["a"], "type": str}, TypeError),
+        ({"choices": ["1", 1]}, ValueError),
+        ({"choices": []}, ValueError),
+        ({"choices": ["a"], "default": "b"}, ValueError),
+        ({"timeout": 0}, ValueError),
+    ],
+)
+def test_ask_refuses_what_cannot_be(options: dict[str, Any], error: type[Exception]) -> None:
+    """choices with a type, look-alikes, no choices, and a default that is none are refused."""
+    with pytest.raises(error):
+        step("q").ask("?", **options)
+
+
+async def test_without_a_handler_the_run_suspends_with_its_open_gates() -> None:
+    """The result is suspended, lists the gates, and nothing was rolled back."""
+    undone: list[int] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(same, 1).with_rollback(undone.append)
+        yield from step("q").ask("Merge?", choices=["yes", "no"])
+
+    result, sink = await run_seen(flow)
+    assert (result.status, result.success, undone) == ("suspended", False, [])
+    (gate,) = result.waiting
+    assert (gate.path, gate.question, gate.choices) == ("q", "Merge?", ("yes", "no"))
+    assert isinstance(sink.events[-1], ev.RunSuspended)
+
+
+async def test_a_suspended_run_is_answered_and_resumed() -> None:
+    """After `answer`, `resume` goes on where it was, and runs no recorded step again."""
+    calls: list[str] = []
+    sink = MemorySink()
+    executor = Executor(sinks=[sink])
+
+    @workflow
+    def flow(n: int) -> Steps[Any]:
+        yield from step("a").call(calls.append, "a")
+        answer = yield from step("q").ask("?", type=int)
+        yield from step("b").call(calls.append, "b")
+        return answer + n
+
+    first = await executor.options(run_id="r").run(flow, 5)
+    assert first.status == "suspended"
+    sink.clear()
+    assert await executor.answer("r", "q", "37", by="me") == 37
+    result = await executor.resume("r", flow)
+    assert (result.status, result.value, calls) == ("succeeded", 42, ["a", "b"])
+    assert result.step("a").replayed
+    assert not result.step("b").replayed
+    assert paths(result) == ["a", "q", "b"]
+    assert isinstance(sink.events[0], ev.RunResumed)
+    assert [e.path for e in sink.of(ev.StepReplayed)] == ["a"]
+    check_drive(sink)
+
+
+async def test_resume_without_an_answer_suspends_again() -> None:
+    """A resumed run whose gate is still open is suspended again, with the same gate."""
+    executor = Executor()
+    first = await executor.options(run_id="r").run(asking)
+    again = await executor.resume("r", asking)
+    assert again.status == "suspended"
+    assert again.waiting == first.waiting
+
+
+async def test_in_process_answers_wake_a_lingering_run() -> None:
+    """Within linger_s an answer is taken at once, without suspending."""
+    executor = Executor(linger_s=30)
+
+    with anyio.fail_after(5):
+        async with executor.options(run_id="r").stream(asking) as run:
+            async for event in run:
+                if isinstance(event, ev.GateOpened):
+                    await executor.answer("r", "q", "fine")
+    assert run.result.value == "fine"
+
+
+async def test_of_fifty_answers_exactly_one_wins() -> None:
+    """Fifty answer at once: one is taken, each of the others is told GateClosed with that one."""
+    executor = Executor(linger_s=30)
+    won: list[int] = []
+    lost: list[GateClosed] = []
+
+    async def answer(n: int) -> None:
+        try:
+            await executor.answer("r", "q", n, by=f"p{n}")
+            won.append(n)
+        except GateClosed as closed:
+            lost.append(closed)
+
+    with anyio.fail_after(5):
+        async with executor.options(run_id="r").stream(asking, type=int) as run:
+            async for event in run:
+                if isinstance(event, ev.GateOpened):
+                    async with anyio.create_task_group() as group:
+                        for n in range(50):
+                            group.start_soon(answer, n)
+    assert len(won) == 1
+    assert len(lost) == 49
+    assert {closed.answer for closed in lost} == set(won)
+    assert {closed.by for closed in lost} == {f"p{won[0]}"}
+    assert run.result.value == won[0]
+
+
+async def test_of_fifty_answers_to_a_suspended_run_exactly_one_wins() -> None:
+    """The same when nobody drives the run."""
+    executor = Executor()
+    await executor.options(run_id="r").run(asking)
+    outcomes: list[str] = []
+
+    async def answer(n: int) -> None:
+        try:
+            await executor.answer("r", "q", f"{n}")
+            outcomes.append("won")
+        except GateClosed:
+            outcomes.append("lost")
+
+    async with anyio.create_task_group() as group:
+        for n in range(50):
+            group.start_soon(answer, n)
+    assert sorted(outcomes) == ["lost"] * 49 + ["won"]
+
+
+async def test_a_wrong_answer_leaves_the_gate_open() -> None:
+    """InvalidAnswer tells what was expected; a right answer after it counts."""
+    executor = Executor()
+    await executor.options(run_id="r").run(asking, choices=["yes", "no"])
+    with pytest.raises(InvalidAnswer, match=r"maybe.*yes, no"):
+        await executor.answer("r", "q", "maybe")
+    with pytest.raises(GateNotFound, match=r"'other'.*q"):
+        await executor.answer("r", "other", "yes")
+    with pytest.raises(RunNotFound, match=r"'nope'.*r"):
+        await executor.answer("nope", "q", "yes")
+    assert await executor.answer("r", "q", "yes") == "yes"
+    assert (await executor.resume("r", asking)).value == "yes"
+
+
+async def test_a_timeout_with_a_default_answers_with_it() -> None:
+    """ask(timeout=, default=) gives the default once the time has passed."""
+    clock = Jumping()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("q").ask("?", default="no", timeout=60))
+
+    result, sink = await run_seen(flow, clock=clock, linger_s=600)
+    assert result.value == "no"
+    assert clock.time - 1_000_000.0 == 60
+    assert len(sink.of(ev.GateAnswered)) == 1
+
+
+async def test_a_timeout_without_a_default_fails() -> None:
+    """ask(timeout=) without a default fails with StepTimeout."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("q").ask("?", timeout=60)
+
+    result, _ = await run_seen(flow, clock=Jumping(), linger_s=600)
+    assert result.step("q").is_a(StepTimeout)
+
+
+@pytest.mark.parametrize("options", [{"default": "no"}, {}])
+async def test_a_deadline_that_passed_while_suspended_decides_on_resume(options: dict[str, Any]) -> None:
+    """A suspended gate past its deadline is decided when the run is resumed."""
+    clock = Jumping()
+    executor = Executor(clock=clock)
+    first = await executor.options(run_id="r").run(asking, timeout=60, **options)
+    assert first.status == "suspended"
+    clock.time += 100
+    result = await executor.resume("r", asking)
+    assert result.status == ("succeeded" if options else "failed")
+    assert result.value == options.get("default")
+
+
+async def test_while_a_branch_can_go_on_the_run_goes_on() -> None:
+    """A group with an open gate runs its other members to their end before it suspends."""
+    done: list[int] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("g").parallel(
+            step("q").ask("?"), step("s").sleep(500), step("b").sleep(3).on_error(lambda _c, _f: step("x").sleep(0))
+        )
+        done.append(1)
+
+    result, _ = await run_seen(flow, clock=Jumping())
+    assert result.status == "suspended"
+    assert statuses(result) == {"g/s": "succeeded", "g/b": "succeeded"}
+    assert done == []
+
+
+async def test_gates_of_members_are_answered_one_by_one() -> None:
+    """Several open gates are all listed; each answer is kept, in any order."""
+    executor = Executor()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("f").for_each(["a", "b"], lambda x: step("q").ask(f"{x}?")))
+
+    first = await executor.options(run_id="r").run(flow)
+    assert [gate.path for gate in first.waiting] == ["f/0/q", "f/1/q"]
+    await executor.answer("r", "f/1/q", "two")
+    second = await executor.resume("r", flow)
+    assert [gate.path for gate in second.waiting] == ["f/0/q"]
+    await executor.answer("r", "f/0/q", "one")
+    third = await executor.resume("r", flow)
+    assert third.value == ["one", "two"]
+
+
+# -- signals ---------------------------------------------------------------------------------------
+
+
+async def test_signals_are_taken_first_in_first_out() -> None:
+    """One wait_for takes one signal; early arrivals are kept."""
+    executor = Executor(linger_s=30)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("s").sleep(0.01)
+        a = yield from step("a").wait_for("go", int)
+        b = yield from step("b").wait_for("go", int)
+        return a, b
+
+    with anyio.fail_after(5):
+        async with executor.options(run_id="r").stream(flow) as run:
+            async for event in run:
+                if isinstance(event, ev.WorkflowStarted):
+                    await executor.signal("r", "go", 1)
+                    await executor.signal("r", "go", 2)
+    assert run.result.value == (1, 2)
+
+
+async def test_a_signal_reaches_a_suspended_run() -> None:
+    """A signal to a suspended run is kept, and taken on resume, once."""
+    executor = Executor()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        a = yield from step("a").wait_for("go", str)
+        b = yield from step("b").wait_for("go", str)
+        return a + b
+
+    first = await executor.options(run_id="r").run(flow)
+    assert (first.status, first.waiting) == ("suspended", ())
+    await executor.signal("r", "go", "x")
+    assert (await executor.resume("r", flow)).status == "suspended"
+    await executor.signal("r", "go", "y")
+    assert (await executor.resume("r", flow)).value == "xy"
+
+
+async def test_a_payload_of_another_type_fails_the_step() -> None:
+    """A payload that does not convert fails the wait_for."""
+    executor = Executor()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").wait_for("go", int)
+
+    await executor.options(run_id="r").run(flow)
+    await executor.signal("r", "go", "many")
+    result = await executor.resume("r", flow)
+    assert (result.status, result.failed_step) == ("failed", "a")
+
+
+# -- resume of runs that ended ---------------------------------------------------------------------
+
+
+async def test_a_succeeded_run_gives_its_recorded_result() -> None:
+    """Resume of a succeeded run runs nothing and returns the same."""
+    calls: list[int] = []
+    executor = Executor()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(calls.append, 1)
+        return {"x": 1}
+
+    first = await executor.options(run_id="r").run(flow)
+    again = await executor.resume("r", flow)
+    assert (again.status, again.value, calls) == ("succeeded", {"x": 1}, [1])
+    assert paths(again) == paths(first)
+
+
+async def test_a_failed_run_runs_the_failed_step_again() -> None:
+    """The step that ended the run runs again; recorded successes do not."""
+    calls: list[str] = []
+    flaky = Flaky(1)
+    executor = Executor()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(calls.append, "a")
+        try:
+            return (yield from step("b").call(flaky))
+        finally:
+            yield from step("clean").call(calls.append, "clean")
+
+    first = await executor.options(run_id="r").run(flow)
+    assert (first.status, first.failed_step) == ("failed", "b")
+    result = await executor.resume("r", flow)
+    assert (result.status, result.value) == ("succeeded", "ok")
+    assert calls == ["a", "clean", "clean"]
+    assert result.step("b").attempts == 1
+
+
+async def test_a_handled_failure_is_raised_again_on_resume() -> None:
+    """A failure that the workflow went on from is raised again without running the step."""
+    handled, last = Flaky(9), Flaky(1)
+    executor = Executor()
+    seen: list[str] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("a").call(handled)
+        except StepFailed as failed:
+            seen.append(str(failed))
+        return (yield from step("b").call(last))
+
+    await executor.options(run_id="r").run(flow)
+    result = await executor.resume("r", flow)
+    assert (result.value, handled.calls) == ("ok", 1)
+    assert seen[0] == seen[1]
+
+
+async def test_steps_whose_rollback_ran_run_again() -> None:
+    """After a failed run every step that was undone is done again."""
+    calls: list[str] = []
+    flaky = Flaky(1)
+    executor = Executor()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(calls.append, "a").with_rollback(lambda _: calls.append("undo a"))
+        yield from step("b").call(calls.append, "b")
+        yield from step("c").call(flaky)
+
+    await executor.options(run_id="r").run(flow)
+    result = await executor.resume("r", flow)
+    assert result.status == "succeeded"
+    assert calls == ["a", "b", "undo a", "a"]
+
+
+async def test_a_failed_group_runs_only_its_failed_and_cancelled_members_again() -> None:
+    """Members that succeeded keep their outputs on resume."""
+    calls: list[int] = []
+    flaky = Flaky(1)
+    executor = Executor(clock=Jumping())
+
+    async def act(n: int) -> int:
+        calls.append(n)
+        if n == 1:
+            await flaky()
+        return n * 10
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("f").for_each([0, 1, 2], lambda n: step("s").call(act, n), max_concurrency=1)
+        )
+
+    await executor.options(run_id="r").run(flow)
+    result = await executor.resume("r", flow)
+    assert result.value == [0, 10, 20]
+    assert calls == [0, 1, 1, 2]
+
+
+async def test_a_cancelled_run_can_be_resumed() -> None:
+    """Steps that were cancelled run again, those that succeeded do not."""
+    calls: list[str] = []
+    executor = Executor()
+    wait = [True]
+
+    async def act() -> str:
+        calls.append("b")
+        if wait.pop() if wait else False:
+            await anyio.sleep_forever()
+        return "b"
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(calls.append, "a")
+        return (yield from step("b").call(act))
+
+    with anyio.fail_after(5):
+        async with executor.options(run_id="r").stream(flow) as run:
+            async for event in run:
+                if isinstance(event, ev.StepStarted) and event.path == "b":
+                    await anyio.sleep(0.01)
+                    run.cancel()
+    assert run.result.status == "cancelled"
+    result = await executor.resume("r", flow)
+    assert (result.value, calls) == ("b", ["a", "b", "b"])
+
+
+async def test_resume_finds_the_workflow_by_name() -> None:
+    """Executor(workflows=[...]) is searched by name; without it the error says what to do."""
+    executor = Executor(workflows=[asking])
+    await executor.options(run_id="r").run(asking)
+    await executor.answer("r", "q", "yes")
+    assert (await executor.resume("r")).value == "yes"
+
+    other = Executor()
+    await other.options(run_id="r").run(asking)
+    with pytest.raises(WorkflowNotFound, match=r"'asking'.*workflows="):
+        await other.resume("r")
+    with pytest.raises(RunNotFound, match=r"'gone'"):
+        await other.resume("gone", asking)
+
+
+async def test_a_child_of_a_resumed_run_gives_its_result_again() -> None:
+    """The output of a recorded sub-workflow is its WorkflowResult."""
+    executor = Executor()
+
+    @workflow
+    def child() -> Steps[int]:
+        return (yield from step("x").call(give, 3))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        done = yield from step("sub").subworkflow(child)
+        yield from step("q").ask("?")
+        return done.value
+
+    await executor.options(run_id="r").run(flow)
+    await executor.answer("r", "q", "y")
+    result = await executor.resume("r", flow)
+    assert result.value == 3
+    assert paths(result) == ["sub", "sub/x", "q"]

@@ -1,0 +1,448 @@
+"""ConsoleTree: what a row says, as events come in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handrail.model import events as ev
+from handrail.model.results import OpenGate, Skipped, StepResult
+from handrail.sinks.console_text import ASCII, text_of
+from handrail.sinks.console_tree import ConsoleTree
+from handrail.testing.contracts.sample_events import sample_events, sample_progress
+from tests.sinks.story import Story
+
+
+@pytest.fixture
+def tree() -> ConsoleTree:
+    """The tree of a run that has not begun."""
+    return ConsoleTree("ship-1")
+
+
+@pytest.fixture
+def story(tree: ConsoleTree) -> Story:
+    """A run that the tree is told."""
+    return Story(tree.apply)
+
+
+def drawn(tree: ConsoleTree, height: int = 40, now: float | None = None) -> list[str]:
+    """The lines of the tree as text."""
+    return [text_of(line) for line in tree.lines(height, now=now)]
+
+
+def test_a_run_is_a_tree_of_its_steps(tree: ConsoleTree, story: Story) -> None:
+    """Each step has a row with its sign, kind, attempts and time, below what it belongs to."""
+    story.begin()
+    story.run("plan", "agent", attempts=2)
+    story.start("docs", "subworkflow")
+    story.run("docs/spell", "command")
+    story.start("docs/links", "command")
+    assert drawn(tree, now=7.5) == [
+        "⠴ ship  7.5 s  run ship-1",
+        "├─ ✓ plan  agent  ×2  1.0 s",
+        "└─ ⠴ docs  subworkflow  4.5 s",
+        "   ├─ ✓ spell  command  1.0 s",
+        "   └─ ⠴ links  command  1.5 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "fields", "row"),
+    [
+        ("succeeded", {}, "✓ a  python  1.0 s"),
+        ("failed", {}, "✗ a  python  1.0 s  ValueError: boom"),
+        ("skipped", {"output": Skipped("not today"), "duration_ms": 0}, "⊘ a  python  not today"),
+        ("defaulted", {"error": "no net"}, "↷ a  python  1.0 s  no net"),
+        ("cancelled", {"error": "'b' failed"}, "⚑ a  python  1.0 s  'b' failed"),
+    ],
+)
+def test_each_status_has_its_sign(
+    tree: ConsoleTree, story: Story, status: str, fields: dict[str, Any], row: str
+) -> None:
+    """A row ends with what went wrong, if anything did."""
+    story.begin()
+    story.run("a", "python", status, **fields)
+    assert drawn(tree)[1] == f"└─ {row}"
+
+
+def test_a_running_step_shows_its_last_line(tree: ConsoleTree, story: Story) -> None:
+    """What a command or an agent says last stands in its row until it ends."""
+    story.begin()
+    story.start("test", "command")
+    story.tell(ev.StepOutput("test", "stdout", "collecting\n\x1b[32m12 passed\x1b[0m\n"), after=0)
+    assert drawn(tree)[1] == "└─ ⠋ test  command  12 passed"
+    story.tell(ev.StepOutput("test", "stdout", "\n"), after=0)
+    assert drawn(tree)[1] == "└─ ⠋ test  command  12 passed"
+    story.end("test")
+    assert drawn(tree)[1] == "└─ ✓ test  command  1.0 s"
+
+
+def test_a_reask_is_told(tree: ConsoleTree, story: Story) -> None:
+    """The reason why an agent is asked again stands in its row."""
+    story.begin()
+    story.start("plan", "agent")
+    story.tell(ev.AgentTurnStarted("plan", 1, "Plan it."), after=0)
+    story.tell(ev.AgentMessage("plan", "Well"), after=0)
+    assert drawn(tree)[1].endswith("Well")
+    story.tell(ev.AgentTurnCompleted("plan", 1, "it is no JSON"), after=0)
+    story.tell(ev.AgentTurnStarted("plan", 2, "Again."), after=0)
+    assert drawn(tree)[1].endswith("asked again: it is no JSON")
+
+
+def test_a_retry_is_waited_for_and_then_runs(tree: ConsoleTree, story: Story) -> None:
+    """Between attempts the step waits; when the time has come it runs, without any event."""
+    story.begin()
+    story.start("call", "python")
+    story.tell(ev.AttemptFailed("call", 1, "busy", "app.Overloaded"), after=0)
+    story.tell(ev.TimerSet("call", story.at + 20, "retry"), after=0)
+    assert drawn(tree)[1] == "└─ ⏸ call  python  again in 20 s  failed once: Overloaded: busy"
+    assert drawn(tree, now=22.0)[1] == "└─ ⠋ call  python  21 s  failed once: Overloaded: busy"
+
+
+def test_a_gate_shows_its_question(tree: ConsoleTree, story: Story) -> None:
+    """A gate waits with its question and choices, and the run waits with it, until it is answered."""
+    story.begin()
+    story.ask("merge?", "Merge it?", "yes", "no")
+    assert drawn(tree) == [
+        "⏸ ship  1.0 s  run ship-1",
+        "└─ ⏸ merge?  ask  Merge it? [yes, no]",
+    ]
+    story.tell(ev.GateAnswered("merge?", "yes"))
+    story.end("merge?")
+    assert drawn(tree, now=3.0) == [
+        "⠋ ship  3.0 s  run ship-1",
+        "└─ ✓ merge?  ask  2.0 s",
+    ]
+
+
+def test_a_signal_is_waited_for(tree: ConsoleTree, story: Story) -> None:
+    """A step that waits for a signal says so."""
+    story.begin()
+    story.start("go", "wait_for")
+    assert drawn(tree)[1] == "└─ ⏸ go  wait_for  waits for its signal"
+
+
+def test_a_timer_says_until_when(tree: ConsoleTree, story: Story) -> None:
+    """A sleeping step shows when it is due; deadlines of others are no waiting."""
+    story.begin()
+    story.start("pause", "sleep")
+    story.tell(ev.TimerSet("pause", 31.0, "sleep"), after=0)
+    story.start("work", "validate")
+    story.tell(ev.TimerSet("work", 99.0, "timeout"), after=0)
+    assert drawn(tree)[1:] == ["├─ ⏸ pause  sleep  1.0 s  in 29 s", "└─ ⠋ work  validate"]
+
+
+def test_rounds_of_a_validation_fold_into_a_row_each(tree: ConsoleTree, story: Story) -> None:
+    """A finished round lists its stages and its fix; the one at work has rows for what runs."""
+    story.begin()
+    story.start("verify", "validate")
+    story.round("verify", 1, tests=False, compile=True)
+    story.start("verify/1/fix", "agent")
+    assert drawn(tree, now=6.0)[1:] == [
+        "└─ ⠋ verify  validate  5.0 s",
+        "   └─ ✗ round 1: tests ✗, compile ✓  4.0 s",
+        "      └─ ⠋ fix  agent",
+    ]
+    story.end("verify/1/fix")
+    story.run("verify/2/tests", "stage")
+    story.start("verify/2/compile", "stage")
+    assert drawn(tree, now=10.0)[2:] == [
+        "   ├─ ✗ round 1: tests ✗, compile ✓; fix ✓  5.0 s  tests: exit code 1",
+        "   └─ ⠋ round 2: tests ✓  2.0 s",
+        "      └─ ⠋ compile  stage",
+    ]
+
+
+def test_the_last_round_ends_with_the_validation(tree: ConsoleTree, story: Story) -> None:
+    """A round has no event of its own to end with."""
+    story.begin()
+    story.start("verify", "validate")
+    story.round("verify", 1, tests=True)
+    story.end("verify")
+    assert drawn(tree, now=9.0)[1:] == [
+        "└─ ✓ verify  validate  3.0 s",
+        "   └─ ✓ round 1: tests ✓  1.0 s",
+    ]
+
+
+def test_another_attempt_of_a_composite_starts_afresh(tree: ConsoleTree, story: Story) -> None:
+    """What the first attempt ran makes room for what the second one runs, below the same row."""
+    story.begin()
+    story.start("verify", "validate")
+    story.round("verify", 1, tests=False)
+    story.tell(ev.AttemptFailed("verify", 1, "did not pass", "handrail.errors.ValidationFailed"))
+    story.round("verify~2", 1, tests=True)
+    story.end("verify", attempts=2)
+    assert drawn(tree)[1:] == [
+        "└─ ✓ verify  validate  ×2  6.0 s",
+        "   └─ ✓ round 1: tests ✓  1.0 s",
+    ]
+
+
+def test_a_fallback_stands_below_its_step(tree: ConsoleTree, story: Story) -> None:
+    """The step that `on_error` chose is a child of the one that failed."""
+    story.begin()
+    story.start("call")
+    story.run("call/cached")
+    story.end("call")
+    assert drawn(tree)[1:] == ["└─ ✓ call  python  3.0 s", "   └─ ✓ cached  python  1.0 s"]
+
+
+def test_a_group_counts_its_members(tree: ConsoleTree, story: Story) -> None:
+    """Running, waiting, failed and done members are counted in the group's row."""
+    story.begin()
+    story.group("review", 5)
+    for index in range(5):
+        story.member(f"review/{index}", index)
+        story.start(f"review/{index}/read", "command")
+    story.end("review/0/read")
+    story.member_ends("review/0")
+    story.end("review/1/read", "failed")
+    story.member_ends("review/1", "failed")
+    story.ask("review/2/sure?", "Sure?")
+    story.end("review/2/read")
+    assert drawn(tree)[1] == (
+        "└─ ⠋ review  for_each  2/5 · 2 running · 1 waiting · 1 failed  11 s"
+    )
+
+
+def test_a_group_of_unknown_size_counts_what_is_done(tree: ConsoleTree, story: Story) -> None:
+    """Without a size there is no total and no bar."""
+    story.begin()
+    story.group("review", None)
+    for index in range(20):
+        story.member(f"review/{index}", index)
+        story.member_ends(f"review/{index}")
+    assert "  20 done  " in drawn(tree)[1]
+
+
+def test_a_large_group_has_a_bar(tree: ConsoleTree, story: Story) -> None:
+    """While it runs, a bar shows how far it is."""
+    story.begin()
+    story.group("review", 100)
+    for index in range(50):
+        story.member(f"review/{index}", index)
+        story.member_ends(f"review/{index}")
+    assert "━━━━━━╌╌╌╌╌╌ 50/100" in drawn(tree)[1]
+
+
+def test_the_counts_of_the_end_stand(tree: ConsoleTree, story: Story) -> None:
+    """Members that came from the record without an event are counted when the group ends."""
+    story.begin()
+    story.group("review", 40)
+    story.tell(ev.GroupCompleted("review", "for_each", 40, 38, 2, 0, 0))
+    story.end("review")
+    assert drawn(tree)[1:] == [
+        "└─ ✓ review  for_each  40/40 · 2 failed  2.0 s",
+    ]
+
+
+def test_a_replayed_step_is_marked(tree: ConsoleTree, story: Story) -> None:
+    """What came from the record is there, and said to be."""
+    story.tell(ev.RunResumed())
+    story.tell(ev.StepReplayed("plan", StepResult("plan", "plan", "agent", "succeeded")))
+    story.tell(ev.StepReplayed("old"))
+    assert drawn(tree)[1:] == ["├─ ✓ plan  agent  recorded", "└─ ✓ old  recorded"]
+    assert tree.replayed == 2
+
+
+def test_a_suspended_run_stops_its_clock(tree: ConsoleTree, story: Story) -> None:
+    """What is still open when the run is suspended stays as it is."""
+    story.begin()
+    story.ask("merge?", "Merge it?")
+    story.tell(ev.RunSuspended((OpenGate("merge?", "Merge it?"),)))
+    assert drawn(tree, now=500.0) == [
+        "⏸ ship  2.0 s  run ship-1",
+        "└─ ⏸ merge?  ask  1.0 s  Merge it?",
+    ]
+
+
+def test_an_interrupted_step_is_neither_done_nor_failed(tree: ConsoleTree, story: Story) -> None:
+    """It will run again, and its row says why it stopped."""
+    story.begin()
+    story.start("build", "command")
+    story.tell(ev.StepInterrupted("build", "SIGTERM"))
+    assert drawn(tree)[1] == "└─ ⏸ build  command  1.0 s  SIGTERM"
+
+
+def test_cancelling_and_limits_are_said_of_the_run(tree: ConsoleTree, story: Story) -> None:
+    """While a run unwinds, its row says why."""
+    story.begin()
+    story.start("build")
+    story.tell(ev.CancelRequested("enough"), after=0)
+    assert drawn(tree)[0] == "⠋ ship  1.0 s  cancelling: enough  run ship-1"
+    story.tell(ev.LimitReached("max_steps", 10), after=0)
+    assert drawn(tree)[0] == "⠋ ship  1.0 s  limit reached: max_steps=10  run ship-1"
+
+
+def test_rollbacks_have_rows(tree: ConsoleTree, story: Story) -> None:
+    """Each rollback is shown, with its error if it failed."""
+    story.begin()
+    story.tell(ev.RollbackStarted("db/migrate"))
+    story.tell(ev.RollbackCompleted("db/migrate"))
+    story.tell(ev.RollbackStarted("plan"))
+    story.tell(ev.RollbackCompleted("plan", "no way back", "builtins.OSError"))
+    assert drawn(tree)[1:] == [
+        "├─ ✓ undo db/migrate  rollback  1.0 s",
+        "└─ ✗ undo plan  rollback  1.0 s  OSError: no way back",
+    ]
+
+
+def test_a_child_workflow_of_another_name_is_named(tree: ConsoleTree, story: Story) -> None:
+    """The step's name need not tell which workflow it runs."""
+    story.begin()
+    story.start("docs", "subworkflow")
+    story.tell(ev.SubworkflowStarted("docs", "write_docs"), after=0)
+    assert drawn(tree)[1] == "└─ ⠋ docs  subworkflow  write_docs"
+
+
+def test_what_is_open_when_its_parent_ends_is_closed(tree: ConsoleTree, story: Story) -> None:
+    """A row never goes on running below one that has ended."""
+    story.begin()
+    story.start("docs", "subworkflow")
+    story.start("docs/spell")
+    story.end("docs", "cancelled")
+    assert drawn(tree, now=99.0)[1:] == [
+        "└─ ⚑ docs  subworkflow  2.0 s",
+        "   └─ ⚑ spell  python  1.0 s",
+    ]
+
+
+def test_ascii_is_enough(tree: ConsoleTree, story: Story) -> None:
+    """With ASCII glyphs every line is ASCII."""
+    story.begin()
+    story.run("plan", "agent", "failed", attempts=2)
+    story.group("review", 50)
+    for index in range(30):
+        story.member(f"review/{index}", index)
+    lines = [text_of(line) for line in tree.lines(20, glyphs=ASCII)]
+    assert all(line.isascii() for line in lines)
+    assert lines[1] == "|- x plan  agent  x2  1.0 s  ValueError: boom"
+
+
+# -- cost ----------------------------------------------------------------------------------------
+
+
+def calls_made(work: Callable[[], object]) -> int:
+    """How many Python and C calls a function makes: a measure of work without a clock."""
+    made = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal made
+        made += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return made
+
+
+def crowd(members: int, ended: int) -> tuple[ConsoleTree, Story]:
+    """A group with this many members started, and this many of them ended."""
+    tree = ConsoleTree("ship-1")
+    story = Story(tree.apply)
+    story.begin()
+    story.group("review", members)
+    for index in range(members):
+        story.member(f"review/{index}", index)
+        story.start(f"review/{index}/read")
+    for index in range(ended):
+        story.end(f"review/{index}/read")
+        story.member_ends(f"review/{index}", "failed" if index % 3 == 0 else "succeeded")
+    return tree, story
+
+
+@pytest.mark.parametrize("ended", [0.0, 0.5, 1.0])
+def test_drawing_does_not_cost_more_for_more_members(ended: float) -> None:
+    """A group of 5,000 is drawn with the work that a group of 100 takes."""
+    small, large = (crowd(count, int(count * ended))[0] for count in (100, 5_000))
+    assert calls_made(lambda: large.lines(30)) <= calls_made(lambda: small.lines(30)) * 1.1
+
+
+def test_an_event_does_not_cost_more_for_more_members() -> None:
+    """The end of a member among 5,000 is noted with the work that it takes among 100."""
+    costs: list[int] = []
+    for count in (100, 5_000):
+        _, story = crowd(count, count // 2)
+        story.end(f"review/{count - 2}/read")
+        costs.append(calls_made(lambda: story.member_ends(f"review/{count - 2}")))
+    assert costs[1] <= costs[0] * 1.1
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """Of 5,000 finished members, and of 5,000 steps in a row, only some are kept."""
+    tree, story = crowd(5_000, 5_000)
+    story.end("review")
+    for index in range(5_000):
+        story.run(f"step-{index}")
+    kept, above = 0, [tree.root]
+    while above:
+        node = above.pop()
+        below = [*node.live_children(), *(node.failed or ()), *(node.done or ())]
+        above += below
+        kept += len(below)
+    assert kept < 500
+    assert len(tree._nodes) == 0
+
+
+# -- odd data ------------------------------------------------------------------------------------
+
+PARTS = st.sampled_from(["a", "b", "1", "2", "a~2", "b~3", "~", "", "x\ud800", "é\n", "\0"])
+PATHS = st.one_of(
+    st.lists(PARTS, min_size=1, max_size=4).map("/".join),
+    st.just("a/" * 200 + "a"),
+)
+KINDS = st.sampled_from(["python", "validate", "for_each", "parallel", "ask", "wait_for", ""])
+TEXTS = st.one_of(st.text(), st.just("\x1b[2J\r\n"))
+STATUSES = st.sampled_from(["succeeded", "failed", "skipped", "defaulted", "cancelled"])
+NUMBERS = st.one_of(st.integers(-3, 50), st.floats(allow_nan=False, allow_infinity=False))
+
+
+@st.composite
+def step_results(draw: st.DrawFn) -> StepResult[Any]:
+    """A result of any status."""
+    return StepResult(
+        "a", "a", draw(KINDS), draw(STATUSES), None, draw(TEXTS) or "x", draw(TEXTS),
+        duration_ms=draw(st.floats(0, 1e12)), attempts=draw(st.integers(0, 5)),
+    )  # fmt: skip
+
+
+EVENTS = st.one_of(
+    st.sampled_from([*sample_events(), *sample_progress()]),
+    st.builds(ev.StepStarted, PATHS, KINDS),
+    st.builds(ev.StepCompleted, PATHS, step_results()),
+    st.builds(ev.AttemptFailed, PATHS, st.integers(0, 9), TEXTS, TEXTS),
+    st.builds(ev.GroupStarted, PATHS, KINDS, st.none() | st.integers(-1, 50)),
+    st.builds(ev.GroupCompleted, PATHS, KINDS, st.integers(-1, 9), st.integers(-1, 9)),
+    st.builds(ev.MemberStarted, PATHS, st.integers(), TEXTS),
+    st.builds(ev.MemberCompleted, PATHS, st.integers(), step_results()),
+    st.builds(ev.TimerSet, PATHS, NUMBERS, st.sampled_from(["retry", "sleep", "cap", "gate"])),
+    st.builds(ev.StepOutput, PATHS, st.just("stdout"), TEXTS),
+    st.builds(ev.StepReplayed, PATHS, st.none() | step_results()),
+    st.builds(ev.StepInterrupted, PATHS, TEXTS),
+    st.builds(ev.GateAnswered, PATHS, TEXTS),
+    st.builds(ev.RollbackStarted, PATHS),
+    st.builds(ev.RollbackCompleted, PATHS, st.none() | TEXTS),
+    st.builds(ev.WorkflowCompleted, st.sampled_from(["succeeded", "failed", "cancelled"])),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(EVENTS, NUMBERS), max_size=30), st.integers(-2, 40))
+def test_no_sequence_of_events_breaks_the_tree(
+    told: list[tuple[Any, float]], height: int
+) -> None:
+    """Whatever comes in whatever order, the tree draws printable lines that fit."""
+    tree = ConsoleTree("odd")
+    for seq, (event, at) in enumerate(told):
+        tree.apply(ev.stamp(event, "odd", seq, at))
+        lines = tree.lines(height)
+        assert 1 <= len(lines) <= max(2, height)
+        assert all(text_of(line).isprintable() for line in lines)

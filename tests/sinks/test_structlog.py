@@ -1,0 +1,128 @@
+"""StructlogSink: events as log entries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import structlog
+
+from handrail.model.events import RollbackCompleted, SinkDropped, StepOutput, StepReplayed
+from handrail.sinks.structlog import StructlogSink, facts_of, name_of
+from handrail.testing.contracts import SinkContract
+from handrail.testing.contracts.sample_events import sample_events, sample_progress
+from tests.sinks.story import Story
+
+
+class TestStructlogSink(SinkContract):
+    @pytest.fixture
+    def make_sink(self) -> Any:
+        return lambda: StructlogSink(structlog.wrap_logger(Recorder(), processors=[as_is]))
+
+
+class Recorder:
+    """A logger that keeps (level, entry)."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, dict[str, Any]]] = []
+
+    def __getattr__(self, level: str) -> Any:
+        return lambda **entry: self.entries.append((level, entry))
+
+
+def as_is(logger: Any, level: str, entry: Any) -> tuple[tuple[()], dict[str, Any]]:
+    """The last processor: what was logged is what the recorder gets."""
+    return (), dict(entry)
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    """What was logged."""
+    return Recorder()
+
+
+@pytest.fixture
+def story(recorder: Recorder) -> Story:
+    """A run whose events are logged."""
+    return Story(StructlogSink(structlog.wrap_logger(recorder, processors=[as_is])).emit)
+
+
+def test_an_entry_has_the_fields_of_its_event(story: Story, recorder: Recorder) -> None:
+    """The event's name is in snake case, and what is not set is not logged."""
+    story.start("plan", "agent")
+    assert recorder.entries == [
+        (
+            "info",
+            {
+                "event": "step_started",
+                "run_id": "ship-1",
+                "seq": 1,
+                "at": 1.0,
+                "path": "plan",
+                "step_type": "agent",
+            },
+        )
+    ]
+
+
+def test_a_result_is_logged_without_what_the_step_returned(
+    story: Story, recorder: Recorder
+) -> None:
+    """Status, time and error are bound flat; output and traceback are left out."""
+    story.run("plan", "python", "failed", output="secret", traceback="Traceback ...")
+    level, entry = recorder.entries[-1]
+    assert level == "error"
+    assert {key: entry[key] for key in ("status", "error", "error_type", "attempts")} == {
+        "status": "failed",
+        "error": "boom",
+        "error_type": "builtins.ValueError",
+        "attempts": 1,
+    }
+    assert not {"output", "traceback", "result"} & set(entry)
+
+
+@pytest.mark.parametrize(
+    ("status", "level"),
+    [
+        ("succeeded", "info"),
+        ("skipped", "info"),
+        ("defaulted", "warning"),
+        ("cancelled", "warning"),
+        ("failed", "error"),
+    ],
+)
+def test_the_level_follows_the_status(
+    story: Story, recorder: Recorder, status: str, level: str
+) -> None:
+    """What failed is an error, what was put up with a warning."""
+    story.run("plan", "python", status)
+    assert recorder.entries[-1][0] == level
+
+
+def test_progress_is_for_debugging(story: Story, recorder: Recorder) -> None:
+    """Output lines and replayed steps do not fill a log; a dropped sink is an error."""
+    story.tell(StepOutput("plan", "stdout", "hello"))
+    story.tell(StepReplayed("plan"))
+    story.tell(SinkDropped("JsonlSink", "disk full"))
+    story.tell(RollbackCompleted("plan"))
+    story.tell(RollbackCompleted("plan", "no way back"))
+    levels = [level for level, _ in recorder.entries]
+    assert levels == ["debug", "debug", "error", "info", "error"]
+
+
+def test_every_event_has_plain_facts() -> None:
+    """Names are snake case, and facts are data that any renderer takes."""
+    names = {name_of(event) for event in [*sample_events(), *sample_progress()]}
+    assert all(name == name.lower() for name in names)
+    assert "agent_turn_started" in names
+    for event in [*sample_events(), *sample_progress()]:
+        assert set(facts_of(event)) >= {"run_id", "seq", "at"}
+
+
+def test_the_default_logger_is_structlogs_own() -> None:
+    """Without a logger the sink logs to the one that the application configured."""
+    with structlog.testing.capture_logs() as entries:
+        Story(StructlogSink().emit).begin()
+    assert [(entry["event"], entry["workflow_name"]) for entry in entries] == [
+        ("workflow_started", "ship")
+    ]

@@ -1,0 +1,141 @@
+"""Drives shapes by hand, in any order of ends: what the law tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from handrail.core.behaviours import behaviours
+from handrail.core.machine import Machine, Setting
+from handrail.core.replay import Recorded
+from handrail.engine.contexts import Contexts
+from handrail.engine.evaluate import Evaluator
+from handrail.engine.perform import failed, succeeded
+from handrail.errors import StageFailed
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+from handrail.model.results import (
+    BranchResult,
+    Skipped,
+    StageResult,
+    StepResult,
+    ValidationResult,
+    WorkflowResult,
+)
+from handrail.testing.script_drive import Drive, undone
+from handrail.testing.shapes import Action, Body, Broken, Undoing, workflow_of
+
+Choose = Callable[[int], int]
+MAX_MOVES = 3_000
+
+
+class Stuck(AssertionError):
+    """The run has not ended, and nothing can happen any more."""
+
+
+class Hand(Drive):
+    """A drive of a shape that makes one move at a time, and keeps every batch of commands."""
+
+    def __init__(self, body: Body, *, history: Sequence[ev.Event] = (), dropped: Iterable[str] = ()) -> None:
+        definition = workflow_of(body).definition
+        recorded = Recorded(history, dropped) if history else None
+        machine = Machine(definition, {}, Setting("run", recorded=recorded), behaviours())
+        evaluator = Evaluator(Contexts("run", {}, {}), dict, None)
+        self.batches: list[tuple[Any, list[cmd.Command]]] = []
+        self.performed: list[tuple[str, int]] = []
+        now = history[-1].at if history else 1_000.0
+        super().__init__(machine, evaluator.begin, now=now, seq=len(history))
+        if history:
+            self.record(ev.RunResumed(tuple(dropped)))
+        else:
+            self.record(ev.WorkflowStarted(definition.name))
+
+    def _receive(self, happened: ev.Event | cmd.Report) -> None:
+        commands = list(self.machine.receive(happened))
+        self.batches.append((happened, commands))
+        self._todo.extend(commands)
+
+    # -- moves ----------------------------------------------------------------------------------
+
+    def moves(self, *, time: bool) -> list[Callable[[], None]]:
+        """All that can happen next; ``time``: time may pass although something else can happen."""
+        found: list[Callable[[], None]] = [
+            lambda path=path: self.end(path) for path in sorted(self.flights)
+        ]
+        found += [
+            lambda path=path: self.record(ev.GateAnswered(path, "yes"))
+            for path in sorted(self.machine.gates)
+        ]
+        found += [
+            lambda name=name: self.record(ev.SignalReceived(name, "signal"))
+            for name in sorted(self.machine.listeners)
+        ]
+        due = self.next_due()
+        if due is not None and (time or not found):
+            found.append(lambda: self.advance_to(due))
+        return found
+
+    def end(self, path: str) -> None:
+        """End what is in flight at this path as its shape says."""
+        command = self.flights[path].command
+        if isinstance(command, cmd.Undo):
+            action = command.rollback.action
+            assert isinstance(action, Undoing)
+            self.land(path, undone(path, Broken("rollback") if action.fails else None))
+            return
+        self.performed.append((path, command.attempt))
+        verb: Any = command.step.verb
+        stage = getattr(verb, "stage", None)
+        action = verb.action if stage is None else stage.check
+        assert isinstance(action, Action)
+        error: Exception = Broken(f"{action.label} is broken")
+        if stage is not None:
+            error = StageFailed(StageResult(stage.name, False, "", str(error)))
+        if action.fails(path, command.attempt):
+            self.land(path, failed(command, error))
+        else:
+            value = action.value(command.attempt)
+            output = value if stage is None else StageResult(stage.name, True)
+            self.land(path, succeeded(command, output, None, self.now))
+
+    def run(self, choose: Choose, *, time: bool = False, cancel_at: int | None = None, most: int = MAX_MOVES) -> Hand:
+        """Make moves until the run ends, or there were as many as ``most``."""
+        for number in range(most):
+            if number == cancel_at and self.result is None:
+                self.record(ev.CancelRequested("enough"))
+            if self.result is not None:
+                return self
+            moves = self.moves(time=time)
+            if not moves:
+                raise Stuck(f"nothing can happen any more after {self.events[-5:]}")
+            moves[choose(len(moves)) % len(moves)]()
+        return self
+
+
+def drive(body: Body, schedule: Sequence[int] = (), **how: Any) -> Hand:
+    """A whole drive; ``schedule`` chooses among the moves, the first of them once it is used up."""
+    left = iter(schedule)
+    return Hand(body).run(lambda _count: next(left, 0), **how)
+
+
+def essence(value: Any) -> Any:
+    """What must not depend on the order of ends: no durations, no texts of errors."""
+    match value:
+        case WorkflowResult():
+            steps = [essence(result) for result in value.step_results]
+            return (value.status, essence(value.value), essence(value.final_output), steps)
+        case StepResult():
+            return (value.path, value.step_type, value.status, value.attempts, essence(value.output))
+        case ValidationResult():
+            return [
+                ([(stage.name, stage.passed) for stage in one.stages], essence(one.fix))
+                for one in value.rounds
+            ]
+        case BranchResult():
+            return (value.index, value.name, essence(value.output))
+        case Skipped():
+            return "skipped"
+        case tuple() | list():
+            return [essence(item) for item in value]
+        case _:
+            return repr(value)
