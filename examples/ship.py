@@ -47,7 +47,7 @@ class Change:
 class Report:
     """What the run comes to."""
 
-    summary: str
+    commit: str
     rounds: int
     changes: list[Change]
 
@@ -96,8 +96,8 @@ def ship(task: str, *, rounds: int = 3) -> Steps[Report]:
     files = sorted({file for change in changes for file in change.files})
     yield from step("add").command(["git", "add", "--", *files])
     yield from step("commit").command(["git", "commit", "-m", plan.output.commit_message])
-    log = yield from step("summary").command(["git", "log", "-1", "--stat", "--format=%h %s"])
-    return Report(log.stdout.strip(), len(checks.rounds), changes)
+    commit = yield from step("summary").command(["git", "log", "-1", "--format=%h %s"])
+    return Report(commit.stdout.strip(), len(checks.rounds), changes)
 
 
 def what_failed(ctx: WorkflowContext) -> Mapping[str, Any]:

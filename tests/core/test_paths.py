@@ -48,6 +48,8 @@ def without_surrogates(text: str) -> str:
 @example(".hidden")
 @example("a~b")
 @example("a~")
+@example("a ")
+@example(" a")
 @example("~1")
 @example("a~1b")
 @example("x" * 120)
@@ -127,6 +129,7 @@ def test_distinct_keys_have_distinct_encodings(one: str, other: str) -> None:
 
 
 @given(KEYS)
+@example("\ud800")
 def test_a_key_is_one_part_of_a_path(key: str) -> None:
     """No key adds a level, is a folder's own name, or has characters that break a line."""
     encoded = encode_key(key)

@@ -83,7 +83,7 @@ def test_pauses_grow_by_the_factor_up_to_the_cap(attempt: int, expected: float) 
 
 def test_a_power_beyond_floats_is_the_cap() -> None:
     """Attempt 5,000 of an exponential backoff waits the cap, and raises nothing."""
-    assert delay_s(Backoff(initial_s=1, factor=10, max_s=60, jitter=0), 5_000, "seed") == 60
+    assert delay_s(Backoff(initial_s=1, factor=10.0, max_s=60, jitter=0), 5_000, "seed") == 60
 
 
 def test_a_number_of_seconds_is_a_fixed_pause() -> None:

@@ -109,7 +109,9 @@ def names(sink: MemorySink) -> list[str]:
     return [type(event).__name__ for event in sink.events]
 
 
-async def run_seen(workflow: Any, *args: Any, **options: Any) -> tuple[WorkflowResult[Any], MemorySink]:
+async def run_seen(
+    workflow: Any, *args: Any, **options: Any
+) -> tuple[WorkflowResult[Any], MemorySink]:
     """Run a workflow with a memory sink; the result and the sink."""
     sink = MemorySink()
     result = await Executor(sinks=[sink], **options).run(workflow, *args)

@@ -10,7 +10,7 @@ import pytest
 
 from handrail import Executor, MemorySink, RunCancelled, StepFailed, Steps, step, workflow
 from handrail.model import events as ev
-from tests.engine.support import Jumping, check_drive, forever, give, run_seen, same, statuses
+from tests.engine.support import Jumping, check_drive, forever, give, same, statuses
 
 
 async def cancelled_at(flow: Any, path: str, **options: Any) -> tuple[Any, MemorySink]:
@@ -148,7 +148,9 @@ async def test_a_failing_clean_up_step_does_not_keep_the_run_from_ending() -> No
     assert "cannot clean" in seen[0]
 
 
-@pytest.mark.parametrize("made", [step("w").sleep(9999), step("w").wait_for("s"), step("w").ask("?")])
+@pytest.mark.parametrize(
+    "made", [step("w").sleep(9999), step("w").wait_for("s"), step("w").ask("?")]
+)
 async def test_waiting_verbs_are_cancelled(made: Any) -> None:
     """A run that waits for time, a signal or a person can be cancelled."""
 
@@ -202,7 +204,9 @@ async def test_an_action_that_swallows_its_cancellation_is_recorded_cancelled() 
     assert result.step("a").output is None
 
 
-async def test_a_thread_that_ignores_its_cancellation_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thread_that_ignores_its_cancellation_is_abandoned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A sync action that does not look is left behind after a grace, and said so."""
     import threading
 
@@ -220,7 +224,12 @@ async def test_a_thread_that_ignores_its_cancellation_is_abandoned(monkeypatch: 
     finally:
         release.set()
     one = result.step("a")
-    assert (result.status, one.status, one.abandoned, one.output) == ("cancelled", "cancelled", True, None)
+    assert (result.status, one.status, one.abandoned, one.output) == (
+        "cancelled",
+        "cancelled",
+        True,
+        None,
+    )
 
 
 async def test_cancel_before_the_first_step_ends_the_run() -> None:
@@ -401,7 +410,9 @@ async def test_cancelling_a_suspended_run_only_unwinds_it() -> None:
 
     @workflow
     def flow() -> Steps[Any]:
-        yield from step("a").call(order.append, "a").with_rollback(lambda _: order.append("rollback"))
+        yield from (
+            step("a").call(order.append, "a").with_rollback(lambda _: order.append("rollback"))
+        )
         yield from step("q").ask("Go on?")
         yield from step("b").call(order.append, "b")
 

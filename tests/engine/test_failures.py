@@ -20,7 +20,18 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
-from tests.engine.support import Boom, Flaky, Jumping, aboom, boom, give, paths, run_seen, same, statuses
+from tests.engine.support import (
+    Boom,
+    Flaky,
+    Jumping,
+    aboom,
+    boom,
+    give,
+    paths,
+    run_seen,
+    same,
+    statuses,
+)
 
 
 async def test_retry_counts_attempts() -> None:
@@ -337,7 +348,9 @@ async def test_when_is_given_the_context_and_may_be_async() -> None:
     assert isinstance((await Executor().run(flow, 5)).value, Skipped)
 
 
-@pytest.mark.parametrize("predicate", [lambda _: 1, lambda _: None, lambda _: "yes", lambda _: 1 / 0])
+@pytest.mark.parametrize(
+    "predicate", [lambda _: 1, lambda _: None, lambda _: "yes", lambda _: 1 / 0]
+)
 async def test_a_bad_predicate_fails_its_step_past_every_fallback(predicate: Any) -> None:
     """A predicate that raises or gives no bool fails the step; on_error and default do not count."""
     called: list[int] = []
@@ -424,7 +437,7 @@ async def test_an_exception_that_cannot_be_pickled_fails_its_step() -> None:
     """An exception with an unpicklable part is recorded like any other."""
     import threading
 
-    class Locked(Exception):  # noqa: N818
+    class Locked(Exception):
         def __init__(self) -> None:
             super().__init__(threading.Lock())
 

@@ -16,15 +16,26 @@ from handrail import (
     MemorySink,
     OpenGate,
     RunNotFound,
+    Stage,
     StepFailed,
-    StepTimeout,
     Steps,
+    StepTimeout,
     WorkflowNotFound,
     step,
     workflow,
 )
 from handrail.model import events as ev
-from tests.engine.support import Flaky, Jumping, boom, check_drive, give, paths, run_seen, same, statuses
+from tests.engine.support import (
+    Flaky,
+    Jumping,
+    boom,
+    check_drive,
+    give,
+    paths,
+    run_seen,
+    same,
+    statuses,
+)
 
 
 @workflow
@@ -44,7 +55,7 @@ def asking(**options: Any) -> Steps[Any]:
     ],
 )
 async def test_a_policy_answers(policy: str, options: dict[str, Any], answer: Any) -> None:
-    """approve answers True or the first choice, default the default."""
+    """Approve answers True or the first choice, default the default."""
 
     @workflow
     def flow() -> Steps[Any]:
@@ -57,8 +68,10 @@ async def test_a_policy_answers(policy: str, options: dict[str, Any], answer: An
 
 
 @pytest.mark.parametrize(("policy", "options"), [("fail", {"default": "x"}), ("default", {})])
-async def test_a_policy_without_an_answer_fails_the_step(policy: str, options: dict[str, Any]) -> None:
-    """fail always, and default where there is none, fail the step."""
+async def test_a_policy_without_an_answer_fails_the_step(
+    policy: str, options: dict[str, Any]
+) -> None:
+    """Fail always, and default where there is none, fail the step."""
 
     @workflow
     def flow() -> Steps[Any]:
@@ -133,7 +146,7 @@ def test_gates_is_a_policy_or_a_callable() -> None:
     ],
 )
 def test_ask_refuses_what_cannot_be(options: dict[str, Any], error: type[Exception]) -> None:
-    """choices with a type, look-alikes, no choices, and a default that is none are refused."""
+    """Choices with a type, look-alikes, no choices, and a default that is none are refused."""
     with pytest.raises(error):
         step("q").ask("?", **options)
 
@@ -288,7 +301,9 @@ async def test_a_timeout_without_a_default_fails() -> None:
 
 
 @pytest.mark.parametrize("options", [{"default": "no"}, {}])
-async def test_a_deadline_that_passed_while_suspended_decides_on_resume(options: dict[str, Any]) -> None:
+async def test_a_deadline_that_passed_while_suspended_decides_on_resume(
+    options: dict[str, Any],
+) -> None:
     """A suspended gate past its deadline is decided when the run is resumed."""
     clock = Jumping()
     executor = Executor(clock=clock)
@@ -307,7 +322,9 @@ async def test_while_a_branch_can_go_on_the_run_goes_on() -> None:
     @workflow
     def flow() -> Steps[Any]:
         yield from step("g").parallel(
-            step("q").ask("?"), step("s").sleep(500), step("b").sleep(3).on_error(lambda _c, _f: step("x").sleep(0))
+            step("q").ask("?"),
+            step("s").sleep(500),
+            step("b").sleep(3).on_error(lambda _c, _f: step("x").sleep(0)),
         )
         done.append(1)
 
@@ -484,7 +501,9 @@ async def test_a_failed_group_runs_only_its_failed_and_cancelled_members_again()
     @workflow
     def flow() -> Steps[Any]:
         return (
-            yield from step("f").for_each([0, 1, 2], lambda n: step("s").call(act, n), max_concurrency=1)
+            yield from step("f").for_each(
+                [0, 1, 2], lambda n: step("s").call(act, n), max_concurrency=1
+            )
         )
 
     await executor.options(run_id="r").run(flow)
@@ -555,3 +574,77 @@ async def test_a_child_of_a_resumed_run_gives_its_result_again() -> None:
     result = await executor.resume("r", flow)
     assert result.value == 3
     assert paths(result) == ["sub", "sub/x", "q"]
+
+
+async def test_a_failed_validation_validates_again_on_resume() -> None:
+    """Resume of a run that a validation ended runs its stages again."""
+    checks: list[int] = []
+    executor = Executor()
+
+    def check() -> bool:
+        checks.append(1)
+        return len(checks) > 2
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("v").validate([Stage("lint", check)], retry=1))
+
+    first = await executor.options(run_id="r").run(flow)
+    assert (first.status, len(checks)) == ("failed", 2)
+    result = await executor.resume("r", flow)
+    assert result.error is None
+    assert result.value.passed
+    assert len(checks) == 3
+
+
+async def test_a_group_that_was_undone_is_done_again_whole() -> None:
+    """A composite whose own rollback ran runs its children again, recorded or not."""
+    calls: list[str] = []
+    flaky = Flaky(1)
+    executor = Executor()
+
+    @workflow
+    def child() -> Steps[Any]:
+        yield from step("x").call(calls.append, "x")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("sub").subworkflow(child).with_rollback(lambda _: calls.append("undo"))
+        yield from step("c").call(flaky)
+
+    await executor.options(run_id="r").run(flow)
+    result = await executor.resume("r", flow)
+    assert result.status == "succeeded"
+    assert calls == ["x", "undo", "x"]
+
+
+async def test_rerun_of_a_group_runs_its_members_again() -> None:
+    """`rerun=[path]` of a composite runs everything below it again."""
+    calls: list[str] = []
+    executor = Executor()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("g").parallel(step("a").call(calls.append, "a"))
+        yield from step("b").call(calls.append, "b")
+
+    await executor.options(run_id="r").run(flow)
+    result = await executor.resume("r", flow, rerun=["g"])
+    assert result.status == "succeeded"
+    assert calls == ["a", "b", "a"]
+
+
+async def test_a_failed_retried_group_goes_on_after_resume() -> None:
+    """A group that used up its attempts runs again on resume, and can succeed."""
+    flaky = Flaky(2)
+    executor = Executor()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("g").parallel(step("a").call(flaky)).retry(2, backoff=0))
+
+    first = await executor.options(run_id="r").run(flow)
+    assert first.status == "failed"
+    result = await executor.resume("r", flow)
+    assert result.error is None
+    assert result.value == ("ok",)

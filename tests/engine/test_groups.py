@@ -211,7 +211,14 @@ async def test_continue_gives_the_members_results_and_never_fails() -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "status"),
-    [(2, "succeeded"), (3, "failed"), (0.5, "succeeded"), (0.6, "failed"), (0, "succeeded"), (1.0, "failed")],
+    [
+        (2, "succeeded"),
+        (3, "failed"),
+        (0.5, "succeeded"),
+        (0.6, "failed"),
+        (0, "succeeded"),
+        (1.0, "failed"),
+    ],
 )
 async def test_min_success_asks_for_a_number_or_a_share(wanted: float, status: str) -> None:
     """`min_success` fails a continuing group of which too few succeeded: 2 of 4 here."""
@@ -253,7 +260,12 @@ async def test_all_or_nothing_runs_all_then_fails_and_rolls_back() -> None:
     assert undone == ["c", "a", "caught"]
     assert result.status == "succeeded"
     assert "b broke" in str(result.value)
-    assert statuses(result) == {"g": "failed", "g/a": "succeeded", "g/b": "failed", "g/c": "succeeded"}
+    assert statuses(result) == {
+        "g": "failed",
+        "g/a": "succeeded",
+        "g/b": "failed",
+        "g/c": "succeeded",
+    }
     assert result.rollback_errors == ()
     order = names(sink)
     assert order.index("RollbackStarted") < len(order) - 1 - order[::-1].index("StepCompleted")
@@ -295,7 +307,9 @@ async def test_max_concurrency_is_a_sliding_window() -> None:
     @workflow
     def flow() -> Steps[Any]:
         return (
-            yield from step("f").for_each(range(12), lambda n: step("s").call(act, n), max_concurrency=3)
+            yield from step("f").for_each(
+                range(12), lambda n: step("s").call(act, n), max_concurrency=3
+            )
         )
 
     result, _ = await run_seen(flow)
@@ -503,7 +517,11 @@ async def test_items_are_pulled_as_the_window_opens() -> None:
 
     @workflow
     def flow() -> Steps[Any]:
-        return (yield from step("f").for_each(source(), lambda n: step("s").call(act, n), max_concurrency=2))
+        return (
+            yield from step("f").for_each(
+                source(), lambda n: step("s").call(act, n), max_concurrency=2
+            )
+        )
 
     result, _ = await run_seen(flow)
     assert result.value == list(range(6))
@@ -603,7 +621,7 @@ async def test_a_body_that_makes_no_step_is_a_mistake(made: Any) -> None:
     result = await Executor().run(flow)
     assert result.status == "failed"
     assert "NotAStep" in (result.error_type or "")
-    assert "f/0" in (result.error or "")
+    assert "test_groups.py:" in (result.error or "")
 
 
 async def test_a_member_that_yields_a_name_twice_ends_the_run() -> None:
@@ -656,7 +674,10 @@ async def test_ten_thousand_failing_members_end_in_a_result() -> None:
     def flow() -> Steps[Any]:
         return (
             yield from step("f").for_each(
-                range(10_000), lambda _: step("s").call(aboom), on_error="continue", max_concurrency=100
+                range(10_000),
+                lambda _: step("s").call(aboom),
+                on_error="continue",
+                max_concurrency=100,
             )
         )
 
@@ -731,7 +752,9 @@ async def test_the_first_success_wins_and_the_others_are_cancelled() -> None:
     def flow() -> Steps[Any]:
         return (
             yield from step("r").race(
-                step("bad").call(aboom), step("slow").call(long), step("good").call(turns, 10, "won")
+                step("bad").call(aboom),
+                step("slow").call(long),
+                step("good").call(turns, 10, "won"),
             )
         )
 
@@ -788,7 +811,9 @@ async def test_a_loser_that_ignores_its_cancellation_once_does_not_win() -> None
 
     @workflow
     def flow() -> Steps[Any]:
-        return (yield from step("r").race(step("s").call(stubborn), step("w").call(turns, 5, "won")))
+        return (
+            yield from step("r").race(step("s").call(stubborn), step("w").call(turns, 5, "won"))
+        )
 
     with anyio.fail_after(5):
         result, _ = await run_seen(flow)
@@ -806,7 +831,12 @@ async def test_a_member_sees_what_came_before_the_group_and_not_its_siblings() -
 
     def look(name: str) -> Any:
         def predicate(ctx: Any) -> bool:
-            seen[name] = (ctx.output("before"), ctx.output("mine"), ctx.output("a"), sorted(ctx.results))
+            seen[name] = (
+                ctx.output("before"),
+                ctx.output("mine"),
+                ctx.output("a"),
+                sorted(ctx.results),
+            )
             return True
 
         return predicate

@@ -212,7 +212,7 @@ async def test_an_error_without_text_still_gives_the_step_an_error() -> None:
 async def test_an_exception_whose_text_cannot_be_had_still_fails_its_step() -> None:
     """An exception whose __str__ raises fails the step like any other."""
 
-    class Mute(Exception):  # noqa: N818
+    class Mute(Exception):
         def __str__(self) -> str:
             raise ValueError("no text")
 
@@ -294,7 +294,13 @@ def test_a_step_result_refuses_what_cannot_be() -> None:
 
 @pytest.mark.parametrize(
     ("status", "success"),
-    [("succeeded", True), ("skipped", True), ("defaulted", True), ("failed", False), ("cancelled", False)],
+    [
+        ("succeeded", True),
+        ("skipped", True),
+        ("defaulted", True),
+        ("failed", False),
+        ("cancelled", False),
+    ],
 )
 def test_success_of_a_step_follows_its_status(status: Any, success: bool) -> None:
     """succeeded, skipped and defaulted are successes; failed and cancelled are not."""

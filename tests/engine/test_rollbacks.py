@@ -57,9 +57,12 @@ async def test_only_a_succeeded_step_registers_its_rollback() -> None:
         yield from step("skipped").call(same).when(lambda _: False).with_rollback(undo("skipped"))
         yield from step("defaulted").call(boom).default(1).with_rollback(undo("defaulted"))
         yield from step("forgiven").call(boom).skip_on_error().with_rollback(undo("forgiven"))
-        yield from step("saved").call(boom).on_error(
-            lambda _c, _f: step("f").call(same).with_rollback(undo("fallback"))
-        ).with_rollback(undo("saved"))
+        yield from (
+            step("saved")
+            .call(boom)
+            .on_error(lambda _c, _f: step("f").call(same).with_rollback(undo("fallback")))
+            .with_rollback(undo("saved"))
+        )
         raise WorkflowError("stop")
 
     await Executor().run(flow)
@@ -107,7 +110,10 @@ async def test_a_failing_rollback_does_not_stop_the_others_and_is_told() -> None
 
     result, _ = await run_seen(flow)
     assert undone == ["a"]
-    assert [(one.path, one.error) for one in result.rollback_errors] == [("c", "undo c"), ("b", "undo b")]
+    assert [(one.path, one.error) for one in result.rollback_errors] == [
+        ("c", "undo c"),
+        ("b", "undo b"),
+    ]
     assert {one.error_type for one in result.rollback_errors} == {f"{Boom.__module__}.Boom"}
     assert (result.failed_step, "first" in (result.error or "")) == ("d", True)
 
@@ -208,7 +214,8 @@ async def test_the_members_of_a_group_are_undone_with_the_run_in_reverse_of_inde
     @workflow
     def flow() -> Steps[Any]:
         yield from step("g").parallel(
-            step("a").call(give).with_rollback(mark("a")), step("b").call(same).with_rollback(mark("b"))
+            step("a").call(give).with_rollback(mark("a")),
+            step("b").call(same).with_rollback(mark("b")),
         )
         yield from step("f").for_each([0, 1], body)
         yield from step("z").call(boom)
@@ -265,7 +272,9 @@ async def test_a_sync_rollback_does_not_block_the_loop() -> None:
 
     @workflow
     def flow() -> Steps[Any]:
-        yield from step("a").call(same).with_rollback(lambda _: threads.append(threading.get_ident()))
+        yield from (
+            step("a").call(same).with_rollback(lambda _: threads.append(threading.get_ident()))
+        )
         yield from step("b").call(boom)
 
     await Executor().run(flow)

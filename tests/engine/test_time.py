@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import Executor, Limits, StepFailed, StepTimeout, Steps, step, workflow
+from handrail import Executor, Limits, StepFailed, Steps, StepTimeout, step, workflow
 from handrail.model import events as ev
 from tests.engine.support import Jumping, forever, give, run_seen, same, statuses
 
@@ -135,7 +135,9 @@ async def test_a_timeout_of_a_subworkflow_unwinds_the_child() -> None:
     assert statuses(result) == {"sub": "failed", "sub/long": "cancelled", "sub/clean": "succeeded"}
 
 
-@pytest.mark.parametrize("made", [step("w").wait_for("never"), step("w").sleep(999), step("w").ask("?")])
+@pytest.mark.parametrize(
+    "made", [step("w").wait_for("never"), step("w").sleep(999), step("w").ask("?")]
+)
 async def test_a_timeout_of_a_waiting_verb_is_a_deadline(made: Any) -> None:
     """wait_for, sleep and ask fail at their .timeout; the run does not suspend before."""
 
@@ -173,7 +175,12 @@ async def test_default_and_on_error_stand_in_for_a_timeout() -> None:
     @workflow
     def flow() -> Steps[Any]:
         a = yield from step("a").call(forever).timeout(5).default("spare")
-        b = yield from step("b").call(forever).timeout(5).on_error(lambda _c, _f: step("f").call(give, "f"))
+        b = (
+            yield from step("b")
+            .call(forever)
+            .timeout(5)
+            .on_error(lambda _c, _f: step("f").call(give, "f"))
+        )
         c = yield from step("c").parallel(step("x").call(forever)).timeout(5).default("group")
         return a, b, c
 
@@ -213,7 +220,8 @@ async def test_sleep_until_an_aware_datetime() -> None:
 
 
 @pytest.mark.parametrize(
-    "length", [-1, float("nan"), float("inf"), "5", True, datetime(2024, 1, 1)]  # noqa: DTZ001
+    "length",
+    [-1, float("nan"), float("inf"), "5", True, datetime(2024, 1, 1)],  # noqa: DTZ001
 )
 def test_sleep_refuses_what_is_no_time(length: Any) -> None:
     """A negative, endless or naive time is a ValueError that names the step."""

@@ -10,7 +10,6 @@ import pytest
 
 from handrail import (
     DefinitionError,
-    Executor,
     Stage,
     StepFailed,
     Steps,
@@ -46,7 +45,9 @@ async def test_retry_says_how_often_a_fix_may_run(retry: int, fixes: int) -> Non
 
     @workflow
     def flow() -> Steps[Any]:
-        yield from step("v").validate([Stage("lint", check)], retry=retry, on_failure=step("fix").call(fix))
+        yield from step("v").validate(
+            [Stage("lint", check)], retry=retry, on_failure=step("fix").call(fix)
+        )
 
     result, sink = await run_seen(flow)
     assert (result.status, result.failed_step) == ("failed", "v")
@@ -66,7 +67,8 @@ async def test_a_fix_that_works_ends_the_rounds() -> None:
     def flow() -> Steps[Any]:
         return (
             yield from step("v").validate(
-                [Stage("lint", lambda: True), Stage("test", check)], on_failure=step("fix").call(same, "f")
+                [Stage("lint", lambda: True), Stage("test", check)],
+                on_failure=step("fix").call(same, "f"),
             )
         )
 
@@ -83,7 +85,7 @@ async def test_a_fix_that_works_ends_the_rounds() -> None:
 
 
 async def test_without_a_fix_it_is_validated_again() -> None:
-    """retry counts re-validations also where there is no on_failure."""
+    """Retry counts re-validations also where there is no on_failure."""
     check = Check(2)
 
     @workflow
@@ -102,7 +104,9 @@ async def test_a_failing_fix_fails_the_validation() -> None:
     @workflow
     def flow() -> Steps[Any]:
         try:
-            yield from step("v").validate([Stage("a", Check(9))], on_failure=step("fix").call(boom, "no fix"))
+            yield from step("v").validate(
+                [Stage("a", Check(9))], on_failure=step("fix").call(boom, "no fix")
+            )
         except StepFailed as failed:
             return failed.result.output, str(failed)
         return None
@@ -161,7 +165,9 @@ async def test_stages_are_commands_callables_and_names() -> None:
     assert all(stage.duration_ms >= 0 for stage in result.value.stages)
 
 
-async def test_stages_of_pyproject_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stages_of_pyproject_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """[tool.handrail.stages] of the nearest pyproject.toml counts; the executor's names go first."""
     (tmp_path / "pyproject.toml").write_text(
         '[tool.handrail.stages]\nlint = "echo linted"\ntest = ["echo", "tested"]\n'
@@ -174,10 +180,15 @@ async def test_stages_of_pyproject_are_found(tmp_path: Path, monkeypatch: pytest
 
     result, _ = await run_seen(flow, stages={"test": "echo other"})
     assert result.value is not None
-    assert [(s.name, s.output) for s in result.value.stages] == [("lint", "linted"), ("test", "other")]
+    assert [(s.name, s.output) for s in result.value.stages] == [
+        ("lint", "linted"),
+        ("test", "other"),
+    ]
 
 
-async def test_no_stage_configured_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_stage_configured_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without any stage the step fails; it never passes silently."""
     monkeypatch.chdir(tmp_path)
 
@@ -231,7 +242,7 @@ async def test_every_stage_of_a_round_runs() -> None:
 
 @pytest.mark.parametrize("retry", [-1, 1.5, True])
 def test_validate_needs_a_whole_retry(retry: Any) -> None:
-    """retry is a whole number of at least 0."""
+    """Retry is a whole number of at least 0."""
     with pytest.raises(DefinitionError, match=r"retry"):
         step("v").validate(["a"], retry=retry)
 
@@ -246,4 +257,3 @@ async def test_a_stage_over_its_timeout_fails_its_round() -> None:
     result, _ = await run_seen(flow)
     assert result.status == "failed"
     assert "timeout" in (result.step("v/1/slow").error or "")
-

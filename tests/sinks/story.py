@@ -49,7 +49,9 @@ class Story:
         """A step ends."""
         self.tell(ev.StepCompleted(path, self.result(path, status, **fields)))
 
-    def run(self, path: str, kind: str = "python", status: Any = "succeeded", **fields: Any) -> None:
+    def run(
+        self, path: str, kind: str = "python", status: Any = "succeeded", **fields: Any
+    ) -> None:
         """A step starts and ends."""
         self.start(path, kind)
         self.end(path, status, **fields)

@@ -15,6 +15,7 @@ from handrail.testing.contracts.sample_events import sample_events
 class TestCallbackSink(SinkContract):
     @pytest.fixture
     def make_sink(self) -> Any:
+        """A new sink each time."""
         return lambda: CallbackSink(lambda event: None)
 
 
@@ -42,7 +43,7 @@ def test_an_async_function_is_refused() -> None:
 
     async def later(event: object) -> None: ...
 
-    with pytest.raises(WrongUse, match="cannot be async. Put the event into a queue"):
+    with pytest.raises(WrongUse, match=r"cannot be async\. Put the event into a queue"):
         CallbackSink(later)
 
 

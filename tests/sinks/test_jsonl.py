@@ -20,6 +20,7 @@ from tests.sinks.story import Story
 class TestJsonlSink(SinkContract):
     @pytest.fixture
     def make_sink(self, tmp_path: Path) -> Any:
+        """A new sink each time."""
         return lambda: JsonlSink(tmp_path / "logs" / "events.jsonl")
 
 

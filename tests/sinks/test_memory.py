@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from handrail.model.events import RunSuspended, StepCompleted, StepReplayed, StepStarted
@@ -13,6 +15,7 @@ from tests.sinks.story import Story
 class TestMemorySink(SinkContract):
     @pytest.fixture
     def make_sink(self) -> type[MemorySink]:
+        """A new sink each time."""
         return MemorySink
 
 
@@ -74,7 +77,10 @@ def test_true_assertions_say_nothing(sink: MemorySink) -> None:
     [
         (lambda s: s.assert_ended("right"), r"'right' was to end succeeded, it failed \(boom\)"),
         (lambda s: s.assert_ended("deploy"), "step 'deploy' did not end"),
-        (lambda s: s.assert_run_ended(), r"run was to end succeeded, it failed \(step 'right' fail"),
+        (
+            lambda s: s.assert_run_ended(),
+            r"run was to end succeeded, it failed \(step 'right' fail",
+        ),
         (lambda s: s.assert_not_started("plan", "x"), "were not to start: plan"),
         (lambda s: s.assert_order("build", "plan"), "'build' was to end before 'plan' started"),
         (lambda s: s.assert_order("left", "right"), "'left' was to end before 'right' started"),
@@ -82,16 +88,20 @@ def test_true_assertions_say_nothing(sink: MemorySink) -> None:
         (lambda s: s.assert_overlap("plan", "build"), "run at the same time: plan, build"),
     ],
 )
-def test_a_false_assertion_says_what_happened(sink: MemorySink, claim, text) -> None:
+def test_a_false_assertion_says_what_happened(
+    sink: MemorySink, claim: Callable[[MemorySink], None], text: str
+) -> None:
     """An assertion that does not hold names the claim, and tells the run event by event."""
     with pytest.raises(AssertionError, match=text) as caught:
         claim(sink)
-    assert "    7 StepStarted right" in str(caught.value) or "StepCompleted right" in str(caught.value)
+    assert "    7 StepStarted right" in str(caught.value) or "StepCompleted right" in str(
+        caught.value
+    )
 
 
 def test_a_run_without_an_end_is_said_to_have_none() -> None:
     """Before the last event of a drive there is no status to compare with."""
-    with pytest.raises(AssertionError, match="it has no end. What happened:\n  nothing"):
+    with pytest.raises(AssertionError, match=r"it has no end\. What happened:\n  nothing"):
         MemorySink().assert_run_ended()
 
 

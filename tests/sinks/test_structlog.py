@@ -17,6 +17,7 @@ from tests.sinks.story import Story
 class TestStructlogSink(SinkContract):
     @pytest.fixture
     def make_sink(self) -> Any:
+        """A new sink each time."""
         return lambda: StructlogSink(structlog.wrap_logger(Recorder(), processors=[as_is]))
 
 

@@ -1,4 +1,4 @@
-"""The commands and their options; what each does is in a module of its own, imported when it runs."""
+"""The commands and their options; what each does is in a module that is imported when it runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def run(
     target
         `file.py:name` or `module:name`; the name may be left out if there is one workflow.
     input
-        An input as `name=value`, converted by its annotation; repeatable. Lists and objects are JSON.
+        An input as `name=value`, converted by its annotation (lists and objects are JSON);
+        repeatable.
     inputs
         A JSON or TOML file of inputs (`-`: JSON on stdin); --input wins over it.
     as_json

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+CURSOR = "❯"  # noqa: RUF001  # the sign is meant
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -48,7 +50,7 @@ class Choosing:
         return replace(self, at=(self.at + by) % len(self.choices), typed="")
 
     def _typed(self, text: str) -> Choosing:
-        """The first choice that begins with the text, or else holds it; another text is not taken."""
+        """The first choice that begins with the text, or else holds it; else nothing happens."""
         wanted = text.lower()
         lowered = [choice.lower() for choice in self.choices]
         for at, choice in enumerate(lowered):
@@ -65,4 +67,5 @@ def picture(state: Choosing, height: int) -> list[tuple[str, bool]]:
     count = len(state.choices)
     first = min(max(0, state.at - height // 2), max(0, count - height))
     shown = range(first, min(count, first + height))
-    return [(f"{'❯' if at == state.at else ' '} {state.choices[at]}", at == state.at) for at in shown]
+    marks = {at: CURSOR if at == state.at else " " for at in shown}
+    return [(f"{mark} {state.choices[at]}", at == state.at) for at, mark in marks.items()]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,10 +16,11 @@ from handrail.errors import HandrailError, MissingExtra
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments (default: those of the process); the exit code.
+    """Run the command with these arguments; the exit code.
 
     No error leaves it: each becomes one line on stderr, with a traceback if ``--debug`` is among
-    the arguments or ``HANDRAIL_DEBUG`` is set.
+    the arguments or ``HANDRAIL_DEBUG`` is set. Without ``arguments`` it runs those of the process,
+    which ends here if a thread was left behind that would keep it.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if "--debug" in words:
@@ -31,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         silence(1)
         code = Exit.FAILED
+    if arguments is None and _has_stuck_threads():
+        _leave(int(code))
     return int(code)
 
 
@@ -104,3 +109,18 @@ def _flush() -> None:
     if sys.stdout is not None:  # a process may be started without one
         sys.stdout.flush()
 
+
+def _has_stuck_threads() -> bool:
+    """True if a sync action that was cancelled, or timed out, still runs: a thread cannot be killed.
+
+    Python would wait for it at exit, though its step has long been recorded without it. Threads
+    that a user's own code started are waited for.
+    """
+    return any(thread.name.startswith("AnyIO worker") for thread in threading.enumerate())
+
+
+def _leave(code: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)

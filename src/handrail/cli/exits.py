@@ -43,8 +43,8 @@ def debugging() -> bool:
 
 EXIT_CODES = """\
 Exit codes: 0 succeeded, 1 failed (of `check`: something was found), 2 wrong usage or definition,
-3 suspended (it waits for an answer), 4 cancelled, 130 interrupted (Ctrl-C), 143 terminated (SIGTERM),
-129 its terminal was closed."""
+3 suspended (it waits for an answer), 4 cancelled, 130 interrupted (Ctrl-C), 143 terminated
+(SIGTERM), 129 its terminal was closed."""
 
 
 class Refused(HandrailError):

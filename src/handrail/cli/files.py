@@ -43,7 +43,5 @@ def read_source(file: Path) -> str:
 
 def _worth_a_look(folder: Path) -> bool:
     return not (
-        folder.name.startswith(".")
-        or folder.name in _SKIPPED
-        or (folder / "pyvenv.cfg").is_file()
+        folder.name.startswith(".") or folder.name in _SKIPPED or (folder / "pyvenv.cfg").is_file()
     )

@@ -33,8 +33,8 @@ def can_ask() -> bool:
 def gate_handler(screen: Screen | None = None) -> Ask:
     """A gate handler that asks whoever is at stdin, one gate at a time.
 
-    What shows the run leaves the screen to it meanwhile. An answer that does not fit is refused with the
-    reason, and asked for again.
+    What shows the run leaves the screen to it meanwhile. An answer that does not fit is refused
+    with the reason, and asked for again.
     """
     one_at_a_time = anyio.Lock()
     lines = Lines(0)
@@ -148,7 +148,8 @@ class Prompt:
         if deadline is None:
             return ""
         then = f"it is {self._default()}" if self.gate.has_default else "it fails"
-        return f"; without an answer {then} at {time.strftime('%H:%M:%S', time.localtime(deadline))}"
+        at = time.strftime("%H:%M:%S", time.localtime(deadline))
+        return f"; without an answer {then} at {at}"
 
 
 def _said(error: InvalidAnswer) -> str:

@@ -46,7 +46,7 @@ def import_module(name: str) -> ModuleType:
         spec = None
     except ValueError:  # `..x`, or a module without a spec, such as __main__
         spec = None
-    except Exception as error:  # noqa: BLE001  # a package around it may raise anything
+    except Exception as error:  # a package around it may raise anything
         raise _refused(name, error) from error
     if spec is None:
         as_file = Path(*name.split(".")).with_suffix(".py") if name.strip(".") else Path(name)

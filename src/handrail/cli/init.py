@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from handrail import Agent, FakeBackend, Steps, step, workflow
+from handrail import Agent, CommandBackend, Steps, step, workflow
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,20 @@ class Poem:
     words: int
 
 
-# A scripted backend, so that this runs as it is. For an answer from a real program, write
-# `from handrail import CommandBackend` and backend=CommandBackend(["claude", "--print"]).
+# `cat` stands in for a model, and answers with the prompt itself. Any program will do that
+# takes a prompt on stdin and prints its answer: CommandBackend(["claude", "--print"]).
 poet = Agent(
     "poet",
     "Write a poem of {{ lines }} lines about {{ topic }}.",
-    backend=FakeBackend(["Leaves in hot water,\\nthe window grows white with breath.\\nNobody hurries."]),
+    backend=CommandBackend(["cat"]),
 )
 
 
 @workflow(description="Have a poem written, and count its words")
 def $name(topic: str = "tea", *, lines: int = 3) -> Steps[Poem]:
     """Each `yield from` is a step; what it gives back is the step's output."""
-    answer = yield from step("write").agent(poet, {"topic": topic, "lines": lines}).retry(2, backoff=0)
+    context = {"topic": topic, "lines": lines}
+    answer = yield from step("write").agent(poet, context).retry(2, backoff=0)
     words = yield from step("count").call(count_words, answer.output)
     return Poem(answer.output, words)
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from inspect import Parameter
 from pathlib import Path
+from types import GenericAlias
 from typing import Any, cast
 
 from handrail.cli.exits import Refused
@@ -29,7 +30,7 @@ def arguments_for(
         InvalidInput: an input is not of its parameter's type.
     """
     texts = _pairs(typed)
-    values = {} if file is None else read_file(file)
+    values: Mapping[str, Any] = {} if file is None else read_file(file)
     named = [*texts, *(name for name in values if name not in texts)]
     for name in named:
         _check_known(definition, name)
@@ -111,16 +112,15 @@ def _annotation(definition: WorkflowDefinition, name: str) -> Any:
         if parameter.kind is Parameter.VAR_KEYWORD:
             catch_all = parameter.annotation
         elif parameter.name == name:
-            return _list_of(parameter) if parameter.kind is Parameter.VAR_POSITIONAL else (
-                parameter.annotation
-            )
+            is_rest = parameter.kind is Parameter.VAR_POSITIONAL
+            return _list_of(parameter) if is_rest else parameter.annotation
     return catch_all
 
 
 def _list_of(parameter: WorkflowParameter) -> Any:
     if parameter.annotation is Parameter.empty:
         return list
-    return list[parameter.annotation]
+    return GenericAlias(list, (parameter.annotation,))
 
 
 def _arranged(definition: WorkflowDefinition, given: dict[str, Any]) -> Arguments:

@@ -1,7 +1,7 @@
 """Ctrl-C, SIGTERM and a closed terminal: the first ends the run in order, the second at once.
 
-The handlers are Python's own (``signal.signal``), not the event loop's, so that a second Ctrl-C works
-even where a workflow's body, or an action on the loop, keeps the loop from turning.
+The handlers are Python's own (``signal.signal``), not the event loop's, so that a second Ctrl-C
+works even where a workflow's body, or an action on the loop, keeps the loop from turning.
 """
 
 from __future__ import annotations

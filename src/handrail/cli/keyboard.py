@@ -1,4 +1,4 @@
-"""Keys and lines from a file descriptor, read on the event loop so that waiting can be cancelled."""
+"""Keys and lines from a file descriptor, read on the event loop: waiting can be cancelled."""
 
 from __future__ import annotations
 

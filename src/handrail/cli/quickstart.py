@@ -78,8 +78,8 @@ def _scripted_agents(workflow: Any) -> dict[str, Any]:
 
 
 def _introduce(home: Path) -> None:
-    print(f"A new git repository with a bug in it: {home}")
-    print(f"Its test fails, so {TASK!r} is a job for ship.py. Three scripted agents do it now:\n")
+    print(f"A new git repository, whose test fails: {home}")
+    print(f"The task for ship.py and its three scripted agents: {TASK}\n")
 
 
 def _conclude(home: Path) -> None:

@@ -26,7 +26,7 @@ CODE = f'''\
     {BUGGY}
 '''
 
-TESTS = '''\
+TESTS = """\
 import unittest
 
 from pages import page_count
@@ -45,7 +45,7 @@ class PageCount(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
-'''
+"""
 
 _SETTINGS = {
     "user.name": "handrail quickstart",

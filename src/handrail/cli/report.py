@@ -21,9 +21,7 @@ def write_value(value: Any) -> None:
     pprint(value, console=Console(), expand_all=False, indent_guides=False)
 
 
-def tell_ending(
-    result: WorkflowResult[Any], *, quiet: bool, interrupted: Exit | None
-) -> None:
+def tell_ending(result: WorkflowResult[Any], *, quiet: bool, interrupted: Exit | None) -> None:
     """Say on stderr what somebody must know or do now; mostly nothing."""
     if interrupted is not None:
         tell(f"{'interrupted' if not result.success else 'too late to interrupt'}: {_done(result)}")

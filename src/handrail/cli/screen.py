@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from handrail.cli.channels import silence
 from handrail.model.events import Event, Progress
 from handrail.sinks.console import ConsoleSink
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 
 class Screen:
-    """Shows a run until nobody reads it any more; that is no failure, and the run goes on. Mutable."""
+    """Shows a run for as long as somebody reads it; the run goes on without. Mutable."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -121,7 +121,7 @@ class Failing:
             self._settle(node, failure_of(report.error))
         elif not isinstance(chosen, Step):
             said = f"the handler of .on_error() must return a step, got {chosen!r}"
-            self._settle(node, failure_of(NotAStep(repr(chosen), node.path, said)))
+            self._settle(node, failure_of(NotAStep(repr(chosen), self.machine.where(node), said)))
         else:
             path = join(node.path, chosen.name)
             node.live = None

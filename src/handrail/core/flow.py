@@ -58,7 +58,7 @@ class BranchBehaviour:
             state.evaluating = False
             step = _branch(node).arms[state.index][1]
             path = join(node.base, step.name)
-            if machine.take_path(node, path, node.path, "Name the arms apart."):
+            if machine.take_path(node, path, machine.where(node), "Name the arms apart."):
                 machine.open_child(node, step, path)
         else:
             state.index += 1

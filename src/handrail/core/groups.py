@@ -18,6 +18,7 @@ from handrail.core.node import Node, Phase, RollbackEntry
 from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed
 from handrail.model import commands as cmd
 from handrail.model import events as ev
+from handrail.model.described import defined_at
 from handrail.model.paths import encode_key
 from handrail.model.reference import reference
 from handrail.model.results import StepResult
@@ -158,7 +159,7 @@ class GroupBehaviour:
     def _open_step(self, machine: Machine, node: Node, step: Step[Any]) -> None:
         state: Members = node.state
         path = f"{node.base}/{step.name}"
-        if machine.take_path(node, path, node.path, "Name the steps of a group apart."):
+        if machine.take_path(node, path, machine.where(node), "Name the steps of a group apart."):
             index, state.started = state.started, state.started + 1
             machine.open_child(node, step, path, index)
 
@@ -171,7 +172,7 @@ class GroupBehaviour:
         try:
             value, key = _keyed(verb, item, index)
         except DefinitionError as error:
-            machine.mistake(error)
+            machine.mistake(DefinitionError(f"{machine.where(node)}: {error}"))
             return
         except Exception as error:  # noqa: BLE001  # the user's key function
             self._items_failed(machine, node, error)
@@ -180,7 +181,7 @@ class GroupBehaviour:
         if node.seen is not None and path in node.seen:
             first = (state.keys or {}).get(key, list(node.seen).index(path))
             hint = f"Items {first} and {index} have the same key {key!r}: give key= a unique one."
-            machine.mistake(DuplicateStepName(path, reference(verb.body), hint))
+            machine.mistake(DuplicateStepName(path, machine.where(node), hint))
             return
         machine.take_path(node, path, node.path, "")
         member = Node(None, path, node, node.inputs)
@@ -211,7 +212,8 @@ class GroupBehaviour:
         elif hasattr(made, "gi_frame") and hasattr(made, "send"):
             machine.enter(member, made)
         else:
-            machine.mistake(not_a_step(made, f"the body {reference(body)} of {member.path!r}"))
+            place = defined_at(function) or machine.where(member)
+            machine.mistake(not_a_step(made, f"{place} (the body of {member.path!r})"))
 
     # -- ending ---------------------------------------------------------------------------------
 

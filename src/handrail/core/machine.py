@@ -49,7 +49,7 @@ from handrail.core.failures import Failure, failure_from, failure_of, failure_of
 from handrail.core.mistakes import not_a_step
 from handrail.core.node import Node, Phase
 from handrail.core.replay import Recorded
-from handrail.core.replaying import Replaying
+from handrail.core.replaying import Replaying, started
 from handrail.core.run_end import RunEnd
 from handrail.core.stopping import Stopping
 from handrail.core.visible import VisibleResults
@@ -214,6 +214,15 @@ class Machine:
         seen[path] = None
         return True
 
+    def where(self, node: Node) -> str:
+        """``file:line`` of the body that yielded the step this node belongs to."""
+        above: Node | None = node
+        while above is not None:
+            if above.generator is not None:
+                return line_of(above.generator)
+            above = above.parent
+        return self.definition.name
+
     def open_child(self, parent: Node, step: Step[Any], path: str, index: int = 0) -> Node:
         """A node for a step below ``parent``, opened within this ``receive``."""
         node = Node(step, path, parent, parent.inputs)
@@ -258,7 +267,7 @@ class Machine:
         assert step is not None
         node.started_at = self.now
         node.phase = Phase.RUNNING
-        self._out.append(cmd.Record(ev.StepStarted(node.path, step.verb.kind, verdict=verdict)))
+        self._out.append(cmd.Record(started(node, verdict)))
         self.attempt(node)
 
     def attempt(self, node: Node) -> None:
@@ -311,7 +320,7 @@ class Machine:
         self.drop_timer(node.timer)
         node.deadline = node.timer = 0
         if node.phase is Phase.OPENING:
-            self.record(ev.StepStarted(node.path, step.verb.kind))
+            self.record(started(node))
             node.started_at = self.now
         node.phase = Phase.ENDING
         result = StepResult(
@@ -421,7 +430,7 @@ class Machine:
             assert node.step is not None
             node.started_at = self.now
             node.phase = Phase.RUNNING
-            self.record(ev.StepStarted(node.path, node.step.verb.kind, verdict=False))
+            self.record(started(node, False))
             self.end_step(node, "skipped", output=Skipped("its predicate was false"))
 
     def _start_to_fail(self, node: Node, failure: Failure) -> None:
@@ -429,7 +438,7 @@ class Machine:
         assert node.step is not None
         node.started_at = self.now
         node.phase = Phase.RUNNING
-        self.record(ev.StepStarted(node.path, node.step.verb.kind))
+        self.record(started(node))
         self.failing.fail_for_good(node, failure)
 
     # -- generators -----------------------------------------------------------------------------
@@ -614,7 +623,7 @@ class Machine:
         recorded = self.setting.recorded
         self.started_at = event.at if recorded is None else recorded.started_at
         if recorded is not None:
-            for name, payloads in recorded.signals.items():
+            for name, payloads in recorded.signals_left().items():
                 self.mailboxes[name] = list(payloads)
             self.answered.update(recorded.answers)
         self.begin()

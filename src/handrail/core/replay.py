@@ -10,8 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from handrail.errors import StepTimeout
 from handrail.model import events as ev
-from handrail.model.results import OpenGate, StepResult
+from handrail.model.results import OpenGate, StepResult, qualified
+
+_TIMEOUT = qualified(StepTimeout)
 
 
 @dataclass(slots=True)
@@ -26,6 +29,7 @@ class PathRecord:
     retry_due: float | None = None
     due: dict[tuple[str, int], float] = field(default_factory=dict)
     gate: OpenGate | None = None
+    signal: str = ""
     index: int = 0
 
     def result(self) -> StepResult[Any] | None:
@@ -40,7 +44,7 @@ class Recorded:
         self.started_at = 0.0
         self.inputs: dict[str, Any] = {}
         self.answers: dict[str, ev.GateAnswered] = {}
-        self.signals: dict[str, list[Any]] = {}
+        self._signals: dict[str, list[Any]] = {}
         self.completed: ev.WorkflowCompleted | None = None
         self._paths: dict[str, PathRecord] = {}
         self._children: dict[str, dict[str, None]] = {}
@@ -64,6 +68,7 @@ class Recorded:
                 if record.started_at is None:
                     record.started_at = event.at
                 record.verdict = event.verdict
+                record.signal = event.signal
             case ev.AttemptFailed():
                 record = self._record(event.path)
                 record.attempts = max(record.attempts, event.attempt)
@@ -90,7 +95,7 @@ class Recorded:
             case ev.GateAnswered():
                 self.answers.setdefault(event.path, event)
             case ev.SignalReceived():
-                self.signals.setdefault(event.name, []).append(event.payload)
+                self._signals.setdefault(event.name, []).append(event.payload)
             case ev.WorkflowCompleted():
                 self.completed = event
             case _:
@@ -104,12 +109,10 @@ class Recorded:
         return record
 
     def _forget(self, path: str) -> None:
-        for known in [
-            p for p in self._paths if p == path or p.startswith((f"{path}/", f"{path}~"))
-        ]:
-            del self._paths[known]
-            self._children.get(_home(known), {}).pop(known, None)
-            self.answers.pop(known, None)
+        """Drop what is known of one path; its children keep what they have."""
+        if self._paths.pop(path, None) is not None:
+            self._children.get(_home(path), {}).pop(path, None)
+        self.answers.pop(path, None)
 
     # -- asking ---------------------------------------------------------------------------------
 
@@ -120,6 +123,14 @@ class Recorded:
     def at(self, path: str) -> PathRecord:
         """What is recorded of this path; an empty record if nothing is."""
         return self._paths.get(path) or PathRecord()
+
+    def signals_left(self) -> dict[str, list[Any]]:
+        """The payloads that no recorded ``wait_for`` took, in order of arrival, by name."""
+        left = {name: list(payloads) for name, payloads in self._signals.items()}
+        for record in self._paths.values():
+            if record.signal and record.end is not None and _took_a_signal(record.end):
+                del left.get(record.signal, [])[:1]
+        return left
 
     def attempt_began(self, path: str, attempt: int) -> float | None:
         """When a first attempt began, if that is recorded."""
@@ -152,6 +163,11 @@ class Recorded:
                 found[here] = dict(children)
                 stack.extend(children)
         return found
+
+
+def _took_a_signal(end: StepResult[Any]) -> bool:
+    """A ``wait_for`` takes a signal unless it was cancelled or timed out before one came."""
+    return end.status != "cancelled" and end.error_type != _TIMEOUT
 
 
 def _home(path: str) -> str:

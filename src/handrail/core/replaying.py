@@ -8,6 +8,7 @@ from handrail.core.node import Node, Phase
 from handrail.core.replay import Recorded
 from handrail.model import commands as cmd
 from handrail.model import events as ev
+from handrail.model.steps import SignalWait
 
 if TYPE_CHECKING:
     from handrail.core.machine import Machine
@@ -37,7 +38,7 @@ class Replaying:
             node.attempt = record.attempts
             node.phase = Phase.RUNNING
             node.started_at = record.started_at
-            self.machine.record(ev.StepStarted(node.path, step.verb.kind, verdict=record.verdict))
+            self.machine.record(started(node, record.verdict))
             self.pick_up(node, record.retry_due)
             return True
         return False
@@ -68,3 +69,11 @@ class Replaying:
         recorded = self.machine.setting.recorded
         began = recorded.attempt_began(node.path, node.attempt) if recorded is not None else None
         return self.machine.now if began is None else began
+
+
+def started(node: Node, verdict: bool | None = None) -> ev.StepStarted:
+    """The event of a step's start in this drive, with what a replay needs to know of it."""
+    assert node.step is not None
+    verb = node.step.verb
+    signal = verb.signal if isinstance(verb, SignalWait) else ""
+    return ev.StepStarted(node.path, verb.kind, verdict=verdict, signal=signal)

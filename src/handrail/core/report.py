@@ -16,7 +16,9 @@ from handrail.model.results import (
 
 
 def tree_order(
-    tree: Mapping[str, dict[str, None] | str], results: Mapping[str, StepResult[Any]], root: str = ""
+    tree: Mapping[str, dict[str, None] | str],
+    results: Mapping[str, StepResult[Any]],
+    root: str = "",
 ) -> tuple[StepResult[Any], ...]:
     """Every finished step below ``root``: parents before children, children as they were yielded.
 

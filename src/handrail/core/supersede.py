@@ -19,18 +19,48 @@ from handrail.model import events as ev
 
 
 def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
-    """The paths whose records a resume drops, outermost first."""
+    """The paths whose own records a resume drops; a path's children are listed where they go too."""
     last = history[-1] if history else None
     if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
         return ()
     drive = _last_drive(history)
-    dropped = set(_undone(drive))
-    dropped.update(_cancelled(history))
+    own, whole = _cancelled(history), _undone(drive)
     if last.failed_step is not None:
-        failure = _end_of(drive, last.failed_step)
-        dropped.update(_causes(history, last.failed_step))
-        dropped.update(_begun_after(drive, failure))
-    return tuple(sorted(_with_ancestors(dropped, history)))
+        causes = _causes(history, last.failed_step)
+        validations = causes & _validations(history)
+        own |= causes
+        whole |= validations | _begun_after(drive, _end_of(drive, last.failed_step))
+    return expanded(own, whole, history)
+
+
+def expanded(
+    own: Iterable[str], whole: Iterable[str], history: Sequence[ev.Event]
+) -> tuple[str, ...]:
+    """``own`` paths, ``whole`` ones with all that is below them, and whatever encloses any of them:
+    a composite whose child runs again has not ended either."""
+    known = {
+        event.path for event in history if isinstance(event, (ev.StepStarted, ev.MemberStarted))
+    }
+    roots = tuple(whole)
+    prefixes = tuple(prefix for root in roots for prefix in (f"{root}/", f"{root}~"))
+    dropped = {*own, *roots}
+    dropped.update(path for path in known if path.startswith(prefixes))
+    for path in tuple(dropped):
+        above = _parent(path)
+        while above:
+            if above in known:
+                dropped.add(above)
+            above = _parent(above)
+    return tuple(sorted(dropped))
+
+
+def _validations(history: Iterable[ev.Event]) -> set[str]:
+    """Validations begin anew as a whole: their rounds count from one again."""
+    return {
+        event.path
+        for event in history
+        if isinstance(event, ev.StepStarted) and event.step_type == "validate"
+    }
 
 
 def _last_drive(history: Sequence[ev.Event]) -> Sequence[ev.Event]:
@@ -90,18 +120,3 @@ def _parent(path: str) -> str:
     parent = path.rpartition("/")[0]
     head, tilde, digits = parent.rpartition("~")
     return head if tilde and digits.isdigit() else parent
-
-
-def _with_ancestors(paths: set[str], history: Sequence[ev.Event]) -> set[str]:
-    """A composite whose child runs again has not ended either."""
-    ended = {
-        event.path for event in history if isinstance(event, (ev.StepCompleted, ev.MemberCompleted))
-    }
-    whole = set(paths)
-    for path in paths:
-        above = _parent(path)
-        while above:
-            if above in ended:
-                whole.add(above)
-            above = _parent(above)
-    return whole

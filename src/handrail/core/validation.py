@@ -69,7 +69,7 @@ class ValidationBehaviour:
 
     def _open(self, machine: Machine, node: Node, step: Step[Any]) -> None:
         path = join(join(node.base, str(node.state.number)), step.name)
-        if machine.take_path(node, path, node.path, "Name the stages and the fix apart."):
+        if machine.take_path(node, path, machine.where(node), "Name the stages and the fix apart."):
             machine.open_child(node, step, path)
 
     def child_ended(

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from handrail.core.machine import Machine
 
 
-
 class Waits:
     """Sets timers, and hands what was waited for to the node that waits.
 

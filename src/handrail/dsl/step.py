@@ -344,8 +344,18 @@ class StepName:
         c: tuple[Predicate, Step[T3]],
         /,
     ) -> Step[BranchResult[T1 | T2 | T3]]: ...
+    # mypy falls back to Any where two overloads fit and an argument has an Any in it (a lambda, a
+    # fake agent's output), so variadic forms begin where those of fixed length end. `*arms` fits.
     @overload
-    def branch(self, *arms: tuple[Predicate, Step[Any]]) -> Step[BranchResult[Any]]: ...
+    def branch(
+        self,
+        a: tuple[Predicate, Step[Any]],
+        b: tuple[Predicate, Step[Any]],
+        c: tuple[Predicate, Step[Any]],
+        d: tuple[Predicate, Step[Any]],
+        /,
+        *arms: tuple[Predicate, Step[Any]],
+    ) -> Step[BranchResult[Any]]: ...
     def branch(self, *arms: tuple[Predicate, Step[Any]]) -> Step[BranchResult[Any]]:
         """Run the step of the first arm ``(predicate, step)`` whose predicate is true."""
         if not arms:
@@ -473,6 +483,16 @@ class StepName:
     @overload
     def parallel(
         self,
+        a: Step[T],
+        b: Step[T],
+        c: Step[T],
+        d: Step[T],
+        e: Step[T],
+        f: Step[T],
+        g: Step[T],
+        h: Step[T],
+        i: Step[T],
+        /,
         *steps: Step[T],
         on_error: Raises = ...,
         max_concurrency: int | None = ...,
@@ -629,6 +649,16 @@ class StepName:
     @overload
     def parallel(
         self,
+        a: Step[T],
+        b: Step[T],
+        c: Step[T],
+        d: Step[T],
+        e: Step[T],
+        f: Step[T],
+        g: Step[T],
+        h: Step[T],
+        i: Step[T],
+        /,
         *steps: Step[T],
         on_error: Continue,
         max_concurrency: int | None = ...,
@@ -745,7 +775,16 @@ class StepName:
         self, a: Step[T1], b: Step[T2], c: Step[T3], d: Step[T4], /
     ) -> Step[T1 | T2 | T3 | T4]: ...
     @overload
-    def race(self, *steps: Step[T]) -> Step[T]: ...
+    def race(
+        self,
+        a: Step[T],
+        b: Step[T],
+        c: Step[T],
+        d: Step[T],
+        e: Step[T],
+        /,
+        *steps: Step[T],
+    ) -> Step[T]: ...
     def race(self, *steps: Step[Any]) -> Step[Any]:
         """Run steps side by side; the output is that of the first success, the others are
         cancelled. It fails if all fail."""

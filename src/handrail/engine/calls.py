@@ -128,10 +128,13 @@ async def in_thread(function: Callable[[], Any], current: Current) -> Any:
         raise
 
 
+UNBEGUN: Any = object()
+
+
 class InContext:
     """Awaits a coroutine with every one of its steps run in a context of its own.
 
-    ``first`` is what the coroutine yielded already, if it was begun by hand.
+    ``first`` is what the coroutine yielded already, if it was begun by hand; else ``UNBEGUN``.
     """
 
     __slots__ = ("_context", "_coroutine", "_first")
@@ -144,6 +147,11 @@ class InContext:
     def __await__(self) -> Generator[Any, Any, Any]:
         run, send, throw = self._context.run, self._coroutine.send, self._coroutine.throw
         waits_for = self._first
+        if waits_for is UNBEGUN:
+            try:
+                waits_for = run(send, None)
+            except StopIteration as stop:
+                return stop.value
         while True:
             try:
                 value = yield waits_for

@@ -44,7 +44,7 @@ from handrail.core.admission import Admission
 from handrail.core.answers import accepted
 from handrail.core.machine import Machine
 from handrail.engine.bus import Bus
-from handrail.engine.calls import ActionRaised, InContext, call, is_async
+from handrail.engine.calls import UNBEGUN, ActionRaised, InContext, call, is_async
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.evaluate import Evaluator
 from handrail.engine.perform import Performer, failed, succeeded
@@ -120,6 +120,7 @@ class Driver:
         self._ticks = 0
         self._context: Context = copy_context()
         self._tasks: Tasks = tasks(self._deliver)
+        self._by_hand = self._tasks.by_hand
         self._escaped: BaseException | None = None
         self._interrupted: str | None = None
         self._closing = False
@@ -189,8 +190,9 @@ class Driver:
                     self._interrupt(_interruption(error))
                     await self._loop()
                 raise
-        if self._escaped is not None:
-            raise self._escaped
+        escaped = self._escaped or self.machine.escaped
+        if escaped is not None:
+            raise escaped
         assert self.result is not None
         return self.result
 
@@ -299,12 +301,15 @@ class Driver:
         context.run(CURRENT.set, current)
         try:
             coroutine = self._begun(command, current)
-            try:
-                first = context.run(coroutine.send, None)
-            except StopIteration as stop:
-                outcome = stop.value
+            if self._by_hand:
+                try:
+                    first = context.run(coroutine.send, None)
+                except StopIteration as stop:
+                    outcome = stop.value
+                else:
+                    outcome = await self._finish_here(command, coroutine, context, first)
             else:
-                outcome = await self._finish_here(command, coroutine, context, first)
+                outcome = await self._finish_here(command, coroutine, context, UNBEGUN)
         except AttemptStopped:
             return None
         except (KeyboardInterrupt, SystemExit) as error:

@@ -18,7 +18,7 @@ from handrail.core.behaviours import behaviours
 from handrail.core.machine import Machine, Setting
 from handrail.core.replay import Recorded
 from handrail.core.report import tree_order, workflow_result
-from handrail.core.supersede import superseded
+from handrail.core.supersede import expanded, superseded
 from handrail.engine.bus import bus_for
 from handrail.engine.contexts import Contexts
 from handrail.engine.driver import Driver, Wiring
@@ -220,7 +220,7 @@ class Engine:
         last = history[-1]
         if isinstance(last, ev.WorkflowCompleted) and last.status == "succeeded" and not rerun:
             return recorded_result(run_id, definition.name, history, last)
-        dropped = (*superseded(history), *rerun)
+        dropped = tuple(sorted({*superseded(history), *expanded((), rerun, history)}))
         first = ev.RunResumed(dropped, tuple(reuse), tuple(rerun))
         recorded = Recorded(history, dropped)
         return await self._drive_from(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -102,18 +102,19 @@ class Run(Generic[R_co]):
         if self._cancel_reason is not None:
             driver.cancel(self._cancel_reason)
 
-    async def __aiter__(self) -> AsyncIterator[Event | Progress]:
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event | Progress:
         queue = self.queue
-        while True:
-            while queue.events:
-                yield queue.events.popleft()
+        while not queue.events:
             if queue.closed:
-                break
+                if self._error is not None:
+                    raise self._error
+                raise StopAsyncIteration
             queue.wake = anyio.Event()
-            if not queue.events and not queue.closed:
-                await queue.wake.wait()
-        if self._error is not None:
-            raise self._error
+            await queue.wake.wait()
+        return queue.events.popleft()
 
     async def __aenter__(self) -> Self:
         self._group = anyio.create_task_group()

@@ -49,7 +49,12 @@ Deliver = Callable[[Flight, Any], None]
 
 class Tasks(Protocol):
     """Starts and stops flights. What a flight came to is given to ``deliver``: a result,
-    ``STOPPED``, ``ABANDONED``, or a ``BaseException``."""
+    ``STOPPED``, ``ABANDONED``, or a ``BaseException``.
+
+    ``by_hand``: a coroutine may be run to its first wait before it is given to ``inline``.
+    """
+
+    by_hand: bool
 
     async def __aenter__(self) -> Self: ...
 
@@ -76,6 +81,8 @@ class Tasks(Protocol):
 
 class AsyncioTasks:
     """Plain tasks."""
+
+    by_hand = True
 
     def __init__(self, deliver: Deliver) -> None:
         import asyncio
@@ -146,7 +153,10 @@ class AsyncioTasks:
 
 
 class TrioTasks:
-    """A nursery, and a cancel scope for each flight."""
+    """A nursery, and a cancel scope for each flight: it must be open before the flight opens one
+    of its own, so nothing is begun by hand."""
+
+    by_hand = False
 
     def __init__(self, deliver: Deliver) -> None:
         import trio
@@ -170,7 +180,7 @@ class TrioTasks:
         await self._manager.__aexit__(None, None, None)
 
     def start(self, flight: Flight, work: Work, context: Context) -> None:
-        flight.handle = self._trio.CancelScope()
+        flight.handle = self._trio.CancelScope(shield=True)  # only ``stop`` reaches it
         context.run(self._nursery.start_soon, self._run, flight, work)
 
     async def _run(self, flight: Flight, work: Work) -> None:
@@ -196,11 +206,13 @@ class TrioTasks:
         with self._trio.CancelScope() as scope:
             flight.handle = scope
             try:
-                return await awaitable
+                result = await awaitable
             except Abandoned:
                 raise AttemptStopped(abandoned=True) from None
             finally:
                 flight.handle = None
+            if not flight.stopping:
+                return result
         raise AttemptStopped
 
 

@@ -19,7 +19,6 @@ from handrail.model.results import OpenGate, StepResult, ValidationResult, Workf
 from handrail.model.steps import Rollback, Stage, Step
 
 
-
 class View(msgspec.Struct, frozen=True):
     """What a step's functions may see: the inputs of its workflow, and results by path."""
 

@@ -63,6 +63,12 @@ def line_of(generator: Generator[Any, Any, Any]) -> str:
     return _position(frame, frame.f_lineno)
 
 
+def defined_at(function: object) -> str | None:
+    """``file:line`` where a function begins, or None if it is not written in Python."""
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if isinstance(code, CodeType) else None
+
+
 def raised_at(error: BaseException) -> str | None:
     """``file:line`` of the author's code that an exception passed through last, or None."""
     found: str | None = None

@@ -114,12 +114,16 @@ class LimitReached(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class StepStarted(Stamped):
-    """A step is about to make its first attempt, or to be skipped by its predicate."""
+    """A step is about to make its first attempt, or to be skipped by its predicate.
+
+    ``verdict`` is the predicate's, ``signal`` what a ``wait_for`` waits for.
+    """
 
     path: str
     step_type: str
     fingerprint: str = ""
     verdict: bool | None = None
+    signal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,9 +28,7 @@ def seconds_of(value: object, what: str) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise DefinitionError(
-            f"{what} must be seconds (a number) or a timedelta, got {value!r}"
-        )
+        raise DefinitionError(f"{what} must be seconds (a number) or a timedelta, got {value!r}")
     if not math.isfinite(value) or value < 0:
         raise DefinitionError(f"{what} must be finite and not negative, got {value!r}")
     return float(value)

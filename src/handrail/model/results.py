@@ -256,7 +256,9 @@ class WorkflowResult(Generic[R_co]):
         for result in self.step_results:
             if result.path == path:
                 return result
-        raise KeyError(f"no finished step {path!r}; finished: {[r.path for r in self.step_results]}")
+        raise KeyError(
+            f"no finished step {path!r}; finished: {[r.path for r in self.step_results]}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON-safe data, ``success`` included; values of other types become text."""

@@ -435,5 +435,3 @@ def unportable_part(step: Step[Any]) -> str | None:
             return None
         case _:
             return f"verb {step.verb.kind!r} (the core runs it, an engine performs only leaf steps)"
-
-

@@ -53,7 +53,7 @@ class Glyphs:
     def of(self, state: str, now: float = 0.0) -> str:
         """The sign of a state; that of ``running`` turns with the time."""
         if state == "running":
-            return self.running[int(now * 10) % len(self.running)]
+            return self.running[int(now % 1e6 * 10) % len(self.running)]
         return str(getattr(self, state, self.started))
 
 

@@ -314,7 +314,7 @@ class Script(Generic[R_co]):
         machine = self._machine
         if self.done or self._drive.flights or machine.gates or machine.listeners:
             return False
-        return any(machine.goes_on_by_itself(token) for token in machine.timers)
+        return bool(self._drive.pauses())
 
     def _evaluate(self, command: cmd.AskPredicate | cmd.AskFallback | cmd.FindStages) -> Any:
         if isinstance(command, cmd.FindStages):

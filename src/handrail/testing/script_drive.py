@@ -60,6 +60,7 @@ class Drive:
         self.progress: list[ev.Progress] = []
         self.flights: dict[str, Flight] = {}
         self.steps: dict[str, Step[Any]] = {}
+        self.started: dict[str, None] = {}
         self.result: WorkflowResult[Any] | None = None
         self._evaluate = evaluate
         self._prepare = prepare
@@ -104,9 +105,17 @@ class Drive:
             heapq.heappop(timers)
         return timers[0][0] if timers else None
 
-    def dues(self) -> dict[int, float]:
-        """When each timer of the core is due, by token."""
-        return {what.token: due for due, _, what in self._timers if isinstance(what, cmd.Wait)}
+    def pauses(self) -> dict[str, float]:
+        """When each sleep, and each pause before another attempt, is over, by path."""
+        machine = self.machine
+        return {
+            what.path: due
+            for due, _, what in self._timers
+            if isinstance(what, cmd.Wait)
+            and machine.goes_on_by_itself(what.token)
+            and what.path in self.steps
+            and machine.nodes[what.path].generator is None  # else the time its clean-up may take
+        }
 
     # -- carrying out commands ------------------------------------------------------------------
 
@@ -148,11 +157,12 @@ class Drive:
     def _write(self, event: ev.Event) -> None:
         self._seq += 1
         self.events.append(ev.stamp(event, self._run_id, self._seq, self.now))
-        if isinstance(event, ev.StepStarted):
-            self._note_step(event.path)
+        if isinstance(event, (ev.StepStarted, ev.MemberStarted)):
+            self._note_start(event.path)
         self._receive(event)
 
-    def _note_step(self, path: str) -> None:
+    def _note_start(self, path: str) -> None:
+        self.started[path] = None
         node = self.machine.nodes.get(path)
         if node is not None and node.step is not None:
             self.steps[path] = node.step

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
-from handrail.core.machine import Machine
 from handrail.model import commands as cmd
 from handrail.model.results import WorkflowResult
 from handrail.testing.script_drive import Drive
-from handrail.testing.script_pending import Holder, Pending
+from handrail.testing.script_pending import Holder, Pending, Waits
 
 _SHOWN = 20
 
@@ -19,31 +18,45 @@ def pending_of(script: Holder, drive: Drive) -> dict[str, Pending]:
     if drive.result is not None:
         return {}
     found = {entry.path: entry for entry in _waits(script, drive)}
-    return {path: found[path] for path in _tree_order(drive.machine) if path in found}
+    return {path: found[path] for path in _tree_order(drive.started) if path in found}
 
 
 def _waits(script: Holder, drive: Drive) -> Iterator[Pending]:
-    machine = drive.machine
+    machine, steps = drive.machine, drive.steps
+    for path, due in drive.pauses().items():
+        yield Pending(path, steps[path], "pause", script, due=due)
     for path, flight in drive.flights.items():
-        waits = "attempt" if isinstance(flight.command, cmd.Perform) else "rollback"
-        yield Pending(path, drive.steps[path], waits, script, flight=flight)
+        waits: Waits = "attempt" if isinstance(flight.command, cmd.Perform) else "rollback"
+        yield Pending(path, steps[path], waits, script, flight=flight)
     for path, gate in machine.gates.items():
-        yield Pending(path, drive.steps[path], "gate", script, gate=gate, due=gate.deadline)
+        yield Pending(path, steps[path], "gate", script, gate=gate, due=gate.deadline)
     for listening in machine.listeners.values():
         for node in listening:
-            yield Pending(node.path, drive.steps[node.path], "signal", script)
-    dues = drive.dues()
-    for token, (purpose, node) in machine.timers.items():
-        if purpose in {"sleep", "retry"}:
-            yield Pending(node.path, drive.steps[node.path], "pause", script, due=dues[token])
+            yield Pending(node.path, steps[node.path], "signal", script)
 
 
-def _tree_order(machine: Machine) -> Iterator[str]:
-    stack = list(reversed(machine.tree.get("", {})))
+def _tree_order(started: Iterable[str]) -> Iterator[str]:
+    """The paths, from their order of start: siblings start in the order in which they stand."""
+    children: dict[str, list[str]] = {"": []}
+    for path in started:
+        children[path] = []
+        children[_home(path, children)].append(path)
+    stack = children[""][::-1]
     while stack:
         path = stack.pop()
         yield path
-        stack.extend(reversed(machine.tree.get(path, {})))
+        stack.extend(reversed(children[path]))
+
+
+def _home(path: str, known: Container[str]) -> str:
+    """The nearest path above that something started at."""
+    while path:
+        path = path.rpartition("/")[0]
+        head, _, attempt = path.rpartition("~")
+        path = head if attempt.isdigit() else path
+        if path in known:
+            break
+    return path
 
 
 def told(result: WorkflowResult[Any] | None, pending: Mapping[str, Pending]) -> str:

@@ -314,12 +314,16 @@ _TOKEN = re.compile(r"\d+|[a-z]+")
 
 def tree_key(path: str) -> tuple[Any, ...]:
     """What paths of shapes are sorted by to be in tree order, parents first."""
-    return tuple(_part_key(part) for part in path.split("/")) if path else ()
+    parts = path.split("/") if path else []
+    return tuple(
+        _part_key(part, "o" in parts[index + 1 : index + 2]) for index, part in enumerate(parts)
+    )
 
 
-def _part_key(part: str) -> tuple[Any, ...]:
+def _part_key(part: str, holds_fallback: bool) -> tuple[Any, ...]:
+    """By name, number by number; then by attempt, with the fallback after all attempts."""
     name, _, attempt = part.partition("~")
     tokens = tuple(
         (0, int(token), "") if token.isdigit() else (1, 0, token) for token in _TOKEN.findall(name)
     )
-    return tokens, int(attempt or 1)
+    return tokens, ALWAYS if holds_fallback else int(attempt or 0)

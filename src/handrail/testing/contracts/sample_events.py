@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 from handrail.model import events as ev
 from handrail.model.results import (
@@ -20,11 +20,11 @@ RUN = "sample-1"
 def sample_events(run_id: str = RUN) -> list[ev.Event]:
     """One event of each kind that is journaled, numbered from 1, as one run might have them."""
     done = StepResult("plan", "plan", "python", "succeeded", "text", duration_ms=1.5)
-    failed = StepResult(
+    failed: StepResult[Any] = StepResult(
         "lint", "check/1/lint", "stage", "failed", None, "exit code 1", "builtins.ValueError",
         ("builtins.Exception",), "Traceback ...", 2.0, 2, usage=Usage(10, 5, 0.01, 1),
     )  # fmt: skip
-    member = StepResult("0", "each/0", "member", "skipped")
+    member: StepResult[Any] = StepResult("0", "each/0", "member", "skipped")
     stages = (StageResult("lint", passed=False, output="E1", error="exit code 1"),)
     gate = OpenGate("merge?", "Merge?", ("yes", "no"), since=3.0, deadline=60.0)
     kinds: list[ev.Event] = [

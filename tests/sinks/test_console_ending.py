@@ -1,0 +1,98 @@
+"""The line with which a drive closes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handrail.model import events as ev
+from handrail.model.results import OpenGate, RollbackError
+from handrail.sinks.console_ending import ending
+from handrail.sinks.console_text import ASCII, UNICODE, text_of
+from handrail.sinks.console_tree import ConsoleTree
+from tests.sinks.story import Story
+
+
+@pytest.fixture
+def tree() -> ConsoleTree:
+    """The tree of a run that has not begun."""
+    return ConsoleTree("ship-1")
+
+
+@pytest.fixture
+def story(tree: ConsoleTree) -> Story:
+    """A run with a step of each kind of end."""
+    story = Story(tree.apply)
+    story.begin()
+    story.run("plan")
+    story.run("test", status="failed")
+    story.run("docs", status="skipped")
+    return story
+
+
+def closing(tree: ConsoleTree, story: Story, event: Any, **options: Any) -> str:
+    """The text of the line after this last event."""
+    story.tell(event)
+    return text_of(ending(tree, event, options.get("glyphs", UNICODE)))
+
+
+def test_a_success_is_counted_and_timed(tree: ConsoleTree, story: Story) -> None:
+    """Status, time, steps and the run's id are in the line."""
+    assert closing(tree, story, ev.WorkflowCompleted("succeeded")) == (
+        "✓ ship succeeded in 7.0 s · 3 steps (1 failed, 1 skipped) · run ship-1"
+    )
+
+
+def test_the_runs_own_duration_counts(tree: ConsoleTree, story: Story) -> None:
+    """A run that was resumed has taken longer than its last drive."""
+    line = closing(tree, story, ev.WorkflowCompleted("succeeded", duration_ms=7_500_000))
+    assert line.startswith("✓ ship succeeded in 2 h 5 min ·")
+
+
+def test_a_failure_says_what_failed(tree: ConsoleTree, story: Story) -> None:
+    """The error that ended the run is there, with its step."""
+    error = "step 'test' failed: ValueError: boom"
+    event = ev.WorkflowCompleted("failed", error=error, failed_step="test")
+    assert closing(tree, story, event) == (
+        "✗ ship failed in 7.0 s · 3 steps (1 failed, 1 skipped) · "
+        "step 'test' failed: ValueError: boom · run ship-1"
+    )
+
+
+def test_a_step_that_the_error_does_not_name_is_added(tree: ConsoleTree, story: Story) -> None:
+    """The path comes first where the error is silent about it."""
+    event = ev.WorkflowCompleted("failed", error="boom\nboom", failed_step="test")
+    assert " · test: boom boom · " in closing(tree, story, event)
+
+
+def test_failed_rollbacks_are_named(tree: ConsoleTree, story: Story) -> None:
+    """What could not be undone is said last."""
+    errors = tuple(RollbackError(path, "no", "E") for path in ("a", "b"))
+    event = ev.WorkflowCompleted("cancelled", error="enough", rollback_errors=errors)
+    assert " · enough · 2 rollbacks failed: a, b · run" in closing(tree, story, event)
+
+
+def test_a_suspended_run_says_what_it_waits_for(tree: ConsoleTree, story: Story) -> None:
+    """Open gates with their questions and choices, and signals."""
+    gates = (OpenGate("merge?", "Merge?", ("yes", "no")), *[OpenGate("g", "Why?")] * 4)
+    assert closing(tree, story, ev.RunSuspended(gates, ("go",))) == (
+        "⏸ ship suspended after 7.0 s · 3 steps (1 failed, 1 skipped) · "
+        "waiting for merge?: Merge? [yes, no]; g: Why?; g: Why?; 2 more · "
+        "waiting for signal go · run ship-1"
+    )
+
+
+def test_an_interrupted_run_says_why(tree: ConsoleTree, story: Story) -> None:
+    """Another reason than waiting is told."""
+    line = closing(tree, story, ev.RunSuspended(reason="SIGTERM"), glyphs=ASCII)
+    assert line == (
+        "? ship suspended after 7.0 s | 3 steps (1 failed, 1 skipped) | SIGTERM | run ship-1"
+    )
+
+
+def test_what_came_from_the_record_is_counted_apart(tree: ConsoleTree, story: Story) -> None:
+    """Replayed steps did not run in this drive."""
+    story.tell(ev.StepReplayed("old"))
+    line = closing(tree, story, ev.WorkflowCompleted("succeeded"))
+    assert "3 steps (1 failed, 1 skipped), 1 from the record" in line

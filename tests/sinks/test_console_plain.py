@@ -1,0 +1,247 @@
+"""PlainLog: the lines of a run without a terminal."""
+
+# ruff: noqa: RUF001  # the console's signs are meant
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handrail.model import events as ev
+from handrail.model.results import Skipped
+from handrail.sinks.console_plain import LOUD, PlainLog
+from handrail.sinks.console_text import ASCII, UNICODE, text_of
+from tests.sinks.story import Story
+
+
+class Log:
+    """Everything that a plain log said."""
+
+    def __init__(self) -> None:
+        self.log = PlainLog(UNICODE)
+        self.said: list[str] = []
+
+    def emit(self, event: Any) -> None:
+        """Keep what the log says of the event."""
+        self.said += [text_of(line) for line in self.log.lines(event)]
+
+
+@pytest.fixture
+def log() -> Log:
+    """What is said of the story."""
+    return Log()
+
+
+@pytest.fixture
+def story(log: Log) -> Story:
+    """A run that the log is told."""
+    return Story(log.emit)
+
+
+def test_top_level_and_composite_steps_say_when_they_start(log: Log, story: Story) -> None:
+    """Each step says how it ended; how it began only one at the top, or one that has steps."""
+    story.begin()
+    story.run("plan", "agent")
+    story.start("docs", "subworkflow")
+    story.run("docs/spell", "command", attempts=2)
+    story.end("docs")
+    assert log.said == [
+        "▸ ship  started, run ship-1",
+        "▸ plan  agent",
+        "✓ plan  agent  1.0 s",
+        "▸ docs  subworkflow",
+        "✓ docs/spell  command  ×2  1.0 s",
+        "✓ docs  subworkflow  3.0 s",
+    ]
+
+
+def test_what_is_not_plain_success_has_its_status(log: Log, story: Story) -> None:
+    """A word says what the sign may not, and the error follows."""
+    story.run("a/x", status="failed")
+    story.run("a/y", status="defaulted", error="no net", error_type="builtins.OSError")
+    story.run("a/z", status="skipped", output=Skipped("not today"))
+    assert log.said == [
+        "✗ a/x  python  failed  1.0 s  ValueError: boom",
+        "↷ a/y  python  defaulted  1.0 s  OSError: no net",
+        "⊘ a/z  python  skipped  not today",
+    ]
+
+
+def test_a_skipped_step_does_not_start(log: Log, story: Story) -> None:
+    """A step whose predicate was false has one line."""
+    story.start("a", verdict=False)
+    story.end("a", "skipped")
+    assert log.said == ["⊘ a  python  skipped"]
+
+
+def test_each_attempt_that_another_followed_is_told(log: Log, story: Story) -> None:
+    """A failed attempt has a line once it is clear that it was not the last."""
+    story.start("a/b")
+    for attempt in (1, 2, 3):
+        story.tell(ev.AttemptFailed("a/b", attempt, f"no {attempt}", "app.Busy"))
+        if attempt == 1:
+            story.tell(ev.TimerSet("a/b", story.at + 5, "retry"), after=0)
+    story.end("a/b", "failed", attempts=3, error="no 3")
+    assert log.said == [
+        "↻ a/b  attempt 1 failed, again in 5 s: Busy: no 1",
+        "↻ a/b  attempt 2 failed, again: Busy: no 2",
+        "✗ a/b  python  failed  ×3  4.0 s  ValueError: no 3",
+    ]
+
+
+def test_a_success_at_the_second_attempt_tells_of_the_first(log: Log, story: Story) -> None:
+    """Without a pause between attempts there is no other event to tell it with."""
+    story.start("a/b")
+    story.tell(ev.AttemptFailed("a/b", 1, "no", "app.Busy"))
+    story.end("a/b", attempts=2)
+    assert log.said == [
+        "↻ a/b  attempt 1 failed, again: Busy: no",
+        "✓ a/b  python  ×2  2.0 s",
+    ]
+
+
+def test_gates_and_timers_and_signals_are_told(log: Log, story: Story) -> None:
+    """What a run waits for, and what it got, has a line each."""
+    story.ask("merge?", "Merge it?", "yes", "no", deadline=21.0)
+    story.tell(ev.GateAnswered("merge?", "yes", "ann"))
+    story.start("pause", "sleep")
+    story.tell(ev.TimerSet("pause", story.at + 30, "sleep"))
+    story.tell(ev.SignalReceived("go", None, "ben"))
+    assert log.said == [
+        "⏸ merge?  ask  Merge it? [yes, no], answer in 20 s",
+        "▸ merge?  answered by ann",
+        "⏸ pause  sleep  in 29 s",
+        "▸ signal go  received from ben",
+    ]
+
+
+def test_what_befalls_the_run_is_told(log: Log, story: Story) -> None:
+    """Limits, cancellation, interruption, rollbacks, and sinks that were dropped."""
+    story.tell(ev.LimitReached("max_steps", 10, "plan"))
+    story.tell(ev.CancelRequested("enough"))
+    story.tell(ev.StepInterrupted("build", "SIGTERM"))
+    story.tell(ev.RollbackStarted("plan"))
+    story.tell(ev.RollbackCompleted("plan"))
+    story.tell(ev.RollbackCompleted("plan", "no way", "builtins.OSError"))
+    story.tell(ev.SinkDropped("JsonlSink", "disk full"))
+    assert log.said == [
+        "✗ plan  reached the limit max_steps=10",
+        "⚑ cancelling  enough",
+        "⏸ build  interrupted: SIGTERM",
+        "↶ plan  rolled back",
+        "✗ plan  rollback failed: OSError: no way",
+        "✗ JsonlSink  sink  dropped: disk full",
+    ]
+
+
+def test_a_resumed_run_counts_what_it_took_from_the_record(log: Log, story: Story) -> None:
+    """Replayed steps have one line together."""
+    story.tell(ev.RunResumed(("a", "b")))
+    for index in range(1000):
+        story.tell(ev.StepReplayed(f"s{index}"))
+    story.run("a/b")
+    assert log.said == [
+        "▸ run ship-1  resumed, 2 steps to run again",
+        "▸ 1000 steps taken from the record",
+        "✓ a/b  python  1.0 s",
+    ]
+
+
+def test_output_is_not_told(log: Log, story: Story) -> None:
+    """What programs and agents print is left to them."""
+    story.tell(ev.StepOutput("a", "stdout", "hello\n"))
+    story.tell(ev.AgentMessage("a", "hello"))
+    assert log.said == []
+
+
+def test_members_of_a_small_group_speak_for_themselves(log: Log, story: Story) -> None:
+    """Each member and each step in it has a line."""
+    story.group("review", 2)
+    for index in (0, 1):
+        story.member(f"review/{index}", index)
+        story.run(f"review/{index}/read", "command")
+        story.member_ends(f"review/{index}")
+    story.end("review")
+    assert log.said == [
+        "▸ review  for_each  2 members",
+        "✓ review/0/read  command  1.0 s",
+        "✓ review/0  3.0 s",
+        "✓ review/1/read  command  1.0 s",
+        "✓ review/1  3.0 s",
+        "✓ review  for_each  2 of 2 done  7.0 s",
+    ]
+
+
+def test_a_large_group_speaks_for_its_members(log: Log, story: Story) -> None:
+    """It reports each tenth of its way; a member has a line only if it failed."""
+    story.group("review", 1000)
+    for index in range(1000):
+        story.member(f"review/{index}", index)
+        story.start(f"review/{index}/inner", "validate")
+        story.end(f"review/{index}/inner", "failed" if index == 450 else "succeeded")
+        story.member_ends(f"review/{index}", "failed" if index == 450 else "succeeded")
+    story.end("review")
+    assert log.said == [
+        "▸ review  for_each  1000 members",
+        *(f"▸ review  for_each  {done} of 1000 done" for done in (100, 200, 300, 400)),
+        "✗ review/450  failed  3.0 s  ValueError: boom",
+        *(f"▸ review  for_each  {done} of 1000 done, 1 failed" for done in range(500, 1000, 100)),
+        "✓ review  for_each  1000 of 1000 done, 1 failed  50 min 1 s",
+    ]
+
+
+def test_ten_thousand_failures_are_no_ten_thousand_lines(log: Log, story: Story) -> None:
+    """The first failures are told, the others counted."""
+    story.group("review", 10_000, "parallel")
+    for index in range(10_000):
+        story.run(f"review/{index}", status="failed")
+    story.end("review", "failed")
+    assert len(log.said) == 1 + LOUD + 9 + 1
+    assert log.said[-1].startswith("✗ review  parallel  failed  10000 of 10000 done, 10000 failed")
+
+
+def test_a_group_of_unknown_size_goes_quiet(log: Log, story: Story) -> None:
+    """After the first members it reports now and then."""
+    story.group("review", None)
+    for index in range(1100):
+        story.member(f"review/{index}", index)
+        story.member_ends(f"review/{index}")
+    assert log.said[0] == "▸ review  for_each"
+    assert log.said[LOUD + 1 :] == [
+        "▸ review  for_each  500 done",
+        "▸ review  for_each  1000 done",
+    ]
+
+
+def test_a_later_attempt_of_a_group_counts_its_own_members(log: Log, story: Story) -> None:
+    """Members of attempt 2 stand below another path, and belong to the same group."""
+    story.group("review", 30)
+    story.tell(ev.AttemptFailed("review", 1, "no", "app.Busy"))
+    story.tell(ev.GroupStarted("review", "for_each", 30))
+    for index in range(30):
+        story.member(f"review~2/{index}", index)
+        story.member_ends(f"review~2/{index}")
+    story.tell(ev.GroupCompleted("review", "for_each", 30, 30))
+    story.end("review", attempts=2)
+    assert log.said[-1] == "✓ review  for_each  30 of 30 done  ×2  34 s"
+    assert not [line for line in log.said if "review~2/3 " in line]
+
+
+def test_gates_in_a_large_group_are_told() -> None:
+    """A question needs an answer, wherever it is asked."""
+    log = Log()
+    story = Story(log.emit)
+    story.group("review", 1000)
+    story.ask("review/7/sure?", "Sure?")
+    assert log.said[-1] == "⏸ review/7/sure?  ask  Sure?"
+
+
+def test_ascii_is_enough() -> None:
+    """With ASCII glyphs every line is ASCII."""
+    log = Log()
+    log.log = PlainLog(ASCII)
+    story = Story(log.emit)
+    story.begin()
+    story.run("plan", status="failed", attempts=2)
+    assert log.said[1:] == ["> plan  python", "x plan  python  failed  x2  1.0 s  ValueError: boom"]
