@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     )
     from handrail.journals.memory import MemoryJournal
     from handrail.model.context import WorkflowContext
+    from handrail.model.convert import DoesNotFit
     from handrail.model.definition import WorkflowDefinition, WorkflowParameter
     from handrail.model.policy import Backoff, Limits, Retry, Secrets
     from handrail.model.results import (
@@ -106,6 +107,7 @@ _HOMES = {
         "CommandFailed",
         "CommandNotFound",
         "DefinitionError",
+    "DoesNotFit",
         "DuplicateStepName",
         "GateClosed",
         "GateNotFound",
@@ -139,6 +141,7 @@ _HOMES = {
     ),
     "handrail.journals.memory": ("MemoryJournal",),
     "handrail.model.context": ("WorkflowContext",),
+    "handrail.model.convert": ("DoesNotFit",),
     "handrail.model.definition": ("WorkflowDefinition", "WorkflowParameter"),
     "handrail.model.policy": ("Backoff", "Limits", "Retry", "Secrets"),
     "handrail.model.results": (
@@ -210,6 +213,7 @@ __all__ = [
     "ContextNotAMapping",
     "Current",
     "DefinitionError",
+    "DoesNotFit",
     "DuplicateStepName",
     "Executor",
     "FakeBackend",

@@ -111,9 +111,9 @@ def _flush() -> None:
 
 
 def _has_stuck_threads() -> bool:
-    """True if a sync action that was cancelled, or timed out, still runs: a thread cannot be killed.
+    """True if a sync action that was cancelled or timed out still runs.
 
-    Python would wait for it at exit, though its step has long been recorded without it. Threads
+    A thread cannot be killed, and Python would wait for it at exit, though its step has long been recorded without it. Threads
     that a user's own code started are waited for.
     """
     return any(thread.name.startswith("AnyIO worker") for thread in threading.enumerate())

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import termios
+import threading
 import time
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -43,6 +44,8 @@ class Interruption:
         self._terminal: list[Any] | None = None
 
     def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            return self  # Python takes signals in the main thread alone
         if os.isatty(0):
             self._terminal = termios.tcgetattr(0)
         for signum in _REASONS:

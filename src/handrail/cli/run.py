@@ -15,7 +15,7 @@ from rich.console import Console
 
 from handrail import Executor
 from handrail.cli.channels import data_channel, silence
-from handrail.cli.exits import EXIT_OF
+from handrail.cli.exits import EXIT_OF, Exit
 from handrail.cli.gates import can_ask, gate_handler
 from handrail.cli.inputs import Arguments, arguments_for
 from handrail.cli.interruption import Interruption
@@ -77,10 +77,17 @@ async def _streamed(
     executor: Executor, workflow: Any, arguments: Arguments, interruption: Interruption
 ) -> WorkflowResult[Any]:
     args, kwargs = arguments
-    async with executor.stream(workflow, *args, **kwargs) as run:
-        interruption.watch(run)
-        async for _ in run:
-            pass
+    run = executor.stream(workflow, *args, **kwargs)
+    try:
+        async with run:
+            interruption.watch(run)
+            async for _ in run:
+                pass
+    except (KeyboardInterrupt, SystemExit):  # raised by an action: an interruption like a signal
+        if run.driver is None or run.driver.result is None:
+            raise
+        interruption.exit = Exit.INTERRUPTED
+        return run.driver.result
     return run.result
 
 

@@ -40,7 +40,7 @@ def delay_s(backoff: Backoff, attempt: int, seed: str) -> float:
     try:
         pause = min(backoff.initial_s * backoff.factor ** (attempt - 1), backoff.max_s)
     except OverflowError:
-        pause = backoff.max_s
+        pause = backoff.max_s if backoff.initial_s else 0.0
     if backoff.jitter == 0 or pause == 0:
         return pause
     return pause * (1 - backoff.jitter * _fraction(f"{seed}#{attempt}"))

@@ -173,7 +173,7 @@ class Performer:
                 on_output=self._listener(command),
             )
             printed = _tail((done.stdout + done.stderr).strip(), _STAGE_OUTPUT)
-            error = None if done.exit_code == 0 else f"exit code {done.exit_code}: {_tail(printed)}"
+            error = None if done.exit_code == 0 else _exit_text(done.exit_code, printed)
             result = StageResult(stage.name, done.exit_code == 0, printed, error)
         if not result.passed:
             raise StageFailed(result)
@@ -201,7 +201,7 @@ def stage_result(name: str, value: Any) -> StageResult:
         case CommandResult():
             printed = (value.stdout + value.stderr).strip()
             passed = value.exit_code == 0
-            error = None if passed else f"exit code {value.exit_code}: {_tail(printed)}"
+            error = None if passed else _exit_text(value.exit_code, printed)
             return StageResult(name, passed, printed, error)
         case bool() | None:
             passed = value is not False
@@ -226,9 +226,16 @@ def takes_one(check: Callable[..., Any]) -> bool:
 
 
 def _parsed(text: str, type_: Any) -> Any:
-    from handrail.model.convert import fit_json
+    from handrail.model.convert import DoesNotFit, fit_json
+    from handrail.model.jsonsafe import short_repr
+    from handrail.model.schema import describe_type
 
-    return fit_json(text, type_)
+    try:
+        return fit_json(text, type_)
+    except DoesNotFit as error:
+        wanted = describe_type(type_)
+        said = f"parse= expects JSON of type {wanted} on stdout, got {short_repr(text)}: {error}"
+        raise DoesNotFit(said) from None
 
 
 def _shown(argv: str | tuple[str, ...]) -> str:
@@ -237,6 +244,10 @@ def _shown(argv: str | tuple[str, ...]) -> str:
     import shlex
 
     return repr(shlex.join(argv))
+
+
+def _exit_text(exit_code: int, printed: str) -> str:
+    return f"exit code {exit_code}: {_tail(printed)}" if printed else f"exit code {exit_code}"
 
 
 def _tail(text: str, characters: int = 2000) -> str:

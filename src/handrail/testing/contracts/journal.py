@@ -41,8 +41,8 @@ class JournalContract:
             def make_journal(self, tmp_path):
                 return lambda: MyJournal(tmp_path / "runs")
 
-    ``make_journal`` gives a journal of the same store each time it is called; what a durable journal
-    stored is there at the next call, what another one stored need not be.
+    ``make_journal`` gives a journal of the same store each time it is called; what a durable
+    journal stored is there at the next call, what another one stored need not be.
     """
 
     @pytest.fixture
