@@ -28,7 +28,7 @@ def run(
     /,
     *,
     input: Annotated[list[str] | None, Parameter(name="--input")] = None,  # noqa: A002
-    inputs: Path | None = None,
+    inputs: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     as_json: Json = False,
     quiet: bool = False,
     gates: Literal["approve", "default", "fail", "ask"] | None = None,

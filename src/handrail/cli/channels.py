@@ -1,4 +1,4 @@
-"""stdout for data alone: what else is printed there goes to stderr meanwhile."""
+"""The process's own outputs: stdout kept for data, lines for people on stderr, readers that go."""
 
 from __future__ import annotations
 
@@ -32,3 +32,11 @@ def silence(descriptor: int) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
+
+
+def tell(text: str) -> None:
+    """One line on stderr, if there is one that still takes it."""
+    try:
+        print(f"handrail: {text}", file=sys.stderr, flush=True)
+    except OSError:  # the terminal has gone
+        return

@@ -113,8 +113,8 @@ def _flush() -> None:
 def _has_stuck_threads() -> bool:
     """True if a sync action that was cancelled or timed out still runs.
 
-    A thread cannot be killed, and Python would wait for it at exit, though its step has long been recorded without it. Threads
-    that a user's own code started are waited for.
+    A thread cannot be killed, and Python would wait for it at exit, though its step has long been
+    recorded without it. Threads that a user's own code started are waited for.
     """
     return any(thread.name.startswith("AnyIO worker") for thread in threading.enumerate())
 

@@ -110,7 +110,7 @@ def _line_of(what: str, error: Exception) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<frozen ") and Path(frame.filename).name != "imports.py"
+        if not frame.filename.startswith("<frozen ") and frame.filename != __file__
     ]
     own = [frame for frame in frames if Path(frame.filename).name == Path(what).name]
     chosen = (own or frames)[-1:]

@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import termios
 import threading
 import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from handrail.cli.channels import tell
 from handrail.cli.exits import Exit
 from handrail.engine.run import Run
 from handrail.system.processes import kill_marked
 
 TWICE_S = 0.1
-"""Signals closer together are one: launchers pass on a Ctrl-C that the terminal sends as well."""
+"""Signals closer together are one, unless the first was answered with a line already: ``timeout``
+and other launchers send theirs twice."""
 
 _SHOW_CURSOR = b"\x1b[?25h\r\n"
 _REASONS = {
@@ -38,6 +39,7 @@ class Interruption:
         self.exit: Exit | None = None
         self._reason = ""
         self._at_s = 0.0
+        self._told = False
         self._run: Run[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._before: dict[signal.Signals, Any] = {}
@@ -75,7 +77,7 @@ class Interruption:
         del frame
         now_s = time.monotonic()
         if self.exit is not None:
-            if now_s - self._at_s > TWICE_S:
+            if self._told or now_s - self._at_s > TWICE_S:
                 self._leave()
             return
         self._at_s = now_s
@@ -87,6 +89,7 @@ class Interruption:
         run = self._run
         assert run is not None
         tell("stopping, and undoing what can be undone; once more to leave at once")
+        self._told = True
         if run.driver is None:  # it has not begun: there is nothing to interrupt yet
             run.cancel(self._reason)
         else:
@@ -94,6 +97,8 @@ class Interruption:
 
     def _leave(self) -> None:
         """Kill what the run started, and be gone; only calls that no lock can hold up."""
+        for signum in self._before:
+            signal.signal(signum, signal.SIG_IGN)
         killed = kill_marked(self._run.run_id) if self._run is not None else 0
         said = f"handrail: left at once, {killed} processes killed, nothing more undone\n"
         for descriptor in (1, 2):
@@ -105,11 +110,3 @@ class Interruption:
             os.write(2, said.encode())
         finally:
             os._exit(self.exit or Exit.INTERRUPTED)
-
-
-def tell(text: str) -> None:
-    """One line on stderr, if there is one that still takes it."""
-    try:
-        print(f"handrail: {text}", file=sys.stderr, flush=True)
-    except OSError:  # the terminal has gone
-        return

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from handrail.cli.channels import tell
 from handrail.cli.exits import Exit
 from handrail.cli.files import python_files, read_source
-from handrail.cli.interruption import tell
 from handrail.dsl.lint import workflows_in
 from handrail.dsl.source import SourceUnavailable, parse, starts_at
 

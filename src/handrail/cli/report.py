@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, debugging
-from handrail.cli.interruption import tell
 from handrail.model.results import OpenGate, WorkflowResult
 
 

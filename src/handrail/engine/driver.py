@@ -217,13 +217,23 @@ class Driver:
             if kind is cmd.Record:
                 event, sync = command.event, command.sync
             elif kind is cmd.Perform:
-                if todo or self._inbox or not self._alone(command):
+                modifiers = command.step.modifiers
+                if (
+                    todo
+                    or self._inbox
+                    or self._flights
+                    or not self._free
+                    or (modifiers is not PLAIN and modifiers.timeout_s is not None)
+                    or machine.timers
+                    or machine.gates
+                    or machine.listeners
+                ):  # it is not all that can happen next
                     self._launch(command)
                     continue
                 event = await self._perform_here(command)
                 if event is None:
                     continue
-                sync = command.step.modifiers.checkpoint
+                sync = modifiers.checkpoint
             elif kind is cmd.Pull:
                 await anyio.lowlevel.checkpoint()
                 self._pull_on(command.path)
@@ -243,16 +253,6 @@ class Driver:
                 more = receive(event)
                 if more:
                     todo.extend(more)
-
-    def _alone(self, command: Any) -> bool:
-        """True if this attempt is all that can happen next."""
-        modifiers = command.step.modifiers
-        return (
-            not self._flights
-            and self._free
-            and (modifiers is PLAIN or modifiers.timeout_s is None)
-            and not (self.machine.timers or self.machine.gates or self.machine.listeners)
-        )
 
     def _other(self, command: cmd.Command) -> None:
         match command:
@@ -300,7 +300,11 @@ class Driver:
         current = Current(self.run_id, command.path, command.attempt, command.interrupted)
         context.run(CURRENT.set, current)
         try:
-            coroutine = self._begun(command, current)
+            verb: Any = command.step.verb
+            if type(verb) is PythonCall and is_async(verb.action):
+                coroutine = verb.action(*verb.args, **(verb.kwargs or _NOTHING))
+            else:
+                coroutine = self._begun(command, current)
             if self._by_hand:
                 try:
                     first = context.run(coroutine.send, None)
@@ -326,17 +330,10 @@ class Driver:
 
     def _begun(self, command: cmd.Perform, current: Current) -> Coroutine[Any, Any, Any]:
         """A coroutine that ends in the step's output, or in ``_Ended`` with its last event."""
-        verb: Any = command.step.verb
-        if type(verb) is PythonCall:
-            if is_async(verb.action):
-                coroutine: Coroutine[Any, Any, Any] = verb.action(
-                    *verb.args, **(verb.kwargs or _NOTHING)
-                )
-                return coroutine
-            if command.step.modifiers.inline:
-                return call(
-                    verb.action, verb.args, verb.kwargs or _NOTHING, inline=True, current=current
-                )
+        verb = command.step.verb
+        if isinstance(verb, PythonCall) and command.step.modifiers.inline:
+            kwargs = verb.kwargs or _NOTHING
+            return call(verb.action, verb.args, kwargs, inline=True, current=current)
         return self._performed(command, current)
 
     async def _performed(self, command: cmd.Perform, current: Current) -> _Ended:

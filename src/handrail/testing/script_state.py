@@ -52,8 +52,8 @@ def _home(path: str, known: Container[str]) -> str:
     """The nearest path above that something started at."""
     while path:
         path = path.rpartition("/")[0]
-        head, _, attempt = path.rpartition("~")
-        path = head if attempt.isdigit() else path
+        name, mark, attempt = path.rpartition("~")
+        path = name if mark and attempt.isdigit() else path
         if path in known:
             break
     return path

@@ -316,7 +316,7 @@ def tree_key(path: str) -> tuple[Any, ...]:
     """What paths of shapes are sorted by to be in tree order, parents first."""
     parts = path.split("/") if path else []
     return tuple(
-        _part_key(part, "o" in parts[index + 1 : index + 2]) for index, part in enumerate(parts)
+        _part_key(part, [name.partition("~")[0] for name in parts[index + 1 : index + 2]] == ["o"]) for index, part in enumerate(parts)
     )
 
 

@@ -1,0 +1,108 @@
+"""What keys do to a list of choices, and what a terminal sends for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from handrail.cli.choosing import CURSOR, Choosing, Done, picture
+from handrail.cli.keyboard import Lines, parsed
+
+COLOURS = Choosing(("red", "green", "grey"))
+
+
+def after(keys: list[str], state: Choosing = COLOURS) -> Choosing | Done:
+    """The state after several keys."""
+    now: Choosing | Done = state
+    for key in keys:
+        assert isinstance(now, Choosing)
+        now = now.after(key)
+    return now
+
+
+@pytest.mark.parametrize(
+    ("keys", "choice"),
+    [
+        ([], "red"),
+        (["down", "down", "down"], "red"),
+        (["up"], "grey"),
+        (["end", "home", "tab"], "green"),
+        (["g"], "green"),
+        (["g", "r", "e", "y"], "grey"),
+        (["y"], "grey"),
+        (["G"], "green"),
+        (["g", "x"], "green"),
+        (["g", "r", "e", "y", "escape", "r"], "red"),
+        (["page down"], "red"),
+    ],
+)
+def test_keys_lead_to_a_choice(keys: list[str], choice: str) -> None:
+    """Arrows go round, letters find what begins with them or else holds them, others do nothing."""
+    assert after([*keys, "enter"]) == Done(choice)
+
+
+def test_the_end_of_the_input_is_no_choice() -> None:
+    """It is told from every choice there is."""
+    assert after(["down", "closed"]) == Done(None)
+
+
+def test_a_long_list_is_shown_round_the_cursor() -> None:
+    """No more lines than there is room for, and the chosen one among them."""
+    many = Choosing(tuple(str(number) for number in range(100)), at=57)
+
+    lines = picture(many, 5)
+
+    assert [line for line, _ in lines] == ["  55", "  56", f"{CURSOR} 57", "  58", "  59"]
+    assert [chosen for _, chosen in lines] == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [
+        ("a", ["a"]),
+        ("\x1b[A\x1bOB\r", ["up", "down", "enter"]),
+        ("\x1b", ["escape"]),
+        ("\x1b[3~x", ["x"]),
+        ("\x1b[1;5C", ["right"]),
+        ("\x7f\x04", ["backspace", "closed"]),
+        ("é\n", ["é", "enter"]),
+        ("\x1b[", []),
+    ],
+)
+def test_what_a_terminal_sends_is_read_as_keys(sent: str, keys: list[str]) -> None:
+    """Sequences become names, and those that mean nothing here are left out."""
+    assert parsed(sent) == keys
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """Both ends of a pipe; the test closes the second."""
+    reading, writing = os.pipe()
+    yield reading, writing
+    os.close(reading)
+
+
+async def test_lines_that_come_together_are_given_one_by_one(pipe: tuple[int, int]) -> None:
+    """What was read with the first line is kept for the next; a last one needs no end."""
+    reading, writing = pipe
+    os.write(writing, b"one\ntwo\n\nfo\xffur")
+    os.close(writing)
+
+    lines = Lines(reading)
+
+    assert [await lines.next() for _ in range(6)] == ["one", "two", "", "fo\ufffdur", None, None]
+
+
+async def test_lines_can_come_from_a_plain_file(tmp_path: Path) -> None:
+    """A file, which no event loop can wait for, is read too."""
+    file = tmp_path / "answers"
+    file.write_text("yes\n")
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        lines = Lines(descriptor)
+        assert [await lines.next(), await lines.next()] == ["yes", None]
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,96 @@
+"""The command itself: its version, its errors, and what it does without its libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+import handrail
+from tests.cli.conftest import Outcome
+
+Cli = Callable[..., Outcome]
+
+
+def test_the_version_is_the_packages(cli: Cli) -> None:
+    """`--version` prints it and nothing else."""
+    assert cli("--version") == Outcome(0, f"{handrail.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rnu", "x.py"], 'Unknown command "rnu". Did you mean "run"?'),
+        (["run"], "requires an argument. See handrail run --help."),
+        (["run", "x.py", "--jsn"], "Unknown option: --jsn. Did you mean --json?"),
+        (["run", "x.py", "--gates", "yes"], 'Invalid value "yes" for --gates.'),
+        (["run", "x.py", "more"], "Unused Tokens: ['more']."),
+    ],
+)
+def test_wrong_usage_is_one_line(cli: Cli, words: list[str], said: str) -> None:
+    """Exit code 2, nothing on stdout, and one line on stderr that says where to look."""
+    outcome = cli(*words)
+
+    assert (outcome.code, outcome.out) == (2, "")
+    assert said in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("flows")
+def test_debug_shows_the_traceback_of_an_error(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--debug` may stand anywhere; without it there is only the line."""
+    assert "Traceback" not in cli("run", "flows.py:greet").err
+    monkeypatch.setenv("HANDRAIL_DEBUG", "")  # what --debug sets is put back after the test
+    assert "Traceback" in cli("run", "flows.py:greet", "--debug").err
+
+
+WITHOUT = """\
+import sys
+sys.modules[{library!r}] = None
+from handrail.cli import main
+sys.exit(main({words!r}))
+"""
+
+
+@pytest.mark.parametrize("library", ["cyclopts", "rich"])
+def test_without_its_libraries_it_names_the_extra(library: str) -> None:
+    """Exit code 2 and the command that installs it, rather than an ImportError."""
+    code = WITHOUT.format(library=library, words=["list"])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False
+    )
+
+    needs = f'handrail: The command handrail needs {library}: pip install "handrail[cli]"\n'
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", needs)
+
+
+HEAVY = ("asyncio", "cyclopts.core", "rich", "structlog", "sqlite3", "jinja2", "handrail.engine")
+
+
+@pytest.mark.parametrize(
+    ("words", "heavy"),
+    [
+        (["--version"], []),
+        (["list", "."], ["cyclopts.core"]),
+        (["check", "."], ["cyclopts.core"]),
+    ],
+)
+def test_a_command_imports_what_it_needs(
+    tmp_path: object, words: list[str], heavy: list[str]
+) -> None:
+    """Reading commands start without rich, an event loop or the engine."""
+    code = (
+        "import sys; from handrail.cli import main; main(sys.argv[1:]); "
+        f"print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        encoding="utf-8",
+        cwd=str(tmp_path),
+        check=True,
+    )
+
+    assert done.stdout.splitlines()[-1].split() == heavy

@@ -1,0 +1,254 @@
+"""Gates at a terminal: a real one, with a person who types."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from handrail.cli.choosing import CURSOR
+
+FLOW = """\
+from handrail import step, workflow
+
+
+@workflow
+def choose():
+    return (yield from step("which").ask("Which one?", choices=["red", "green", "grey"]))
+
+
+@workflow
+def default():
+    return (yield from step("which").ask("Which one?", choices=["red", "green"], default="green"))
+
+
+@workflow
+def number():
+    return (yield from step("many").ask("How many?", type=int, default=7))
+
+
+@workflow
+def sure():
+    return (yield from step("sure").ask("Sure?", type=bool))
+
+
+@workflow
+def late():
+    return (yield from step("late").ask("Quick?", choices=["a", "b"], default="b", timeout=0.5))
+
+
+@workflow
+def two():
+    return (
+        yield from step("both").parallel(
+            step("one").ask("First?", choices=["a", "b"]),
+            step("two").ask("Second?", choices=["c", "d"]),
+        )
+    )
+"""
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+UP, DOWN, ENTER = "\x1b[A", "\x1b[B", "\r"
+
+
+class Terminal:
+    """A command at a terminal, and all that it has shown so far."""
+
+    def __init__(self, *words: str) -> None:
+        self.screen, inside = pty.openpty()
+        self.before = termios.tcgetattr(inside)
+        self.raw = b""
+        self.seen = 0
+        self.shown = ""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "handrail.cli", "run", *words],
+            stdin=inside,
+            stdout=inside,
+            stderr=inside,
+            env={**os.environ, "TERM": "xterm", "CI": ""},
+            start_new_session=True,
+        )
+        self.inside = inside
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self.screen, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Return when it has shown this text since the last time; that part is then forgotten."""
+        while text not in self.shown:
+            self._read()
+        before, _, self.shown = self.shown.partition(text)
+        self.seen += len(before) + len(text)
+
+    def end(self) -> int:
+        """The exit code; what it showed last is in ``shown``."""
+        os.close(self.inside)
+        try:
+            while True:
+                self._read()
+        except EOFError:
+            return self.process.wait(30)
+
+    def settings(self) -> list[object]:
+        """How the terminal is set now."""
+        return termios.tcgetattr(self.screen)
+
+    def close(self) -> None:
+        """Be gone, whatever happened."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self.screen)
+
+    def _read(self) -> None:
+        ready, _, _ = select.select([self.screen], [], [], 30)
+        assert ready, f"nothing new on the screen, which shows: {self.shown}"
+        try:
+            data = os.read(self.screen, 4096)
+        except OSError:  # what Linux says when nobody holds the other side
+            raise EOFError(self.shown) from None
+        if not data:
+            raise EOFError(self.shown)
+        self.raw += data
+        plain = _ESCAPES.sub("", self.raw.decode("utf-8", "replace")).replace("\r", "")
+        self.shown = plain[self.seen :]
+
+
+@pytest.fixture
+def terminals(folder: Path) -> Iterator[list[Terminal]]:
+    """Closes what a test has opened."""
+    (folder / "gates.py").write_text(FLOW, "utf-8")
+    opened: list[Terminal] = []
+    yield opened
+    for terminal in opened:
+        terminal.close()
+
+
+def at(terminals: list[Terminal], name: str, *words: str) -> Terminal:
+    """A terminal at which this workflow runs."""
+    terminals.append(Terminal(f"gates.py:{name}", "--quiet", *words))
+    return terminals[-1]
+
+
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        (ENTER, "red"),
+        (DOWN + ENTER, "green"),
+        (UP + ENTER, "grey"),
+        ("\x1b[F" + ENTER, "grey"),
+        ("gre" + ENTER, "green"),
+        ("EY" + ENTER, "grey"),
+        ("q" + ENTER, "red"),
+        ("gree\x7fy" + ENTER, "grey"),
+    ],
+)
+def test_a_choice_is_made_with_keys(terminals: list[Terminal], keys: str, answer: str) -> None:
+    """Arrow keys move, typing finds, Enter takes; the value is the choice."""
+    terminal = at(terminals, "choose")
+    terminal.wait_for("then Enter")
+    terminal.type(keys)
+
+    assert terminal.end() == 0
+    assert terminal.shown.endswith(f"\n{answer}\n")
+
+
+def test_the_default_is_under_the_cursor(terminals: list[Terminal]) -> None:
+    """Enter alone takes it."""
+    terminal = at(terminals, "default")
+    terminal.wait_for(f"{CURSOR} green")
+    terminal.wait_for("then Enter")
+    terminal.type(ENTER)
+
+    assert terminal.end() == 0
+    assert terminal.shown.endswith("\ngreen\n")
+
+
+def test_yes_or_no_is_a_choice(terminals: list[Terminal]) -> None:
+    """A gate of type bool is answered with the arrow keys too, and gives a bool."""
+    terminal = at(terminals, "sure")
+    terminal.wait_for("then Enter")
+    terminal.type(DOWN + ENTER)
+
+    assert terminal.end() == 0
+    assert terminal.shown.endswith("\nFalse\n")
+
+
+def test_a_typed_answer_is_asked_for_until_it_fits(terminals: list[Terminal]) -> None:
+    """What does not fit is refused with the reason; the one that fits is converted."""
+    terminal = at(terminals, "number")
+    terminal.wait_for("How many? [int] (7)")
+    terminal.type("many\n")
+    terminal.wait_for("'many' is not an answer, expected int")
+    terminal.wait_for("How many?")
+    terminal.type("3\n")
+
+    assert terminal.end() == 0
+    assert terminal.shown.endswith("\n3\n")
+
+
+def test_an_empty_line_is_the_default(terminals: list[Terminal]) -> None:
+    """Enter alone gives the default of a question without choices."""
+    terminal = at(terminals, "number")
+    terminal.wait_for("How many?")
+    terminal.type("\n")
+
+    assert terminal.end() == 0
+    assert terminal.shown.endswith("\n7\n")
+
+
+def test_a_gate_that_is_answered_by_its_deadline_asks_no_more(terminals: list[Terminal]) -> None:
+    """The prompt goes away, and the terminal is as it was."""
+    terminal = at(terminals, "late")
+    terminal.wait_for("without an answer it is b at")
+
+    assert terminal.end() == 0
+    assert terminal.shown.endswith("\nb\n")
+    assert terminal.settings() == terminal.before
+
+
+def test_gates_of_one_moment_are_asked_one_after_the_other(terminals: list[Terminal]) -> None:
+    """The second question is shown when the first is answered."""
+    terminal = at(terminals, "two")
+    terminal.wait_for("First?")
+    terminal.wait_for("then Enter")
+    assert "Second?" not in terminal.shown
+    terminal.type(DOWN + ENTER)
+    terminal.wait_for("Second?")
+    terminal.wait_for("then Enter")
+    terminal.type(ENTER)
+
+    assert terminal.end() == 0
+    assert terminal.shown.endswith("\n('b', 'c')\n")
+
+
+@pytest.mark.parametrize("name", ["choose", "number"])
+def test_an_interruption_leaves_the_prompt(terminals: list[Terminal], name: str) -> None:
+    """The run is cancelled, exit code 130, and the terminal is as it was."""
+    terminal = at(terminals, name)
+    terminal.wait_for("?")
+    terminal.process.send_signal(signal.SIGINT)
+
+    assert terminal.end() == 130
+    assert "interrupted: 1 cancelled" in terminal.shown
+    assert terminal.settings() == terminal.before
+
+
+def test_json_is_asked_for_on_stderr(folder: Path, terminals: list[Terminal]) -> None:
+    """With stdout in a file the question is on the terminal, and only the data in the file."""
+    del folder
+    terminal = Terminal("gates.py:choose", "--json", "--quiet")
+    terminals.append(terminal)
+    terminal.wait_for("then Enter")
+    terminal.type(ENTER)
+
+    assert terminal.end() == 0
+    assert '"value": "red"' in terminal.shown

@@ -1,0 +1,157 @@
+"""Signals end a run in order, and a second one at once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+SLOW = """\
+from handrail import step, workflow
+
+
+def note(text):
+    with open("notes", "a") as stream:
+        stream.write(text + "\\n")
+
+
+def undo(ctx):
+    note(f"undone {ctx.output('/before')}")
+
+
+@workflow
+def slow():
+    yield from step("before").call(str, 1).with_rollback(undo)
+    try:
+        yield from step("wait").command("sleep 600 & echo $! >child; echo $$ >leader; sleep 600")
+    finally:
+        yield from step("after").call(note, "cleaned up")
+
+
+@workflow
+def stubborn():
+    yield from step("wait").command("trap '' TERM; echo $$ >leader; sleep 600 & wait; sleep 600")
+
+
+@workflow
+def blocked():
+    yield from step("ready").command("echo 1 >leader")
+    while True:
+        pass
+"""
+
+
+@contextmanager
+def running(target: str, *words: str) -> Generator[subprocess.Popen[str]]:
+    """The command, once its workflow has come to the step that waits."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "handrail.cli", "run", target, *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as child:
+        try:
+            wait_for(Path("leader"), child)
+            yield child
+        finally:
+            child.kill()
+
+
+def wait_for(file: Path, child: subprocess.Popen[str]) -> None:
+    """Return when the file has a whole line; the process must not end before."""
+    while not (file.exists() and file.read_text().endswith("\n")):
+        assert child.poll() is None, child.communicate()
+
+
+def is_alive(file: str) -> bool:
+    """True if the process whose id is in the file runs; one that nobody reaped does not."""
+    command = ["ps", "-o", "stat=", "-p", Path(file).read_text().strip()]
+    state = subprocess.run(command, capture_output=True, encoding="utf-8", check=False).stdout
+    return state.strip() not in {"", "Z"}
+
+
+@pytest.fixture(autouse=True)
+def _flow(folder: Path) -> None:
+    (folder / "slow.py").write_text(SLOW, "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_ends_the_run_in_order(signum: signal.Signals, code: int) -> None:
+    """The children are gone, `finally` and rollbacks ran, and what was done is told."""
+    with running("slow.py:slow") as child:
+        child.send_signal(signum)
+        out, err = child.communicate(timeout=30)
+
+    assert child.returncode == code
+    assert not is_alive("leader")
+    assert not is_alive("child")
+    assert Path("notes").read_text() == "cleaned up\nundone 1\n"
+    assert "slow cancelled in" in out
+    assert "interrupted: 2 succeeded (before, after), 1 cancelled (wait)" in err
+    assert "Traceback" not in err
+
+
+def test_an_interrupted_run_still_gives_its_result_as_json() -> None:
+    """The real stdout holds the cancelled run's result, and nothing else."""
+    with running("slow.py:slow", "--json") as child:
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=30)
+
+    assert child.returncode == 130
+    assert json.loads(out)["status"] == "cancelled"
+
+
+def test_a_second_signal_kills_and_leaves_at_once() -> None:
+    """A child that ignores SIGTERM is killed, and the command is gone before its grace is over."""
+    with running("slow.py:stubborn") as child:
+        child.send_signal(signal.SIGINT)
+        told = until(child, "once more to leave at once")
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=30)
+
+    assert child.returncode == 130
+    assert "left at once, " in err
+    assert "interrupted: " not in told + err
+    assert not is_alive("leader")
+
+
+def test_a_second_signal_works_though_the_loop_is_blocked() -> None:
+    """A workflow's body that never yields again can be left."""
+    with running("slow.py:blocked") as child:
+        while child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+        _, err = child.communicate(timeout=30)
+
+    assert child.returncode == 143
+    assert "left at once, 0 processes killed" in err
+
+
+def until(child: subprocess.Popen[str], text: str) -> str:
+    """What the command printed on stderr up to a line with this text."""
+    assert child.stderr is not None
+    told = ""
+    while text not in told:
+        line = child.stderr.readline()
+        assert line, told
+        told += line
+    return told
+
+
+def test_signals_in_one_moment_are_one() -> None:
+    """A launcher that passes on what the terminal sends as well does not make a run leave."""
+    with running("slow.py:slow") as child:
+        for _ in range(3):
+            child.send_signal(signal.SIGINT)
+        child.communicate(timeout=30)
+
+    assert child.returncode == 130
+    assert Path("notes").read_text() == "cleaned up\nundone 1\n"

@@ -1,0 +1,238 @@
+"""``handrail run``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Outcome
+
+Cli = Callable[..., Outcome]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["flows.py:greet", "--input", "who=Ada"], 0),
+        (["flows.py:fails"], 1),
+        (["flows.py:greet"], 2),
+        (["flows.py:asks"], 3),
+        (["flows.py:gives_up"], 4),
+    ],
+)
+@pytest.mark.usefixtures("flows")
+def test_the_exit_code_says_how_the_run_ended(cli: Cli, words: list[str], code: int) -> None:
+    """0 succeeded, 1 failed, 2 wrong usage, 3 suspended, 4 cancelled."""
+    assert cli("run", *words).code == code
+
+
+@pytest.mark.usefixtures("flows")
+def test_the_exit_codes_are_in_the_help(cli: Cli) -> None:
+    """Both helps list every code that the command can end with."""
+    for words in (["--help"], ["run", "--help"]):
+        told = " ".join(cli(*words).out.split())
+        for said in ("0 succeeded", "1 failed", "2 wrong usage", "3 suspended", "4 cancelled"):
+            assert said in told
+        assert "130 interrupted" in told
+        assert "143 terminated" in told
+
+
+@pytest.mark.usefixtures("flows")
+def test_a_run_shows_its_steps_and_what_it_returned(cli: Cli) -> None:
+    """Without a terminal each step is a line on stdout, and the value comes last."""
+    outcome = cli("run", "flows.py:greet", "--input", "who=Ada", "--input", "times=3")
+
+    assert "text  python" in outcome.out
+    assert outcome.out.endswith("Greeting(text='hello Ada', times=3)\n")
+    assert outcome.err == ""
+
+
+@pytest.mark.usefixtures("flows")
+def test_quiet_prints_the_value_alone(cli: Cli) -> None:
+    """Nothing of the progress is printed, on neither stream."""
+    outcome = cli("run", "flows.py:greet", "--input", "who=Ada", "--quiet")
+
+    assert (outcome.out, outcome.err) == ("Greeting(text='hello Ada', times=2)\n", "")
+
+
+@pytest.mark.usefixtures("flows")
+def test_a_quiet_run_that_fails_says_why_on_stderr(cli: Cli) -> None:
+    """One line names the step and its error."""
+    outcome = cli("run", "flows.py:fails", "--quiet")
+
+    assert outcome.out == ""
+    assert outcome.err.count("\n") == 1
+    assert "step 'divide' failed: ZeroDivisionError" in outcome.err
+
+
+@pytest.mark.usefixtures("flows")
+def test_debug_adds_the_traceback_of_a_failure(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there with HANDRAIL_DEBUG set, and not without."""
+    assert "Traceback" not in cli("run", "flows.py:fails").err
+    monkeypatch.setenv("HANDRAIL_DEBUG", "1")
+    assert "Traceback" in cli("run", "flows.py:fails").err
+
+
+def test_a_suspended_run_says_how_it_can_be_answered(cli: Cli, flows: Path) -> None:
+    """The line names the option, and in a quiet run the gate with its choices."""
+    del flows
+    assert "--gates approve" in cli("run", "flows.py:asks").err
+    assert "'merge?' (Merge it? [yes, no])" in cli("run", "flows.py:asks", "--quiet").err
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "out"), [("approve", 0, "yes\n"), ("default", 1, ""), ("fail", 1, "")]
+)
+@pytest.mark.usefixtures("flows")
+def test_a_policy_answers_gates(cli: Cli, policy: str, code: int, out: str) -> None:
+    """``approve`` takes the first choice; the others fail a gate that has no default."""
+    outcome = cli("run", "flows.py:asks", "--gates", policy, "--quiet")
+
+    assert (outcome.code, outcome.out) == (code, out)
+
+
+@pytest.mark.usefixtures("flows")
+def test_gates_are_answered_from_a_pipe(process: Cli) -> None:
+    """Lines of stdin are answers; one that does not fit is refused, and the next one is taken."""
+    outcome = process("run", "flows.py:asks", "--gates", "ask", "--quiet", text="maybe\nno\n")
+
+    assert (outcome.code, outcome.out) == (0, "no\n")
+    assert "'maybe' is not an answer, expected one of: yes, no" in outcome.err
+
+
+@pytest.mark.usefixtures("flows")
+def test_a_gate_fails_when_stdin_ends_without_an_answer(process: Cli) -> None:
+    """The run does not wait for an answer that cannot come."""
+    outcome = process("run", "flows.py:asks", "--gates", "ask", "--quiet")
+
+    assert outcome.code == 1
+    assert "the input ended before it was answered" in outcome.err
+
+
+NOISY = """\
+import os
+from handrail import step, workflow
+
+
+def shout() -> int:
+    print("printed by the action")
+    os.write(1, b"written to file descriptor 1\\n")
+    return os.system("echo said by a child")
+
+
+@workflow
+def noisy():
+    return (yield from step("shout").call(shout))
+
+
+print("printed by the import")
+"""
+
+
+def test_json_is_alone_on_stdout(process: Cli, folder: Path) -> None:
+    """What the module, its actions and their children print goes to stderr with the progress."""
+    (folder / "noisy.py").write_text(NOISY, "utf-8")
+
+    outcome = process("run", "noisy.py", "--json")
+
+    assert outcome.code == 0
+    assert outcome.data["value"] == 0
+    assert outcome.data["step_results"][0]["path"] == "shout"
+    for said in ("by the action", "descriptor 1", "by a child", "by the import", "shout  python"):
+        assert said in outcome.err
+
+
+@pytest.mark.usefixtures("flows")
+def test_json_tells_a_failure_too(cli: Cli) -> None:
+    """A run that fails has its result on stdout, and exit code 1."""
+    outcome = cli("run", "flows.py:fails", "--json", "--quiet")
+
+    assert outcome.code == 1
+    assert outcome.data["status"] == "failed"
+    assert outcome.data["failed_step"] == "divide"
+
+
+@pytest.mark.usefixtures("flows")
+def test_nothing_is_on_stdout_if_json_cannot_be_had(cli: Cli) -> None:
+    """A wrong input leaves stdout empty, so that no consumer reads half of something."""
+    outcome = cli("run", "flows.py:greet", "--json")
+
+    assert (outcome.code, outcome.out) == (2, "")
+
+
+LONG = """\
+import sys
+import time
+from handrail import step, workflow
+
+
+@workflow
+def long():
+    for number in range(20):
+        yield from step(f"step-{number}").call(time.sleep, 0.01)
+    yield from step("proof").call(open, "proof", "w")
+"""
+
+
+def test_a_run_goes_on_when_nobody_reads_its_output_any_more(folder: Path) -> None:
+    """With a closed pipe for stdout it still comes to its end, and its exit code says so."""
+    (folder / "long.py").write_text(LONG, "utf-8")
+    command = [sys.executable, "-m", "handrail.cli", "run", "long.py"]
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.readline()
+        child.stdout.close()
+        said = child.stderr.read()
+
+    assert (child.returncode, said) == (0, b"")
+    assert (folder / "proof").exists()
+
+
+EXITS = """\
+import sys
+from handrail import step, workflow
+
+
+@workflow
+def leaves():
+    yield from step("leave").call(sys.exit, 3)
+"""
+
+
+def test_an_action_that_exits_is_an_interruption(cli: Cli, folder: Path) -> None:
+    """Its own exit code is not taken for one of the command's."""
+    (folder / "leaves.py").write_text(EXITS, "utf-8")
+
+    outcome = cli("run", "leaves.py", "--json")
+
+    assert outcome.code == 130
+    assert json.loads(outcome.out)["status"] == "cancelled"
+
+
+STUCK = """\
+import time
+from handrail import step, workflow
+
+
+@workflow
+def stuck():
+    yield from step("nap").call(time.sleep, 600).timeout(0.05).default("woken")
+"""
+
+
+def test_a_thread_that_was_left_behind_does_not_keep_the_command(
+    process: Cli, folder: Path
+) -> None:
+    """The process ends with the run, though a sync action that timed out still sleeps."""
+    (folder / "stuck.py").write_text(STUCK, "utf-8")
+
+    outcome = process("run", "stuck.py", "--quiet")
+
+    assert outcome.code == 0

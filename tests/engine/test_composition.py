@@ -1,0 +1,405 @@
+"""Steps with one child at a time: branch and sub-workflow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handrail import BranchResult, Executor, StepFailed, Steps, WorkflowContext, step, workflow
+from handrail.model import events as ev
+from tests.engine.support import Boom, boom, give, names, paths, run_seen, same, statuses
+
+
+def yes(_: WorkflowContext) -> bool:
+    """True."""
+    return True
+
+
+def no(_: WorkflowContext) -> bool:
+    """False."""
+    return False
+
+
+# -- branch ----------------------------------------------------------------------------------------
+
+
+async def test_the_first_true_arm_runs_and_no_other() -> None:
+    """A branch gives index, name and output of the first arm whose predicate is true."""
+    asked: list[str] = []
+
+    def ask(name: str, verdict: bool) -> Any:  # noqa: FBT001
+        def predicate(_: WorkflowContext) -> bool:
+            asked.append(name)
+            return verdict
+
+        return predicate
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("b").branch(
+                (ask("x", False), step("x").call(boom)),
+                (ask("y", True), step("y").call(give, 7)),
+                (ask("z", True), step("z").call(boom)),
+            )
+        )
+
+    result, _ = await run_seen(flow)
+    assert result.value == BranchResult(1, "y", 7)
+    assert asked == ["x", "y"]
+    assert statuses(result) == {"b": "succeeded", "b/y": "succeeded"}
+
+
+async def test_a_branch_sees_earlier_outputs() -> None:
+    """Predicates are given the context, and may be async."""
+
+    async def big(ctx: WorkflowContext) -> bool:
+        return ctx.output("n") > 3 and ctx.inputs["flag"]
+
+    @workflow
+    def flow(flag: bool) -> Steps[Any]:  # noqa: FBT001
+        yield from step("n").call(give, 5)
+        chosen = yield from step("b").branch((big, step("x").call(give, 1)), (yes, step("y").call(give, 2)))
+        return chosen.name
+
+    assert (await run_seen(flow, True))[0].value == "x"
+    assert (await run_seen(flow, False))[0].value == "y"
+
+
+@pytest.mark.parametrize("predicate", [no, boom, lambda _: 1, lambda _: None])
+async def test_a_branch_without_a_true_predicate_fails(predicate: Any) -> None:
+    """No true predicate, one that raises or gives no bool: the branch fails."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("b").branch((predicate, step("x").call(give)))
+
+    result, _ = await run_seen(flow)
+    assert (result.status, result.failed_step) == ("failed", "b")
+    assert statuses(result) == {"b": "failed"}
+
+
+async def test_a_failing_arm_fails_the_branch_with_its_kind_of_error() -> None:
+    """The arm's error comes out of the branch, and can be stood in for there."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        got = yield from step("a").branch((yes, step("x").call(boom))).default("other")
+        try:
+            yield from step("b").branch((yes, step("x").call(boom)))
+        except StepFailed as failed:
+            return got, failed.is_a(Boom), failed.result.path
+
+    result, _ = await run_seen(flow)
+    assert result.value == ("other", True, "b")
+    assert paths(result) == ["a", "a/x", "b", "b/x"]
+
+
+async def test_any_step_may_be_an_arm() -> None:
+    """Groups, children and branches nest in a branch."""
+
+    @workflow
+    def child() -> Steps[int]:
+        return (yield from step("c").call(give, 3))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        one = yield from step("a").branch((yes, step("s").subworkflow(child)))
+        two = yield from step("b").branch((yes, step("i").branch((yes, step("x").call(give, 4)))))
+        return one.output.value, two.output.output
+
+    result, _ = await run_seen(flow)
+    assert result.value == (3, 4)
+    assert paths(result) == ["a", "a/s", "a/s/c", "b", "b/i", "b/i/x"]
+
+
+@pytest.mark.parametrize(
+    "arms", [(), (step("x").call(give),), ((yes, 3),), ((3, step("x").call(give)),), ((yes,),)]
+)
+def test_a_branch_of_something_else_is_refused(arms: Any) -> None:
+    """Arms are pairs of predicate and step, at least one."""
+    with pytest.raises((TypeError, ValueError), match="branch"):
+        step("b").branch(*arms)
+
+
+# -- sub-workflows ---------------------------------------------------------------------------------
+
+
+@workflow
+def adds(a: int, b: int = 10) -> Steps[int]:
+    """Add."""
+    got = yield from step("sum").call(same, a + b)
+    return int(got)
+
+
+async def test_a_child_gives_its_result() -> None:
+    """The output of a sub-workflow is the child's WorkflowResult, with the run's id."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("sub").subworkflow(adds, {"a": 1}))
+
+    result, _ = await run_seen(flow)
+    child = result.value
+    assert (child.status, child.value, child.workflow_name) == ("succeeded", 11, "adds")
+    assert child.run_id == result.run_id
+    assert [one.path for one in child.step_results] == ["sub/sum"]
+    assert paths(result) == ["sub", "sub/sum"]
+
+
+async def test_run_workflow_takes_arguments_as_a_call_does() -> None:
+    """Arguments may be given by position and by keyword."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("sub").run_workflow(adds, 1, b=2)).unwrap()
+
+    assert (await run_seen(flow))[0].value == 3
+
+
+@pytest.mark.parametrize("inputs", [{}, {"a": 1, "c": 2}])
+async def test_wrong_arguments_fail_the_step(inputs: dict[str, int]) -> None:
+    """In a sub-workflow wrong arguments are a failed step with a TypeError, and can be handled."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("sub").subworkflow(adds, inputs)
+        except StepFailed as failed:
+            return failed.is_a(TypeError), failed.result.error
+
+    result, _ = await run_seen(flow)
+    is_type_error, text = result.value
+    assert is_type_error
+    assert "adds" in text
+
+
+async def test_wrong_arguments_are_not_tried_again() -> None:
+    """A retry cannot mend them: one attempt."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("sub").subworkflow(adds, {}).retry(3, backoff=0)
+
+    result, _ = await run_seen(flow)
+    assert (result.status, result.step("sub").attempts) == ("failed", 1)
+
+
+@pytest.mark.parametrize("child", [3, same, None])
+def test_a_child_must_be_a_workflow(child: Any) -> None:
+    """Something else is a TypeError that says what to write."""
+    with pytest.raises(TypeError, match="workflow"):
+        step("sub").subworkflow(child)
+
+
+async def test_a_failing_child_fails_its_step() -> None:
+    """The child's error comes out of its step, of the same kind, naming the child."""
+
+    @workflow
+    def failing() -> Steps[None]:
+        yield from step("x").call(boom, "deep")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("sub").subworkflow(failing)
+        except StepFailed as failed:
+            return failed.result.path, failed.is_a(Boom), failed.result.error
+
+    result, _ = await run_seen(flow)
+    path, is_boom, text = result.value
+    assert (path, is_boom) == ("sub", True)
+    assert "failing" in text
+    assert "deep" in text
+
+
+async def test_an_exception_in_a_childs_body_fails_its_step_with_the_line() -> None:
+    """An exception that the child raises itself is a failed step that names file and line."""
+
+    @workflow
+    def failing() -> Steps[None]:
+        yield from step("x").call(give)
+        raise Boom("body")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("sub").subworkflow(failing)
+
+    result, _ = await run_seen(flow)
+    assert (result.status, result.failed_step) == ("failed", "sub")
+    assert "test_composition.py" in (result.error or "")
+    assert result.step("sub").is_a(Boom)
+
+
+async def test_a_child_handles_its_own_failures() -> None:
+    """A failure that the child handled does not reach the parent."""
+
+    @workflow
+    def child() -> Steps[str]:
+        try:
+            yield from step("x").call(boom)
+        except StepFailed:
+            return "mended"
+        return "never"
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("sub").subworkflow(child)).value
+
+    result, _ = await run_seen(flow)
+    assert (result.status, result.value) == ("succeeded", "mended")
+    assert statuses(result) == {"sub": "succeeded", "sub/x": "failed"}
+
+
+async def test_child_events_carry_the_nested_path_and_reach_the_same_sinks() -> None:
+    """The sinks see the child's events under its path; WorkflowCompleted comes once, last."""
+
+    @workflow
+    def middle() -> Steps[Any]:
+        return (yield from step("in").subworkflow(adds, {"a": 1})).value
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("out").subworkflow(middle)).value
+
+    result, seen = await run_seen(flow)
+    assert result.value == 11
+    assert [event.path for event in seen.of(ev.StepStarted)] == ["out", "out/in", "out/in/sum"]
+    begun = [(event.path, event.workflow_name) for event in seen.of(ev.SubworkflowStarted)]
+    assert begun == [("out", "middle"), ("out/in", "adds")]
+    ended = [(event.path, event.status) for event in seen.of(ev.SubworkflowEnded)]
+    assert ended == [("out/in", "succeeded"), ("out", "succeeded")]
+    assert names(seen).count("WorkflowStarted") == names(seen).count("WorkflowCompleted") == 1
+    assert {event.run_id for event in seen.events} == {result.run_id}
+
+
+async def test_subworkflow_events_stand_just_inside_the_steps() -> None:
+    """StepStarted, SubworkflowStarted, ..., SubworkflowEnded, StepCompleted."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("sub").subworkflow(adds, {"a": 1})
+
+    _, seen = await run_seen(flow)
+    assert names(seen) == [
+        "WorkflowStarted",
+        "StepStarted",
+        "SubworkflowStarted",
+        "StepStarted",
+        "StepCompleted",
+        "SubworkflowEnded",
+        "StepCompleted",
+        "WorkflowCompleted",
+    ]
+
+
+async def test_a_child_sees_its_own_inputs_and_what_came_before_it() -> None:
+    """In a child `ctx.inputs` are the child's; outputs are found outward, and from the root."""
+    seen: list[Any] = []
+
+    def look(ctx: WorkflowContext) -> bool:
+        seen.append((dict(ctx.inputs), ctx.output("before"), ctx.output("own"), ctx.output("/own")))
+        return True
+
+    @workflow
+    def child(n: int) -> Steps[None]:
+        yield from step("own").call(give, "child's")
+        yield from step("x").call(give).when(look)
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("before").call(give, "first")
+        yield from step("own").call(give, "root's")
+        yield from step("sub").subworkflow(child, {"n": 5})
+
+    await run_seen(flow)
+    assert seen == [({"n": 5}, "first", "child's", "root's")]
+
+
+async def test_the_same_child_may_run_many_times() -> None:
+    """Children of one workflow in a group do not meet: each has its path."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        got = yield from step("f").for_each(
+            {"x": 1, "y": 2}, lambda n: step("sub").run_workflow(adds, n)
+        )
+        return [one.value for one in got]
+
+    result, _ = await run_seen(flow)
+    assert result.value == [11, 12]
+    assert [p for p in paths(result) if p.endswith("sum")] == ["f/x/sub/sum", "f/y/sub/sum"]
+
+
+async def test_a_default_in_a_child_degrades_child_and_run() -> None:
+    """`degraded` is true for the child's result and for the run's."""
+
+    @workflow
+    def child() -> Steps[int]:
+        return (yield from step("x").call(boom).default(1))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        clean = yield from step("a").subworkflow(adds, {"a": 1})
+        bad = yield from step("b").subworkflow(child)
+        return clean.degraded, bad.degraded
+
+    result, _ = await run_seen(flow)
+    assert (result.value, result.degraded) == ((False, True), True)
+
+
+async def test_a_childs_final_output_falls_back_to_its_last_step() -> None:
+    """A child that returns None has its last step's output as final_output."""
+
+    @workflow
+    def child() -> Steps[None]:
+        yield from step("x").call(give, "last")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        got = yield from step("sub").subworkflow(child)
+        return got.value, got.final_output
+
+    assert (await run_seen(flow))[0].value == (None, "last")
+
+
+async def test_a_child_may_be_retried_below_a_path_of_its_own() -> None:
+    """Attempt 2 of a child runs under `name~2`, with nothing left of attempt 1."""
+    tries: list[int] = []
+
+    @workflow
+    def child() -> Steps[int]:
+        yield from step("a").call(tries.append, 1)
+        if len(tries) < 2:
+            yield from step("b").call(boom)
+        return len(tries)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("sub").subworkflow(child).retry(2, backoff=0)).value
+
+    result, _ = await run_seen(flow)
+    assert result.value == 2
+    assert paths(result) == ["sub", "sub/a", "sub/b", "sub~2/a"]
+
+
+async def test_a_child_may_not_take_names_of_its_own_twice() -> None:
+    """A duplicate name inside a child ends the run, naming the nested path and the child's line."""
+
+    @workflow
+    def child() -> Steps[None]:
+        yield from step("x").call(give)
+        yield from step("x").call(give)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("sub").subworkflow(child)
+        except StepFailed:
+            return "handled"
+
+    result = await Executor().run(flow)
+    assert result.status == "failed"
+    assert "sub/x" in (result.error or "")
+    assert "test_composition.py" in (result.error or "")

@@ -1,0 +1,552 @@
+"""Limits of a run: those that end it, and those that make steps wait."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import anyio
+import pytest
+
+from handrail import Executor, Limits, StepFailed, Steps, step, workflow
+from handrail.model import events as ev
+from tests.engine.support import Boom, Flaky, Jumping, boom, give, paths, run_seen, same, statuses
+
+
+class Gauge:
+    """An action that knows how many of it run at once."""
+
+    def __init__(self, clock: Jumping | None = None) -> None:
+        self.running = 0
+        self.most = 0
+        self.starts: list[float] = []
+        self.clock = clock
+
+    async def __call__(self, value: Any = None) -> Any:
+        """Run for some turns of the loop."""
+        if self.clock is not None:
+            self.starts.append(self.clock.time)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        self.running -= 1
+        return value
+
+
+def rows(seen: Any) -> list[tuple[str, float, str]]:
+    """The limits that were reached, as the events tell them."""
+    return [(event.name, event.value, event.path) for event in seen.of(ev.LimitReached)]
+
+
+# -- limits that end the run -----------------------------------------------------------------------
+
+
+async def test_max_steps_ends_the_run_and_names_limit_and_value() -> None:
+    """The step beyond max_steps does not run; the run fails, naming max_steps and its value."""
+    ran: list[int] = []
+
+    @workflow
+    def flow() -> Steps[None]:
+        for n in range(10):
+            yield from step(f"s-{n}").call(ran.append, n)
+
+    result, seen = await run_seen(flow, limits=Limits(max_steps=3))
+    assert ran == [0, 1, 2]
+    assert result.status == "failed"
+    assert re.search(r"max_steps\b.*\b3\b", result.error or "")
+    assert rows(seen) == [("max_steps", 3, "s-3")]
+
+
+async def test_exactly_max_steps_are_allowed() -> None:
+    """A run of as many steps as the limit says succeeds."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        for n in range(3):
+            yield from step(f"s-{n}").call(give, n)
+
+    result, seen = await run_seen(flow, limits=Limits(max_steps=3))
+    assert (result.status, rows(seen)) == ("succeeded", [])
+
+
+async def test_a_limit_cannot_be_caught_and_rollbacks_run() -> None:
+    """A limit is not thrown at a yield: the run ends, and what was done is undone."""
+    seen_errors: list[BaseException] = []
+    undone: list[str] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(give).with_rollback(lambda _: undone.append("a"))
+        try:
+            yield from step("b").call(give)
+        except Exception as error:
+            seen_errors.append(error)
+            return "went on"
+
+    result, _ = await run_seen(flow, limits=Limits(max_steps=1))
+    assert (result.status, seen_errors, undone) == ("failed", [], ["a"])
+
+
+async def test_max_steps_stops_what_runs_beside() -> None:
+    """Siblings in a group are cancelled when another member reaches the limit."""
+
+    def body(n: int) -> Steps[Any]:
+        yield from step("a").call(anyio.sleep_forever if n == 0 else give)
+        yield from step("b").call(give)
+        yield from step("c").call(give)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each([0, 1], body)
+
+    with anyio.fail_after(5):
+        result, seen = await run_seen(flow, limits=Limits(max_steps=4))
+    assert result.status == "failed"
+    assert [one[:2] for one in rows(seen)] == [("max_steps", 4)]
+    assert statuses(result)["f/0/a"] == "cancelled"
+
+
+async def test_max_visits_is_a_guard_against_endless_loops() -> None:
+    """A loop over one f-string ends the run, naming max_visits and its value."""
+    ran: list[int] = []
+
+    @workflow
+    def flow() -> Steps[None]:
+        n = 0
+        while True:
+            yield from step(f"poll-{n}").call(ran.append, n)
+            n += 1
+
+    with anyio.fail_after(5):
+        result, seen = await run_seen(flow, limits=Limits(max_visits=5))
+    assert ran == [0, 1, 2, 3, 4]
+    assert result.status == "failed"
+    assert re.search(r"max_visits\b.*\b5\b", result.error or "")
+    assert [one[:2] for one in rows(seen)] == [("max_visits", 5)]
+
+
+async def test_max_visits_counts_each_name_by_itself() -> None:
+    """Several names, each within the limit, do not add up."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        for n in range(3):
+            yield from step(f"a-{n}").call(give)
+            yield from step(f"b-{n}").call(give)
+        for n in range(3):
+            yield from step(f"c-{n}").call(give)
+
+    result, _ = await run_seen(flow, limits=Limits(max_visits=3))
+    assert (result.status, len(result.step_results)) == ("succeeded", 9)
+
+
+async def test_max_visits_sees_a_loop_through_a_helper() -> None:
+    """A name that a helper builds is counted at the helper's line."""
+
+    def helper(n: int) -> Steps[Any]:
+        return (yield from step(f"h-{n}").call(give, n))
+
+    @workflow
+    def flow() -> Steps[None]:
+        n = 0
+        while True:
+            yield from helper(n)
+            n += 1
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, limits=Limits(max_visits=4))
+    assert (result.status, len(result.step_results)) == ("failed", 4)
+
+
+async def test_max_visits_does_not_count_members() -> None:
+    """Each member of a group is a scope of its own, however many there are."""
+
+    def body(n: int) -> Steps[Any]:
+        return (yield from step("x").call(give, n))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("f").for_each(range(10), body))
+
+    result, _ = await run_seen(flow, limits=Limits(max_visits=3))
+    assert (result.status, result.value) == ("succeeded", list(range(10)))
+
+
+async def test_max_depth_stops_endless_recursion() -> None:
+    """A workflow that calls itself ends the run, naming max_depth and its value."""
+
+    @workflow
+    def deeper(n: int) -> Steps[Any]:
+        yield from step("in").run_workflow(deeper, n + 1)
+
+    with anyio.fail_after(10):
+        result, seen = await run_seen(deeper, 0, limits=Limits(max_depth=4))
+    assert result.status == "failed"
+    assert re.search(r"max_depth\b.*\b4\b", result.error or "")
+    assert [one[:2] for one in rows(seen)] == [("max_depth", 4)]
+
+
+async def test_the_default_depth_is_bounded() -> None:
+    """Endless recursion ends in a result without any limit being set."""
+
+    @workflow
+    def deeper() -> Steps[Any]:
+        yield from step("in").run_workflow(deeper)
+
+    with anyio.fail_after(20):
+        result, _ = await run_seen(deeper)
+    assert result.status == "failed"
+    assert "max_depth=32" in (result.error or "")
+
+
+async def test_depth_within_the_limit_is_allowed() -> None:
+    """As many nested workflows as the limit says are fine."""
+
+    @workflow
+    def deeper(n: int) -> Steps[int]:
+        if n == 0:
+            yield from step("end").call(give)
+            return 0
+        below = yield from step("in").run_workflow(deeper, n - 1)
+        return 1 + below.unwrap()
+
+    result, _ = await run_seen(deeper, 3, limits=Limits(max_depth=3))
+    assert (result.status, result.value) == ("succeeded", 3)
+
+
+async def test_the_runs_timeout_names_limit_and_value() -> None:
+    """timeout_s ends the run as failed, with an event, while a step runs and while one waits."""
+
+    @workflow
+    def flow(how: str) -> Steps[Any]:
+        if how == "runs":
+            yield from step("a").call(anyio.sleep_forever)
+        else:
+            yield from step("a").sleep(1000)
+
+    for how in ("runs", "waits"):
+        with anyio.fail_after(5):
+            result, seen = await run_seen(
+                flow, how, limits=Limits(timeout_s=60), clock=Jumping()
+            )
+        assert result.status == "failed"
+        assert re.search(r"timeout_s\b.*\b60\b", result.error or "")
+        assert [one[:2] for one in rows(seen)] == [("timeout_s", 60)]
+
+
+# -- limits that make steps wait -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+async def test_max_concurrency_bounds_what_runs_at_once(width: int) -> None:
+    """Never more than max_concurrency actions run at once, and all of them run."""
+    gauge = Gauge()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("f").for_each(range(12), lambda n: step("x").call(gauge, n)))
+
+    with anyio.fail_after(5):
+        result, seen = await run_seen(flow, limits=Limits(max_concurrency=width))
+    assert (result.value, gauge.most, rows(seen)) == (list(range(12)), width, [])
+
+
+async def test_max_concurrency_is_shared_by_nested_groups_and_children() -> None:
+    """Groups in groups and in sub-workflows share the run's slots, and none blocks itself."""
+    gauge = Gauge()
+
+    @workflow
+    def child() -> Steps[Any]:
+        yield from step("f").for_each(range(3), lambda n: step("x").call(gauge, n))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("g").parallel(
+            step("a").subworkflow(child),
+            step("b").subworkflow(child),
+            step("c").parallel(step("d").call(gauge), step("e").call(gauge)),
+        )
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, limits=Limits(max_concurrency=2))
+    assert (result.status, gauge.most) == ("succeeded", 2)
+
+
+async def test_a_waiting_step_takes_no_slot() -> None:
+    """Sleeps, gates and signals do not count for max_concurrency."""
+    clock = Jumping()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("g").parallel(
+                step("s").sleep(5), step("t").sleep(5), step("a").call(give, 1)
+            )
+        )
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, limits=Limits(max_concurrency=1), clock=clock)
+    assert result.value == (None, None, 1)
+    assert clock.time == pytest.approx(1_000_005, abs=0.5)
+
+
+async def test_a_failed_step_gives_its_slot_back() -> None:
+    """Failures, retries and cancellations free what they held."""
+    flaky = Flaky(2)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        one = yield from step("g").parallel(
+            step("a").call(boom),
+            step("b").call(flaky).retry(3, backoff=0),
+            step("c").call(give, 3),
+            on_error="continue",
+        )
+        try:
+            yield from step("h").parallel(
+                step("a").call(anyio.sleep_forever),
+                step("b").call(boom),
+                step("c").call(anyio.sleep_forever),
+            )
+        except StepFailed:
+            pass
+        last = yield from step("z").call(give, "z")
+        return [r.status for r in one], last
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, limits=Limits(max_concurrency=2))
+    assert result.value == (["failed", "succeeded", "succeeded"], "z")
+
+
+async def test_a_tag_bounds_only_who_uses_it() -> None:
+    """Users of a tag take turns; the others do not wait for them."""
+    gpu, free = Gauge(), Gauge()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("g").parallel(
+            *[step(f"gpu-{n}").call(gpu, n).uses("gpu") for n in range(4)],
+            *[step(f"free-{n}").call(free, n) for n in range(4)],
+        )
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 1}))
+    assert (result.status, gpu.most, free.most) == ("succeeded", 1, 4)
+
+
+async def test_an_amount_of_a_tag_is_taken_in_one_go() -> None:
+    """Steps that use two of three units never run two at once."""
+    gauge = Gauge()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each(
+            range(4), lambda n: step("x").call(gauge, n).uses("gpu", 2)
+        )
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 3}))
+    assert (result.status, gauge.most) == ("succeeded", 1)
+
+
+async def test_a_tag_without_a_limit_does_not_bind() -> None:
+    """`.uses` of a tag that nobody limits changes nothing."""
+    gauge = Gauge()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each(range(4), lambda n: step("x").call(gauge, n).uses("tpu"))
+
+    result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 1}))
+    assert (result.status, gauge.most) == ("succeeded", 4)
+
+
+async def test_a_step_that_needs_more_than_there_is_ends_in_a_result() -> None:
+    """Using more of a tag than the run has is told, and does not hang or raise out of run()."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("x").call(give).uses("gpu", 3)
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 2}))
+    assert result.status == "failed"
+    assert "gpu" in (result.error or "")
+
+
+async def test_a_rate_spaces_starts_by_a_minute() -> None:
+    """No more than N starts of a tag in any 60 seconds; the others wait, on the clock."""
+    clock = Jumping()
+    gauge = Gauge(clock)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        for n in range(5):
+            yield from step(f"s-{n}").call(gauge, n).uses("claude")
+
+    with anyio.fail_after(10):
+        result, seen = await run_seen(flow, limits=Limits(rates={"claude": 2}), clock=clock)
+    assert (result.status, rows(seen)) == ("succeeded", [])
+    starts = [at - 1_000_000 for at in gauge.starts]
+    assert starts[0] == starts[1] == pytest.approx(0)
+    assert starts[2] == starts[3] == pytest.approx(60, abs=0.01)
+    assert starts[4] == pytest.approx(120, abs=0.01)
+
+
+async def test_a_rate_holds_for_members_of_a_group() -> None:
+    """Members that start together share the rate."""
+    clock = Jumping()
+    gauge = Gauge(clock)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each(range(6), lambda n: step("x").call(gauge, n).uses("claude"))
+
+    with anyio.fail_after(10):
+        result, _ = await run_seen(flow, limits=Limits(rates={"claude": 3}), clock=clock)
+    assert result.status == "succeeded"
+    late = [at for at in gauge.starts if at >= 1_000_060]
+    assert (len(gauge.starts), len(late)) == (6, 3)
+
+
+async def test_each_attempt_is_a_start_for_the_rate() -> None:
+    """A retry counts as another start."""
+    clock = Jumping()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("x").call(Flaky(1)).uses("claude").retry(2, backoff=0))
+
+    with anyio.fail_after(10):
+        result, _ = await run_seen(flow, limits=Limits(rates={"claude": 1}), clock=clock)
+    assert result.value == "ok"
+    assert clock.time >= 1_000_060
+
+
+async def test_waiting_for_a_slot_is_not_running_time() -> None:
+    """A step's timeout starts when it does, not while it waits for a tag."""
+    clock = Jumping()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        for n in range(3):
+            yield from step(f"s-{n}").call(give, n).uses("claude").timeout(10)
+        return "done"
+
+    with anyio.fail_after(10):
+        result, _ = await run_seen(flow, limits=Limits(rates={"claude": 1}), clock=clock)
+    assert (result.status, result.value) == ("succeeded", "done")
+
+
+async def test_who_waits_for_a_slot_can_be_cancelled() -> None:
+    """fail_fast cancels members that wait for a slot, and they never run."""
+    ran: list[str] = []
+
+    async def failing() -> None:
+        await anyio.lowlevel.checkpoint()
+        raise Boom("no")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("g").parallel(
+            step("a").call(failing).uses("gpu"),
+            step("b").call(ran.append, "b").uses("gpu"),
+            step("c").call(ran.append, "c").uses("gpu"),
+        )
+
+    with anyio.fail_after(5):
+        result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 1}))
+    assert (result.status, ran) == ("failed", [])
+    assert {statuses(result)["g/b"], statuses(result)["g/c"]} == {"cancelled"}
+
+
+async def test_a_run_whose_steps_wait_for_a_slot_can_be_cancelled() -> None:
+    """Cancelling ends the run although steps wait for a rate."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(give).uses("claude")
+        yield from step("b").call(give).uses("claude")
+
+    with anyio.fail_after(5):
+        async with Executor(limits=Limits(rates={"claude": 1})).stream(flow) as run:
+            async for event in run:
+                if isinstance(event, ev.StepStarted) and event.path == "b":
+                    run.cancel("enough")
+    assert (run.result.status, statuses(run.result)["b"]) == ("cancelled", "cancelled")
+
+
+async def test_sync_actions_are_bounded_too() -> None:
+    """Threads of one run are no more than max_concurrency."""
+    import threading
+    import time
+
+    lock = threading.Lock()
+    now, most = 0, 0
+
+    def work() -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.005)  # noqa: TID251  # a thread that takes some time
+        with lock:
+            now -= 1
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("f").for_each(range(8), lambda _: step("x").call(work))
+
+    result, _ = await run_seen(flow, limits=Limits(max_concurrency=3))
+    assert result.status == "succeeded"
+    assert 1 <= most <= 3
+
+
+# -- definitions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_steps": 0},
+        {"max_steps": 1.5},
+        {"max_concurrency": 0},
+        {"max_concurrency": True},
+        {"tags": {"gpu": 0}},
+        {"tags": {"": 1}},
+        {"rates": {"claude": -1}},
+        {"timeout_s": 0},
+        {"timeout_s": float("nan")},
+        {"timeout_s": "5"},
+        {"max_depth": 0},
+        {"max_visits": 0},
+    ],
+)
+def test_limits_that_cannot_be_are_value_errors(options: dict[str, Any]) -> None:
+    """A limit below one, or of the wrong kind, is refused and named."""
+    with pytest.raises(ValueError, match=next(iter(options))):
+        Limits(**options)
+
+
+@pytest.mark.parametrize("amount", [0, -1, 1.5, "2"])
+def test_uses_needs_a_whole_amount(amount: Any) -> None:
+    """`.uses(tag, amount)` takes whole amounts of at least one."""
+    with pytest.raises((ValueError, TypeError)):
+        step("a").call(same).uses("gpu", amount)
+
+
+async def test_limits_do_not_change_a_result() -> None:
+    """With and without limits that nobody reaches, a run gives the same."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        a = yield from step("a").call(give, 1)
+        b = yield from step("f").for_each([1, 2], lambda n: step("x").call(same, n).timeout(5))
+        return a, b
+
+    plain = await Executor().run(flow)
+    limited = await Executor(
+        limits=Limits(max_steps=99, max_concurrency=9, tags={"x": 1}, timeout_s=600, max_visits=9)
+    ).run(flow)
+    assert (plain.value, paths(plain)) == (limited.value, paths(limited))

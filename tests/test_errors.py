@@ -1,0 +1,308 @@
+"""Each public error: its text, its parts, and that it survives pickle and copy."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import re
+from typing import Any
+
+import pytest
+
+import handrail
+from handrail import (
+    AgentError,
+    AnswerRejected,
+    CommandFailed,
+    CommandNotFound,
+    CommandNotStarted,
+    ContextNotAMapping,
+    DefinitionError,
+    DoesNotFit,
+    DuplicateStepName,
+    GateClosed,
+    GateNotFound,
+    GateRefusal,
+    GroupFailed,
+    HandrailError,
+    InsideEventLoop,
+    InvalidAnswer,
+    InvalidInput,
+    LimitExceeded,
+    MissingExtra,
+    NoArmChosen,
+    NotAStep,
+    NotPortable,
+    OpenGate,
+    OutputNotSerializable,
+    OutsideStep,
+    PromptError,
+    ReplayMismatch,
+    RunCancelled,
+    RunLocked,
+    RunNotFound,
+    SourceUnavailable,
+    StageFailed,
+    StageResult,
+    StagesMissing,
+    StepFailed,
+    StepResult,
+    StepTimeout,
+    ValidationFailed,
+    ValidationResult,
+    ValidationRoundResult,
+    WorkflowError,
+    WorkflowFailed,
+    WorkflowMistake,
+    WorkflowNotFound,
+    WorkflowResult,
+    WrongUse,
+)
+
+FAILED: StepResult[Any] = StepResult(
+    "b", "a/b", "call", "failed", error="no", error_type="m.Boom", attempts=3, traceback="T"
+)
+ONCE: StepResult[Any] = StepResult("b", "a/b", "call", "failed", error="no", error_type="m.Boom")
+STAGE = StageResult("lint", False, "E501", "exit code 1: E501")
+SILENT_STAGE = StageResult("lint", False)
+ROUND = ValidationRoundResult(1, (STAGE,))
+RUN: WorkflowResult[Any] = WorkflowResult("ship", "ship-1", "failed", error="step 'a' failed")
+WAITING: WorkflowResult[Any] = WorkflowResult("ship", "ship-1", "suspended", waiting=(OpenGate("q", "Merge?"),))
+
+CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
+    (HandrailError("something"), r"something", {}),
+    (RunCancelled("not wanted"), r"not wanted", {"reason": "not wanted"}),
+    (RunCancelled(), r"cancelled", {"reason": "cancelled"}),
+    (DefinitionError("no"), r"no", {}),
+    (WrongUse("no"), r"no", {}),
+    (StepFailed(FAILED), r"step 'a/b' failed after 3 attempts: Boom: no", {"result": FAILED}),
+    (StepFailed(ONCE), r"step 'a/b' failed: Boom: no", {"result": ONCE}),
+    (
+        WorkflowFailed(RUN),
+        r"run ship-1 of workflow 'ship' failed: step 'a' failed",
+        {"result": RUN},
+    ),
+    (WorkflowFailed(WAITING), r"run ship-1 .* is suspended, waiting for 'q'.*resume", {}),
+    (WorkflowError("tests are red"), r"tests are red", {"reason": "tests are red"}),
+    (WorkflowMistake("a mistake"), r"a mistake", {}),
+    (
+        NotAStep("None", "flow.py:3", "Write this."),
+        r"flow\.py:3: a workflow must yield steps, got None\. Write this\.",
+        {"got": "None", "where": "flow.py:3", "hint": "Write this."},
+    ),
+    (
+        DuplicateStepName("a/b", "flow.py:3", "Name them apart."),
+        r"flow\.py:3: .*'a/b' is already taken.* Name them apart\.",
+        {"path": "a/b", "where": "flow.py:3", "hint": "Name them apart."},
+    ),
+    (
+        LimitExceeded("max_steps", 3, "at step 'd'"),
+        r"limit max_steps=3: at step 'd'\. .*Limits",
+        {"name": "max_steps", "value": 3, "why": "at step 'd'"},
+    ),
+    (LimitExceeded("timeout_s", 0.5), r"limit timeout_s=0\.5\. ", {"value": 0.5}),
+    (
+        InvalidInput("count", "'x'", "an int"),
+        r"input 'count': got 'x', expected an int",
+        {"parameter": "count", "got": "'x'", "expected": "an int"},
+    ),
+    (
+        OutputNotSerializable("step 'a'", "output", "it is a lock"),
+        r"step 'a': output cannot be recorded: it is a lock\. .*dataclass",
+        {"where": "step 'a'", "field": "output", "why": "it is a lock"},
+    ),
+    (
+        ReplayMismatch("r", ["step 'a' changed", "step 'b' changed"]),
+        r"run r: .*step 'a' changed; step 'b' changed.*reuse.*rerun",
+        {"run_id": "r", "changes": ("step 'a' changed", "step 'b' changed")},
+    ),
+    (
+        RunLocked("r", 12, "host", 3.4),
+        r"run r .* process 12 on host \(since 3 s\)\. .*[Ss]top it",
+        {"run_id": "r", "pid": 12, "host": "host", "age_s": 3.4},
+    ),
+    (RunNotFound("r", ["s", "t"]), r"no run 'r'.* s, t", {"run_id": "r", "known": ("s", "t")}),
+    (RunNotFound("r"), r"no run 'r'.* no runs", {"known": ()}),
+    (
+        WorkflowNotFound("ship", ["other"]),
+        r"'ship'.*other.*resume\(\).*workflows=",
+        {"name": "ship", "known": ("other",)},
+    ),
+    (
+        GateClosed("q", "yes", "ann", 5.0),
+        r"gate 'q' is closed: .*by ann with 'yes'",
+        {"gate": "q", "answer": "yes", "by": "ann", "at": 5.0},
+    ),
+    (GateClosed("q", 3, None, 5.0), r"gate 'q' is closed: it was answered with 3", {"by": None}),
+    (
+        InvalidAnswer("q", "maybe", "one of yes, no"),
+        r"gate 'q': 'maybe' is not an answer.*expected one of yes, no",
+        {"gate": "q", "answer": "maybe", "expected": "one of yes, no"},
+    ),
+    (GateRefusal("q", "no default"), r"'q'.*no default", {"gate": "q", "why": "no default"}),
+    (
+        GateNotFound("r", "q", ["p"]),
+        r"run r has no gate 'q'.*p",
+        {"run_id": "r", "gate": "q", "open_gates": ("p",)},
+    ),
+    (NotPortable("a", "action"), r"'a'.*action.*importable", {"path": "a", "part": "action"}),
+    (
+        MissingExtra("sinks.otel", "opentelemetry", "otel"),
+        r'sinks\.otel needs opentelemetry: pip install "handrail\[otel\]"',
+        {"who": "sinks.otel", "library": "opentelemetry", "extra": "otel"},
+    ),
+    (
+        InsideEventLoop("ship(...)", "Write: await ship.run(...)."),
+        r"ship\(\.\.\.\).*running event loop.*await ship\.run",
+        {"name": "ship(...)", "instead": "Write: await ship.run(...)."},
+    ),
+    (StepTimeout("a", 1.5), r"step 'a' .*timeout of 1\.5 s", {"path": "a", "seconds": 1.5}),
+    (
+        CommandFailed("'ls x'", 2, "out", "no such file"),
+        r"'ls x' exited with 2: no such file",
+        {"argv": "'ls x'", "exit_code": 2, "stdout": "out", "stderr": "no such file"},
+    ),
+    (CommandFailed("'x'", 1, "said on stdout", ""), r"exited with 1: said on stdout", {}),
+    (CommandFailed("'x'", 1, "", ""), r"exited with 1 and printed nothing", {}),
+    (
+        CommandNotFound("gti", "no program of this name is on PATH"),
+        r"cannot start 'gti': no program",
+        {"program": "gti", "why": "no program of this name is on PATH"},
+    ),
+    (
+        CommandNotStarted("x", "too many processes"),
+        r"cannot start 'x': too many processes",
+        {"program": "x", "why": "too many processes"},
+    ),
+    (AgentError("coder", "quota"), r"agent 'coder': quota", {"agent": "coder", "reason": "quota"}),
+    (AnswerRejected("coder", "no JSON"), r"agent 'coder': no JSON", {"reason": "no JSON"}),
+    (PromptError("coder", "no 'x'"), r"agent 'coder': no 'x'", {"reason": "no 'x'"}),
+    (
+        StagesMissing("verify", ["tset"], ["test"]),
+        r"step 'verify'.*tset.*Known: test\..*pyproject\.toml.*Executor\(stages=.*Stage\(",
+        {"path": "verify", "names": ("tset",), "known": ("test",)},
+    ),
+    (StagesMissing("verify", [], []), r"'verify' needs at least one stage\. None", {"known": ()}),
+    (StageFailed(STAGE), r"exit code 1: E501", {"result": STAGE}),
+    (StageFailed(SILENT_STAGE), r"stage 'lint' did not pass", {"result": SILENT_STAGE}),
+    (
+        ValidationFailed("verify", ValidationResult(False, (ROUND,))),
+        r"did not pass in 1 round: lint: exit code 1: E501",
+        {"path": "verify", "result": ValidationResult(False, (ROUND,))},
+    ),
+    (
+        ValidationFailed("verify", ValidationResult(False, (ROUND, ROUND))),
+        r"in 2 rounds: lint",
+        {},
+    ),
+    (NoArmChosen("b", "none"), r"branch 'b': none", {"path": "b", "why": "none"}),
+    (GroupFailed("g", "too few"), r"group 'g': too few", {"path": "g", "why": "too few"}),
+    (OutsideStep(), r"handrail\.current\(\)", {}),
+    (
+        ContextNotAMapping("a", "3"),
+        r"step 'a' must return a mapping.*got 3",
+        {"path": "a", "got": "3"},
+    ),
+    (
+        SourceUnavailable("f", "it is a lambda", "Write it as a def."),
+        r"'f' cannot be read: it is a lambda\. Write it as a def\.",
+        {"name": "f", "why": "it is a lambda", "hint": "Write it as a def."},
+    ),
+    (DoesNotFit("expected an int"), r"expected an int", {}),
+]
+
+IDS = [f"{type(error).__name__}-{number}" for number, (error, _, _) in enumerate(CASES)]
+
+
+@pytest.mark.parametrize(("error", "text", "parts"), CASES, ids=IDS)
+def test_an_error_says_what_happened_and_carries_its_parts(
+    error: BaseException, text: str, parts: dict[str, Any]
+) -> None:
+    """The text has the values and what to do; the parts are attributes."""
+    assert re.search(text, str(error), re.DOTALL)
+    assert {name: getattr(error, name) for name in parts} == parts
+
+
+@pytest.mark.parametrize("trip", ["pickle", "copy", "deepcopy"])
+@pytest.mark.parametrize(("error", "text", "parts"), CASES, ids=IDS)
+def test_an_error_survives_pickle_and_copy(
+    error: BaseException, text: str, parts: dict[str, Any], trip: str
+) -> None:
+    """Class, text and parts come back equal."""
+    del text
+    trips: dict[str, Any] = {
+        "pickle": lambda one: pickle.loads(pickle.dumps(one)),
+        "copy": copy.copy,
+        "deepcopy": copy.deepcopy,
+    }
+    back = trips[trip](error)
+    assert type(back) is type(error)
+    assert str(back) == str(error)
+    assert {name: getattr(back, name) for name in parts} == parts
+
+
+def test_every_public_error_has_a_case_here() -> None:
+    """No public error is left without a test of its text."""
+    public = {
+        name
+        for name in handrail.__all__
+        if inspect.isclass(getattr(handrail, name))
+        and issubclass(getattr(handrail, name), BaseException)
+    }
+    assert public - {type(error).__name__ for error, _, _ in CASES} == set()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (DefinitionError, ValueError),
+        (WrongUse, TypeError),
+        (InvalidInput, ValueError),
+        (InvalidAnswer, ValueError),
+        (StepTimeout, TimeoutError),
+        (CommandNotFound, FileNotFoundError),
+        (InsideEventLoop, RuntimeError),
+        (MissingExtra, ImportError),
+        (OutsideStep, LookupError),
+        (ContextNotAMapping, TypeError),
+        (AnswerRejected, AgentError),
+        (PromptError, AgentError),
+        (NotAStep, WorkflowMistake),
+        (DuplicateStepName, WorkflowMistake),
+    ],
+)
+def test_an_error_is_of_the_builtin_kind_too(
+    error: type[BaseException], kind: type[BaseException]
+) -> None:
+    """What people catch by habit catches it."""
+    assert issubclass(error, kind)
+
+
+def test_step_failed_knows_its_base_classes_by_name() -> None:
+    """`is_a` takes a class or its full name."""
+    result: StepResult[Any] = StepResult(
+        "a",
+        "a",
+        "call",
+        "failed",
+        error="no",
+        error_type="builtins.FileNotFoundError",
+        error_bases=("builtins.OSError", "builtins.Exception"),
+    )
+    failed = StepFailed(result)
+    assert failed.is_a(FileNotFoundError)
+    assert failed.is_a(OSError)
+    assert failed.is_a("builtins.OSError")
+    assert not failed.is_a(ValueError)
+
+
+@pytest.mark.parametrize("error", [StepFailed(FAILED), WorkflowFailed(RUN)])
+def test_an_error_that_was_raised_survives_pickle(error: Exception) -> None:
+    """A traceback and a context do not stand in the way."""
+    with pytest.raises(type(error)) as caught:
+        try:
+            raise KeyError("first")
+        except KeyError:
+            raise error from None
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(error)
