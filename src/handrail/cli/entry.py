@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -34,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         silence(1)
         code = Exit.FAILED
-    if arguments is None and _has_stuck_threads():
-        _leave(int(code))
+    if arguments is None:
+        _end_with(int(code))
     return int(code)
 
 
@@ -108,6 +109,15 @@ def _say(text: str) -> None:
 def _flush() -> None:
     if sys.stdout is not None:  # a process may be started without one
         sys.stdout.flush()
+
+
+def _end_with(code: int) -> None:
+    """See to it that this process ends soon, and with this code."""
+    if code >= Exit.HUNG_UP:  # it ends because of a signal; another one changes nothing
+        for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.SIG_IGN)
+    if _has_stuck_threads():
+        _leave(code)
 
 
 def _has_stuck_threads() -> bool:

@@ -12,6 +12,7 @@ import signal
 import termios
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -20,9 +21,8 @@ from handrail.cli.exits import Exit
 from handrail.engine.run import Run
 from handrail.system.processes import kill_marked
 
-TWICE_S = 0.1
-"""Signals closer together are one, unless the first was answered with a line already: ``timeout``
-and other launchers send theirs twice."""
+TWICE_S = 0.05
+"""Signals closer together are one: ``timeout`` and other launchers send theirs twice."""
 
 _SHOW_CURSOR = b"\x1b[?25h\r\n"
 _REASONS = {
@@ -35,11 +35,12 @@ _REASONS = {
 class Interruption:
     """What signals have asked for, while it is entered. Mutable; one for each run."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
         self.exit: Exit | None = None
         self._reason = ""
         self._at_s = 0.0
-        self._told = False
+        self._leaving = False
         self._run: Run[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._before: dict[signal.Signals, Any] = {}
@@ -75,9 +76,10 @@ class Interruption:
 
     def _on_signal(self, signum: int, frame: FrameType | None) -> None:
         del frame
-        now_s = time.monotonic()
+        now_s = self._now_s()
         if self.exit is not None:
-            if self._told or now_s - self._at_s > TWICE_S:
+            if now_s - self._at_s > TWICE_S and not self._leaving:
+                self._leaving = True
                 self._leave()
             return
         self._at_s = now_s
@@ -89,7 +91,6 @@ class Interruption:
         run = self._run
         assert run is not None
         tell("stopping, and undoing what can be undone; once more to leave at once")
-        self._told = True
         if run.driver is None:  # it has not begun: there is nothing to interrupt yet
             run.cancel(self._reason)
         else:
@@ -97,8 +98,6 @@ class Interruption:
 
     def _leave(self) -> None:
         """Kill what the run started, and be gone; only calls that no lock can hold up."""
-        for signum in self._before:
-            signal.signal(signum, signal.SIG_IGN)
         killed = kill_marked(self._run.run_id) if self._run is not None else 0
         said = f"handrail: left at once, {killed} processes killed, nothing more undone\n"
         for descriptor in (1, 2):

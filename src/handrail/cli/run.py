@@ -63,11 +63,11 @@ def drive(
     executor = Executor(sinks=sinks, gates=_gates(options.gates, screen), **parts)
     with Interruption() as interruption:
         result = anyio.run(_streamed, executor, workflow, arguments, interruption)
-    try:
-        _report(result, data)
-    except BrokenPipeError:  # whoever read it has gone; the exit code still says how it ended
-        silence(1)
-    tell_ending(result, quiet=options.quiet, interrupted=interruption.exit)
+        try:
+            _report(result, data)
+        except BrokenPipeError:  # whoever read it has gone; the exit code still says how it ended
+            silence(1)
+        tell_ending(result, quiet=options.quiet, interrupted=interruption.exit)
     if interruption.exit is not None and not result.success:
         return interruption.exit
     return EXIT_OF[result.status]

@@ -36,11 +36,12 @@ class Failing:
         retryable = failure.retryable
         if retry is not None and retry.on is not None and retryable:
             if not isinstance(retry.on, (type, tuple)):
-                node.failure = failure
-                self.machine.emit(
+                node.failure, node.phase = failure, Phase.PAUSED
+                self.machine.ask(
+                    node,
                     cmd.AskPredicate(
                         node.path, _live(retry.on, failure), self.machine.view(node), -1
-                    )
+                    ),
                 )
                 return
             retryable = _covered(retry.on, failure)
@@ -66,8 +67,9 @@ class Failing:
         self.fail(node, failure_of(error, retryable=retryable))
 
     def attempt_failed(self, event: ev.AttemptFailed) -> None:
+        """Decide what follows."""
         node = self.machine.nodes.get(event.path)
-        if node is None or node.step is None:
+        if node is None or node.step is None or node.phase is Phase.ENDING:
             return
         failure = Failure(
             event.error,
@@ -113,7 +115,8 @@ class Failing:
             return
         node.phase = Phase.FALLING_BACK
         failed = self._failed_result(node, failure)
-        self.machine.emit(cmd.AskFallback(node.path, handler, failed, self.machine.view(node)))
+        command = cmd.AskFallback(node.path, handler, failed, self.machine.view(node))
+        self.machine.ask(node, command)
 
     def fallback_chosen(self, node: Node, report: cmd.Evaluated) -> None:
         chosen = report.value
@@ -134,7 +137,7 @@ class Failing:
         if node.stop is not None:
             self.machine.stopping.all_stopped(node)
         elif result.success:
-            self.machine.end_step(node, "succeeded", output=result.output, usage=result.usage)
+            self.machine.end_step(node, "succeeded", output=result.output)
         else:
             text = f"fallback {result.name!r} failed too: {result.error}"
             self._settle(node, failure_from(result, text))

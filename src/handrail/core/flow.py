@@ -18,20 +18,28 @@ from handrail.model.steps import Branching, ChildWorkflow
 class _Choosing:
     """How far a branch has come."""
 
-    __slots__ = ("evaluating", "index")
+    __slots__ = ("index",)
 
     def __init__(self) -> None:
         self.index = 0
-        self.evaluating = True
 
 
 class BranchBehaviour:
     """Asks the predicates one by one, then runs the first true arm's step."""
 
-    undoes_itself = False
+    def undoes_itself(self, node: Node) -> bool:
+        """No: a branch registers nothing itself."""
+        del node
+        return False
 
     def begin(self, machine: Machine, node: Node) -> None:
-        node.state = _Choosing()
+        node.state = state = _Choosing()
+        recorded = machine.setting.recorded
+        for index, (_, step) in enumerate(_branch(node).arms):
+            if recorded is not None and recorded.knows(join(node.base, step.name)):
+                state.index = index  # the arm that an earlier drive chose
+                self._run_arm(machine, node)
+                return
         self._ask(machine, node)
 
     def _ask(self, machine: Machine, node: Node) -> None:
@@ -39,30 +47,29 @@ class BranchBehaviour:
         index = node.state.index
         if index < len(verb.arms):
             predicate = verb.arms[index][0]
-            machine.emit(cmd.AskPredicate(node.path, predicate, machine.view(node), index))
+            machine.ask(node, cmd.AskPredicate(node.path, predicate, machine.view(node), index))
             return
-        node.state.evaluating = False
         why = f"none of its {len(verb.arms)} predicates was true. Add an arm (lambda ctx: True, step)."
         machine.fail_with(node, NoArmChosen(node.path, why))
 
     def evaluated(self, machine: Machine, node: Node, report: cmd.Evaluated) -> None:
         state = node.state
         if report.error is not None:
-            state.evaluating = False
             machine.fail(node, failure_of(report.error))
         elif not isinstance(report.value, bool):
-            state.evaluating = False
             why = f"predicate {state.index} must return a bool, got {report.value!r}"
             machine.fail_with(node, NoArmChosen(node.path, why))
         elif report.value:
-            state.evaluating = False
-            step = _branch(node).arms[state.index][1]
-            path = join(node.base, step.name)
-            if machine.take_path(node, path, machine.where(node), "Name the arms apart."):
-                machine.open_child(node, step, path)
+            self._run_arm(machine, node)
         else:
             state.index += 1
             self._ask(machine, node)
+
+    def _run_arm(self, machine: Machine, node: Node) -> None:
+        step = _branch(node).arms[node.state.index][1]
+        path = join(node.base, step.name)
+        if machine.take_path(node, path, machine.where(node), "Name the arms apart."):
+            machine.open_child(node, step, path)
 
     def child_ended(
         self, machine: Machine, node: Node, child: Node, result: StepResult[Any]
@@ -81,7 +88,10 @@ class BranchBehaviour:
 class ChildBehaviour:
     """Runs a child workflow's generator below the step's path."""
 
-    undoes_itself = True
+    def undoes_itself(self, node: Node) -> bool:
+        """Yes: a child workflow that does not succeed leaves nothing behind."""
+        del node
+        return True
 
     def begin(self, machine: Machine, node: Node) -> None:
         verb = _child(node)
@@ -96,7 +106,8 @@ class ChildBehaviour:
         except TypeError as error:
             machine.fail_with(node, error, retryable=False)
             return
-        node.inputs = inputs
+        node.body_inputs = inputs
+        node.state = True  # its start is recorded, its end is not
         machine.record(ev.SubworkflowStarted(node.path, definition.name, inputs))
         try:
             generator = machine.call(definition, inputs)
@@ -110,6 +121,7 @@ class ChildBehaviour:
     ) -> None:
         name = _child(node).workflow.definition.name
         if error is None:
+            node.state = None
             machine.record(ev.SubworkflowEnded(node.path, name, "succeeded"))
             result = machine.child_result(node, name, value)
             machine.succeed(node, result)
@@ -120,10 +132,14 @@ class ChildBehaviour:
 
     def _fail(self, machine: Machine, node: Node, failure: Failure) -> None:
         name = _child(node).workflow.definition.name
+        node.state = None
         machine.record(ev.SubworkflowEnded(node.path, name, "failed", failure.error))
         machine.fail(node, failure)
 
     def stopped(self, machine: Machine, node: Node) -> None:
+        if node.state is None:
+            return
+        node.state = None
         name = _child(node).workflow.definition.name
         machine.record(ev.SubworkflowEnded(node.path, name, "cancelled", node.stop))
 

@@ -8,6 +8,8 @@ who wins a race, is decided by time.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -40,7 +42,6 @@ class Members:
         "failed",
         "first_failure",
         "items",
-        "keys",
         "mode",
         "pulls",
         "results",
@@ -64,7 +65,6 @@ class Members:
         self.rollbacks: dict[int, list[RollbackEntry]] = {}
         self.first_failure: StepResult[Any] | None = None
         self.winner: StepResult[Any] | None = None
-        self.keys: dict[str, int] | None = None
         self.succeeded = self.failed = self.cancelled = self.skipped = 0
 
     def note(self, child: Node, result: StepResult[Any]) -> None:
@@ -99,7 +99,9 @@ class Members:
 class GroupBehaviour:
     """One behaviour for the three verbs; they differ in where members come from and in the end."""
 
-    undoes_itself = False
+    def undoes_itself(self, node: Node) -> bool:
+        """Only ``all_or_nothing`` does."""
+        return bool(node.state.mode == "all_or_nothing")
 
     def begin(self, machine: Machine, node: Node) -> None:
         assert node.step is not None
@@ -107,7 +109,7 @@ class GroupBehaviour:
         node.live = {}
         machine.concurrent.add(node.base)
         try:
-            node.state = state = _members(verb)
+            node.state = state = _members(verb, node)
         except Exception as error:  # noqa: BLE001  # the user's __iter__
             node.state = Members("fail_fast", None, iter(()))
             machine.fail(node, failure_of(error))
@@ -140,6 +142,8 @@ class GroupBehaviour:
         except Exception as error:  # noqa: BLE001  # the user's iterator
             self._items_failed(machine, node, error)
             return
+        if node.kept is not None:
+            node.kept.append(item)
         state.pulls += 1
         machine.later(self._pull, machine, node)
         if isinstance(node.step.verb, ForEachGroup):  # type: ignore[union-attr]  # a group has a step
@@ -179,7 +183,7 @@ class GroupBehaviour:
             return
         path = f"{node.base}/{key}"
         if node.seen is not None and path in node.seen:
-            first = (state.keys or {}).get(key, list(node.seen).index(path))
+            first = list(node.seen).index(path)
             hint = f"Items {first} and {index} have the same key {key!r}: give key= a unique one."
             machine.mistake(DuplicateStepName(path, machine.where(node), hint))
             return
@@ -223,7 +227,7 @@ class GroupBehaviour:
         state: Members = node.state
         state.note(child, result)
         if state.mode == "race":
-            if result.success and state.winner is None:
+            if result.success and result.status != "skipped" and state.winner is None:
                 state.winner = result
                 self._stop_members(machine, node, f"{result.name!r} won the race")
         elif not result.success and state.first_failure is None and result.status == "failed":
@@ -255,7 +259,11 @@ class GroupBehaviour:
     def _close(self, machine: Machine, node: Node) -> None:
         assert node.step is not None
         state: Members = node.state
+        if state.closed:
+            return
         state.closed = True
+        machine.concurrent.discard(node.base)  # all have ended: nothing depends on who was faster
+        _close_items(state)
         gathered = state.gathered()
         if gathered:
             node.rollbacks = [*(node.rollbacks or []), *gathered]
@@ -283,17 +291,35 @@ class GroupBehaviour:
 # -- choices, as functions of what a group holds ---------------------------------------------------
 
 
-def _members(verb: Any) -> Members:
+def _members(verb: Any, node: Node) -> Members:
     match verb:
         case ParallelGroup():
             return Members(verb.on_error, verb.max_concurrency, iter(verb.steps))
         case RaceGroup():
             return Members("race", None, iter(verb.steps))
         case ForEachGroup(items=items):
-            source = items.items() if isinstance(items, Mapping) else items
+            source = items.items() if isinstance(items, Mapping) else _again(items, node)
             return Members(verb.on_error, verb.max_concurrency, iter(source))
         case _:
             raise AssertionError(verb)
+
+
+def _again(items: Any, node: Node) -> Any:
+    """The items, from the first one on also in another attempt at a one-shot iterator."""
+    assert node.step is not None
+    if node.step.modifiers.retry is None or iter(items) is not items:
+        return items
+    given = list(node.kept or ())
+    node.kept = []
+    return itertools.chain(given, items)
+
+
+def _close_items(state: Members) -> None:
+    """Let a generator of items end its ``with`` and ``finally`` blocks; what it raises is its own."""
+    close = getattr(state.items, "close", None)
+    if close is not None and not state.exhausted:
+        with contextlib.suppress(Exception):
+            close()
 
 
 def _on_error(verb: Any) -> str:
@@ -305,7 +331,7 @@ def _size(verb: Any) -> int | None:
     members: Any = verb.items if isinstance(verb, ForEachGroup) else verb.steps
     try:
         return len(members)
-    except TypeError:
+    except Exception:  # noqa: BLE001  # no __len__, or the user's own
         return None
 
 
@@ -329,7 +355,7 @@ def _failure(node: Node, state: Members) -> Failure | None:
     verb = node.step.verb
     match state.mode:
         case "race":
-            return None if state.winner is not None else _nobody_won(node, state)
+            return None if _winner(state) is not None else _nobody_won(node, state)
         case "continue":
             return _too_few(node, state, getattr(verb, "min_success", None))
         case _:
@@ -358,6 +384,13 @@ def _listed(names: list[str], most: int = 10) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
+def _winner(state: Members) -> StepResult[Any] | None:
+    """The first success; if nobody ran to one, a member that was skipped."""
+    if state.winner is not None:
+        return state.winner
+    return next((result for result in state.results.values() if result.success), None)
+
+
 def _nobody_won(node: Node, state: Members) -> Failure:
     ends = [f"{result.name}: {result.error}" for _, result in sorted(state.results.items())]
     why = f"all {len(ends)} steps of the race failed: {_listed(ends, 5)}"
@@ -381,7 +414,8 @@ def _output(node: Node, state: Members) -> Any:
     assert node.step is not None
     ordered = [result for _, result in sorted(state.results.items())]
     if state.mode == "race":
-        assert state.winner is not None
-        return state.winner.output
+        winner = _winner(state)
+        assert winner is not None
+        return winner.output
     values = ordered if state.mode == "continue" else [result.output for result in ordered]
     return values if isinstance(node.step.verb, ForEachGroup) else tuple(values)

@@ -68,12 +68,11 @@ _NEEDS_VIEW = (AgentCall, Generation, StageCheck)
 
 
 class Behaviour(Protocol):
-    """What a verb does when it is no leaf: begin an attempt, and hear of children and answers.
+    """What a verb does when it is no leaf: begin an attempt, and hear of children and answers."""
 
-    ``undoes_itself``: what its children registered is undone at its own end if it did not succeed.
-    """
-
-    undoes_itself: bool
+    def undoes_itself(self, node: Node, /) -> bool:
+        """True if what its children registered is undone at its own end when it is stopped."""
+        ...
 
     def begin(self, machine: Machine, node: Node, /) -> None: ...
 
@@ -122,7 +121,7 @@ class Machine:
         self.timers: dict[int, Node] = {}
         self.gates: dict[str, OpenGate] = {}
         self.answered: dict[str, ev.GateAnswered] = {}
-        self.listeners: dict[str, list[Node]] = {}
+        self.listeners: dict[str, dict[str, Node]] = {}
         self.mailboxes: dict[str, list[Any]] = {}
         self._plain = setting.recorded is None and setting.limits.max_steps is None
         self.finished = False
@@ -143,7 +142,7 @@ class Machine:
         self._out: list[cmd.Command] = []
         self._agenda: list[Action] = []
         self._opened = 0
-        self._visits: dict[tuple[int, str], int] = {}
+        self._visits: dict[tuple[str, str], int] = {}
         self.started_at = 0.0
         self.run_deadline = 0
         self._reactions: dict[type, Callable[[Any], None]] = {
@@ -194,6 +193,11 @@ class Machine:
         """Add ``Record(event)`` to the batch."""
         self._out.append(cmd.Record(event))
 
+    def ask(self, node: Node, command: cmd.Command) -> None:
+        """Add a command that ``Evaluated`` will answer."""
+        node.asking = True
+        self._out.append(command)
+
     def later(self, action: Callable[..., None], *arguments: Any) -> None:
         """Do this within the same ``receive``; what is pushed last is done first."""
         self._agenda.append((action, arguments))
@@ -225,7 +229,8 @@ class Machine:
 
     def open_child(self, parent: Node, step: Step[Any], path: str, index: int = 0) -> Node:
         """A node for a step below ``parent``, opened within this ``receive``."""
-        node = Node(step, path, parent, parent.inputs)
+        inner = parent.body_inputs
+        node = Node(step, path, parent, parent.inputs if inner is None else inner)
         node.index = index
         if parent.live is not None:
             parent.live[path] = node
@@ -242,6 +247,8 @@ class Machine:
         assert step is not None
         parent = node.parent
         assert parent is not None
+        if node.phase is not Phase.OPENING:
+            return  # it was stopped before its turn came
         if parent.stop is not None and not parent.unwinding:
             self.end_step(node, "cancelled", error=parent.stop)
             return
@@ -258,7 +265,7 @@ class Machine:
             return
         predicate = step.modifiers.when
         if predicate is not None:
-            self.emit(cmd.AskPredicate(node.path, predicate, self.view(node)))
+            self.ask(node, cmd.AskPredicate(node.path, predicate, self.view(node)))
             return
         self._start(node, None)
 
@@ -283,10 +290,14 @@ class Machine:
             return
         timeout_s = step.modifiers.timeout_s
         if timeout_s is not None:
-            due = self.replaying.attempt_began(node) + timeout_s
+            due = self._recorded_due(node, "timeout") or self.now + timeout_s
             self.record(ev.TimerSet(node.path, due, "timeout", node.attempt))
             node.deadline = self.wait(node, due)
         self.behaviours[type(verb)].begin(self, node)
+
+    def _recorded_due(self, node: Node, reason: str) -> float | None:
+        recorded = self.setting.recorded
+        return None if recorded is None else recorded.due(node.path, reason, node.attempt)
 
     def _validation_above(self, node: Node) -> Any:
         above = node.parent
@@ -405,8 +416,9 @@ class Machine:
 
     def _evaluated(self, report: cmd.Evaluated) -> None:
         node = self.nodes.get(report.path)
-        if node is None or node.step is None:
+        if node is None or node.step is None or not node.asking:
             return
+        node.asking = False
         if node.stop is not None:
             self.stopping.all_stopped(node)
         elif node.phase is Phase.OPENING:
@@ -427,11 +439,14 @@ class Machine:
         elif report.value:
             self._start(node, True)
         else:
-            assert node.step is not None
-            node.started_at = self.now
-            node.phase = Phase.RUNNING
-            self.record(started(node, False))
-            self.end_step(node, "skipped", output=Skipped("its predicate was false"))
+            self.skip(node)
+
+    def skip(self, node: Node) -> None:
+        """End a step whose predicate was false."""
+        node.started_at = self.now
+        node.phase = Phase.RUNNING
+        self.record(started(node, False))
+        self.end_step(node, "skipped", output=Skipped("its predicate was false"))
 
     def _start_to_fail(self, node: Node, failure: Failure) -> None:
         """A failing predicate goes past retry, fallback and default."""
@@ -510,7 +525,8 @@ class Machine:
 
     def _begin_plain(self, parent: Node, step: Step[Any], path: str) -> None:
         """Open, start and attempt in one go, for a leaf without modifiers: most steps are that."""
-        node = Node(step, path, parent, parent.inputs)
+        inner = parent.body_inputs
+        node = Node(step, path, parent, parent.inputs if inner is None else inner)
         node.phase = Phase.RUNNING
         node.attempt = 1
         node.started_at = now = self.now
@@ -527,7 +543,7 @@ class Machine:
         """Count visits by the line that yields: the loop guard, whatever names the loop makes."""
         limit = self.limits.max_visits
         assert limit is not None
-        place = (id(node), line_of(generator))
+        place = (node.path, line_of(generator))
         visits = self._visits[place] = self._visits.get(place, 0) + 1
         if visits <= limit:
             return True
@@ -536,6 +552,10 @@ class Machine:
 
     def _body_ended(self, node: Node, value: Any, error: BaseException | None) -> None:
         node.generator = None
+        self.drop_timer(node.timer)
+        node.timer = 0
+        if node.stop is not None and error is not None:
+            self.end.note_unwinding(node, error)
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             self.escaped = error
         if node is self.root:

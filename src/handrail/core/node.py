@@ -63,6 +63,14 @@ class Node:
     """RunCancelled was thrown into its generator; children opened now are clean-up."""
     deadline = 0
     """Token of its deadline."""
+    overdue = False
+    """Its deadline has passed: it is being stopped in order to fail with ``failure``."""
+    asking = False
+    """The engine evaluates something for it, and will answer."""
+    body_inputs: Mapping[str, Any] | None = None
+    """What its children see as the workflow's inputs, where that differs from its own."""
+    kept: list[Any] | None = None
+    """The items that a one-shot iterator gave, for another attempt."""
 
     def __init__(
         self, step: Step[Any] | None, path: str, parent: Node | None, inputs: Mapping[str, Any]

@@ -26,9 +26,10 @@ class PathRecord:
     end: StepResult[Any] | None = None
     member_end: StepResult[Any] | None = None
     attempts: int = 0
+    failure: ev.AttemptFailed | None = None
     retry_due: float | None = None
     due: dict[tuple[str, int], float] = field(default_factory=dict)
-    gate: OpenGate | None = None
+    gates: dict[int, OpenGate] = field(default_factory=dict)
     signal: str = ""
     index: int = 0
 
@@ -72,6 +73,7 @@ class Recorded:
             case ev.AttemptFailed():
                 record = self._record(event.path)
                 record.attempts = max(record.attempts, event.attempt)
+                record.failure = event
                 record.retry_due = None
             case ev.TimerSet():
                 record = self._record(event.path)
@@ -90,8 +92,7 @@ class Recorded:
                 record.member_end = event.result
             case ev.GateOpened():
                 record = self._record(event.path)
-                if record.gate is None:
-                    record.gate = event.gate
+                record.gates.setdefault(record.attempts + 1, event.gate)
             case ev.GateAnswered():
                 self.answers.setdefault(event.path, event)
             case ev.SignalReceived():
@@ -105,13 +106,26 @@ class Recorded:
         record = self._paths.get(path)
         if record is None:
             record = self._paths[path] = PathRecord()
-            self._children.setdefault(_home(path), {})[path] = None
+            self._children.setdefault(self._home(path), {})[path] = None
         return record
+
+    def _home(self, path: str) -> str:
+        """The path of the node that a child belongs to: the nearest one above it that is known.
+
+        ``a~2/b`` belongs to ``a``, unless ``a~2`` is itself a member's path.
+        """
+        above = path.rpartition("/")[0]
+        while above and above not in self._paths:
+            head, tilde, digits = above.rpartition("~")
+            if tilde and digits.isascii() and digits.isdigit() and head in self._paths:
+                return head
+            above = above.rpartition("/")[0]
+        return above
 
     def _forget(self, path: str) -> None:
         """Drop what is known of one path; its children keep what they have."""
         if self._paths.pop(path, None) is not None:
-            self._children.get(_home(path), {}).pop(path, None)
+            self._children.get(self._home(path), {}).pop(path, None)
         self.answers.pop(path, None)
 
     # -- asking ---------------------------------------------------------------------------------
@@ -132,9 +146,9 @@ class Recorded:
                 del left.get(record.signal, [])[:1]
         return left
 
-    def attempt_began(self, path: str, attempt: int) -> float | None:
-        """When a first attempt began, if that is recorded."""
-        return self.at(path).started_at if attempt == 1 else None
+    def gate(self, path: str, attempt: int) -> OpenGate | None:
+        """The gate that this attempt opened."""
+        return self.at(path).gates.get(attempt)
 
     def due(self, path: str, reason: str, attempt: int) -> float | None:
         """The recorded due time of a wait."""
@@ -142,9 +156,13 @@ class Recorded:
 
     def below(self, path: str) -> Iterator[tuple[str, StepResult[Any]]]:
         """Every finished step below a path, with its result, marked as replayed."""
-        for known, record in self._paths.items():
-            if record.end is not None and known.startswith((f"{path}/", f"{path}~")):
-                yield known, replace(record.end, replayed=True)
+        stack = list(self._children.get(path, ()))
+        while stack:
+            known = stack.pop()
+            end = self._paths[known].end
+            if end is not None:
+                yield known, replace(end, replayed=True)
+            stack.extend(self._children.get(known, ()))
 
     def ends(self) -> Iterator[tuple[str, StepResult[Any]]]:
         """Every finished step of the run, by path."""
@@ -168,10 +186,3 @@ class Recorded:
 def _took_a_signal(end: StepResult[Any]) -> bool:
     """A ``wait_for`` takes a signal unless it was cancelled or timed out before one came."""
     return end.status != "cancelled" and end.error_type != _TIMEOUT
-
-
-def _home(path: str) -> str:
-    """The path of the node that a child belongs to: ``a~2/b`` belongs to ``a``."""
-    parent = path.rpartition("/")[0]
-    head, tilde, digits = parent.rpartition("~")
-    return head if tilde and digits.isdigit() else parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from handrail.core.node import Node, Phase
-from handrail.core.replay import Recorded
+from handrail.core.replay import PathRecord, Recorded
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.steps import SignalWait
@@ -34,12 +34,17 @@ class Replaying:
             self.machine.emit(cmd.Tell(ev.StepReplayed(node.path, result)))
             self.machine.ended(node, result)
             return True
+        if record.verdict is False:
+            self.machine.skip(node)
+            return True
+        if record.started_at is not None and step.modifiers.when is not None and not record.verdict:
+            return False  # the predicate's verdict is not known: ask again
         if record.started_at is not None:
             node.attempt = record.attempts
             node.phase = Phase.RUNNING
             node.started_at = record.started_at
             self.machine.record(started(node, record.verdict))
-            self.pick_up(node, record.retry_due)
+            self._pick_up(node, record)
             return True
         return False
 
@@ -55,20 +60,19 @@ class Replaying:
             self.machine.results[path] = below
         self.machine.tree.update(recorded.tree_below(member.path))
         del self.machine.nodes[member.path]
+        self.machine.emit(cmd.Tell(ev.StepReplayed(member.path, record.member_end)))
         self.machine.later(self.machine.tell_parent, member, record.member_end)
         return True
 
-    def pick_up(self, node: Node, retry_due: float | None) -> None:
-        if retry_due is None:
+    def _pick_up(self, node: Node, record: PathRecord) -> None:
+        """Go on from the last thing that is recorded of a step without an end."""
+        if record.retry_due is not None:
+            node.phase = Phase.PAUSED
+            node.timer = self.machine.wait(node, record.retry_due)
+        elif record.failure is not None:
+            self.machine.failing.attempt_failed(record.failure)
+        else:
             self.machine.attempt(node)
-            return
-        node.phase = Phase.PAUSED
-        node.timer = self.machine.wait(node, retry_due)
-
-    def attempt_began(self, node: Node) -> float:
-        recorded = self.machine.setting.recorded
-        began = recorded.attempt_began(node.path, node.attempt) if recorded is not None else None
-        return self.machine.now if began is None else began
 
 
 def started(node: Node, verdict: bool | None = None) -> ev.StepStarted:

@@ -80,7 +80,7 @@ def _final_output(value: Any, ordered: tuple[StepResult[Any], ...], top: tuple[s
         return value
     shown = {path for path in top}
     for result in reversed(ordered):
-        if result.path in shown and result.success and result.status != "skipped":
+        if result.path in shown and result.status != "skipped":
             return result.output
     return None
 

@@ -81,12 +81,21 @@ class RunEnd:
         self, name: str, value: float, path: str, why: str = "", *, hard: bool = True
     ) -> None:
         """End the run as failed, naming the limit."""
-        if self._ending is not None:
-            return
         error = LimitExceeded(name, value, why or (f"at step {path!r}" if path else ""))
+        if self._ending is not None:  # in clean-up: the verdict stays, the clean-up ends
+            self.machine.stop(self.machine.root, str(error), hard=hard)
+            return
         self.machine.record(ev.LimitReached(name, value, path))
         self._ending = Ending("failed", str(error), qualified(LimitExceeded), None, path or None)
         self.machine.stop(self.machine.root, str(error), hard=hard)
+
+    def note_unwinding(self, node: Node, error: BaseException) -> None:
+        """Keep what a body raised while it unwound; the cancellation itself is no news."""
+        if isinstance(error, (RunCancelled, GeneratorExit)):
+            return
+        node.stop = f"{node.stop}; while it unwound: {body_error_text(error)}"
+        if node is self.machine.root and self._ending is not None:
+            self._ending = attrs.evolve(self._ending, error=node.stop)
 
     def root_ended(self, value: Any, error: BaseException | None) -> None:
         if self._ending is None:

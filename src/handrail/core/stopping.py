@@ -8,12 +8,10 @@ from handrail.core.failures import failure_of
 from handrail.core.node import Node, Phase
 from handrail.errors import StepTimeout
 from handrail.model import commands as cmd
-from handrail.model.results import StepResult, qualified
+from handrail.model.results import StepResult
 
 if TYPE_CHECKING:
     from handrail.core.machine import Machine
-
-_TIMEOUT = qualified(StepTimeout)
 
 
 class Stopping:
@@ -24,11 +22,17 @@ class Stopping:
 
     def stop(self, node: Node, reason: str, *, hard: bool = False) -> None:
         """Stop a subtree; its ends follow, innermost first. Again, hard: close what still unwinds."""
-        if node.phase in {Phase.ENDING, Phase.UNDOING}:
+        if node.phase is Phase.ENDING:
             return
-        if node.stop is not None and not (hard and not node.hard):
+        if node.phase is Phase.UNDOING:
+            if node is not self.machine.root:
+                node.stop = node.stop or reason  # its rollbacks run on, then it ends as cancelled
             return
         first = node.stop is None
+        if not first and node.overdue:
+            node.overdue, node.stop = False, reason  # from above: it is no failure of its own now
+        if not first and not (hard and not node.hard):
+            return
         node.stop = node.stop or reason
         node.hard = node.hard or hard
         children = list(node.live.values()) if node.live else []
@@ -37,7 +41,7 @@ class Stopping:
         if children:
             for child in reversed(children):
                 self.machine.later(self._stop_child, child, reason, hard)
-        elif first:
+        elif first or node.generator is not None:
             self._stop_childless(node, reason)
 
     def _stop_child(self, child: Node, reason: str, hard: bool) -> None:
@@ -47,21 +51,15 @@ class Stopping:
         step = node.step
         if node.generator is not None:
             self.machine.unwind(node)
-        elif step is None:
-            self.all_stopped(node)
-        elif node.phase is Phase.RUNNING and step.verb.leaf:
-            self.machine.emit(cmd.Cancel(node.path, reason))
-        elif node.phase is Phase.OPENING or self._is_evaluating(node):
+        elif node.asking:
             self.machine.emit(cmd.Cancel(node.path, reason))  # the answer then ends the node
+        elif step is not None and step.verb.leaf and node.phase is Phase.RUNNING:
+            self.machine.emit(cmd.Cancel(node.path, reason))
         else:
             self.all_stopped(node)
 
-    def _is_evaluating(self, node: Node) -> bool:
-        if node.phase is Phase.FALLING_BACK:
-            return node.child is None
-        return node.phase is Phase.RUNNING and bool(getattr(node.state, "evaluating", False))
-
     def attempt_stopped(self, report: cmd.Stopped) -> None:
+        """End a leaf whose attempt was stopped."""
         node = self.machine.nodes.get(report.path)
         if node is None or node.phase is Phase.ENDING:
             return
@@ -78,34 +76,38 @@ class Stopping:
             self.machine.end_member(node, "cancelled", error=node.stop)
             return
         behaviour = self.machine.behaviours.get(type(node.step.verb))
-        if behaviour is not None and node.phase is not Phase.FALLING_BACK:
+        if behaviour is not None and node.phase is Phase.RUNNING:
             behaviour.stopped(self.machine, node)
-            if behaviour.undoes_itself:
+            if behaviour.undoes_itself(node):
                 self.machine.undo(node, lambda: self._end_stopped(node))
                 return
         self._end_stopped(node)
 
     def _end_stopped(self, node: Node) -> None:
         failure = node.failure
-        if failure is None or failure.kind != _TIMEOUT:
+        if failure is None or not node.overdue:
             self.machine.end_step(node, "cancelled", error=node.stop)
             return
-        node.stop, node.hard, node.unwinding = None, False, False
+        node.stop, node.hard, node.unwinding, node.overdue = None, False, False, False
         node.live, node.child, node.failure = None, None, None
         self.machine.fail(node, failure)
 
     def deadline_passed(self, node: Node) -> None:
-        if node.stop is not None or node.phase is Phase.ENDING:
+        """Stop a composite or waiting step in order to fail it."""
+        if node.stop is not None or node.phase in {Phase.ENDING, Phase.UNDOING}:
             return
         assert node.step is not None
         error = StepTimeout(node.path, node.step.modifiers.timeout_s or 0.0)
         node.failure = failure_of(error)
+        node.overdue = True
         self.stop(node, str(error))
 
     def cleanup_overdue(self, node: Node) -> None:
+        """Close a body that unwinds for too long."""
         self.stop(node, node.stop or "cancelled", hard=True)
 
     def child_ended(self, parent: Node, node: Node, result: StepResult[Any]) -> None:
+        """Note the end of a child of a stopped node; the last one ends the node."""
         note = getattr(parent.state, "note", None)
         if note is not None:
             note(node, result)

@@ -23,10 +23,9 @@ from handrail.model.steps import Modifiers, Stage, StageCheck, Step, Validation
 class Rounds:
     """How far a validation has come."""
 
-    __slots__ = ("done", "evaluating", "fixing", "rounds", "stages")
+    __slots__ = ("done", "fixing", "rounds", "stages")
 
     def __init__(self) -> None:
-        self.evaluating = True
         self.stages: tuple[Stage, ...] = ()
         self.rounds: list[ValidationRoundResult] = []
         self.done: list[StageResult] = []
@@ -46,15 +45,17 @@ class Rounds:
 class ValidationBehaviour:
     """Runs all stages of a round in order, then a fix, then the next round."""
 
-    undoes_itself = False
+    def undoes_itself(self, node: Node) -> bool:
+        """No: what its fixes registered is the run's to undo."""
+        del node
+        return False
 
     def begin(self, machine: Machine, node: Node) -> None:
         node.state = Rounds()
-        machine.emit(cmd.FindStages(node.path, _verb(node).stages))
+        machine.ask(node, cmd.FindStages(node.path, _verb(node).stages))
 
     def evaluated(self, machine: Machine, node: Node, report: cmd.Evaluated) -> None:
         state: Rounds = node.state
-        state.evaluating = False
         if report.error is not None:
             machine.fail(node, failure_of(report.error, retryable=False))
             return

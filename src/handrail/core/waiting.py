@@ -17,7 +17,10 @@ from handrail.model.steps import Pause, Question, SignalWait
 class _Childless:
     """What a verb without children and evaluations does not hear of."""
 
-    undoes_itself = False
+    def undoes_itself(self, node: Node) -> bool:
+        """No: it registers nothing."""
+        del node
+        return False
 
     def child_ended(
         self, machine: Machine, node: Node, child: Node, result: StepResult[Any]
@@ -69,13 +72,16 @@ class QuestionBehaviour(_Childless):
         gate = self._gate(machine, node, verb)
         machine.gates[node.path] = gate
         machine.record(ev.GateOpened(node.path, gate))
+        if gate.deadline is not None and gate.deadline <= machine.now:
+            self.timer_fired(machine, node)  # it passed while the run was suspended
+            return
         if gate.deadline is not None:
             node.timer = machine.wait(node, gate.deadline)
         machine.emit(cmd.Ask(node.path, gate))
 
     def _gate(self, machine: Machine, node: Node, verb: Question) -> OpenGate:
         recorded = machine.setting.recorded
-        known = recorded.at(node.path).gate if recorded is not None else None
+        known = recorded.gate(node.path, node.attempt) if recorded is not None else None
         since = machine.now if known is None else known.since
         deadline = None if verb.timeout_s is None else since + verb.timeout_s
         return OpenGate(
@@ -111,7 +117,7 @@ class SignalBehaviour(_Childless):
         if kept:
             self.signalled(machine, node, kept.pop(0))
         else:
-            machine.listeners.setdefault(_signal(node).signal, []).append(node)
+            machine.listeners.setdefault(_signal(node).signal, {})[node.path] = node
 
     def signalled(self, machine: Machine, node: Node, payload: Any) -> None:
         """Take this payload as the output, converted."""
@@ -126,9 +132,8 @@ class SignalBehaviour(_Childless):
         machine.succeed(node, value)
 
     def stopped(self, machine: Machine, node: Node) -> None:
-        waiting = machine.listeners.get(_signal(node).signal, [])
-        if node in waiting:
-            waiting.remove(node)
+        waiting = machine.listeners.get(_signal(node).signal, {})
+        waiting.pop(node.path, None)
         if not waiting:
             machine.listeners.pop(_signal(node).signal, None)
 

@@ -90,7 +90,7 @@ class Waits:
         """Give the payload to who waits longest, or keep it."""
         waiting = self.machine.listeners.get(event.name)
         if waiting:
-            node = waiting.pop(0)
+            node = waiting.pop(next(iter(waiting)))
             if not waiting:
                 del self.machine.listeners[event.name]
             behaviour: Any = self.machine.behaviours[type(node.step.verb)] if node.step else None

@@ -4,7 +4,8 @@ Theory of operation. Nodes of the outline are laid out in order; what hangs open
 list of ``Port``: an arrow that has begun and looks for its end. A node takes the ports before it as
 its entries and leaves its own. ``return``, ``raise``, ``break`` and ``continue`` close their ports
 and lay them aside in ``Exits``, where the function, the loop or the ``finally`` around picks them
-up. A ``try`` is a box, and the arrows to its handlers start at the box: each step in it may raise.
+up. A ``try`` is a box, and the arrows to its handlers start at the node that opens it: each step in
+it may raise. Arrows go from node to node, never to a box: layouts of nested boxes fail on those.
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ _SHAPES: dict[str, Shape] = {
     "subworkflow": "double",
     "run_workflow": "double",
     "branch": "diamond",
+}
+_GROUPS = {
+    "parallel": ("all at once", "all done"),
+    "race": ("all at once", "first done"),
+    "for_each": ("each", "all done"),
 }
 _ANYTHING = {"", "Exception", "BaseException"}
 
@@ -163,7 +169,7 @@ class _Drawing:
 
     def step(self, node: StepNode, ports: Ports) -> Ports:
         parts = [part for part in node.parts if part.role != "fallback"]
-        if node.verb in {"parallel", "race", "for_each"} and parts:
+        if node.verb in _GROUPS and parts:
             name, ends = self.group(node, parts, ports)
         elif node.verb == "branch":
             name, ends = self.choice(node, parts, ports)
@@ -190,27 +196,24 @@ class _Drawing:
         return name, ends or [Port(name)]
 
     def group(self, node: StepNode, parts: list[Part], ports: Ports) -> tuple[str, Ports]:
-        with self.chart.subgraph(*_lines(node)) as name:
-            for part in parts:
-                if part.repeated:
-                    with self.chart.subgraph(shorten(part.label)):
-                        self.member(part)
-                else:
-                    self.member(part)
-        self.join(ports, name)
-        return name, [Port(name)]
+        begins, ends = _GROUPS[node.verb]
+        with self.chart.subgraph(*_lines(node)):
+            fork = self.chart.node("pill", begins)
+            left = [end for part in parts for end in self.member(part, Port(fork))]
+            join = self.chart.node("pill", ends)
+        self.join(ports, fork)
+        self.join(left, join)
+        return join, [Port(join)]
 
-    def member(self, part: Part) -> None:
+    def member(self, part: Part, fork: Port) -> Ports:
         """Draw a member; it ends inside its group, and so do its errors."""
-        size = self.chart.size
         inside = _Drawing(self.chart, Exits())
-        inside.run(part.nodes, [])
-        if inside.exits.returns and any(port.label for port in inside.exits.returns):
-            self.join(inside.exits.returns, self.chart.node("pill", "done"))
-        if inside.exits.raises:
-            self.join(inside.exits.raises, self.chart.node("pill", "failed"))
-        if self.chart.size == size:
-            self.chart.node("box", part.label or "nothing")
+        if part.repeated:
+            with self.chart.subgraph(shorten(part.label)):
+                ends = inside.run(part.nodes, [fork])
+        else:
+            ends = inside.run(part.nodes, [fork])
+        return ends + inside.exits.returns + inside.exits.raises
 
     def helper(self, node: HelperNode, ports: Ports) -> Ports:
         if not node.nodes:
@@ -278,9 +281,9 @@ class _Drawing:
         if not node.final:
             return self.handled(node, ports)[1]
         inside = replace(self, exits=Exits())
-        box, ends = inside.handled(node, ports)
+        head, ends = inside.handled(node, ports)
         left = [port for _, aside in inside.exits.each() for port in aside]
-        error = Port(box, "error", dashed=True)
+        error = Port(head, "error", dashed=True)
         after = self.run(node.final, [*ends, *left, error])
         outer = dict(self.exits.each())
         for kind, aside in inside.exits.each():
@@ -290,18 +293,18 @@ class _Drawing:
         return after if ends else []
 
     def handled(self, node: TryNode, ports: Ports) -> tuple[str, Ports]:
-        """Draw a ``try`` without its ``finally``: the id of its box, and its open ends."""
+        """Draw a ``try`` without its ``finally``: where its errors start, and its open ends."""
         catching = _Catching(node.handlers, tuple([] for _ in node.handlers))
         inside = replace(self, catching=(*self.catching, catching))
-        with self.chart.subgraph("try") as box:
-            if not _begins_with_a_node(node.nodes):
-                ports = self.point("try", ports)
-            ends = inside.run(node.nodes, ports)
+        with self.chart.subgraph("try"):
+            head = self.chart.node("pill", "try")
+            self.join(ports, head)
+            ends = inside.run(node.nodes, [Port(head)])
         ends = self.run(node.orelse, ends) if ends else ends
         for handler, raised in zip(node.handlers, catching.raised, strict=True):
-            error = Port(box, ", ".join(handler.exceptions) or "any error", dashed=True)
+            error = Port(head, ", ".join(handler.exceptions) or "any error", dashed=True)
             ends = ends + self.run(handler.nodes, [error, *raised])
-        return box, ends
+        return head, ends
 
 
 def _begins_with_a_node(nodes: Sequence[Node]) -> bool:

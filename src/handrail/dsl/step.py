@@ -900,11 +900,14 @@ def _argv(name: str, argv: Sequence[str]) -> tuple[str, ...]:
 def _context(name: str, context: object) -> Context:
     if context is None:
         return {}
-    if isinstance(context, Mapping) or callable(context):
+    if isinstance(context, Mapping):
+        if all(isinstance(key, str) for key in context):
+            return context
+    elif callable(context):
         return cast("Context", context)
     raise WrongUse(
-        f"step {name!r}: the context is a mapping, or a function of the WorkflowContext that "
-        f"returns one, got {context!r}"
+        f"step {name!r}: the context is a mapping with names as keys, or a function of the "
+        f"WorkflowContext that returns one, got {context!r}"
     )
 
 

@@ -27,15 +27,20 @@ class Bus:
                 self._drop(sink, error, event)
 
     def _drop(self, sink: Sink, error: Exception, event: Event | Progress) -> None:
-        self.sinks = [kept for kept in self.sinks if kept is not sink]
-        notice = SinkDropped(type(sink).__name__, f"{type(error).__name__}: {text_of(error)}")
-        stamp(notice, self.run_id, event.seq, event.at)
-        _log(notice)
-        for kept in self.sinks:
-            try:
-                kept.emit(notice)
-            except Exception as again:  # noqa: BLE001  # dropped at its next event
-                _log(SinkDropped(type(kept).__name__, text_of(again)))
+        """Forget the sink and tell the others; those that raise at the notice go the same way."""
+        broken = [(sink, error)]
+        while broken:
+            gone, why = broken.pop(0)
+            self.sinks = [kept for kept in self.sinks if kept is not gone]
+            notice = SinkDropped(type(gone).__name__, f"{type(why).__name__}: {text_of(why)}")
+            stamp(notice, self.run_id, event.seq, event.at)
+            _log(notice)
+            for kept in self.sinks:
+                try:
+                    kept.emit(notice)
+                except Exception as again:  # noqa: BLE001  # its turn comes
+                    if all(kept is not other for other, _ in broken):
+                        broken.append((kept, again))
 
 
 def _log(notice: SinkDropped) -> None:

@@ -49,7 +49,13 @@ from handrail.engine.current import CURRENT, Current
 from handrail.engine.evaluate import Evaluator
 from handrail.engine.perform import Performer, failed, succeeded
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight, Tasks, tasks
-from handrail.errors import GateClosed, GateNotFound, HandrailError, StepTimeout
+from handrail.errors import (
+    DefinitionError,
+    GateClosed,
+    GateNotFound,
+    HandrailError,
+    StepTimeout,
+)
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.described import text_of
@@ -115,6 +121,7 @@ class Driver:
         self._flights: dict[tuple[str, str], Flight] = {}
         self._inline: Flight | None = None
         self._heap: list[tuple[float, int, Any]] = []
+        self._admit_at = 0.0
         self._free = wiring.admission.trivial
         self._order = 0
         self._ticks = 0
@@ -369,7 +376,11 @@ class Driver:
         if admission.trivial:
             self._take_off(command)
             return
-        admission.request(command.path, command.step.modifiers.uses)
+        try:
+            admission.request(command.path, command.step.modifiers.uses)
+        except DefinitionError as error:
+            self._record_later(failed(command, error))
+            return
         self._flights[command.path, "queued"] = Flight(command.path, "queued", command, None)
         self._admit()
 
@@ -380,7 +391,8 @@ class Driver:
             queued = self._flights.pop((path, "queued"))
             self._take_off(queued.command)
         following = admission.next_time(now)
-        if following is not None:
+        if following is not None and not now < self._admit_at <= following:
+            self._admit_at = following
             self._at(following, self._admit)
 
     def _take_off(self, command: cmd.Perform) -> None:
@@ -584,7 +596,8 @@ class Driver:
             self._wake = anyio.Event()
             if self._inbox:
                 return
-        await self._wiring.clock.wait(self._wake, due, busy=len(self._flights))
+        busy = sum(1 for _, kind in self._flights if kind != "queued")
+        await self._wiring.clock.wait(self._wake, due, busy=busy)
 
     def _goes_on_by_itself(self) -> bool:
         """True if a timer is set that the process is to wait for."""

@@ -1,0 +1,483 @@
+"""The executor's edges: sync twins, mistakes at the top, resume without a journal on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from typing import Any
+
+import anyio
+import pytest
+
+from handrail import (
+    AgentResult,
+    BranchResult,
+    CommandResult,
+    Executor,
+    GateClosed,
+    InsideEventLoop,
+    MemorySink,
+    RunNotFound,
+    Steps,
+    WorkflowNotFound,
+    step,
+    workflow,
+)
+from handrail.model import events as ev
+from tests.engine.support import check_drive, forever, give, names, paths, run_seen, same, statuses
+
+
+@workflow
+def asks() -> Steps[Any]:
+    """Ask and wait."""
+    first = yield from step("q").ask("Merge?", choices=["yes", "no"])
+    return first, (yield from step("w").wait_for("go", int))
+
+
+# -- sync twins ------------------------------------------------------------------------------------
+
+
+def test_every_method_has_a_sync_twin_that_works() -> None:
+    """run_sync, answer_sync, signal_sync, resume_sync and cancel_sync work without a loop."""
+    executor = Executor(workflows=[asks])
+    named = executor.options(run_id="r")
+    assert named.run_sync(asks).status == "suspended"
+    assert executor.answer_sync("r", "q", "yes", by="ann") == "yes"
+    with pytest.raises(GateClosed, match="by ann with 'yes'"):
+        executor.answer_sync("r", "q", "no")
+    executor.signal_sync("r", "go", 3)
+    assert executor.resume_sync("r").value == ("yes", 3)
+    other = executor.options(run_id="s")
+    assert other.run_sync(asks).status == "suspended"
+    cancelled = executor.cancel_sync("s", "not wanted")
+    assert cancelled is not None
+    assert cancelled.status == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("run_sync", (asks,)),
+        ("resume_sync", ("r", asks)),
+        ("answer_sync", ("r", "q", "yes")),
+        ("signal_sync", ("r", "go", 1)),
+        ("cancel_sync", ("r",)),
+    ],
+)
+async def test_a_sync_twin_inside_a_loop_names_the_async_one(
+    name: str, args: tuple[Any, ...]
+) -> None:
+    """Inside a running loop a twin is refused, and the error names what to write."""
+    executor = Executor()
+    with pytest.raises(InsideEventLoop, match=f"await executor.{name.removesuffix('_sync')}"):
+        getattr(executor, name)(*args)
+
+
+async def test_an_executor_is_an_async_context_manager() -> None:
+    """`async with Executor() as executor` gives the executor."""
+    async with Executor() as executor:
+        assert (await executor.run(flow_of_one)).value == 1
+
+
+@workflow
+def flow_of_one() -> Steps[int]:
+    """One step."""
+    return (yield from step("a").call(give, 1))
+
+
+# -- mistakes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [same, None, 3, "ship"])
+async def test_only_workflows_are_run(given: Any) -> None:
+    """Something else is a TypeError that says to decorate it."""
+    with pytest.raises(TypeError, match="@workflow"):
+        await Executor().run(given)
+    with pytest.raises(TypeError, match="@workflow"):
+        Executor().stream(given)
+
+
+async def test_wrong_arguments_are_an_error_of_the_call() -> None:
+    """A missing argument is a TypeError that names the workflow, and no event is emitted."""
+
+    @workflow
+    def flow(task: str) -> Steps[Any]:
+        yield from step("a").call(give, task)
+
+    sink = MemorySink()
+    executor = Executor(sinks=[sink])
+    wrong: Any = flow
+    with pytest.raises(TypeError, match=r"'flow'.*task"):
+        await executor.run(wrong)
+    with pytest.raises(TypeError, match=r"'flow'.*task"):
+        executor.stream(wrong)
+    assert sink.events == []
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (None, "None"),
+        ("text", "'text'"),
+        (3, "3"),
+        (step("x"), "verb"),
+        ((n for n in [1]), "yield from"),
+        (flow_of_one, "subworkflow"),
+        ([step("a").call(give)], "yield steps"),
+    ],
+)
+async def test_a_bad_yield_ends_the_run_naming_line_and_remedy(made: Any, says: str) -> None:
+    """Yielding something else fails the run; the error names the user's line and what to write."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("first").call(give)
+        yield made
+
+    result, seen = await run_seen(flow)
+    assert result.status == "failed"
+    assert "test_executor.py:" in (result.error or "")
+    assert says in (result.error or "")
+    assert names(seen)[-1] == "WorkflowCompleted"
+
+
+@pytest.mark.parametrize("mistake", ["bad yield", "duplicate"])
+async def test_a_mistake_closes_the_generator_and_does_not_ask_it(mistake: str) -> None:
+    """After a mistake `except` sees nothing, `finally` runs, and steps yielded there do not."""
+    told: list[str] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("a").call(give).with_rollback(lambda _: told.append("rollback"))
+            try:
+                if mistake == "bad yield":
+                    yield None  # type: ignore[misc]
+                yield from step("a").call(give)
+            except Exception:
+                told.append("except")
+        finally:
+            told.append("finally")
+            with contextlib.suppress(RuntimeError):
+                yield from step("clean").call(told.append, "clean")
+
+    result = await Executor().run(flow)
+    assert (result.status, told) == ("failed", ["finally", "rollback"])
+    assert paths(result) == ["a"]
+
+
+async def test_a_mistake_names_a_helpers_own_line() -> None:
+    """The line is where the step was yielded, in a helper as well."""
+
+    def helper() -> Steps[Any]:
+        yield from step("a").call(give)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from helper()
+        yield from helper()
+
+    result, _ = await run_seen(flow)
+    line = helper.__code__.co_firstlineno + 1
+    assert f"test_executor.py:{line}" in (result.error or "")
+
+
+@pytest.mark.parametrize("name", ["", " ", "a/b", " a", "a\n", "..", "x~2", "y" * 121, 3, None])
+def test_a_step_name_is_checked(name: Any) -> None:
+    """A blank name, one with a slash, control characters or a number after ~ is refused."""
+    with pytest.raises((TypeError, ValueError), match="name"):
+        step(name)
+
+
+async def test_a_bad_name_in_a_body_fails_the_run_with_the_line() -> None:
+    """The error of `step("a/b")` in a body ends the run and names the user's line."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a/b").call(give)
+
+    result, _ = await run_seen(flow)
+    assert result.status == "failed"
+    assert "test_executor.py:" in (result.error or "")
+
+
+# -- the stream's result ---------------------------------------------------------------------------
+
+
+async def test_a_streams_result_is_there_after_its_loop() -> None:
+    """Before the end `run.result` is an error, after the loop it is the result."""
+    async with Executor().stream(flow_of_one) as run:
+        with pytest.raises(RuntimeError, match="no result yet"):
+            _ = run.result
+        async for _ in run:
+            pass
+        assert run.result.value == 1
+    assert run.result.run_id == run.run_id
+
+
+# -- resume without a journal on disk --------------------------------------------------------------
+
+
+async def test_resume_of_an_unknown_run_is_refused() -> None:
+    """resume, answer and signal name the run that is not there."""
+    executor = Executor()
+    for call in (
+        executor.resume("nope"),
+        executor.answer("nope", "q", 1),
+        executor.signal("nope", "go"),
+        executor.cancel("nope"),
+    ):
+        with pytest.raises(RunNotFound, match="nope"):
+            await call
+
+
+async def test_resume_without_a_workflow_says_what_to_do() -> None:
+    """A run whose workflow nobody gave is refused by its name."""
+    executor = Executor()
+    result = await executor.run(asks)
+    with pytest.raises(WorkflowNotFound, match=r"'asks'.*workflows="):
+        await executor.resume(result.run_id)
+
+
+async def test_composites_with_a_recorded_end_are_not_entered_again() -> None:
+    """Their outputs are rebuilt, equal, and no member, arm, child or fallback runs again."""
+    ran: list[str] = []
+
+    def note(name: str) -> str:
+        ran.append(name)
+        return name
+
+    def fail() -> None:
+        ran.append("fail")
+        raise ValueError("no")
+
+    def body(n: int) -> Steps[Any]:
+        got = yield from step("x").call(note, f"m{n}")
+        return got.upper()
+
+    @workflow
+    def child() -> Steps[Any]:
+        return (yield from step("c").call(note, "child"))
+
+    outputs: list[Any] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        a = yield from step("p").parallel(
+            step("a").call(note, "a"), step("b").call(fail), on_error="continue"
+        )
+        b = yield from step("f").for_each({"k": 1, "l": 2}, body)
+        c = yield from step("r").race(step("a").call(note, "race"))
+        d = yield from step("s").subworkflow(child)
+        e = yield from step("b").branch((lambda _: True, step("y").call(note, "arm")))
+        f = yield from step("v").validate([lambda: note("stage") == "stage"])
+        g = yield from step("o").call(fail).on_error(lambda _, __: step("fb").call(note, "fb"))
+        h = yield from step("d").call(fail).default("default")
+        i = yield from step("n").call(fail).skip_on_error()
+        outputs.append(
+            ([(one.status, one.output) for one in a], b, c, d.value, e, f.passed, g, h, bool(i))
+        )
+        return (yield from step("q").ask("?"))
+
+    executor = Executor()
+    first = await executor.run(flow)
+    assert first.status == "suspended"
+    once = list(ran)
+    await executor.answer(first.run_id, "q", "ok")
+    second = await executor.resume(first.run_id, flow)
+    assert (second.status, second.value) == ("succeeded", "ok")
+    assert ran == once
+    assert outputs[0] == outputs[1]
+    assert outputs[0][1] == ["M1", "M2"]
+    assert paths(second) == paths(first) + ["q"]
+    replayed = {one.path for one in second.step_results if one.replayed}
+    assert replayed == set(paths(first))
+
+
+async def test_resume_shows_what_is_replayed_as_progress() -> None:
+    """Sinks see RunResumed, then StepReplayed; old events are not emitted again."""
+    sink = MemorySink()
+    executor = Executor(sinks=[sink])
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(give, 1)
+        return (yield from step("q").ask("?"))
+
+    first = await executor.run(flow)
+    check_drive(sink)
+    await executor.answer(first.run_id, "q", "x")
+    sink.clear()
+    await executor.resume(first.run_id, flow)
+    assert names(sink)[:2] == ["RunResumed", "StepReplayed"]
+    assert [event.path for event in sink.of(ev.StepReplayed)] == ["a"]
+    assert not sink.of(ev.WorkflowStarted)
+    journaled = [event.seq for event in sink.events if isinstance(event, ev.Event)]
+    assert journaled == list(range(journaled[0], journaled[0] + len(journaled)))
+
+
+async def test_a_step_added_before_a_recorded_one_just_runs() -> None:
+    """Keys stay: new code may yield new steps anywhere, recorded ones are not run again."""
+    ran: list[str] = []
+    changed = False
+
+    @workflow
+    def flow() -> Steps[Any]:
+        if changed:
+            yield from step("new").call(ran.append, "new")
+        yield from step("a").call(ran.append, "a")
+        return (yield from step("q").ask("?"))
+
+    executor = Executor()
+    first = await executor.run(flow)
+    changed = True
+    await executor.answer(first.run_id, "q", "x")
+    second = await executor.resume(first.run_id, flow)
+    assert (second.value, ran) == ("x", ["a", "new"])
+
+
+async def test_signals_to_concurrent_waits_are_taken_in_order_and_once() -> None:
+    """Two waits for one name take a signal each; on resume the taken one is not given again."""
+    executor = Executor()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        pair = yield from step("g").parallel(
+            step("a").wait_for("go", int), step("b").wait_for("go", int)
+        )
+        return pair, (yield from step("c").wait_for("go", int))
+
+    first = await executor.options(run_id="r").run(flow)
+    assert first.status == "suspended"
+    await executor.signal("r", "go", 1)
+    second = await executor.resume("r", flow)
+    assert (second.status, statuses(second).get("g/a")) == ("suspended", "succeeded")
+    await executor.signal("r", "go", 2)
+    await executor.signal("r", "go", 3)
+    last = await executor.resume("r", flow)
+    assert last.value == ((1, 2), 3)
+
+
+async def test_a_signal_that_a_default_could_not_convert_is_taken_once() -> None:
+    """A payload of the wrong type is used up by the wait that failed on it, on resume too."""
+    executor = Executor()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        a = yield from step("a").wait_for("go", int).default(-1)
+        b = yield from step("b").wait_for("go", int)
+        return a, b, (yield from step("q").ask("?"))
+
+    await executor.options(run_id="r").run(flow)
+    await executor.signal("r", "go", "no number")
+    await executor.signal("r", "go", 2)
+    assert (await executor.resume("r", flow)).status == "suspended"
+    await executor.answer("r", "q", "x")
+    assert (await executor.resume("r", flow)).value == (-1, 2, "x")
+
+
+async def test_a_skipped_wait_takes_no_signal_on_resume() -> None:
+    """A wait that its predicate skipped leaves the signal to the next one, on resume too."""
+    executor = Executor()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").wait_for("go", int).when(lambda _: False)
+        yield from step("q").ask("?")
+        return (yield from step("b").wait_for("go", int))
+
+    await executor.options(run_id="r").run(flow)
+    await executor.signal("r", "go", 5)
+    await executor.answer("r", "q", "x")
+    assert (await executor.resume("r", flow)).value == 5
+
+
+async def test_a_wait_in_a_race_that_lost_takes_no_signal_on_resume() -> None:
+    """A cancelled wait leaves the signals to others."""
+    executor = Executor()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        won = yield from step("r").race(
+            step("a").wait_for("go", int), step("b").call(give, "b")
+        )
+        yield from step("q").ask("?")
+        return won, (yield from step("c").wait_for("go", int))
+
+    await executor.options(run_id="r").run(flow)
+    await executor.signal("r", "go", 5)
+    await executor.answer("r", "q", "x")
+    assert (await executor.resume("r", flow)).value == ("b", 5)
+
+
+# -- an action that does not stop ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_an_async_action_that_ignores_cancellation_for_good_is_abandoned(
+    monkeypatch: pytest.MonkeyPatch, anyio_backend: str
+) -> None:
+    """The run ends, and the step is recorded cancelled and abandoned, after a grace."""
+    import asyncio
+
+    from handrail.engine import driver, tasks
+
+    monkeypatch.setattr(driver, "ABANDON_AFTER_S", 0.05)
+    monkeypatch.setattr(tasks, "LEAVE_AFTER_S", 0.05)
+    release = asyncio.Event()
+
+    async def deaf() -> str:
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+        return "late"
+
+    for group in (False, True):
+        release.clear()
+
+        @workflow
+        def flow(in_group: bool) -> Steps[Any]:  # noqa: FBT001
+            made = step("a").call(deaf)
+            yield from (step("g").parallel(made, step("b").call(forever)) if in_group else made)
+
+        path = "g/a" if group else "a"
+        try:
+            with anyio.fail_after(5):
+                async with Executor().stream(flow, group) as run:
+                    async for event in run:
+                        if isinstance(event, ev.StepStarted) and event.path == path:
+                            await anyio.sleep(0.01)
+                            run.cancel("stop")
+        finally:
+            release.set()
+        one = run.result.step(path)
+        assert (run.result.status, one.status, one.abandoned) == ("cancelled", "cancelled", True)
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "args"),
+    [
+        (AgentResult, ("x",)),
+        (CommandResult, (0, "", "")),
+        (BranchResult, (0, "x", 1)),
+    ],
+)
+def test_a_result_may_be_made_with_its_type(kind: Any, args: tuple[Any, ...]) -> None:
+    """`AgentResult[str]("x")`, as people write in their agents, is the same as without the type."""
+    assert kind[str](*args) == kind(*args)
+
+
+def test_setting_an_unknown_attribute_of_a_result_is_an_attribute_error() -> None:
+    """A frozen, slotted result refuses any attribute in the way Python does."""
+    result: Any = AgentResult("x")
+    with pytest.raises(AttributeError):
+        result.nonsense = 1
+
+
+def test_a_result_survives_pickle() -> None:
+    """A run's result can be sent to another process."""
+    result = flow_of_one()
+    assert pickle.loads(pickle.dumps(result)) == result
