@@ -30,7 +30,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=None, help="write the rows there, too")
     parser.add_argument("--rounds", type=int, default=15, help="rounds of each measurement")
     given = parser.parse_args()
-    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(
+        f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    )
     print(f"{'what':<48} {'us':>12} {'baseline us':>12} {'value':>8} {'at most':>7}  met")
     rows: list[Row] = []
     for part in (steps.rows, groups.rows, startup.rows):

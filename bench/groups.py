@@ -190,7 +190,7 @@ class Forgetful:
     def append(self, event: Any, /, *, sync: bool = False) -> None:
         """Forget the event."""
 
-    def events(self, run_id: str, /) -> list[Any]:
+    def events(self, _: str, /) -> list[Any]:
         """Nothing."""
         return []
 

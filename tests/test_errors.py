@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-import pickle
+import pickle  # noqa: TID251
 import re
 from typing import Any
 
@@ -18,6 +18,7 @@ from handrail import (
     CommandNotFound,
     CommandNotStarted,
     ContextNotAMapping,
+    CoreStalled,
     DefinitionError,
     DoesNotFit,
     DuplicateStepName,
@@ -35,11 +36,13 @@ from handrail import (
     NotAStep,
     NotPortable,
     OpenGate,
+    OutOfSequence,
     OutputNotSerializable,
     OutsideStep,
     PromptError,
     ReplayMismatch,
     RunCancelled,
+    RunIdTaken,
     RunLocked,
     RunNotFound,
     SourceUnavailable,
@@ -64,11 +67,13 @@ FAILED: StepResult[Any] = StepResult(
     "b", "a/b", "call", "failed", error="no", error_type="m.Boom", attempts=3, traceback="T"
 )
 ONCE: StepResult[Any] = StepResult("b", "a/b", "call", "failed", error="no", error_type="m.Boom")
-STAGE = StageResult("lint", False, "E501", "exit code 1: E501")
-SILENT_STAGE = StageResult("lint", False)
+STAGE = StageResult("lint", False, "E501", "exit code 1: E501")  # noqa: FBT003
+SILENT_STAGE = StageResult("lint", False)  # noqa: FBT003
 ROUND = ValidationRoundResult(1, (STAGE,))
 RUN: WorkflowResult[Any] = WorkflowResult("ship", "ship-1", "failed", error="step 'a' failed")
-WAITING: WorkflowResult[Any] = WorkflowResult("ship", "ship-1", "suspended", waiting=(OpenGate("q", "Merge?"),))
+WAITING: WorkflowResult[Any] = WorkflowResult(
+    "ship", "ship-1", "suspended", waiting=(OpenGate("q", "Merge?"),)
+)
 
 CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     (HandrailError("something"), r"something", {}),
@@ -121,6 +126,13 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         RunLocked("r", 12, "host", 3.4),
         r"run r .* process 12 on host \(since 3 s\)\. .*[Ss]top it",
         {"run_id": "r", "pid": 12, "host": "host", "age_s": 3.4},
+    ),
+    (RunIdTaken("r"), r"run 'r' already.*[Rr]esume", {"run_id": "r"}),
+    (CoreStalled(), r"neither go on nor end.*defect", {}),
+    (
+        OutOfSequence("r", 7, 5),
+        r"run r: .*number 7 where 5 is next",
+        {"run_id": "r", "seq": 7, "expected": 5},
     ),
     (RunNotFound("r", ["s", "t"]), r"no run 'r'.* s, t", {"run_id": "r", "known": ("s", "t")}),
     (RunNotFound("r"), r"no run 'r'.* no runs", {"known": ()}),
@@ -187,12 +199,12 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     (StageFailed(STAGE), r"exit code 1: E501", {"result": STAGE}),
     (StageFailed(SILENT_STAGE), r"stage 'lint' did not pass", {"result": SILENT_STAGE}),
     (
-        ValidationFailed("verify", ValidationResult(False, (ROUND,))),
+        ValidationFailed("verify", ValidationResult(False, (ROUND,))),  # noqa: FBT003
         r"did not pass in 1 round: lint: exit code 1: E501",
-        {"path": "verify", "result": ValidationResult(False, (ROUND,))},
+        {"path": "verify", "result": ValidationResult(False, (ROUND,))},  # noqa: FBT003
     ),
     (
-        ValidationFailed("verify", ValidationResult(False, (ROUND, ROUND))),
+        ValidationFailed("verify", ValidationResult(False, (ROUND, ROUND))),  # noqa: FBT003
         r"in 2 rounds: lint",
         {},
     ),

@@ -15,23 +15,92 @@ import handrail
 from handrail import errors
 from handrail.model import events as ev
 
-CONTRACT = """
-    Executor Steps step workflow Workflow WorkflowDefinition WorkflowParameter Step Stage Agent
-    AgentLike AgentBackend WorkflowLike StepResult WorkflowResult CommandResult AgentResult
-    BranchResult ValidationResult StageResult Skipped RollbackError OpenGate Usage WorkflowContext
-    current Limits Backoff Secrets Sink ConsoleSink JsonlSink StructlogSink CallbackSink MemorySink
-    FakeBackend CommandBackend HandrailError RunCancelled StepFailed WorkflowFailed WorkflowError
-    DuplicateStepName NotAStep ReplayMismatch RunLocked OutputNotSerializable NotPortable
-    GateClosed InvalidAnswer Journal Clock
-""".split()
+CONTRACT = [
+    "Executor",
+    "Steps",
+    "step",
+    "workflow",
+    "Workflow",
+    "WorkflowDefinition",
+    "WorkflowParameter",
+    "Step",
+    "Stage",
+    "Agent",
+    "AgentLike",
+    "AgentBackend",
+    "WorkflowLike",
+    "StepResult",
+    "WorkflowResult",
+    "CommandResult",
+    "AgentResult",
+    "BranchResult",
+    "ValidationResult",
+    "StageResult",
+    "Skipped",
+    "RollbackError",
+    "OpenGate",
+    "Usage",
+    "WorkflowContext",
+    "current",
+    "Limits",
+    "Backoff",
+    "Secrets",
+    "Sink",
+    "ConsoleSink",
+    "JsonlSink",
+    "StructlogSink",
+    "CallbackSink",
+    "MemorySink",
+    "FakeBackend",
+    "CommandBackend",
+    "HandrailError",
+    "RunCancelled",
+    "StepFailed",
+    "WorkflowFailed",
+    "WorkflowError",
+    "DuplicateStepName",
+    "NotAStep",
+    "ReplayMismatch",
+    "RunLocked",
+    "OutputNotSerializable",
+    "NotPortable",
+    "GateClosed",
+    "InvalidAnswer",
+    "Journal",
+    "Clock",
+]
 
-EVENTS = """
-    WorkflowStarted WorkflowCompleted StepStarted AttemptFailed StepInterrupted StepCompleted
-    GroupStarted GroupCompleted MemberStarted MemberCompleted SubworkflowStarted SubworkflowEnded
-    ValidationRound GateOpened GateAnswered TimerSet SignalReceived LimitReached RollbackStarted
-    RollbackCompleted CancelRequested RunSuspended RunResumed
-    StepOutput StepReplayed AgentMessage AgentTurnStarted AgentTurnCompleted SinkDropped
-""".split()
+EVENTS = [
+    "WorkflowStarted",
+    "WorkflowCompleted",
+    "StepStarted",
+    "AttemptFailed",
+    "StepInterrupted",
+    "StepCompleted",
+    "GroupStarted",
+    "GroupCompleted",
+    "MemberStarted",
+    "MemberCompleted",
+    "SubworkflowStarted",
+    "SubworkflowEnded",
+    "ValidationRound",
+    "GateOpened",
+    "GateAnswered",
+    "TimerSet",
+    "SignalReceived",
+    "LimitReached",
+    "RollbackStarted",
+    "RollbackCompleted",
+    "CancelRequested",
+    "RunSuspended",
+    "RunResumed",
+    "StepOutput",
+    "StepReplayed",
+    "AgentMessage",
+    "AgentTurnStarted",
+    "AgentTurnCompleted",
+    "SinkDropped",
+]
 
 
 @pytest.mark.parametrize("name", CONTRACT)
@@ -101,9 +170,19 @@ def test_every_public_error_has_the_one_base() -> None:
     assert not issubclass(handrail.RunCancelled, Exception)
 
 
-SLOW = (
-    "asyncio cyclopts jinja2 pydantic rich sqlite3 structlog trio logging subprocess anyio".split()
-)
+SLOW = [
+    "asyncio",
+    "cyclopts",
+    "jinja2",
+    "pydantic",
+    "rich",
+    "sqlite3",
+    "structlog",
+    "trio",
+    "logging",
+    "subprocess",
+    "anyio",
+]
 
 
 def loaded_by(code: str, names: list[str]) -> list[str]:
@@ -123,7 +202,7 @@ def test_importing_handrail_imports_nothing_that_is_slow() -> None:
 
 def test_importing_what_a_workflow_is_written_with_stays_light() -> None:
     """`from handrail import Executor, Steps, step, workflow` loads none of the slow libraries."""
-    heavy = "asyncio cyclopts jinja2 pydantic rich sqlite3 structlog trio".split()
+    heavy = ["asyncio", "cyclopts", "jinja2", "pydantic", "rich", "sqlite3", "structlog", "trio"]
     code = "from handrail import Executor, Steps, step, workflow, current, MemorySink, Limits"
     assert loaded_by(code, heavy) == []
 

@@ -132,7 +132,7 @@ def test_an_unannotated_parameter_has_no_annotation() -> None:
     """A parameter without an annotation has `inspect.Parameter.empty`."""
 
     @workflow
-    def flow(x, y=1):  # type: ignore[no-untyped-def]
+    def flow(x, y=1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         yield from step("a").call(same)
 
     first, second = flow.definition.parameters
@@ -248,7 +248,7 @@ def test_describe_is_json_safe_with_odd_defaults() -> None:
 def test_describe_does_without_a_source() -> None:
     """A workflow made where no text is kept is described without its steps."""
     scope: dict[str, Any] = {"step": step, "same": same}
-    exec("def made():\n    yield from step('a').call(same)\n", scope)  # noqa: S102
+    exec("def made():\n    yield from step('a').call(same)\n", scope)
     data = workflow(scope["made"]).describe()
     assert data["name"] == "made"
     assert json.dumps(data)

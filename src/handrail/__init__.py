@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from handrail.dsl.step import step
     from handrail.engine.contexts import ContextNotAMapping
     from handrail.engine.current import Current, OutsideStep, current
+    from handrail.engine.driver import CoreStalled
     from handrail.engine.run import Run
     from handrail.errors import (
         AgentError,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         PromptError,
         ReplayMismatch,
         RunCancelled,
+        RunIdTaken,
         RunLocked,
         RunNotFound,
         StageFailed,
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
         WorkflowNotFound,
         WrongUse,
     )
-    from handrail.journals.memory import MemoryJournal
+    from handrail.journals.memory import MemoryJournal, OutOfSequence
     from handrail.model.context import WorkflowContext
     from handrail.model.convert import DoesNotFit
     from handrail.model.definition import WorkflowDefinition, WorkflowParameter
@@ -100,6 +102,7 @@ _HOMES = {
     "handrail.dsl.step": ("step",),
     "handrail.engine.contexts": ("ContextNotAMapping",),
     "handrail.engine.current": ("Current", "OutsideStep", "current"),
+    "handrail.engine.driver": ("CoreStalled",),
     "handrail.engine.run": ("Run",),
     "handrail.errors": (
         "AgentError",
@@ -107,7 +110,7 @@ _HOMES = {
         "CommandFailed",
         "CommandNotFound",
         "DefinitionError",
-    "DoesNotFit",
+        "DoesNotFit",
         "DuplicateStepName",
         "GateClosed",
         "GateNotFound",
@@ -126,6 +129,7 @@ _HOMES = {
         "PromptError",
         "ReplayMismatch",
         "RunCancelled",
+        "RunIdTaken",
         "RunLocked",
         "RunNotFound",
         "StageFailed",
@@ -139,7 +143,7 @@ _HOMES = {
         "WorkflowNotFound",
         "WrongUse",
     ),
-    "handrail.journals.memory": ("MemoryJournal",),
+    "handrail.journals.memory": ("MemoryJournal", "OutOfSequence"),
     "handrail.model.context": ("WorkflowContext",),
     "handrail.model.convert": ("DoesNotFit",),
     "handrail.model.definition": ("WorkflowDefinition", "WorkflowParameter"),
@@ -211,6 +215,7 @@ __all__ = [
     "CommandResult",
     "ConsoleSink",
     "ContextNotAMapping",
+    "CoreStalled",
     "Current",
     "DefinitionError",
     "DoesNotFit",
@@ -236,6 +241,7 @@ __all__ = [
     "NotAStep",
     "NotPortable",
     "OpenGate",
+    "OutOfSequence",
     "OutputNotSerializable",
     "OutsideStep",
     "PromptError",
@@ -244,6 +250,7 @@ __all__ = [
     "RollbackError",
     "Run",
     "RunCancelled",
+    "RunIdTaken",
     "RunLocked",
     "RunNotFound",
     "Secrets",

@@ -213,6 +213,17 @@ class RunNotFound(HandrailError):
         return f"there is no run {self.run_id!r} in this journal.{known}"
 
 
+class RunIdTaken(HandrailError):
+    """A new run was to have the id of one that the journal knows."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(run_id)
+        self.run_id = run_id
+
+    def __str__(self) -> str:
+        return f"there is a run {self.run_id!r} already. Resume it, or choose another id."
+
+
 class WorkflowNotFound(HandrailError):
     """A run is to be resumed and nobody gave its workflow."""
 

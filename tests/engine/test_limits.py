@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
@@ -80,7 +81,7 @@ async def test_a_limit_cannot_be_caught_and_rollbacks_run() -> None:
         yield from step("a").call(give).with_rollback(lambda _: undone.append("a"))
         try:
             yield from step("b").call(give)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             seen_errors.append(error)
             return "went on"
 
@@ -227,9 +228,7 @@ async def test_the_runs_timeout_names_limit_and_value() -> None:
 
     for how in ("runs", "waits"):
         with anyio.fail_after(5):
-            result, seen = await run_seen(
-                flow, how, limits=Limits(timeout_s=60), clock=Jumping()
-            )
+            result, seen = await run_seen(flow, how, limits=Limits(timeout_s=60), clock=Jumping())
         assert result.status == "failed"
         assert re.search(r"timeout_s\b.*\b60\b", result.error or "")
         assert [one[:2] for one in rows(seen)] == [("timeout_s", 60)]
@@ -303,14 +302,12 @@ async def test_a_failed_step_gives_its_slot_back() -> None:
             step("c").call(give, 3),
             on_error="continue",
         )
-        try:
+        with contextlib.suppress(StepFailed):
             yield from step("h").parallel(
                 step("a").call(anyio.sleep_forever),
                 step("b").call(boom),
                 step("c").call(anyio.sleep_forever),
             )
-        except StepFailed:
-            pass
         last = yield from step("z").call(give, "z")
         return [r.status for r in one], last
 
@@ -341,9 +338,7 @@ async def test_an_amount_of_a_tag_is_taken_in_one_go() -> None:
 
     @workflow
     def flow() -> Steps[Any]:
-        yield from step("f").for_each(
-            range(4), lambda n: step("x").call(gauge, n).uses("gpu", 2)
-        )
+        yield from step("f").for_each(range(4), lambda n: step("x").call(gauge, n).uses("gpu", 2))
 
     with anyio.fail_after(5):
         result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 3}))
@@ -490,7 +485,7 @@ async def test_sync_actions_are_bounded_too() -> None:
         with lock:
             now += 1
             most = max(most, now)
-        time.sleep(0.005)  # noqa: TID251  # a thread that takes some time
+        time.sleep(0.005)  # a thread that takes some time  # noqa: TID251
         with lock:
             now -= 1
 

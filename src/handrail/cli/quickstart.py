@@ -110,19 +110,23 @@ def _width(home: Path) -> int:
 
 def _python() -> str:
     """The shortest name for this Python that a shell understands."""
+    own = Path(sys.executable).parent.resolve()
     for name in ("python", "python3"):
         found = shutil.which(name)
-        if found is not None and Path(found).resolve() == Path(sys.executable).resolve():
+        if found is not None and Path(found).parent.resolve() == own:
             return name
     return shlex.quote(sys.executable)
 
 
 def _command() -> str:
+    """How to call this very command again."""
+    script = Path(sys.argv[0])
+    if script.name != "handrail":
+        return f"{_python()} -m handrail.cli"
     found = shutil.which("handrail")
-    own = Path(sys.executable).parent / "handrail"
-    if found is not None and (not own.exists() or Path(found).resolve() == own.resolve()):
+    if found is not None and Path(found).resolve() == script.resolve():
         return "handrail"
-    return shlex.quote(str(own)) if own.exists() else f"{_python()} -m handrail.cli"
+    return shlex.quote(str(script.resolve()))
 
 
 def _print_diff(diff: str) -> None:

@@ -267,14 +267,14 @@ class Machine:
         if predicate is not None:
             self.ask(node, cmd.AskPredicate(node.path, predicate, self.view(node)))
             return
-        self._start(node, None)
+        self._start(node)
 
-    def _start(self, node: Node, verdict: bool | None) -> None:
+    def _start(self, node: Node, *, verdict: bool | None = None) -> None:
         step = node.step
         assert step is not None
         node.started_at = self.now
         node.phase = Phase.RUNNING
-        self._out.append(cmd.Record(started(node, verdict)))
+        self._out.append(cmd.Record(started(node, verdict=verdict)))
         self.attempt(node)
 
     def attempt(self, node: Node) -> None:
@@ -437,7 +437,7 @@ class Machine:
             said = f"the predicate of .when() must return a bool, got {report.value!r}"
             self._start_to_fail(node, Failure(said, "builtins.TypeError", _TYPE_ERROR_BASES))
         elif report.value:
-            self._start(node, True)
+            self._start(node, verdict=True)
         else:
             self.skip(node)
 
@@ -445,7 +445,7 @@ class Machine:
         """End a step whose predicate was false."""
         node.started_at = self.now
         node.phase = Phase.RUNNING
-        self.record(started(node, False))
+        self.record(started(node, verdict=False))
         self.end_step(node, "skipped", output=Skipped("its predicate was false"))
 
     def _start_to_fail(self, node: Node, failure: Failure) -> None:

@@ -6,7 +6,7 @@ that were added elsewhere, or that end in another order, change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,6 +49,20 @@ class Recorded:
         self.completed: ev.WorkflowCompleted | None = None
         self._paths: dict[str, PathRecord] = {}
         self._children: dict[str, dict[str, None]] = {}
+        self._takes: dict[type, Callable[[Any], None]] = {
+            ev.WorkflowStarted: self._run_started,
+            ev.RunResumed: self._run_resumed,
+            ev.WorkflowCompleted: self._run_completed,
+            ev.StepStarted: self._step_started,
+            ev.AttemptFailed: self._attempt_failed,
+            ev.TimerSet: self._timer_set,
+            ev.StepCompleted: self._step_completed,
+            ev.MemberStarted: self._member_started,
+            ev.MemberCompleted: self._member_completed,
+            ev.GateOpened: self._gate_opened,
+            ev.GateAnswered: self._gate_answered,
+            ev.SignalReceived: self._signal_received,
+        }
         for event in history:
             self._take(event)
         for path in superseded:
@@ -57,50 +71,61 @@ class Recorded:
     # -- building -------------------------------------------------------------------------------
 
     def _take(self, event: ev.Event) -> None:
-        match event:
-            case ev.WorkflowStarted():
-                self.started_at = event.at
-                self.inputs = dict(event.inputs)
-            case ev.RunResumed():
-                for path in event.superseded:
-                    self._forget(path)
-            case ev.StepStarted():
-                record = self._record(event.path)
-                if record.started_at is None:
-                    record.started_at = event.at
-                record.verdict = event.verdict
-                record.signal = event.signal
-            case ev.AttemptFailed():
-                record = self._record(event.path)
-                record.attempts = max(record.attempts, event.attempt)
-                record.failure = event
-                record.retry_due = None
-            case ev.TimerSet():
-                record = self._record(event.path)
-                record.due.setdefault((event.reason, event.attempt), event.due)
-                if event.reason == "retry":
-                    record.retry_due = event.due
-            case ev.StepCompleted():
-                self._record(event.path).end = event.result
-            case ev.MemberStarted():
-                record = self._record(event.path)
-                record.index = event.index
-                if record.started_at is None:
-                    record.started_at = event.at
-            case ev.MemberCompleted():
-                record = self._record(event.path)
-                record.member_end = event.result
-            case ev.GateOpened():
-                record = self._record(event.path)
-                record.gates.setdefault(record.attempts + 1, event.gate)
-            case ev.GateAnswered():
-                self.answers.setdefault(event.path, event)
-            case ev.SignalReceived():
-                self._signals.setdefault(event.name, []).append(event.payload)
-            case ev.WorkflowCompleted():
-                self.completed = event
-            case _:
-                pass
+        take = self._takes.get(type(event))
+        if take is not None:
+            take(event)
+
+    def _run_started(self, event: ev.WorkflowStarted) -> None:
+        self.started_at = event.at
+        self.inputs = dict(event.inputs)
+
+    def _run_resumed(self, event: ev.RunResumed) -> None:
+        for path in event.superseded:
+            self._forget(path)
+
+    def _run_completed(self, event: ev.WorkflowCompleted) -> None:
+        self.completed = event
+
+    def _step_started(self, event: ev.StepStarted) -> None:
+        record = self._record(event.path)
+        if record.started_at is None:
+            record.started_at = event.at
+        record.verdict = event.verdict
+        record.signal = event.signal
+
+    def _attempt_failed(self, event: ev.AttemptFailed) -> None:
+        record = self._record(event.path)
+        record.attempts = max(record.attempts, event.attempt)
+        record.failure = event
+        record.retry_due = None
+
+    def _timer_set(self, event: ev.TimerSet) -> None:
+        record = self._record(event.path)
+        record.due.setdefault((event.reason, event.attempt), event.due)
+        if event.reason == "retry":
+            record.retry_due = event.due
+
+    def _step_completed(self, event: ev.StepCompleted) -> None:
+        self._record(event.path).end = event.result
+
+    def _member_started(self, event: ev.MemberStarted) -> None:
+        record = self._record(event.path)
+        record.index = event.index
+        if record.started_at is None:
+            record.started_at = event.at
+
+    def _member_completed(self, event: ev.MemberCompleted) -> None:
+        self._record(event.path).member_end = event.result
+
+    def _gate_opened(self, event: ev.GateOpened) -> None:
+        record = self._record(event.path)
+        record.gates.setdefault(record.attempts + 1, event.gate)
+
+    def _gate_answered(self, event: ev.GateAnswered) -> None:
+        self.answers.setdefault(event.path, event)
+
+    def _signal_received(self, event: ev.SignalReceived) -> None:
+        self._signals.setdefault(event.name, []).append(event.payload)
 
     def _record(self, path: str) -> PathRecord:
         record = self._paths.get(path)
@@ -142,7 +167,7 @@ class Recorded:
         """The payloads that no recorded ``wait_for`` took, in order of arrival, by name."""
         left = {name: list(payloads) for name, payloads in self._signals.items()}
         for record in self._paths.values():
-            if record.signal and record.end is not None and _took_a_signal(record.end):
+            if record.signal and record.verdict is not False and _took_a_signal(record.end):
                 del left.get(record.signal, [])[:1]
         return left
 
@@ -183,6 +208,6 @@ class Recorded:
         return found
 
 
-def _took_a_signal(end: StepResult[Any]) -> bool:
+def _took_a_signal(end: StepResult[Any] | None) -> bool:
     """A ``wait_for`` takes a signal unless it was cancelled or timed out before one came."""
-    return end.status != "cancelled" and end.error_type != _TIMEOUT
+    return end is not None and end.status != "cancelled" and end.error_type != _TIMEOUT

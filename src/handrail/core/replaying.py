@@ -43,7 +43,7 @@ class Replaying:
             node.attempt = record.attempts
             node.phase = Phase.RUNNING
             node.started_at = record.started_at
-            self.machine.record(started(node, record.verdict))
+            self.machine.record(started(node, verdict=record.verdict))
             self._pick_up(node, record)
             return True
         return False
@@ -75,7 +75,7 @@ class Replaying:
             self.machine.attempt(node)
 
 
-def started(node: Node, verdict: bool | None = None) -> ev.StepStarted:
+def started(node: Node, *, verdict: bool | None = None) -> ev.StepStarted:
     """The event of a step's start in this drive, with what a replay needs to know of it."""
     assert node.step is not None
     verb = node.step.verb

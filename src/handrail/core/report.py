@@ -25,34 +25,33 @@ def tree_order(
     ``tree`` maps a path to its children, or to the only one.
     """
     ordered: list[StepResult[Any]] = []
-    stack = _reversed(tree.get(root))
+    stack = list(reversed(children_of(tree, root)))
     while stack:
         path = stack.pop()
         result = results.get(path)
         if result is not None:
             ordered.append(result)
-        below = tree.get(path)
-        if below:
-            stack.extend(_reversed(below))
+        if path in tree:
+            stack.extend(reversed(children_of(tree, path)))
     return tuple(ordered)
 
 
-def _reversed(children: dict[str, None] | str | None) -> list[str]:
-    """Child paths, last first; a lone one may stand for itself."""
-    if not children:
-        return []
-    return [children] if isinstance(children, str) else list(reversed(children))
+def children_of(tree: Mapping[str, dict[str, None] | str], path: str) -> tuple[str, ...]:
+    """The child paths of a path, in order; a lone one may stand for itself."""
+    children = tree.get(path, ())
+    return (children,) if isinstance(children, str) else tuple(children)
 
 
 def workflow_result(
     name: str,
     run_id: str,
     status: RunStatus,
+    *,
     ordered: tuple[StepResult[Any], ...],
     top: tuple[str, ...],
     duration_ms: float,
     completed: WorkflowCompleted | None,
-    waiting: tuple[OpenGate, ...],
+    waiting: tuple[OpenGate, ...] = (),
 ) -> WorkflowResult[Any]:
     """The result; ``top`` are the paths of the top-level steps, in order of yield."""
     value = completed.value if completed is not None else None
@@ -78,7 +77,7 @@ def workflow_result(
 def _final_output(value: Any, ordered: tuple[StepResult[Any], ...], top: tuple[str, ...]) -> Any:
     if value is not None or not top:
         return value
-    shown = {path for path in top}
+    shown = set(top)
     for result in reversed(ordered):
         if result.path in shown and result.status != "skipped":
             return result.output

@@ -10,7 +10,7 @@ import attrs
 from handrail.core.bodies import close
 from handrail.core.failures import body_error_text
 from handrail.core.node import Node, Phase
-from handrail.core.report import tree_order, workflow_result
+from handrail.core.report import children_of, tree_order, workflow_result
 from handrail.errors import HandrailError, LimitExceeded, RunCancelled, StepFailed
 from handrail.model import commands as cmd
 from handrail.model import events as ev
@@ -164,22 +164,25 @@ class RunEnd:
             self.machine.definition.name,
             self.machine.setting.run_id,
             status,
-            tree_order(self.machine.tree, self.machine.results),
-            tuple(self.machine.tree.get("", ())),
-            duration_ms,
-            event,
-            waiting,
+            ordered=tree_order(self.machine.tree, self.machine.results),
+            top=children_of(self.machine.tree, ""),
+            duration_ms=duration_ms,
+            completed=event,
+            waiting=waiting,
         )
         self.machine.emit(cmd.Finish(result))
 
     def child_result(self, node: Node, name: str, value: Any) -> WorkflowResult[Any]:
         """The result of a child workflow that succeeded; it shares the run's id."""
-        top = tuple(self.machine.tree.get(node.path, ()))
-        below = tree_order(self.machine.tree, self.machine.results, node.path)
-        completed = ev.WorkflowCompleted("succeeded", value)
-        duration_ms = max(0.0, (self.machine.now - node.started_at) * 1000)
+        machine = self.machine
         return workflow_result(
-            name, self.machine.setting.run_id, "succeeded", below, top, duration_ms, completed, ()
+            name,
+            machine.setting.run_id,
+            "succeeded",
+            ordered=tree_order(machine.tree, machine.results, node.path),
+            top=children_of(machine.tree, node.path),
+            duration_ms=max(0.0, (machine.now - node.started_at) * 1000),
+            completed=ev.WorkflowCompleted("succeeded", value),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from handrail.core.failures import failure_of
@@ -40,12 +41,10 @@ class Stopping:
             children.append(node.child)
         if children:
             for child in reversed(children):
-                self.machine.later(self._stop_child, child, reason, hard)
+                stop = functools.partial(self.stop, hard=hard)
+                self.machine.later(stop, child, reason)
         elif first or node.generator is not None:
             self._stop_childless(node, reason)
-
-    def _stop_child(self, child: Node, reason: str, hard: bool) -> None:
-        self.stop(child, reason, hard=hard)
 
     def _stop_childless(self, node: Node, reason: str) -> None:
         step = node.step

@@ -37,7 +37,8 @@ def expanded(
     own: Iterable[str], whole: Iterable[str], history: Sequence[ev.Event]
 ) -> tuple[str, ...]:
     """``own`` paths, ``whole`` ones with all that is below them, and whatever encloses any of them:
-    a composite whose child runs again has not ended either."""
+    a composite whose child runs again has not ended either.
+    """
     known = {
         event.path for event in history if isinstance(event, (ev.StepStarted, ev.MemberStarted))
     }

@@ -96,7 +96,7 @@ class ValidationBehaviour:
         machine.record(ev.ValidationRound(node.path, number, done.passed, done))
         verb = _verb(node)
         if done.passed:
-            machine.succeed(node, ValidationResult(True, tuple(state.rounds)))
+            machine.succeed(node, ValidationResult(passed=True, rounds=tuple(state.rounds)))
         elif number > verb.retry:
             found = state.validation_so_far()
             failure = failure_of(ValidationFailed(node.path, found))

@@ -63,7 +63,8 @@ class Waits:
 
     def goes_on_by_itself(self, token: int) -> bool:
         """True if this timer is one the process waits for: a pause, a retry, clean-up; not the
-        deadline of something that waits for a person."""
+        deadline of something that waits for a person.
+        """
         node = self.machine.timers.get(token)
         if node is None or token in (node.deadline, self.machine.run_deadline):
             return False

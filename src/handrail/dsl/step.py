@@ -110,7 +110,7 @@ class StepName:
 
     if not TYPE_CHECKING:
 
-        def __iter__(self):
+        def __iter__(self) -> Any:
             """Yield itself, so that a forgotten verb is reported as that."""
             return (yield self)
 
@@ -170,21 +170,15 @@ class StepName:
                 f"step {self.name!r}: .python(action, args) takes the arguments as a tuple, got "
                 f"{args!r}. Write args=({args!r},), or .call(action, {args!r})."
             )
-        return self._call(
-            action, tuple(args), dict(kwargs) if kwargs else None, ".python()"
-        )
+        return self._call(action, tuple(args), dict(kwargs) if kwargs else None, ".python()")
 
     @overload
     def call(
         self, action: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
     ) -> Step[T]: ...
     @overload
-    def call(
-        self, action: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Step[T]: ...
-    def call(
-        self, action: Callable[..., Any], /, *args: Any, **kwargs: Any
-    ) -> Step[Any]:
+    def call(self, action: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Step[T]: ...
+    def call(self, action: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Step[Any]:
         """Call ``action(*args, **kwargs)``: ``python`` with its arguments checked by type."""
         return self._call(action, args, kwargs or None, ".call()")
 
@@ -201,9 +195,7 @@ class StepName:
                 if not isinstance(action, str)
                 else "For a program use .command()."
             )
-            raise WrongUse(
-                f"step {self.name!r}: {verb} takes a callable, got {action!r}. {hint}"
-            )
+            raise WrongUse(f"step {self.name!r}: {verb} takes a callable, got {action!r}. {hint}")
         return Step(self.name, PythonCall(action, args, kwargs))
 
     # -- programs and agents --------------------------------------------------------------------
@@ -258,14 +250,10 @@ class StepName:
         """
         words = argv if isinstance(argv, str) else _argv(self.name, argv)
         if not words:
-            raise DefinitionError(
-                f"step {self.name!r}: .command() needs a program, got {argv!r}"
-            )
+            raise DefinitionError(f"step {self.name!r}: .command() needs a program, got {argv!r}")
         return Step(self.name, ShellCommand(words, cwd, env, stdin, check, parse))
 
-    def agent(
-        self, agent: AgentLike[T], context: Context | None = None
-    ) -> Step[AgentResult[T]]:
+    def agent(self, agent: AgentLike[T], context: Context | None = None) -> Step[AgentResult[T]]:
         """Give the agent its context (a mapping, or a function of the ``WorkflowContext``)."""
         if not isinstance(getattr(agent, "name", None), str) or not callable(
             getattr(agent, "run", None)
@@ -298,7 +286,8 @@ class StepName:
         on_failure: Step[Any] | None = None,
     ) -> Step[ValidationResult]:
         """Run stages (None: all that are configured). While any fails, run ``on_failure`` and all
-        stages again, at most ``retry`` times; then the step fails."""
+        stages again, at most ``retry`` times; then the step fails.
+        """
         count_of(retry, "validate(retry)", least=0)
         if on_failure is not None and not isinstance(on_failure, Step):
             raise WrongUse(
@@ -306,11 +295,7 @@ class StepName:
             )
         if isinstance(stages, (str, Stage)):
             stages = [stages]
-        made = (
-            None
-            if stages is None
-            else tuple(_stage(self.name, item) for item in stages)
-        )
+        made = None if stages is None else tuple(_stage(self.name, item) for item in stages)
         return Step(self.name, Validation(made, retry, on_failure))
 
     def subworkflow(
@@ -326,9 +311,7 @@ class StepName:
         self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Step[WorkflowResult[R]]:
         """``subworkflow`` with its arguments checked by type."""
-        return Step(
-            self.name, ChildWorkflow(_workflow(self.name, workflow), args, kwargs)
-        )
+        return Step(self.name, ChildWorkflow(_workflow(self.name, workflow), args, kwargs))
 
     @overload
     def branch(self, a: tuple[Predicate, Step[T1]], /) -> Step[BranchResult[T1]]: ...
@@ -359,9 +342,7 @@ class StepName:
     def branch(self, *arms: tuple[Predicate, Step[Any]]) -> Step[BranchResult[Any]]:
         """Run the step of the first arm ``(predicate, step)`` whose predicate is true."""
         if not arms:
-            raise DefinitionError(
-                f"step {self.name!r}: .branch() needs at least one arm"
-            )
+            raise DefinitionError(f"step {self.name!r}: .branch() needs at least one arm")
         for arm in arms:
             if not (isinstance(arm, tuple) and len(arm) == 2 and callable(arm[0])):
                 raise WrongUse(
@@ -543,9 +524,7 @@ class StepName:
         on_error: Continue,
         max_concurrency: int | None = ...,
         min_success: float | None = ...,
-    ) -> Step[
-        tuple[StepResult[T1], StepResult[T2], StepResult[T3], StepResult[T4]]
-    ]: ...
+    ) -> Step[tuple[StepResult[T1], StepResult[T2], StepResult[T3], StepResult[T4]]]: ...
     @overload
     def parallel(
         self,
@@ -680,9 +659,7 @@ class StepName:
         for member in steps:
             _a_step(self.name, ".parallel()", member)
         _group(self.name, on_error, max_concurrency, min_success)
-        return Step(
-            self.name, ParallelGroup(steps, on_error, max_concurrency, min_success)
-        )
+        return Step(self.name, ParallelGroup(steps, on_error, max_concurrency, min_success))
 
     @overload
     def for_each(
@@ -746,18 +723,14 @@ class StepName:
         ``parallel``.
         """
         if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
-            raise WrongUse(
-                f"step {self.name!r}: .for_each() takes a collection, got {items!r}"
-            )
+            raise WrongUse(f"step {self.name!r}: .for_each() takes a collection, got {items!r}")
         if not callable(body):
             raise WrongUse(
                 f"step {self.name!r}: the body of .for_each() is a function of one item that "
                 f"returns a step or yields steps, got {body!r}"
             )
         if key is not None and not callable(key):
-            raise WrongUse(
-                f"step {self.name!r}: key is a function of one item, got {key!r}"
-            )
+            raise WrongUse(f"step {self.name!r}: key is a function of one item, got {key!r}")
         _group(self.name, on_error, max_concurrency, min_success)
         return Step(
             self.name,
@@ -787,11 +760,10 @@ class StepName:
     ) -> Step[T]: ...
     def race(self, *steps: Step[Any]) -> Step[Any]:
         """Run steps side by side; the output is that of the first success, the others are
-        cancelled. It fails if all fail."""
+        cancelled. It fails if all fail.
+        """
         if not steps:
-            raise DefinitionError(
-                f"step {self.name!r}: .race() needs at least one step"
-            )
+            raise DefinitionError(f"step {self.name!r}: .race() needs at least one step")
         for member in steps:
             _a_step(self.name, ".race()", member)
         return Step(self.name, RaceGroup(steps))
@@ -846,13 +818,9 @@ class StepName:
             ValueError: choices that look alike as text, or a default that is no choice.
         """
         if choices is not None and type is not None:
-            raise WrongUse(
-                f"step {self.name!r}: .ask() takes choices or a type, not both"
-            )
+            raise WrongUse(f"step {self.name!r}: .ask() takes choices or a type, not both")
         if not isinstance(question, str) or not question.strip():
-            raise DefinitionError(
-                f"step {self.name!r}: .ask() needs a question, got {question!r}"
-            )
+            raise DefinitionError(f"step {self.name!r}: .ask() needs a question, got {question!r}")
         offered = () if choices is None else _choices(self.name, choices, default)
         return Step(
             self.name,
@@ -970,14 +938,8 @@ def _group(
     if min_success is None:
         return
     if on_error != "continue":
-        raise DefinitionError(
-            f'step {name!r}: min_success goes with on_error="continue"'
-        )
-    if (
-        isinstance(min_success, bool)
-        or not math.isfinite(min_success)
-        or min_success < 0
-    ):
+        raise DefinitionError(f'step {name!r}: min_success goes with on_error="continue"')
+    if isinstance(min_success, bool) or not math.isfinite(min_success) or min_success < 0:
         raise DefinitionError(
             f"step {name!r}: min_success is a count (an int) or a share from 0.0 to 1.0, "
             f"got {min_success!r}"

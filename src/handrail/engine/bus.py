@@ -20,7 +20,10 @@ class Bus:
 
     def emit(self, event: Event | Progress) -> None:
         """Show the event to every sink, in order; never raises an ``Exception``."""
-        for sink in self.sinks:
+        sinks = self.sinks
+        for sink in sinks:
+            if self.sinks is not sinks and not any(sink is kept for kept in self.sinks):
+                continue  # it raised at the notice that another one was dropped
             try:
                 sink.emit(event)
             except Exception as error:  # noqa: BLE001  # a sink must not be able to stop a run

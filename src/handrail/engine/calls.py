@@ -8,6 +8,7 @@ waited for.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Generator, Mapping
@@ -25,7 +26,7 @@ ABANDON_AFTER_S = 1.0
 _POLL_S = 0.005
 
 
-class ActionRaised(Exception):  # noqa: N818  # a carrier between two lines of this package, never shown
+class ActionRaised(Exception):  # a carrier between two lines of this package, never shown
     """Carries an exception that could not be raised through a coroutine."""
 
     def __init__(self, error: BaseException) -> None:
@@ -33,7 +34,7 @@ class ActionRaised(Exception):  # noqa: N818  # a carrier between two lines of t
         self.error = error
 
 
-class Abandoned(Exception):  # noqa: N818  # as above
+class Abandoned(Exception):  # as above
     """A cancelled thread did not end in time."""
 
 
@@ -137,12 +138,13 @@ class InContext:
     ``first`` is what the coroutine yielded already, if it was begun by hand; else ``UNBEGUN``.
     """
 
-    __slots__ = ("_context", "_coroutine", "_first")
+    __slots__ = ("_context", "_coroutine", "_first", "abandon")
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], context: Context, first: Any) -> None:
         self._coroutine = coroutine
         self._context = context
         self._first = first
+        self.abandon = False  # at its next turn the coroutine is closed, whatever it does
 
     def __await__(self) -> Generator[Any, Any, Any]:
         run, send, throw = self._context.run, self._coroutine.send, self._coroutine.throw
@@ -159,6 +161,10 @@ class InContext:
                 run(self._coroutine.close)
                 raise
             except BaseException as error:  # noqa: BLE001  # passed on, whatever it is
+                if self.abandon:
+                    with contextlib.suppress(BaseException):
+                        run(self._coroutine.close)
+                    raise Abandoned from None
                 step: Callable[[Any], Any] = throw
                 given: Any = error
             else:

@@ -17,6 +17,7 @@ handler. Its states:
     cancelling  told to stop; its late result does not count  -> ended | abandoned
     abandoned   did not stop within ``ABANDON_AFTER_S``; its end is recorded as cancelled, and
                 whatever it still delivers is dropped          -> ended
+                (on trio async code cannot be left behind: its task is waited for)
     ended       its outcome was handed to the core, once
 
 The fast road: when an attempt is the only thing that can happen next (nothing in flight, nothing
@@ -140,7 +141,7 @@ class Driver:
         self._inbox.append(message)
         self._wake.set()
         if urgent and self._inline is not None:
-            self._tasks.stop(self._inline)
+            self._tasks.stop_inline(self._inline, ABANDON_AFTER_S)
 
     def cancel(self, reason: str) -> None:
         """Ask for the run to be cancelled; returns at once."""
@@ -214,7 +215,8 @@ class Driver:
 
     async def _carry_out(self) -> None:
         """Carry out commands in order. One long function on purpose: it runs for each step, and a
-        call costs as much as what most of its lines do."""
+        call costs as much as what most of its lines do.
+        """
         todo, machine, run_id, now = self._todo, self.machine, self.run_id, self._now
         receive, reacts_to = machine.receive, machine.reacts_to
         emit, append = self._wiring.bus.emit, self._wiring.journal.append
@@ -326,7 +328,7 @@ class Driver:
         except (KeyboardInterrupt, SystemExit) as error:
             self._action_interrupted(command.path, error)
             return None
-        except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
+        except BaseException as error:  # whatever an action raises fails its step
             if isinstance(error, anyio.get_cancelled_exc_class()) and not _cancelled_itself():
                 self._note_interruption(command.path, "cancelled")
                 raise

@@ -17,7 +17,7 @@ from handrail.core.answers import accepted
 from handrail.core.behaviours import behaviours
 from handrail.core.machine import Machine, Setting
 from handrail.core.replay import Recorded
-from handrail.core.report import tree_order, workflow_result
+from handrail.core.report import children_of, tree_order, workflow_result
 from handrail.core.supersede import expanded, superseded
 from handrail.engine.bus import bus_for
 from handrail.engine.contexts import Contexts
@@ -30,6 +30,7 @@ from handrail.errors import (
     GateClosed,
     GateNotFound,
     InsideEventLoop,
+    RunIdTaken,
     RunNotFound,
     WorkflowNotFound,
     WrongUse,
@@ -78,6 +79,18 @@ class Options:
 
     run_id: str | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class _Start:
+    """Where a drive begins: with nothing, or after what is recorded (``seq`` events)."""
+
+    definition: WorkflowDefinition
+    run_id: str
+    inputs: dict[str, Any]
+    first: ev.Event
+    recorded: Recorded | None = None
+    seq: int = 0
 
 
 class Engine:
@@ -146,7 +159,12 @@ class Engine:
     ) -> tuple[WorkflowDefinition, str, dict[str, Any]]:
         definition = definition_of(workflow)
         inputs = definition.bind(args, kwargs)
-        return definition, self._options.run_id or new_run_id(definition.name), inputs
+        run_id = self._options.run_id
+        if run_id is None:
+            return definition, new_run_id(definition.name), inputs
+        if self._parts.journal.events(run_id):
+            raise RunIdTaken(run_id)
+        return definition, run_id, inputs
 
     async def _drive(
         self,
@@ -156,21 +174,12 @@ class Engine:
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
         first = ev.WorkflowStarted(definition.name, inputs, self._options.labels)
-        return await self._drive_from(definition, run_id, inputs, first, None, 0, run)
+        return await self._drive_from(_Start(definition, run_id, inputs, first), run)
 
-    async def _drive_from(
-        self,
-        definition: WorkflowDefinition,
-        run_id: str,
-        inputs: dict[str, Any],
-        first: ev.Event,
-        recorded: Recorded | None,
-        seq: int,
-        run: Run[Any] | None,
-    ) -> WorkflowResult[Any]:
-        parts = self._parts
-        setting = Setting(run_id, parts.limits, parts.cleanup_timeout_s, recorded)
-        machine = Machine(definition, inputs, setting, behaviours())
+    async def _drive_from(self, start: _Start, run: Run[Any] | None) -> WorkflowResult[Any]:
+        parts, run_id = self._parts, start.run_id
+        setting = Setting(run_id, parts.limits, parts.cleanup_timeout_s, start.recorded)
+        machine = Machine(start.definition, start.inputs, setting, behaviours())
         sinks = parts.sinks if run is None else (*parts.sinks, run.queue)
         contexts = Contexts(run_id, parts.services, parts.config)
         bus = bus_for(run_id, sinks)
@@ -186,13 +195,13 @@ class Engine:
             parts.linger_s,
             parts.suspend_timers_after_s,
         )
-        driver = Driver(machine, wiring, seq)
+        driver = Driver(machine, wiring, start.seq)
         teller.tell = driver.tell
         if run is not None:
             run.attach(driver)
         self._live[run_id] = driver
         try:
-            return await driver.drive(first)
+            return await driver.drive(start.first)
         finally:
             del self._live[run_id]
 
@@ -223,9 +232,9 @@ class Engine:
         dropped = tuple(sorted({*superseded(history), *expanded((), rerun, history)}))
         first = ev.RunResumed(dropped, tuple(reuse), tuple(rerun))
         recorded = Recorded(history, dropped)
-        return await self._drive_from(
-            definition, run_id, dict(recorded.inputs), first, recorded, len(history), None
-        )
+        inputs = dict(recorded.inputs)
+        start = _Start(definition, run_id, inputs, first, recorded, len(history))
+        return await self._drive_from(start, None)
 
     def resume_sync(
         self,
@@ -295,7 +304,8 @@ class Engine:
         workflow: WorkflowLike[..., Any] | None = None,
     ) -> WorkflowResult[Any] | None:
         """Cancel a run. One that is live here is asked to unwind (None comes back at once); one
-        that is suspended is resumed only to unwind, and its result comes back."""
+        that is suspended is resumed only to unwind, and its result comes back.
+        """
         driver = self._live.get(run_id)
         if driver is not None:
             driver.cancel(reason)
@@ -307,15 +317,9 @@ class Engine:
         recorded = Recorded(history)
 
         async def drive(run: Run[Any]) -> WorkflowResult[Any]:
-            return await self._drive_from(
-                definition,
-                run_id,
-                dict(recorded.inputs),
-                ev.RunResumed(),
-                recorded,
-                len(history),
-                run,
-            )
+            inputs, first = dict(recorded.inputs), ev.RunResumed()
+            start = _Start(definition, run_id, inputs, first, recorded, len(history))
+            return await self._drive_from(start, run)
 
         run: Run[Any] = Run(run_id, drive)
         run.cancel(reason)
@@ -421,9 +425,14 @@ def recorded_result(
     recorded = Recorded(history)
     tree = recorded.tree_below("")
     results = dict(recorded.ends())
-    ordered = tree_order(tree, results)
     return workflow_result(
-        name, run_id, last.status, ordered, tuple(tree.get("", ())), last.duration_ms, last, ()
+        name,
+        run_id,
+        last.status,
+        ordered=tree_order(tree, results),
+        top=children_of(tree, ""),
+        duration_ms=last.duration_ms,
+        completed=last,
     )
 
 

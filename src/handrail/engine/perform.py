@@ -187,9 +187,8 @@ class Performer:
         try:
             value = await call(check, args, {}, inline=False, current=current)
         except Exception as error:  # noqa: BLE001  # a check that raises did not pass
-            return StageResult(
-                name, False, traceback_of(error), f"{type(error).__name__}: {text_of(error)}"
-            )
+            said = f"{type(error).__name__}: {text_of(error)}"
+            return StageResult(name, passed=False, output=traceback_of(error), error=said)
         return stage_result(name, value)
 
 
@@ -207,7 +206,7 @@ def stage_result(name: str, value: Any) -> StageResult:
             passed = value is not False
             return StageResult(name, passed, "", None if passed else "the check returned False")
         case _:
-            return StageResult(name, True, str(value))
+            return StageResult(name, passed=True, output=str(value))
 
 
 def takes_one(check: Callable[..., Any]) -> bool:

@@ -70,14 +70,16 @@ class Run(Generic[R_co]):
 
     def cancel(self, reason: str = "cancelled by its caller") -> None:
         """Ask for the run to be cancelled: running steps are stopped, the workflow unwinds, and
-        rollbacks run. Returns at once; the events tell how it goes."""
+        rollbacks run. Returns at once; the events tell how it goes.
+        """
         self._cancel_reason = reason
         if self.driver is not None:
             self.driver.cancel(reason)
 
     def interrupt(self, reason: str = "interrupted") -> None:
         """Ask for the drive to end because the process is to end: with a durable journal the run
-        is suspended and can be resumed, without one it is cancelled. Returns at once."""
+        is suspended and can be resumed, without one it is cancelled. Returns at once.
+        """
         if self.driver is not None:
             self.driver.interrupt(reason)
 

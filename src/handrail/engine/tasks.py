@@ -12,11 +12,11 @@ from contextvars import Context
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from handrail.engine.calls import Abandoned
+from handrail.engine.calls import Abandoned, InContext
 from handrail.engine.current import Current
 
 
-class AttemptStopped(Exception):  # noqa: N818  # a signal within this package, never shown
+class AttemptStopped(Exception):  # a signal within this package, never shown
     """An attempt was stopped as it was told to; ``abandoned``: its thread was left behind."""
 
     def __init__(self, *, abandoned: bool = False) -> None:
@@ -27,7 +27,18 @@ class AttemptStopped(Exception):  # noqa: N818  # a signal within this package, 
 class Flight:
     """One thing in flight. Mutable: ``stopping`` and ``timed_out`` are set while it runs."""
 
-    __slots__ = ("command", "current", "handle", "kind", "over", "path", "stopping", "timed_out")
+    __slots__ = (
+        "cancels",
+        "command",
+        "current",
+        "handle",
+        "kind",
+        "over",
+        "path",
+        "stopping",
+        "timed_out",
+        "work",
+    )
 
     def __init__(self, path: str, kind: str, command: Any, current: Current | None) -> None:
         self.path = path
@@ -38,6 +49,8 @@ class Flight:
         self.stopping = False
         self.timed_out = False
         self.over = False
+        self.cancels = 0
+        self.work: InContext | None = None
 
 
 STOPPED = object()
@@ -71,7 +84,11 @@ class Tasks(Protocol):
     def stop(self, flight: Flight) -> None:
         """Cancel the flight, once."""
 
-    async def inline(self, flight: Flight, awaitable: Awaitable[Any]) -> Any:
+    def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
+        """Cancel a flight that is awaited in the caller's own task; close it for good if it has
+        not ended by then. (On trio nothing can be closed from outside: it is waited for.)"""
+
+    async def inline(self, flight: Flight, awaitable: InContext) -> Any:
         """Await in the caller's own task, so that ``stop`` can still reach it.
 
         Raises:
@@ -135,26 +152,56 @@ class AsyncioTasks:
             if flight.handle is not None:
                 flight.handle.cancel()
 
-    async def inline(self, flight: Flight, awaitable: Awaitable[Any]) -> Any:
+    def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
+        if not flight.stopping:
+            flight.stopping = True
+            self._cancel_inline(flight)
+            self._loop.call_later(leave_after_s, self._leave_inline, flight)
+
+    def _cancel_inline(self, flight: Flight) -> None:
+        if flight.handle is not None:
+            flight.cancels += 1
+            flight.handle.cancel()
+
+    def _leave_inline(self, flight: Flight) -> None:
+        if flight.work is not None and flight.handle is not None:
+            flight.work.abandon = True
+            self._cancel_inline(flight)
+
+    async def inline(self, flight: Flight, awaitable: InContext) -> Any:
         task = self._asyncio.current_task()
         assert task is not None
-        flight.handle = task
+        flight.handle, flight.work = task, awaitable
+        abandoned = False
         try:
             result = await awaitable
-        except (self._asyncio.CancelledError, Abandoned) as error:
-            if flight.stopping and task.uncancel() == 0:
-                raise AttemptStopped(abandoned=isinstance(error, Abandoned)) from None
-            raise
+        except self._asyncio.CancelledError:
+            if not flight.stopping:
+                raise
+        except Abandoned:
+            abandoned = True
+        else:
+            if not flight.stopping:
+                return result
         finally:
             flight.handle = None
-        if flight.stopping and task.uncancel() == 0:
-            raise AttemptStopped
-        return result
+        if _others_cancelled(task, flight):
+            raise self._asyncio.CancelledError
+        raise AttemptStopped(abandoned=abandoned)
+
+
+def _others_cancelled(task: Any, flight: Flight) -> bool:
+    """True if somebody cancelled the task besides the flight's own cancellations, now taken back."""
+    left = task.cancelling()
+    for _ in range(flight.cancels):
+        left = task.uncancel()
+    return bool(left)
 
 
 class TrioTasks:
     """A nursery, and a cancel scope for each flight: it must be open before the flight opens one
-    of its own, so nothing is begun by hand."""
+    of its own, so nothing is begun by hand.
+    """
 
     by_hand = False
 
@@ -202,7 +249,11 @@ class TrioTasks:
             if flight.handle is not None:
                 flight.handle.cancel()
 
-    async def inline(self, flight: Flight, awaitable: Awaitable[Any]) -> Any:
+    def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
+        del leave_after_s
+        self.stop(flight)
+
+    async def inline(self, flight: Flight, awaitable: InContext) -> Any:
         with self._trio.CancelScope() as scope:
             flight.handle = scope
             try:

@@ -37,7 +37,8 @@ class Record(msgspec.Struct, frozen=True):
 
 class Perform(msgspec.Struct, frozen=True):
     """Make one attempt at a leaf step; ``view`` only where it is needed. Answered by ``StepCompleted`` or ``AttemptFailed`` (events),
-    or ``Stopped``."""
+    or ``Stopped``.
+    """
 
     path: str
     step: Step[Any]
@@ -67,7 +68,8 @@ class AskFallback(msgspec.Struct, frozen=True):
 
 class FindStages(msgspec.Struct, frozen=True):
     """Look up stages by name (None: all that are configured); answered by ``Evaluated`` with a
-    tuple of ``Stage``."""
+    tuple of ``Stage``.
+    """
 
     path: str
     stages: tuple[str | Stage, ...] | None

@@ -27,7 +27,8 @@ class WorkflowContext:
 
     def result(self, path: str) -> StepResult[Any] | None:
         """The result at a path, or None: a name is searched from this step's own generator outward;
-        a leading ``/`` makes it a path from the root of the run."""
+        a leading ``/`` makes it a path from the root of the run.
+        """
         find = getattr(self.results, "find", None)
         if find is None:
             return self.results.get(path.removeprefix("/"))

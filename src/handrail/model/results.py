@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from handrail.errors import StepFailed, WorkflowFailed
+from handrail.model.frozen import unchangeable
 
 T_co = TypeVar("T_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
@@ -53,6 +54,7 @@ class Skipped:
         return False
 
 
+@unchangeable
 @dataclass(frozen=True, slots=True)
 class StepResult(Generic[T_co]):
     """The record of one finished step.
@@ -111,6 +113,7 @@ def qualified(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
+@unchangeable
 @dataclass(frozen=True, slots=True)
 class CommandResult(Generic[T_co]):
     """What a command did: exit code, decoded output, and stdout parsed as JSON if asked."""
@@ -121,6 +124,7 @@ class CommandResult(Generic[T_co]):
     data: T_co | None = None
 
 
+@unchangeable
 @dataclass(frozen=True, slots=True)
 class AgentResult(Generic[T_co]):
     """An agent's answer; ``attempts`` counts the turns it took, re-asks included."""
@@ -132,6 +136,7 @@ class AgentResult(Generic[T_co]):
     attempts: int = 1
 
 
+@unchangeable
 @dataclass(frozen=True, slots=True)
 class BranchResult(Generic[T_co]):
     """Which arm of a branch ran (from 0), its step's name, and its output."""
@@ -207,6 +212,7 @@ class RollbackError:
     error_type: str
 
 
+@unchangeable
 @dataclass(frozen=True, slots=True)
 class WorkflowResult(Generic[R_co]):
     """How a run ended, or where it waits.

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+from handrail.model.context import WorkflowContext
+from handrail.model.events import Progress
+
 if TYPE_CHECKING:
-    from handrail.model.context import WorkflowContext
     from handrail.model.definition import WorkflowDefinition
-    from handrail.model.events import Progress
     from handrail.model.results import AgentResult, WorkflowResult
 
 P = ParamSpec("P")

@@ -318,7 +318,7 @@ class Step(Generic[T_co]):
         count_of(max_attempts, "retry(max_attempts)")
         _check_retry_on(on, self.name)
         retry = Retry(max_attempts, backoff_of(backoff), on)
-        _once_or_retry(self.name, self.modifiers.once, retry)
+        _once_or_retry(self.name, retry, once=self.modifiers.once)
         return cast("Step[T_co]", self._with(retry=retry))
 
     def on_error(
@@ -354,7 +354,7 @@ class Step(Generic[T_co]):
 
     def once(self) -> Step[T_co]:
         """Run at most once: if it was interrupted, it fails and is never run again."""
-        _once_or_retry(self.name, True, self.modifiers.retry)
+        _once_or_retry(self.name, self.modifiers.retry, once=True)
         return cast("Step[T_co]", self._with(once=True))
 
     def inline(self) -> Step[T_co]:
@@ -410,7 +410,7 @@ def _check_retry_on(on: object, name: str) -> None:
         )
 
 
-def _once_or_retry(name: str, once: bool, retry: Retry | None) -> None:
+def _once_or_retry(name: str, retry: Retry | None, *, once: bool) -> None:
     if once and retry is not None and retry.max_attempts > 1:
         raise DefinitionError(
             f"step {name!r}: .once() means at most one execution, "

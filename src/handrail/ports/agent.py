@@ -14,7 +14,8 @@ from handrail.model.results import Usage
 class AgentTurn:
     """One prompt for a backend. ``session`` is what an earlier reply named, to go on in it;
     ``turn`` counts from 1 within a step; ``schema`` is the JSON schema the answer must fit, for
-    backends that can enforce one; ``context`` is what the prompt was made from."""
+    backends that can enforce one; ``context`` is what the prompt was made from.
+    """
 
     agent: str
     prompt: str
@@ -31,7 +32,8 @@ class AgentTurn:
 @dataclass(frozen=True, slots=True)
 class AgentReply:
     """A backend's answer as text, with what is known of model, session and usage. ``value`` is a
-    structured answer where the backend has one of its own (``has_value``)."""
+    structured answer where the backend has one of its own (``has_value``).
+    """
 
     text: str
     model: str | None = None

@@ -13,7 +13,8 @@ _LONGEST_WAIT_S = 60.0
 
 class SystemClock:
     """Wall time. Waits in turns of a minute, so that a machine that slept, or whose clock was set,
-    is late by no more than that."""
+    is late by no more than that.
+    """
 
     def now(self) -> float:
         """Unix seconds."""

@@ -60,7 +60,6 @@ class Drive:
         self.progress: list[ev.Progress] = []
         self.flights: dict[str, Flight] = {}
         self.steps: dict[str, Step[Any]] = {}
-        self.started: dict[str, None] = {}
         self.result: WorkflowResult[Any] | None = None
         self._evaluate = evaluate
         self._prepare = prepare
@@ -157,12 +156,11 @@ class Drive:
     def _write(self, event: ev.Event) -> None:
         self._seq += 1
         self.events.append(ev.stamp(event, self._run_id, self._seq, self.now))
-        if isinstance(event, (ev.StepStarted, ev.MemberStarted)):
-            self._note_start(event.path)
+        if isinstance(event, ev.StepStarted):
+            self._note_step(event.path)
         self._receive(event)
 
-    def _note_start(self, path: str) -> None:
-        self.started[path] = None
+    def _note_step(self, path: str) -> None:
         node = self.machine.nodes.get(path)
         if node is not None and node.step is not None:
             self.steps[path] = node.step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from handrail.model import commands as cmd
@@ -18,7 +18,7 @@ def pending_of(script: Holder, drive: Drive) -> dict[str, Pending]:
     if drive.result is not None:
         return {}
     found = {entry.path: entry for entry in _waits(script, drive)}
-    return {path: found[path] for path in _tree_order(drive.started) if path in found}
+    return {path: found[path] for path in _tree_order(drive.machine.tree) if path in found}
 
 
 def _waits(script: Holder, drive: Drive) -> Iterator[Pending]:
@@ -35,28 +35,14 @@ def _waits(script: Holder, drive: Drive) -> Iterator[Pending]:
             yield Pending(node.path, steps[node.path], "signal", script)
 
 
-def _tree_order(started: Iterable[str]) -> Iterator[str]:
-    """The paths, from their order of start: siblings start in the order in which they stand."""
-    children: dict[str, list[str]] = {"": []}
-    for path in started:
-        children[path] = []
-        children[_home(path, children)].append(path)
-    stack = children[""][::-1]
+def _tree_order(tree: Mapping[str, Iterable[str] | str]) -> Iterator[str]:
+    """Every path; ``tree`` maps a path to its children, or to the only one."""
+    stack = [""]
     while stack:
         path = stack.pop()
         yield path
-        stack.extend(reversed(children[path]))
-
-
-def _home(path: str, known: Container[str]) -> str:
-    """The nearest path above that something started at."""
-    while path:
-        path = path.rpartition("/")[0]
-        name, mark, attempt = path.rpartition("~")
-        path = name if mark and attempt.isdigit() else path
-        if path in known:
-            break
-    return path
+        below = tree.get(path, ())
+        stack.extend([below] if isinstance(below, str) else reversed([*below]))
 
 
 def told(result: WorkflowResult[Any] | None, pending: Mapping[str, Pending]) -> str:
