@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-import pickle  # noqa: TID251
+import json
+import pickle  # noqa: TID251  # that errors survive it is what is tested
 import re
 from typing import Any
 
@@ -67,8 +68,8 @@ FAILED: StepResult[Any] = StepResult(
     "b", "a/b", "call", "failed", error="no", error_type="m.Boom", attempts=3, traceback="T"
 )
 ONCE: StepResult[Any] = StepResult("b", "a/b", "call", "failed", error="no", error_type="m.Boom")
-STAGE = StageResult("lint", False, "E501", "exit code 1: E501")  # noqa: FBT003
-SILENT_STAGE = StageResult("lint", False)  # noqa: FBT003
+STAGE = StageResult("lint", False, "E501", "exit code 1: E501")
+SILENT_STAGE = StageResult("lint", False)
 ROUND = ValidationRoundResult(1, (STAGE,))
 RUN: WorkflowResult[Any] = WorkflowResult("ship", "ship-1", "failed", error="step 'a' failed")
 WAITING: WorkflowResult[Any] = WorkflowResult(
@@ -199,12 +200,12 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     (StageFailed(STAGE), r"exit code 1: E501", {"result": STAGE}),
     (StageFailed(SILENT_STAGE), r"stage 'lint' did not pass", {"result": SILENT_STAGE}),
     (
-        ValidationFailed("verify", ValidationResult(False, (ROUND,))),  # noqa: FBT003
+        ValidationFailed("verify", ValidationResult(False, (ROUND,))),
         r"did not pass in 1 round: lint: exit code 1: E501",
-        {"path": "verify", "result": ValidationResult(False, (ROUND,))},  # noqa: FBT003
+        {"path": "verify", "result": ValidationResult(False, (ROUND,))},
     ),
     (
-        ValidationFailed("verify", ValidationResult(False, (ROUND, ROUND))),  # noqa: FBT003
+        ValidationFailed("verify", ValidationResult(False, (ROUND, ROUND))),
         r"in 2 rounds: lint",
         {},
     ),
@@ -312,9 +313,13 @@ def test_step_failed_knows_its_base_classes_by_name() -> None:
 @pytest.mark.parametrize("error", [StepFailed(FAILED), WorkflowFailed(RUN)])
 def test_an_error_that_was_raised_survives_pickle(error: Exception) -> None:
     """A traceback and a context do not stand in the way."""
-    with pytest.raises(type(error)) as caught:
+
+    def fail() -> None:
         try:
-            raise KeyError("first")
-        except KeyError:
+            json.loads("{")
+        except ValueError:
             raise error from None
+
+    with pytest.raises(type(error)) as caught:
+        fail()
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(error)

@@ -131,7 +131,7 @@ def test_all_lists_each_public_name_once_and_all_exist() -> None:
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     """`handrail.nonsense` says what is missing."""
     with pytest.raises(AttributeError, match="nonsense"):
-        handrail.nonsense  # noqa: B018
+        handrail.nonsense  # noqa: B018  # to look it up is the test
 
 
 def public_errors() -> list[type[BaseException]]:

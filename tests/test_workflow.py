@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import FrozenInstanceError
 from typing import Any
@@ -132,7 +133,7 @@ def test_an_unannotated_parameter_has_no_annotation() -> None:
     """A parameter without an annotation has `inspect.Parameter.empty`."""
 
     @workflow
-    def flow(x, y=1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def flow(x, y=1):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  # what is tested
         yield from step("a").call(same)
 
     first, second = flow.definition.parameters
@@ -143,7 +144,7 @@ def test_an_annotation_that_cannot_be_resolved_does_not_hide_the_others() -> Non
     """A name that exists for type checkers only leaves the other annotations resolved."""
 
     @workflow
-    def flow(a: int, b: Nowhere) -> Steps[None]:  # type: ignore[name-defined]  # noqa: F821
+    def flow(a: int, b: Nowhere) -> Steps[None]:  # type: ignore[name-defined]  # noqa: F821  # what is tested
         yield from step("a").call(same)
 
     first, second = flow.definition.parameters
@@ -239,7 +240,11 @@ def test_describe_is_json_safe_with_odd_defaults() -> None:
     """A default that is no JSON becomes text or data, and never fails."""
 
     @workflow
-    def flow(a: Any = object(), b: set[int] = {1}, c: float = float("nan")) -> Steps[None]:  # noqa: B006, B008
+    def flow(
+        a: Any = object(),  # noqa: B008  # no JSON, on purpose
+        b: set[int] = {1},  # noqa: B006  # as above
+        c: float = math.nan,
+    ) -> Steps[None]:
         yield from step("a").call(same)
 
     assert len(json.loads(json.dumps(flow.describe(), allow_nan=False))["parameters"]) == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from handrail.engine.executor import Engine, Parts
 from handrail.errors import DefinitionError
@@ -18,7 +18,7 @@ from handrail.system.clock import SystemClock
 
 
 class Executor(Engine):
-    """Runs workflows: ``run``, ``run_sync``, ``stream``, ``resume``, ``answer``, ``signal``, ``cancel``.
+    """Runs workflows, and reaches those that run or wait.
 
     ``journal``: where runs are recorded (default: in memory, for this executor alone). ``sinks``
     are shown every event. ``agents`` replaces agents by name. ``stages`` names commands or
@@ -95,7 +95,7 @@ def _stages_in(file: Path) -> dict[str, Any]:
         raise DefinitionError(f"{file} cannot be read as TOML: {error}") from None
     stages = table.get("tool", {}).get("handrail", {}).get("stages", {})
     for name, command in stages.items():
-        words = command if isinstance(command, list) else [command]
+        words = cast("list[object]", command if isinstance(command, list) else [command])
         if not words or not all(isinstance(word, str) for word in words):
             raise DefinitionError(
                 f"{file}: [tool.handrail.stages] {name} must be a command as text or a list of "

@@ -55,7 +55,10 @@ class Workflow(Generic[P, R]):
 
         definition = self._definition
         try:
-            steps = [{"path": found.path, "kind": found.verb} for found in may_run(source_of(definition.function))]
+            steps = [
+                {"path": found.path, "kind": _KINDS.get(found.verb, found.verb)}
+                for found in may_run(source_of(definition.function))
+            ]
         except SourceUnavailable as error:
             steps = [{"path": f"({text_of(error)})", "kind": "unknown"}]
         return {
@@ -67,7 +70,9 @@ class Workflow(Generic[P, R]):
                     "name": parameter.name,
                     "annotation": _annotation(parameter.annotation),
                     "required": parameter.required,
-                    "default": None if parameter.default is REQUIRED else json_safe(parameter.default),
+                    "default": None
+                    if parameter.default is REQUIRED
+                    else json_safe(parameter.default),
                     "kind": parameter.kind.name.lower(),
                 }
                 for parameter in definition.parameters
@@ -88,6 +93,10 @@ class Workflow(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<workflow {self._definition.name!r}>"
+
+
+_KINDS = {"call": "python", "run_workflow": "subworkflow"}
+"""Typed twins of verbs, and the kind that results and events call both."""
 
 
 def _annotation(annotation: Any) -> str | None:
@@ -130,7 +139,11 @@ def workflow(
         check_name(name, "workflow")
     if function is not None:
         return _made(function, name, description)
-    return lambda decorated: _made(decorated, name, description)
+
+    def decorate(decorated: Any) -> Workflow[..., Any]:
+        return _made(decorated, name, description)
+
+    return decorate
 
 
 def _made(function: Any, name: str | None, description: str | None) -> Workflow[..., Any]:

@@ -22,8 +22,9 @@ class HandrailError(Exception):
 class RunCancelled(BaseException):
     """Thrown into a workflow at its ``yield`` when its run, or its group, is being cancelled.
 
-    A ``BaseException``, so that ``except Exception`` does not swallow a cancellation. Steps that are
-    yielded while it unwinds (in ``except`` and ``finally``) still run, within ``cleanup_timeout_s``.
+    A ``BaseException``, so that ``except Exception`` does not swallow a cancellation. Steps that
+    are yielded while it unwinds (in ``except`` and ``finally``) still run, within
+    ``cleanup_timeout_s``.
     """
 
     def __init__(self, reason: str = "cancelled") -> None:
@@ -65,7 +66,7 @@ class StepFailed(HandrailError):
 
 
 class WorkflowFailed(HandrailError):
-    """Raised by ``WorkflowResult.unwrap()`` when the run did not succeed; ``result`` is the run's."""
+    """Raised by ``WorkflowResult.unwrap()`` if the run did not succeed; ``result`` is the run's."""
 
     def __init__(self, result: WorkflowResult[Any]) -> None:
         super().__init__(result)
@@ -74,7 +75,9 @@ class WorkflowFailed(HandrailError):
     def __str__(self) -> str:
         result = self.result
         if result.status == "suspended":
-            gates = ", ".join(repr(gate.path) for gate in result.waiting) or "nothing that is listed"
+            gates = (
+                ", ".join(repr(gate.path) for gate in result.waiting) or "nothing that is listed"
+            )
             return (
                 f"run {result.run_id} of workflow {result.workflow_name!r} is suspended, waiting "
                 f"for {gates}. Answer it, then resume the run."
@@ -125,7 +128,7 @@ class DuplicateStepName(WorkflowMistake):
 
 
 class LimitExceeded(HandrailError):
-    """A limit of the run was reached; ``name`` is the field of ``Limits``, ``value`` its setting."""
+    """A limit of the run was reached; ``name`` is a field of ``Limits``, ``value`` its setting."""
 
     def __init__(self, name: str, value: float, why: str = "") -> None:
         super().__init__(name, value, why)
@@ -135,7 +138,9 @@ class LimitExceeded(HandrailError):
 
     def __str__(self) -> str:
         why = f": {self.why}" if self.why else ""
-        return f"the run reached its limit {self.name}={self.value:g}{why}. Raise it in Limits(...)."
+        return (
+            f"the run reached its limit {self.name}={self.value:g}{why}. Raise it in Limits(...)."
+        )
 
 
 class InvalidInput(HandrailError, ValueError):
@@ -162,8 +167,9 @@ class OutputNotSerializable(HandrailError):
 
     def __str__(self) -> str:
         return (
-            f"{self.where}: {self.field} cannot be recorded: {self.why}. Return plain data (builtins, "
-            f"a dataclass, attrs, msgspec.Struct), or declare the type it should come back as."
+            f"{self.where}: {self.field} cannot be recorded: {self.why}. Return plain data "
+            f"(builtins, a dataclass, attrs, msgspec.Struct), or declare the type it should come "
+            f"back as."
         )
 
 
@@ -235,8 +241,8 @@ class WorkflowNotFound(HandrailError):
     def __str__(self) -> str:
         known = f" (known: {', '.join(self.known)})" if self.known else ""
         return (
-            f"the workflow {self.name!r} of this run is not known here{known}. Pass it to resume(), "
-            f"or list it in Executor(workflows=[...])."
+            f"the workflow {self.name!r} of this run is not known here{known}. Pass it to "
+            f"resume(), or list it in Executor(workflows=[...])."
         )
 
 
@@ -265,7 +271,9 @@ class InvalidAnswer(HandrailError, ValueError):
         self.expected = expected
 
     def __str__(self) -> str:
-        return f"gate {self.gate!r}: {self.answer!r} is not an answer to it, expected {self.expected}"
+        return (
+            f"gate {self.gate!r}: {self.answer!r} is not an answer to it, expected {self.expected}"
+        )
 
 
 class GateRefusal(HandrailError):
@@ -303,7 +311,10 @@ class NotPortable(HandrailError):
         self.part = part
 
     def __str__(self) -> str:
-        return f"step {self.path!r} cannot leave this process: its {self.part} is not importable by name"
+        return (
+            f"step {self.path!r} cannot leave this process: "
+            f"its {self.part} is not importable by name"
+        )
 
 
 class MissingExtra(HandrailError, ImportError):
@@ -328,7 +339,10 @@ class InsideEventLoop(HandrailError, RuntimeError):
         self.instead = instead
 
     def __str__(self) -> str:
-        return f"{self.name} was called inside a running event loop, which it would block. {self.instead}"
+        return (
+            f"{self.name} was called inside a running event loop, which it would block. "
+            f"{self.instead}"
+        )
 
 
 class StepTimeout(HandrailError, TimeoutError):

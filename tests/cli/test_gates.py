@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -12,6 +13,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -62,7 +64,7 @@ UP, DOWN, ENTER = "\x1b[A", "\x1b[B", "\r"
 class Terminal:
     """A command at a terminal, and all that it has shown so far."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, stdout: IO[bytes] | None = None) -> None:
         self.screen, inside = pty.openpty()
         self.before = termios.tcgetattr(inside)
         self.raw = b""
@@ -71,7 +73,7 @@ class Terminal:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "handrail.cli", "run", *words],
             stdin=inside,
-            stdout=inside,
+            stdout=inside if stdout is None else stdout,
             stderr=inside,
             env={**os.environ, "TERM": "xterm", "CI": ""},
             start_new_session=True,
@@ -242,13 +244,13 @@ def test_an_interruption_leaves_the_prompt(terminals: list[Terminal], name: str)
     assert terminal.settings() == terminal.before
 
 
-def test_json_is_asked_for_on_stderr(folder: Path, terminals: list[Terminal]) -> None:
-    """With stdout in a file the question is on the terminal, and only the data in the file."""
-    del folder
-    terminal = Terminal("gates.py:choose", "--json", "--quiet")
+def test_a_question_never_gets_among_the_data(folder: Path, terminals: list[Terminal]) -> None:
+    """With `--json` into a file the question is on the terminal, and in the file is JSON alone."""
+    with (folder / "data.json").open("wb") as data:
+        terminal = Terminal("gates.py:choose", "--json", stdout=data)
     terminals.append(terminal)
     terminal.wait_for("then Enter")
     terminal.type(ENTER)
 
     assert terminal.end() == 0
-    assert '"value": "red"' in terminal.shown
+    assert json.loads((folder / "data.json").read_text("utf-8"))["value"] == "red"

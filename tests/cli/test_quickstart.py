@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from handrail.cli.quickstart import find_example
+from handrail.cli.quickstart_agents import RIGHT, TOO_SIMPLE
+from handrail.cli.quickstart_repository import BUGGY
 from tests.cli.conftest import Outcome, spawned
 
 Cli = Callable[..., Outcome]
@@ -44,7 +46,10 @@ def test_it_repairs_a_real_repository(folder: Path, empty_home: Path) -> None:
     for line in ("✗ verify/1/tests", "✓ verify/1/fix", "✓ verify/2/tests", "✓ commit"):
         assert line in outcome.out
     assert "rounds=2" in outcome.out
-    assert "-    return items // per_page\n+    return -(-items // per_page)" in outcome.out
+    assert (
+        "-    return items // per_page\n+    return (items + per_page - 1) // per_page"
+        in outcome.out
+    )
     assert {path.name for path in folder.iterdir()} == {"demo", "home"}
     assert list(empty_home.iterdir()) == []
 
@@ -78,6 +83,11 @@ def test_the_task_was_a_real_one(folder: Path) -> None:
     assert subprocess.run(test, cwd=repo, capture_output=True, check=False).returncode == 0
     git(repo, "checkout", "--quiet", "HEAD~1")
     assert subprocess.run(test, cwd=repo, capture_output=True, check=False).returncode == 1
+
+
+def test_no_edit_leaves_the_file_as_long_as_it_was() -> None:
+    """So Python cannot take what it compiled of one edit for the next, made in the same second."""
+    assert len({len(BUGGY), len(TOO_SIMPLE), len(RIGHT)}) == 3
 
 
 def test_without_a_folder_it_makes_a_temporary_one(folder: Path) -> None:

@@ -56,7 +56,7 @@ async def test_except_exception_does_not_swallow_a_cancellation() -> None:
     def flow() -> Steps[Any]:
         try:
             yield from step("b").call(forever)
-        except Exception:
+        except Exception:  # noqa: BLE001  # what must not swallow it
             return "swallowed"
 
     result, _ = await cancelled_at(flow, "b")
@@ -364,10 +364,15 @@ async def test_an_error_in_a_stream_block_cancels_the_run_and_comes_out_as_it_is
     def flow() -> Steps[Any]:
         yield from step("a").call(forever)
 
-    with anyio.fail_after(5), pytest.raises(LookupError, match=r"mine"):
-        async with Executor().stream(flow) as run:
+    run = Executor().stream(flow)
+
+    async def fail_in_the_block() -> None:
+        async with run:
             async for _ in run:
                 raise LookupError("mine")
+
+    with anyio.fail_after(5), pytest.raises(LookupError, match=r"mine"):
+        await fail_in_the_block()
     assert run.result.status == "cancelled"
 
 

@@ -75,7 +75,7 @@ async def test_a_command_takes_cwd_env_and_stdin(tmp_path: Path) -> None:
     got = await ran(
         'pwd; printf "$X"; test -n "$PATH"; cat', cwd=tmp_path, env={"X": "1"}, stdin="in"
     )
-    assert got.stdout == f"{tmp_path.resolve()}\n1in"  # noqa: ASYNC240
+    assert got.stdout == f"{tmp_path.resolve()}\n1in"  # noqa: ASYNC240  # it waits for nothing
 
 
 async def test_a_command_without_stdin_reads_an_empty_one() -> None:

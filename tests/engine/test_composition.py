@@ -28,7 +28,7 @@ async def test_the_first_true_arm_runs_and_no_other() -> None:
     """A branch gives index, name and output of the first arm whose predicate is true."""
     asked: list[str] = []
 
-    def ask(name: str, verdict: bool) -> Any:  # noqa: FBT001
+    def ask(name: str, verdict: bool) -> Any:
         def predicate(_: WorkflowContext) -> bool:
             asked.append(name)
             return verdict
@@ -39,9 +39,9 @@ async def test_the_first_true_arm_runs_and_no_other() -> None:
     def flow() -> Steps[Any]:
         return (
             yield from step("b").branch(
-                (ask("x", False), step("x").call(boom)),  # noqa: FBT003
-                (ask("y", True), step("y").call(give, 7)),  # noqa: FBT003
-                (ask("z", True), step("z").call(boom)),  # noqa: FBT003
+                (ask("x", False), step("x").call(boom)),
+                (ask("y", True), step("y").call(give, 7)),
+                (ask("z", True), step("z").call(boom)),
             )
         )
 
@@ -58,15 +58,15 @@ async def test_a_branch_sees_earlier_outputs() -> None:
         return ctx.output("n") > 3 and ctx.inputs["flag"]
 
     @workflow
-    def flow(flag: bool) -> Steps[Any]:  # noqa: FBT001
+    def flow(flag: bool) -> Steps[Any]:
         yield from step("n").call(give, 5)
         chosen = yield from step("b").branch(
             (big, step("x").call(give, 1)), (yes, step("y").call(give, 2))
         )
         return chosen.name
 
-    assert (await run_seen(flow, True))[0].value == "x"  # noqa: FBT003
-    assert (await run_seen(flow, False))[0].value == "y"  # noqa: FBT003
+    assert (await run_seen(flow, True))[0].value == "x"
+    assert (await run_seen(flow, False))[0].value == "y"
 
 
 @pytest.mark.parametrize("predicate", [no, boom, lambda _: 1, lambda _: None])

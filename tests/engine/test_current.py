@@ -115,7 +115,7 @@ async def test_a_thread_sees_that_it_is_cancelled() -> None:
         async with Executor().stream(flow) as run:
             async for event in run:
                 if isinstance(event, ev.StepStarted):
-                    while not begun.is_set():  # an event of a thread  # noqa: ASYNC110
+                    while not begun.is_set():  # noqa: ASYNC110  # an event of a thread
                         await anyio.sleep(0.002)
                     run.cancel("stop")
     one = run.result.step("a")
@@ -291,7 +291,7 @@ async def test_small_functions_run_on_the_loop_and_sync_actions_in_threads() -> 
         yield from step("a").call(action)
         yield from step("b").call(aaction)
         yield from step("c").call(lambda: note("inline")).inline()
-        yield from step("d").call(same).when(lambda _: note("predicate", True))  # noqa: FBT003
+        yield from step("d").call(same).when(lambda _: note("predicate", True))
         yield from (
             step("e").call(fail).on_error(lambda _, __: note("handler", step("f").call(same)))
         )

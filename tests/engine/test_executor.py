@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import pickle  # noqa: TID251
+import pickle  # noqa: TID251  # that results survive it is what is tested
 from typing import Any
 
 import anyio
@@ -154,7 +154,7 @@ async def test_a_mistake_closes_the_generator_and_does_not_ask_it(mistake: str) 
                 if mistake == "bad yield":
                     yield None  # type: ignore[misc]
                 yield from step("a").call(give)
-            except Exception:  # noqa: BLE001
+            except Exception:  # noqa: BLE001  # it must see nothing
                 told.append("except")
         finally:
             told.append("finally")

@@ -131,8 +131,8 @@ async def test_a_handler_that_raises_fails_the_step() -> None:
 
 def test_gates_is_a_policy_or_a_callable() -> None:
     """Another word than the three policies is refused with their names."""
-    with pytest.raises(ValueError, match=r"approve, default, fail.*'aprove'"):
-        Executor(gates="aprove")
+    with pytest.raises(ValueError, match=r"approve, default, fail.*'perhaps'"):
+        Executor(gates="perhaps")
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ async def test_a_limit_cannot_be_caught_and_rollbacks_run() -> None:
         yield from step("a").call(give).with_rollback(lambda _: undone.append("a"))
         try:
             yield from step("b").call(give)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001  # what must not catch it
             seen_errors.append(error)
             return "went on"
 
@@ -485,7 +485,7 @@ async def test_sync_actions_are_bounded_too() -> None:
         with lock:
             now += 1
             most = max(most, now)
-        time.sleep(0.005)  # a thread that takes some time  # noqa: TID251
+        time.sleep(0.005)  # noqa: TID251  # a thread that takes some time
         with lock:
             now -= 1
 

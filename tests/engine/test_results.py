@@ -56,7 +56,7 @@ async def test_a_result_says_which_run_of_which_workflow_it_is_of() -> None:
 
 
 async def test_final_output_is_the_last_top_level_output_where_nothing_is_returned() -> None:
-    """Without a returned value, `final_output` is the output of the last step that was not skipped."""
+    """Without a returned value, `final_output` is that of the last step that was not skipped."""
 
     @workflow
     def flow() -> Steps[None]:
@@ -111,7 +111,7 @@ async def test_the_value_of_a_failed_run_is_none() -> None:
 
 
 async def test_a_handled_failure_does_not_spoil_the_run() -> None:
-    """A run whose workflow caught the failure is a success, and the failed step is in its results."""
+    """A run whose workflow caught the failure is a success, with the failed step in its results."""
 
     @workflow
     def flow() -> Steps[str]:
@@ -128,7 +128,7 @@ async def test_a_handled_failure_does_not_spoil_the_run() -> None:
 
 
 async def test_step_results_stand_in_tree_order() -> None:
-    """Steps are listed in order of yield and of index, parents before children, whoever was first."""
+    """Steps are listed by yield and by index, parents before children, whoever ended first."""
     import anyio
 
     async def slow(turns: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import anyio
@@ -36,10 +37,8 @@ async def test_no_rollback_runs_when_the_run_succeeds() -> None:
     @workflow
     def flow() -> Steps[Any]:
         yield from step("a").call(same).with_rollback(lambda _: undone.append("a"))
-        try:
+        with contextlib.suppress(StepFailed):
             yield from step("b").call(boom)
-        except StepFailed:
-            pass
 
     assert (await Executor().run(flow)).status == "succeeded"
     assert undone == []

@@ -93,11 +93,9 @@ async def test_a_sink_is_dropped_for_its_run_only() -> None:
 
 async def test_a_stream_sees_that_a_sink_was_dropped() -> None:
     """`stream` gives SinkDropped among the events."""
-    kinds: list[str] = []
     with capture_logs():
         async with Executor(sinks=[Raising(3)]).stream(two) as run:
-            async for event in run:
-                kinds.append(type(event).__name__)
+            kinds = [type(event).__name__ async for event in run]
     assert kinds.count("SinkDropped") == 1
     assert run.result.value == 3
 

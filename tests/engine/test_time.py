@@ -221,7 +221,7 @@ async def test_sleep_until_an_aware_datetime() -> None:
 
 @pytest.mark.parametrize(
     "length",
-    [-1, float("nan"), float("inf"), "5", True, datetime(2024, 1, 1)],  # noqa: DTZ001
+    [-1, float("nan"), float("inf"), "5", True, datetime(2024, 1, 1)],  # noqa: DTZ001  # what is refused
 )
 def test_sleep_refuses_what_is_no_time(length: Any) -> None:
     """A negative, endless or naive time is a ValueError that names the step."""

@@ -145,7 +145,7 @@ async def test_the_fix_can_read_what_failed() -> None:
 
 
 async def test_stages_are_commands_callables_and_names() -> None:
-    """Names are found in the executor; commands run for real; callables may be async and see ctx."""
+    """Names are found in the executor, commands run, callables may be async and see ctx."""
     seen: list[str] = []
 
     async def look(ctx: WorkflowContext) -> None:
@@ -168,7 +168,7 @@ async def test_stages_are_commands_callables_and_names() -> None:
 async def test_stages_of_pyproject_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """[tool.handrail.stages] of the nearest pyproject.toml counts; the executor's names go first."""
+    """[tool.handrail.stages] of the nearest pyproject.toml counts, after the executor's names."""
     (tmp_path / "pyproject.toml").write_text(
         '[tool.handrail.stages]\nlint = "echo linted"\ntest = ["echo", "tested"]\n'
     )

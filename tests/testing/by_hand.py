@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from handrail.core.behaviours import behaviours
@@ -22,10 +22,10 @@ from handrail.model.results import (
     ValidationResult,
     WorkflowResult,
 )
+from handrail.model.shapes import WorkflowLike
 from handrail.testing.script_drive import Drive, undone
 from handrail.testing.shapes import Action, Body, Broken, Undoing, workflow_of
 
-Choose = Callable[[int], int]
 MAX_MOVES = 3_000
 
 
@@ -36,13 +36,20 @@ class Stuck(AssertionError):
 class Hand(Drive):
     """A drive of a shape that makes one move at a time, and keeps every batch of commands."""
 
-    def __init__(self, body: Body, *, history: Sequence[ev.Event] = (), dropped: Iterable[str] = ()) -> None:
-        definition = workflow_of(body).definition
+    def __init__(
+        self,
+        workflow: WorkflowLike[[], Any],
+        *,
+        history: Sequence[ev.Event] = (),
+        dropped: Sequence[str] = (),
+    ) -> None:
+        definition = workflow.definition
         recorded = Recorded(history, dropped) if history else None
         machine = Machine(definition, {}, Setting("run", recorded=recorded), behaviours())
         evaluator = Evaluator(Contexts("run", {}, {}), dict, None)
         self.batches: list[tuple[Any, list[cmd.Command]]] = []
         self.performed: list[tuple[str, int]] = []
+        self.attempts: list[tuple[int, str]] = []  # after which event, where
         now = history[-1].at if history else 1_000.0
         super().__init__(machine, evaluator.begin, now=now, seq=len(history))
         if history:
@@ -53,6 +60,9 @@ class Hand(Drive):
     def _receive(self, happened: ev.Event | cmd.Report) -> None:
         commands = list(self.machine.receive(happened))
         self.batches.append((happened, commands))
+        self.attempts += [
+            (self._seq, command.path) for command in commands if isinstance(command, cmd.Perform)
+        ]
         self._todo.extend(commands)
 
     # -- moves ----------------------------------------------------------------------------------
@@ -98,9 +108,20 @@ class Hand(Drive):
             output = value if stage is None else StageResult(stage.name, True)
             self.land(path, succeeded(command, output, None, self.now))
 
-    def run(self, choose: Choose, *, time: bool = False, cancel_at: int | None = None, most: int = MAX_MOVES) -> Hand:
-        """Make moves until the run ends, or there were as many as ``most``."""
-        for number in range(most):
+    def end_with(self, path: str, output: Any) -> None:
+        """End the attempt in flight at this path with this output."""
+        command = self.flights[path].command
+        assert isinstance(command, cmd.Perform)
+        self.performed.append((path, command.attempt))
+        self.land(path, succeeded(command, output, None, self.now))
+
+    def run(
+        self, schedule: Sequence[int], *, time: bool = False, cancel_at: int | None = None
+    ) -> Hand:
+        """Make moves until the run ends. ``schedule`` chooses among them, the first of them once it
+        is used up; before move number ``cancel_at`` the run is cancelled."""
+        choices = iter(schedule)
+        for number in range(MAX_MOVES):
             if number == cancel_at and self.result is None:
                 self.record(ev.CancelRequested("enough"))
             if self.result is not None:
@@ -108,14 +129,13 @@ class Hand(Drive):
             moves = self.moves(time=time)
             if not moves:
                 raise Stuck(f"nothing can happen any more after {self.events[-5:]}")
-            moves[choose(len(moves)) % len(moves)]()
-        return self
+            moves[next(choices, 0) % len(moves)]()
+        raise Stuck(f"no end after {MAX_MOVES} moves: {self.events[-5:]}")
 
 
 def drive(body: Body, schedule: Sequence[int] = (), **how: Any) -> Hand:
-    """A whole drive; ``schedule`` chooses among the moves, the first of them once it is used up."""
-    left = iter(schedule)
-    return Hand(body).run(lambda _count: next(left, 0), **how)
+    """A whole drive of a shape; see ``Hand.run``."""
+    return Hand(workflow_of(body)).run(schedule, **how)
 
 
 def essence(value: Any) -> Any:

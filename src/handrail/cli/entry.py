@@ -29,7 +29,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ[DEBUG] = "1"
     try:
         code = _run(words)
-        _flush()
     except BrokenPipeError:
         from handrail.cli.channels import silence
 
@@ -45,7 +44,8 @@ def _run(words: list[str]) -> int:
         if words == ["--version"]:  # the one answer that needs no command-line library
             print(__version__)
             return Exit.SUCCEEDED
-        return _dispatch(_app(), words)
+        code = _dispatch(_app(), words)
+        _flush()
     except KeyboardInterrupt:
         _say("interrupted")
         return Exit.INTERRUPTED
@@ -60,6 +60,7 @@ def _run(words: list[str]) -> int:
     except Exception as error:  # noqa: BLE001  # the last place where it can be told
         _say(_unexpected(error))
         return Exit.FAILED
+    return code
 
 
 def _app() -> Any:

@@ -98,12 +98,12 @@ class Interruption:
 
     def _leave(self) -> None:
         """Kill what the run started, and be gone; only calls that no lock can hold up."""
-        killed = kill_marked(self._run.run_id) if self._run is not None else 0
-        said = f"handrail: left at once, {killed} processes killed, nothing more undone\n"
-        for descriptor in (1, 2):
-            if os.isatty(descriptor):
-                os.write(descriptor, _SHOW_CURSOR)
         try:
+            killed = kill_marked(self._run.run_id) if self._run is not None else 0
+            said = f"handrail: left at once, nothing more undone; processes killed: {killed}\n"
+            for descriptor in (1, 2):
+                if os.isatty(descriptor):
+                    os.write(descriptor, _SHOW_CURSOR)
             if self._terminal is not None:  # a prompt may have changed it
                 termios.tcsetattr(0, termios.TCSANOW, self._terminal)
             os.write(2, said.encode())

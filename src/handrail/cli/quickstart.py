@@ -78,8 +78,9 @@ def _scripted_agents(workflow: Any) -> dict[str, Any]:
 
 
 def _introduce(home: Path) -> None:
-    print(f"A new git repository, whose test fails: {home}")
-    print(f"The task for ship.py and its three scripted agents: {TASK}\n")
+    print(f"A new git repository, whose tests fail: {home}")
+    print("Three scripted agents repair it now, as the workflow in its ship.py tells them.")
+    print(f"Their task: {TASK}.\n")
 
 
 def _conclude(home: Path) -> None:

@@ -11,8 +11,9 @@ from handrail.cli.quickstart_repository import BUGGY, CODE_FILE
 THINKING_S = 0.7
 """How long each answer takes, so that the tree can be read while it grows."""
 
+# Of different lengths: by size and second Python tells whether compiled code is out of date.
 TOO_SIMPLE = "return items // per_page + 1"
-RIGHT = "return -(-items // per_page)"
+RIGHT = "return (items + per_page - 1) // per_page"
 
 
 def scripted() -> FakeBackend:

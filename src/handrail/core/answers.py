@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from handrail.errors import GateRefusal, InvalidAnswer
+from handrail.errors import GateRefusal, InvalidAnswer, InvalidInput
 from handrail.model.results import OpenGate
 
 
@@ -23,6 +23,8 @@ def accepted(gate: OpenGate, answer: Any) -> Any:
         if isinstance(answer, str) and gate.type is not str:
             return from_text(answer, gate.type, name=gate.path)
         return convert(answer, gate.type, name=gate.path)
+    except InvalidInput as error:
+        raise InvalidAnswer(gate.path, answer, error.expected) from None
     except Exception as error:  # noqa: BLE001  # a user's type may raise anything
         raise InvalidAnswer(gate.path, answer, f"{describe_type(gate.type)} ({error})") from None
 

@@ -2,14 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from types import GeneratorType
 from typing import Any
+
+from handrail.errors import HandrailError
+
+
+CLOSING_TURNS = 1000
+"""How many steps a body may yield while it is being closed, before it is left to itself."""
+
+
+class _YieldedWhileClosing(HandrailError):
+    """A body yielded steps while it was being closed; they were dropped."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(steps)
+        self.steps = steps
+
+    def __str__(self) -> str:
+        return (
+            f"{self.steps} step{'s' * (self.steps != 1)} yielded while the workflow was being "
+            f"closed, in a finally or except, did not run"
+        )
 
 
 def close(generator: Generator[Any, Any, Any]) -> BaseException | None:
-    """Close a generator; what it raises meanwhile, a refusal to close included."""
-    try:
-        generator.close()
-    except BaseException as error:  # noqa: BLE001  # a body's finally may raise anything
-        return error
-    return None
+    """Close a generator to its very end, and those it delegates to; what it raised meanwhile, or
+    what it yielded in vain.
+
+    One that yields while it is being closed is left suspended by Python, and closed again, loudly,
+    when it is collected; so it is asked again until it has ended.
+    """
+    assert isinstance(generator, GeneratorType)
+    pending: list[GeneratorType[Any, Any, Any]] = [generator]
+    raised: BaseException | None = None
+    dropped = 0
+    while pending:
+        body = pending.pop()
+        for _ in range(CLOSING_TURNS):
+            if body.gi_frame is None:
+                break
+            pending.extend(_delegates(body))
+            try:
+                body.close()
+            except BaseException as error:  # noqa: BLE001  # a body's finally may raise anything
+                if body.gi_frame is None:
+                    raised = raised or error
+                else:
+                    dropped += 1
+    return _YieldedWhileClosing(dropped) if dropped else raised
+
+
+def _delegates(
+    generator: GeneratorType[Any, Any, Any],
+) -> Iterator[GeneratorType[Any, Any, Any]]:
+    """Every generator that this one stands in by ``yield from``, outermost first."""
+    inner = generator.gi_yieldfrom
+    while isinstance(inner, GeneratorType):
+        yield inner
+        inner = inner.gi_yieldfrom

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from handrail.core.failures import Failure, failure_from, failure_of
 from handrail.core.node import Node, Phase
@@ -12,6 +12,7 @@ from handrail.errors import NotAStep, StepFailed
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.paths import join
+from handrail.model.policy import RetryOn
 from handrail.model.results import Skipped, StepResult, qualified
 from handrail.model.steps import Step
 
@@ -35,13 +36,12 @@ class Failing:
         retry = step.modifiers.retry
         retryable = failure.retryable
         if retry is not None and retry.on is not None and retryable:
-            if not isinstance(retry.on, (type, tuple)):
+            on = retry.on
+            if not isinstance(on, (type, tuple)):
                 node.failure, node.phase = failure, Phase.PAUSED
                 self.machine.ask(
                     node,
-                    cmd.AskPredicate(
-                        node.path, _live(retry.on, failure), self.machine.view(node), -1
-                    ),
+                    cmd.AskPredicate(node.path, _live(on, failure), self.machine.view(node), -1),
                 )
                 return
             retryable = _covered(retry.on, failure)
@@ -119,7 +119,8 @@ class Failing:
         self.machine.ask(node, command)
 
     def fallback_chosen(self, node: Node, report: cmd.Evaluated) -> None:
-        chosen = report.value
+        """Run the step that the handler returned; anything else settles the failure."""
+        chosen: Step[Any] = report.value
         if report.error is not None:
             self._settle(node, failure_of(report.error))
         elif not isinstance(chosen, Step):
@@ -134,6 +135,7 @@ class Failing:
                 self.machine.open_child(node, chosen, path)
 
     def fallback_ended(self, node: Node, result: StepResult[Any]) -> None:
+        """End with what the fallback gave; if it failed too, its failure is the one that counts."""
         if node.stop is not None:
             self.machine.stopping.all_stopped(node)
         elif result.success:
@@ -156,6 +158,7 @@ class Failing:
             self.fail_for_good(node, failure)
 
     def fail_for_good(self, node: Node, failure: Failure) -> None:
+        """End as failed, past every modifier that could still save the step."""
         self.machine.end_step(
             node, "failed", output=failure.output, failure=failure, usage=failure.usage
         )
@@ -178,14 +181,15 @@ class Failing:
         )
 
     def retry_judged(self, node: Node, failure: Failure, report: cmd.Evaluated) -> None:
+        """Record the failure as retryable or not; a predicate that raised ends the tries."""
         if report.error is not None:
             self._record_failure(node, failure_of(report.error), retryable=False)
         else:
             self._record_failure(node, failure, retryable=bool(report.value))
 
 
-def _covered(kinds: Any, failure: Failure) -> bool:
-    wanted = kinds if isinstance(kinds, tuple) else (kinds,)
+def _covered(on: RetryOn, failure: Failure) -> bool:
+    wanted = cast("tuple[type, ...]", on if isinstance(on, tuple) else (on,))
     names = {failure.kind, *failure.bases}
     return any(qualified(kind) in names for kind in wanted)
 

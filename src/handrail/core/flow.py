@@ -33,6 +33,7 @@ class BranchBehaviour:
         return False
 
     def begin(self, machine: Machine, node: Node) -> None:
+        """Run the arm that an earlier drive chose, or ask the first predicate."""
         node.state = state = _Choosing()
         recorded = machine.setting.recorded
         for index, (_, step) in enumerate(_branch(node).arms):
@@ -44,15 +45,19 @@ class BranchBehaviour:
 
     def _ask(self, machine: Machine, node: Node) -> None:
         verb = _branch(node)
-        index = node.state.index
+        index: int = node.state.index
         if index < len(verb.arms):
             predicate = verb.arms[index][0]
             machine.ask(node, cmd.AskPredicate(node.path, predicate, machine.view(node), index))
             return
-        why = f"none of its {len(verb.arms)} predicates was true. Add an arm (lambda ctx: True, step)."
+        why = (
+            f"none of its {len(verb.arms)} predicates was true. "
+            f"Add an arm (lambda ctx: True, step)."
+        )
         machine.fail_with(node, NoArmChosen(node.path, why))
 
     def evaluated(self, machine: Machine, node: Node, report: cmd.Evaluated) -> None:
+        """Run the arm if its predicate was true, else ask the next one."""
         state = node.state
         if report.error is not None:
             machine.fail(node, failure_of(report.error))
@@ -66,7 +71,8 @@ class BranchBehaviour:
             self._ask(machine, node)
 
     def _run_arm(self, machine: Machine, node: Node) -> None:
-        step = _branch(node).arms[node.state.index][1]
+        index: int = node.state.index
+        step = _branch(node).arms[index][1]
         path = join(node.base, step.name)
         if machine.take_path(node, path, machine.where(node), "Name the arms apart."):
             machine.open_child(node, step, path)
@@ -74,6 +80,7 @@ class BranchBehaviour:
     def child_ended(
         self, machine: Machine, node: Node, child: Node, result: StepResult[Any]
     ) -> None:
+        """Give index, name and output of the arm; a failure of the arm is the branch's own."""
         del child
         if result.success:
             machine.succeed(node, BranchResult(node.state.index, result.name, result.output))
@@ -94,11 +101,15 @@ class ChildBehaviour:
         return True
 
     def begin(self, machine: Machine, node: Node) -> None:
+        """Bind the inputs, note the start, and enter the child's generator."""
         verb = _child(node)
         definition = verb.workflow.definition
         depth, limit = _depth(node), machine.limits.max_depth
         if depth > limit:
-            why = f"step {node.path!r} nests workflows {depth} deep. Does one call itself without end?"
+            why = (
+                f"step {node.path!r} nests workflows {depth} deep. "
+                f"Does one call itself without end?"
+            )
             machine.hit_limit("max_depth", limit, node.path, why)
             return
         try:
@@ -119,6 +130,7 @@ class ChildBehaviour:
     def body_ended(
         self, machine: Machine, node: Node, value: Any, error: BaseException | None
     ) -> None:
+        """Give the child's result; on an error undo what is below, then fail with it."""
         name = _child(node).workflow.definition.name
         if error is None:
             node.state = None
@@ -137,6 +149,7 @@ class ChildBehaviour:
         machine.fail(node, failure)
 
     def stopped(self, machine: Machine, node: Node) -> None:
+        """Note that the child was cancelled, if its end is not recorded yet."""
         if node.state is None:
             return
         node.state = None

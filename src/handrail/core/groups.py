@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeAlias
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, Literal, TypeAlias, cast
 
 from handrail.core.failures import Failure, failure_from, failure_of
 from handrail.core.machine import Machine
@@ -104,6 +104,7 @@ class GroupBehaviour:
         return bool(node.state.mode == "all_or_nothing")
 
     def begin(self, machine: Machine, node: Node) -> None:
+        """Make the window of members and note the start; items that cannot be iterated fail it."""
         assert node.step is not None
         verb = node.step.verb
         node.live = {}
@@ -146,7 +147,8 @@ class GroupBehaviour:
             node.kept.append(item)
         state.pulls += 1
         machine.later(self._pull, machine, node)
-        if isinstance(node.step.verb, ForEachGroup):  # type: ignore[union-attr]  # a group has a step
+        assert node.step is not None
+        if isinstance(node.step.verb, ForEachGroup):
             self._open_member(machine, node, item)
         else:
             self._open_step(machine, node, item)
@@ -205,7 +207,7 @@ class GroupBehaviour:
         definition = getattr(body, "definition", None)
         function = body if definition is None else definition.function
         try:
-            made = function(value)
+            made: Step[Any] | Generator[Any, Any, Any] = function(value)
         except Exception as error:  # noqa: BLE001  # the user's body
             machine.end_member(member, "failed", failure=failure_of(error))
             return
@@ -214,7 +216,8 @@ class GroupBehaviour:
             machine.tree[member.path] = path  # its only child; a dict would cost 200 bytes more
             machine.open_child(member, made, path)
         elif hasattr(made, "gi_frame") and hasattr(made, "send"):
-            machine.enter(member, made)
+            generator: Any = made
+            machine.enter(member, generator)
         else:
             place = defined_at(function) or machine.where(member)
             machine.mistake(not_a_step(made, f"{place} (the body of {member.path!r})"))
@@ -224,6 +227,7 @@ class GroupBehaviour:
     def child_ended(
         self, machine: Machine, node: Node, child: Node, result: StepResult[Any]
     ) -> None:
+        """Count the member; the first failure, or the winner, may stop the others."""
         state: Members = node.state
         state.note(child, result)
         if state.mode == "race":
@@ -282,6 +286,7 @@ class GroupBehaviour:
         )
 
     def stopped(self, machine: Machine, node: Node) -> None:
+        """Note how many members there were, now that all have ended."""
         self._close(machine, node)
 
     def evaluated(self, machine: Machine, node: Node, report: cmd.Evaluated) -> None:
@@ -297,11 +302,16 @@ def _members(verb: Any, node: Node) -> Members:
             return Members(verb.on_error, verb.max_concurrency, iter(verb.steps))
         case RaceGroup():
             return Members("race", None, iter(verb.steps))
-        case ForEachGroup(items=items):
-            source = items.items() if isinstance(items, Mapping) else _again(items, node)
-            return Members(verb.on_error, verb.max_concurrency, iter(source))
+        case ForEachGroup():
+            return Members(verb.on_error, verb.max_concurrency, _each(verb.items, node))
         case _:
             raise AssertionError(verb)
+
+
+def _each(items: Any, node: Node) -> Iterator[Any]:
+    if isinstance(items, Mapping):
+        return iter(cast("Mapping[object, object]", items).items())
+    return iter(_again(items, node))
 
 
 def _again(items: Any, node: Node) -> Any:
@@ -315,7 +325,7 @@ def _again(items: Any, node: Node) -> Any:
 
 
 def _close_items(state: Members) -> None:
-    """Let a generator of items end its ``with`` and ``finally`` blocks; what it raises is its own."""
+    """Let a generator of items end its ``with`` and ``finally`` blocks, whatever they raise."""
     close = getattr(state.items, "close", None)
     if close is not None and not state.exhausted:
         with contextlib.suppress(Exception):

@@ -74,13 +74,19 @@ class Behaviour(Protocol):
         """True if what its children registered is undone at its own end when it is stopped."""
         ...
 
-    def begin(self, machine: Machine, node: Node, /) -> None: ...
+    def begin(self, machine: Machine, node: Node, /) -> None:
+        """Begin an attempt; ``node.attempt`` is its number already."""
+        ...
 
     def child_ended(
         self, machine: Machine, node: Node, child: Node, result: StepResult[Any], /
-    ) -> None: ...
+    ) -> None:
+        """A child has ended and is recorded."""
+        ...
 
-    def evaluated(self, machine: Machine, node: Node, report: cmd.Evaluated, /) -> None: ...
+    def evaluated(self, machine: Machine, node: Node, report: cmd.Evaluated, /) -> None:
+        """What the node asked for with ``Machine.ask`` is known."""
+        ...
 
     def stopped(self, machine: Machine, node: Node, /) -> None:
         """The node was stopped and has no child left; say so before it ends."""
@@ -208,7 +214,7 @@ class Machine:
         return cmd.View(node.path, node.inputs, results, validation)
 
     def take_path(self, parent: Node, path: str, where: str, hint: str) -> bool:
-        """Make ``path`` a child of ``parent``; if it is taken, that is a mistake and ends the run."""
+        """Make ``path`` a child of ``parent``; one that is taken is a mistake and ends the run."""
         seen = parent.seen
         if seen is None:
             seen = parent.seen = self.tree[parent.path] = {}
@@ -278,6 +284,7 @@ class Machine:
         self.attempt(node)
 
     def attempt(self, node: Node) -> None:
+        """Make the next attempt: a leaf is given to the engine, another verb begins."""
         step = node.step
         assert step is not None
         node.attempt += 1
@@ -325,6 +332,7 @@ class Machine:
         usage: Usage | None = None,
         abandoned: bool = False,
     ) -> None:
+        """Send the step's end on its way to the journal; the parent hears of it after that."""
         step = node.step
         assert step is not None
         self.drop_timer(node.deadline)
@@ -373,6 +381,7 @@ class Machine:
             self.ended(node, result)
 
     def ended(self, node: Node, result: StepResult[Any]) -> None:
+        """Keep the result of a step whose end is recorded, and its rollback if it succeeded."""
         step = node.step
         assert step is not None
         self.results[node.path] = result
@@ -389,6 +398,7 @@ class Machine:
         self.tell_parent(node, result)
 
     def tell_parent(self, node: Node, result: StepResult[Any]) -> None:
+        """Let whatever the parent is at go on: its fallback, body, unwinding or verb."""
         parent = node.parent
         if parent is None:
             return
@@ -500,7 +510,7 @@ class Machine:
         else:
             self._body_ended(node, None, given)
 
-    def _yielded(self, node: Node, generator: Generator[Any, Any, Any], step: Any) -> None:
+    def _yielded(self, node: Node, generator: Generator[Any, Any, Any], step: Step[Any]) -> None:
         if type(step) is not Step:
             self.mistake(not_a_step(step, line_of(generator)))
             return
@@ -565,9 +575,8 @@ class Machine:
         elif node.step is None:
             self._member_body_ended(node, value, error)
         else:
-            behaviour = self.behaviours[type(node.step.verb)]
-            body_ended: Callable[..., None] = behaviour.body_ended  # type: ignore[attr-defined]
-            body_ended(self, node, value, error)
+            behaviour: Any = self.behaviours[type(node.step.verb)]  # one that enters a generator
+            behaviour.body_ended(self, node, value, error)
 
     # -- members of for_each --------------------------------------------------------------------
 
@@ -621,6 +630,7 @@ class Machine:
     # -- timers ---------------------------------------------------------------------------------
 
     def run_overdue(self) -> None:
+        """End the run because its ``timeout_s`` has passed; its bodies may still clean up."""
         self.hit_limit("timeout_s", self.limits.timeout_s or 0.0, "", hard=False)
 
     # -- gates and signals ----------------------------------------------------------------------
@@ -649,6 +659,7 @@ class Machine:
         self.begin()
 
     def begin(self) -> None:
+        """Call the workflow's function and enter its generator; the run's time is known by now."""
         root = self.root
         root.started_at = self.started_at
         root.phase = Phase.RUNNING

@@ -10,7 +10,7 @@ from handrail.errors import NotAStep
 
 def not_a_step(got: Any, where: str) -> NotAStep:
     """The mistake of yielding something else, with a hint that fits what it was."""
-    if getattr(type(got), "__name__", "") == "StepName":
+    if type(got).__name__ == "StepName":
         hint = f"Did you forget a verb after step({got.name!r}): .call(), .agent(), .validate()?"
         return NotAStep(f"step({got.name!r}) without a verb", where, hint)
     if got is None:
@@ -18,9 +18,10 @@ def not_a_step(got: Any, where: str) -> NotAStep:
             'Did you forget a verb, or a value after yield? Write: yield from step("name").call(f).'
         )
         return NotAStep("None", where, hint)
+    name = getattr(got, "__name__", got)
     if isinstance(got, Generator):
         hint = "Write `yield from helper()`, not `yield helper()`."
-        return NotAStep(f"the generator {getattr(got, '__name__', got)!r}", where, hint)
+        return NotAStep(f"the generator {name!r}", where, hint)
     if hasattr(got, "definition"):
         hint = f'Write step("name").subworkflow({got.definition.name}, {{...}}).'
         return NotAStep(f"the workflow {got.definition.name!r}", where, hint)

@@ -28,8 +28,8 @@ class PathRecord:
     attempts: int = 0
     failure: ev.AttemptFailed | None = None
     retry_due: float | None = None
-    due: dict[tuple[str, int], float] = field(default_factory=dict)
-    gates: dict[int, OpenGate] = field(default_factory=dict)
+    due: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
+    gates: dict[int, OpenGate] = field(default_factory=dict[int, OpenGate])
     signal: str = ""
     index: int = 0
 

@@ -14,7 +14,7 @@ from handrail.core.report import children_of, tree_order, workflow_result
 from handrail.errors import HandrailError, LimitExceeded, RunCancelled, StepFailed
 from handrail.model import commands as cmd
 from handrail.model import events as ev
-from handrail.model.described import traceback_of
+from handrail.model.described import text_of, traceback_of
 from handrail.model.results import (
     OpenGate,
     RollbackError,
@@ -60,6 +60,7 @@ class RunEnd:
         self.machine.emit(cmd.Undo(path, rollback, view))
 
     def rollback_completed(self, event: ev.RollbackCompleted) -> None:
+        """Note what it raised, and go on with the rollback before it: one that fails stops none."""
         node, then = self._undoing.pop(event.path)
         if event.error is not None:
             error = RollbackError(event.path, event.error, event.error_type or "builtins.Exception")
@@ -67,6 +68,7 @@ class RunEnd:
         self.undo(node, then)
 
     def cancel_requested(self, event: ev.CancelRequested) -> None:
+        """Unwind the run as cancelled, unless its end is decided already."""
         if self._ending is None and self.machine.root.phase is not Phase.UNDOING:
             self._ending = Ending("cancelled", event.reason)
             self.machine.stop(self.machine.root, event.reason)
@@ -98,6 +100,7 @@ class RunEnd:
             self._ending = attrs.evolve(self._ending, error=node.stop)
 
     def root_ended(self, value: Any, error: BaseException | None) -> None:
+        """Decide the run's end if nothing did before; undo what was done unless it succeeded."""
         if self._ending is None:
             self._ending = _ending_of(error)
             self._value = value if error is None else None
@@ -126,6 +129,7 @@ class RunEnd:
         )
 
     def workflow_completed(self, event: ev.WorkflowCompleted) -> None:
+        """Make the result, now that the run's end is in the journal."""
         self._finish(
             event.status,
             max(0.0, (event.at - self.machine.started_at) * 1000),
@@ -134,17 +138,17 @@ class RunEnd:
 
     def close_run(self, report: cmd.CloseRun) -> None:
         """Suspend: generators are closed without rollbacks; what they yield then is dropped."""
-        for node in reversed(list(self.machine.nodes.values())):
-            if node.generator is not None:
-                close(node.generator)
-        if self.machine.root.generator is not None:
-            close(self.machine.root.generator)
-        signals = tuple(sorted(self.machine.listeners))
-        self.machine.record(
-            ev.RunSuspended(tuple(self.machine.gates.values()), signals, report.reason)
-        )
+        machine = self.machine
+        notes: list[str] = []
+        for node in (*reversed(list(machine.nodes.values())), machine.root):
+            error = close(node.generator) if node.generator is not None else None
+            if error is not None:
+                notes.append(f"{node.path or machine.definition.name}: {text_of(error)}")
+        gates, signals = tuple(machine.gates.values()), tuple(sorted(machine.listeners))
+        machine.record(ev.RunSuspended(gates, signals, report.reason, tuple(notes)))
 
     def run_suspended(self, event: ev.RunSuspended) -> None:
+        """Make the result of a run that waits; it says for which gates."""
         self._finish(
             "suspended",
             max(0.0, (event.at - self.machine.started_at) * 1000),

@@ -22,7 +22,7 @@ class Stopping:
         self.machine = machine
 
     def stop(self, node: Node, reason: str, *, hard: bool = False) -> None:
-        """Stop a subtree; its ends follow, innermost first. Again, hard: close what still unwinds."""
+        """Stop a subtree; its ends follow, innermost first. Hard: close what still unwinds."""
         if node.phase is Phase.ENDING:
             return
         if node.phase is Phase.UNDOING:

@@ -19,7 +19,7 @@ from handrail.model import events as ev
 
 
 def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
-    """The paths whose own records a resume drops; a path's children are listed where they go too."""
+    """The paths whose own records a resume drops; children that go too are listed themselves."""
     last = history[-1] if history else None
     if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
         return ()

@@ -51,10 +51,12 @@ class ValidationBehaviour:
         return False
 
     def begin(self, machine: Machine, node: Node) -> None:
+        """Ask for the stages: those of names are known to the engine alone."""
         node.state = Rounds()
         machine.ask(node, cmd.FindStages(node.path, _verb(node).stages))
 
     def evaluated(self, machine: Machine, node: Node, report: cmd.Evaluated) -> None:
+        """Begin the first round; stages that cannot be found fail the step for good."""
         state: Rounds = node.state
         if report.error is not None:
             machine.fail(node, failure_of(report.error, retryable=False))
@@ -76,6 +78,7 @@ class ValidationBehaviour:
     def child_ended(
         self, machine: Machine, node: Node, child: Node, result: StepResult[Any]
     ) -> None:
+        """Go on after a stage, passed or not, or after the fix of a round."""
         del child
         state: Rounds = node.state
         if state.fixing:

@@ -35,6 +35,7 @@ class PauseBehaviour(_Childless):
     """Ends when its time has come."""
 
     def begin(self, machine: Machine, node: Node) -> None:
+        """Wait until the recorded time, if an earlier drive had set one."""
         due = _recorded_due(machine, node, "sleep")
         if due is None:
             due = self._due(machine, node)
@@ -54,9 +55,11 @@ class PauseBehaviour(_Childless):
         return machine.now + verb.seconds
 
     def timer_fired(self, machine: Machine, node: Node) -> None:
+        """End: a pause gives nothing."""
         machine.succeed(node, None)
 
     def stopped(self, machine: Machine, node: Node) -> None:
+        """Take its timer back."""
         machine.drop_timer(node.timer)
 
 
@@ -64,6 +67,7 @@ class QuestionBehaviour(_Childless):
     """Opens a gate and ends with its answer, or at its deadline with the default."""
 
     def begin(self, machine: Machine, node: Node) -> None:
+        """Open the gate, unless an earlier drive has its answer."""
         verb = _question(node)
         answered = machine.answered.get(node.path)
         if answered is not None:
@@ -96,6 +100,7 @@ class QuestionBehaviour(_Childless):
         )
 
     def timer_fired(self, machine: Machine, node: Node) -> None:
+        """Answer with the default, or close the gate and fail."""
         gate = machine.gates.get(node.path)
         if gate is None:
             return
@@ -106,6 +111,7 @@ class QuestionBehaviour(_Childless):
         machine.fail_with(node, StepTimeout(node.path, _question(node).timeout_s or 0.0))
 
     def stopped(self, machine: Machine, node: Node) -> None:
+        """Close the gate: nobody can answer it any more."""
         machine.gates.pop(node.path, None)
 
 
@@ -113,6 +119,7 @@ class SignalBehaviour(_Childless):
     """Ends with the payload of the next signal of its name; each signal is taken once."""
 
     def begin(self, machine: Machine, node: Node) -> None:
+        """Take the oldest signal that is kept, or listen for the next."""
         kept = machine.mailboxes.get(_signal(node).signal)
         if kept:
             self.signalled(machine, node, kept.pop(0))
@@ -132,6 +139,7 @@ class SignalBehaviour(_Childless):
         machine.succeed(node, value)
 
     def stopped(self, machine: Machine, node: Node) -> None:
+        """Listen no longer."""
         waiting = machine.listeners.get(_signal(node).signal, {})
         waiting.pop(node.path, None)
         if not waiting:

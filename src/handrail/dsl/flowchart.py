@@ -85,8 +85,10 @@ def label(*lines: str) -> str:
 def _escaped(line: str) -> str:
     text = "".join(char if char.isprintable() else _spelled(char) for char in line)
     text = re.sub(r'["#<>&`]|(?<=%)%|^\s|\s$', _entity, text)
-    # A backslash and an n are a line break to Mermaid, even as entities: a word joiner parts them.
-    text = re.sub(r"\\(?=n)", "#92;#8288;", text)
+    # A line break, a formula and an icon to Mermaid, even as entities: a word joiner parts them.
+    text = re.sub(r"\\(?=n)|\$(?=\$)|fa[a-z]?:(?=fa-)", r"\g<0>#8288;", text)
+    # A statement to Mermaid wherever it stands.
+    text = re.sub(r"d(?=irection\s)", _entity, text)
     # Older versions take a label that begins like a list for Markdown, and refuse to show it.
     text = re.sub(r"^([-*+]|\d+[.)])(?=\s)", _list_mark, text)
     # Mermaid drops the last `;` of what looks like a style statement, and with it an entity.

@@ -44,11 +44,7 @@ _SHAPES: dict[str, Shape] = {
     "run_workflow": "double",
     "branch": "diamond",
 }
-_GROUPS = {
-    "parallel": ("all at once", "all done"),
-    "race": ("all at once", "first done"),
-    "for_each": ("each", "all done"),
-}
+_GROUPS = {"parallel": "all done", "race": "first done", "for_each": "all done"}
 _ANYTHING = {"", "Exception", "BaseException"}
 
 
@@ -196,11 +192,10 @@ class _Drawing:
         return name, ends or [Port(name)]
 
     def group(self, node: StepNode, parts: list[Part], ports: Ports) -> tuple[str, Ports]:
-        begins, ends = _GROUPS[node.verb]
-        with self.chart.subgraph(*_lines(node)):
-            fork = self.chart.node("pill", begins)
+        with self.chart.subgraph(node.name.text):
+            fork = self.chart.node("pill", *_lines(node)[1:])
             left = [end for part in parts for end in self.member(part, Port(fork))]
-            join = self.chart.node("pill", ends)
+            join = self.chart.node("pill", _GROUPS[node.verb])
         self.join(ports, fork)
         self.join(left, join)
         return join, [Port(join)]
@@ -296,7 +291,7 @@ class _Drawing:
         """Draw a ``try`` without its ``finally``: where its errors start, and its open ends."""
         catching = _Catching(node.handlers, tuple([] for _ in node.handlers))
         inside = replace(self, catching=(*self.catching, catching))
-        with self.chart.subgraph("try"):
+        with self.chart.subgraph(""):
             head = self.chart.node("pill", "try")
             self.join(ports, head)
             ends = inside.run(node.nodes, [Port(head)])

@@ -164,7 +164,7 @@ class StepName:
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Step[Any]:
-        """Call ``action(*args, **kwargs)``, sync (in a thread) or async; the output is its result."""
+        """Call ``action(*args, **kwargs)``, sync (in a thread) or async; its result is given."""
         if not isinstance(args, (tuple, list)):
             raise WrongUse(
                 f"step {self.name!r}: .python(action, args) takes the arguments as a tuple, got "
@@ -869,33 +869,15 @@ def _context(name: str, context: object) -> Context:
     if context is None:
         return {}
     if isinstance(context, Mapping):
-        if all(isinstance(key, str) for key in context):
-            return context
+        mapping = cast("Mapping[str, Any]", context)
+        if all(isinstance(key, str) for key in mapping):
+            return mapping
     elif callable(context):
         return cast("Context", context)
     raise WrongUse(
         f"step {name!r}: the context is a mapping with names as keys, or a function of the "
         f"WorkflowContext that returns one, got {context!r}"
     )
-
-
-def _stages(name: str, items: Iterable[object]) -> tuple[str | Stage, ...]:
-    """The stages; callables that have the same name are numbered apart."""
-    made: list[str | Stage] = []
-    taken: set[str] = set()
-    for item in items:
-        stage = _stage(name, item)
-        label = stage if isinstance(stage, str) else stage.name
-        if isinstance(stage, Stage) and stage is not item and label in taken:
-            label = f"{label}-{sum(1 for other in made if _label(other).startswith(label)) + 1}"
-            stage = Stage(label, stage.check)
-        taken.add(label)
-        made.append(stage)
-    return tuple(made)
-
-
-def _label(stage: str | Stage) -> str:
-    return stage if isinstance(stage, str) else stage.name
 
 
 def _stage(name: str, item: object) -> str | Stage:

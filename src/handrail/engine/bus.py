@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +51,8 @@ def _log(notice: SinkDropped) -> None:
     import structlog
 
     logger: Any = structlog.get_logger("handrail")
-    logger.warning("sink dropped", sink=notice.sink, error=notice.error, run_id=notice.run_id)
+    with contextlib.suppress(Exception):  # a log that cannot be written must not end a run either
+        logger.warning("sink dropped", sink=notice.sink, error=notice.error, run_id=notice.run_id)
 
 
 def bus_for(run_id: str, sinks: Iterable[Sink]) -> Bus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 from handrail.errors import HandrailError
 from handrail.model.commands import View
@@ -59,6 +59,12 @@ async def built_context(given: Any, context: WorkflowContext) -> Mapping[str, An
         made = given(context)
         if inspect.isawaitable(made):
             made = await made
-    if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
+    if not _is_context(made):
         raise ContextNotAMapping(context.path, repr(made)[:200])
     return made
+
+
+def _is_context(made: object) -> TypeGuard[Mapping[str, Any]]:
+    if not isinstance(made, Mapping):
+        return False
+    return all(isinstance(name, str) for name in cast("Mapping[object, object]", made))

@@ -222,7 +222,7 @@ class Driver:
         emit, append = self._wiring.bus.emit, self._wiring.journal.append
         while todo:
             command: Any = todo.popleft()
-            kind = type(command)
+            kind = type(command)  # pyright: ignore[reportUnknownVariableType]  # of any command
             if kind is cmd.Record:
                 event, sync = command.event, command.sync
             elif kind is cmd.Perform:

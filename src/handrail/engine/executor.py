@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -58,10 +59,10 @@ class Parts:
     journal: Journal
     clock: Clock
     sinks: tuple[Sink, ...] = ()
-    agents: Mapping[str, Any] = attrs.field(factory=dict)
+    agents: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     stages: Callable[[], Mapping[str, Any]] = dict
-    services: Mapping[str, Any] = attrs.field(factory=dict)
-    config: Mapping[str, Any] = attrs.field(factory=dict)
+    services: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    config: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     workflows: tuple[WorkflowLike[..., Any], ...] = ()
     limits: Limits = Limits()
     gates: Any = None
@@ -78,7 +79,7 @@ class Options:
     """What ``executor.options`` sets for the runs that follow."""
 
     run_id: str | None = None
-    labels: Mapping[str, str] = attrs.field(factory=dict)
+    labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
 @attrs.frozen
@@ -472,8 +473,7 @@ def _loop_runs_here() -> bool:
 def _in_a_body() -> bool:
     from handrail.model import outcome
 
-    frame = sys._getframe()  # noqa: SLF001  # the only way to see the caller
-    here: Any = frame
+    here = inspect.currentframe()
     while here is not None:
         if here.f_code is outcome.resume.__code__:
             return True

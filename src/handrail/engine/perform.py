@@ -133,7 +133,7 @@ class Performer:
             self.tell,
             self.clock.sleep,
         )
-        result = await chosen.run(request)
+        result: AgentResult[Any] = await chosen.run(request)
         if not isinstance(result, AgentResult):
             raise WrongUse(
                 f"agent {chosen.name!r}: run() must return an AgentResult, got {result!r}"

@@ -54,6 +54,7 @@ class Run(Generic[R_co]):
         self._error: BaseException | None = None
         self._group: anyio.abc.TaskGroup | None = None
         self._cancel_reason: str | None = None
+        self._interrupt_reason: str | None = None
 
     @property
     def result(self) -> WorkflowResult[R_co]:
@@ -80,6 +81,7 @@ class Run(Generic[R_co]):
         """Ask for the drive to end because the process is to end: with a durable journal the run
         is suspended and can be resumed, without one it is cancelled. Returns at once.
         """
+        self._interrupt_reason = reason
         if self.driver is not None:
             self.driver.interrupt(reason)
 
@@ -103,6 +105,8 @@ class Run(Generic[R_co]):
         self.driver = driver
         if self._cancel_reason is not None:
             driver.cancel(self._cancel_reason)
+        if self._interrupt_reason is not None:
+            driver.interrupt(self._interrupt_reason)
 
     def __aiter__(self) -> Self:
         return self

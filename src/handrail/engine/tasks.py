@@ -85,8 +85,11 @@ class Tasks(Protocol):
         """Cancel the flight, once."""
 
     def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
-        """Cancel a flight that is awaited in the caller's own task; close it for good if it has
-        not ended by then. (On trio nothing can be closed from outside: it is waited for.)"""
+        """Cancel a flight that is awaited in the caller's own task, and close it for good later.
+
+        It is closed if it has not ended by then. On trio nothing can be closed from outside: it is
+        waited for.
+        """
 
     async def inline(self, flight: Flight, awaitable: InContext) -> Any:
         """Await in the caller's own task, so that ``stop`` can still reach it.
@@ -125,6 +128,7 @@ class AsyncioTasks:
             await self._asyncio.wait(left, timeout=LEAVE_AFTER_S)
 
     def start(self, flight: Flight, work: Work, context: Context) -> None:
+        """Make a task; one that is cancelled before its first step is delivered as ``STOPPED``."""
         task = self._loop.create_task(self._run(flight, work), context=context)
         flight.handle = task
         self._tasks.add(task)
@@ -147,12 +151,14 @@ class AsyncioTasks:
         self._deliver(flight, outcome)
 
     def stop(self, flight: Flight) -> None:
+        """Cancel the flight's task, once."""
         if not flight.stopping:
             flight.stopping = True
             if flight.handle is not None:
                 flight.handle.cancel()
 
     def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
+        """Cancel what the caller's task awaits, and leave it behind after that time."""
         if not flight.stopping:
             flight.stopping = True
             self._cancel_inline(flight)
@@ -169,6 +175,7 @@ class AsyncioTasks:
             self._cancel_inline(flight)
 
     async def inline(self, flight: Flight, awaitable: InContext) -> Any:
+        """Await it; a cancellation that somebody else asked for goes on."""
         task = self._asyncio.current_task()
         assert task is not None
         flight.handle, flight.work = task, awaitable
@@ -191,7 +198,7 @@ class AsyncioTasks:
 
 
 def _others_cancelled(task: Any, flight: Flight) -> bool:
-    """True if somebody cancelled the task besides the flight's own cancellations, now taken back."""
+    """True if somebody else cancelled the task; the flight's own cancellations are taken back."""
     left = task.cancelling()
     for _ in range(flight.cancels):
         left = task.uncancel()
@@ -227,6 +234,7 @@ class TrioTasks:
         await self._manager.__aexit__(None, None, None)
 
     def start(self, flight: Flight, work: Work, context: Context) -> None:
+        """Start in the nursery, in a scope that only ``stop`` reaches."""
         flight.handle = self._trio.CancelScope(shield=True)  # only ``stop`` reaches it
         context.run(self._nursery.start_soon, self._run, flight, work)
 
@@ -244,16 +252,19 @@ class TrioTasks:
         self._deliver(flight, outcome)
 
     def stop(self, flight: Flight) -> None:
+        """Cancel the flight's scope, once."""
         if not flight.stopping:
             flight.stopping = True
             if flight.handle is not None:
                 flight.handle.cancel()
 
     def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
+        """Cancel the scope; its end is waited for however long it takes."""
         del leave_after_s
         self.stop(flight)
 
     async def inline(self, flight: Flight, awaitable: InContext) -> Any:
+        """Await it in a scope of its own."""
         with self._trio.CancelScope() as scope:
             flight.handle = scope
             try:

@@ -36,8 +36,9 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Perform(msgspec.Struct, frozen=True):
-    """Make one attempt at a leaf step; ``view`` only where it is needed. Answered by ``StepCompleted`` or ``AttemptFailed`` (events),
-    or ``Stopped``.
+    """Make one attempt at a leaf step; ``view`` only where it is needed.
+
+    Answered by ``StepCompleted`` or ``AttemptFailed`` (events), or ``Stopped``.
     """
 
     path: str

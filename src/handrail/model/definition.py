@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from inspect import _ParameterKind
+from inspect import _ParameterKind  # pyright: ignore[reportPrivateUsage]  # has no public name
 from typing import Any, get_type_hints
 
 REQUIRED: Any = inspect.Parameter.empty

@@ -12,6 +12,9 @@ from handrail.model.results import qualified
 
 _OWN = str(PurePath(__file__).parent.parent)
 _TRACEBACK_LIMIT = 50
+_CARRIERS = tuple(
+    f"{sep}{name}{sep}" for sep in ("/", "\\") for name in ("anyio", "trio", "asyncio")
+)
 
 
 def text_of(error: BaseException) -> str:
@@ -29,15 +32,20 @@ def bases_of(error: BaseException) -> tuple[str, ...]:
 
 
 def traceback_of(error: BaseException) -> str:
-    """The traceback as text, without handrail's own frames at its top."""
+    """The traceback as text, without the frames at its top that only carried it."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None and _own(trace.tb_frame.f_code):
+    while trace is not None and trace.tb_next is not None and _machinery(trace.tb_frame.f_code):
         trace = trace.tb_next
     try:
         lines = traceback.format_exception(type(error), error, trace, limit=-_TRACEBACK_LIMIT)
     except Exception:  # noqa: BLE001  # a user's __str__ may do anything
         return f"{type(error).__name__}: {text_of(error)}\n"
     return "".join(lines)
+
+
+def _machinery(code: CodeType) -> bool:
+    """True for handrail's own code, and for the threads and tasks that it runs actions in."""
+    return _own(code) or any(part in code.co_filename for part in _CARRIERS)
 
 
 def _own(code: CodeType) -> bool:

@@ -1,8 +1,8 @@
 """What has happened in a run.
 
-Two closed unions. ``Event``: facts, journaled and numbered without a hole (``seq`` from 1 in a run);
-they are all that a replay needs. ``Progress``: what a person may like to see meanwhile (deltas,
-output lines); it reaches sinks only, and carries the ``seq`` of the last event before it.
+Two closed unions. ``Event``: facts, journaled and numbered without a hole (``seq`` from 1 in a
+run); they are all that a replay needs. ``Progress``: what a person may like to see meanwhile
+(deltas, output lines); it reaches sinks only, and carries the ``seq`` of the last event before it.
 
 An event is drafted without number and time; the engine stamps it once, before anyone sees it.
 ``at`` is unix seconds. ``path`` is the step's, where there is one.
@@ -57,8 +57,8 @@ class WorkflowStarted(Stamped):
     """A run began; ``inputs`` are bound by parameter name."""
 
     workflow_name: str
-    inputs: Mapping[str, Any] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,15 @@ class WorkflowCompleted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class RunSuspended(Stamped):
-    """A drive ended while the run waits; always the last event of its drive."""
+    """A drive ended while the run waits; always the last event of its drive.
+
+    ``notes`` say what bodies did that were closed: raised, or yielded steps that did not run.
+    """
 
     waiting: tuple[OpenGate, ...] = ()
     signals: tuple[str, ...] = ()
     reason: str = "waiting"
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +233,7 @@ class SubworkflowStarted(Stamped):
 
     path: str
     workflow_name: str
-    inputs: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How a generator is gone on with: a value sent, or an exception thrown. The one place that does."""
+"""How a generator is gone on with: a value sent or an exception thrown, in this one place."""
 
 from __future__ import annotations
 

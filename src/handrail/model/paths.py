@@ -2,8 +2,9 @@
 
 A path is names and keys joined by ``/``. It is the key of the journal, so the grammar is fixed:
 
-- a *name* is typed by the author of a workflow: 1 to 120 printable characters, no ``/``, no blank at
-  an edge, not ``.`` or ``..``, not ending in ``~`` and digits (that suffix marks later attempts);
+- a *name* is typed by the author of a workflow: 1 to 120 printable characters, no ``/``, no blank
+  at an edge, not ``.`` or ``..``, not ending in ``~`` and digits (that suffix marks later
+  attempts);
 - a *key* comes from data: ``str(key)`` with ``/``, ``%``, control characters and whole dots
   percent-encoded, so that any value has a key and no two keys run together;
 - attempt n >= 2 of a composite step runs its children under ``name~n/``.

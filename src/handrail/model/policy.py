@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import attrs
 
@@ -105,11 +105,12 @@ class Retry:
         Raises:
             Exception: whatever a predicate given as ``on`` raises.
         """
-        if self.on is None:
+        on = self.on
+        if on is None:
             return isinstance(error, Exception)
-        if isinstance(self.on, (type, tuple)):
-            return isinstance(error, self.on)
-        return bool(self.on(error))
+        if not isinstance(on, (type, tuple)):
+            return bool(on(error))
+        return isinstance(error, cast("type[BaseException]", on))
 
 
 def backoff_of(value: Backoff | float | timedelta | None) -> Backoff:
@@ -150,7 +151,7 @@ class Limits:
 
 @attrs.frozen
 class Secrets:
-    """Which environment variables hold secrets: those named, and those whose name contains a word."""
+    """Which environment variables hold secrets: those named, and those with a word in the name."""
 
     names: tuple[str, ...] = attrs.field(default=(), converter=tuple)
     words: tuple[str, ...] = attrs.field(

@@ -145,7 +145,7 @@ def record_fields(type_: Any) -> tuple[RecordField, ...] | None:
     )
 
 
-def _required(hints: dict[str, Any], name: str, by_default: bool) -> bool:  # noqa: FBT001
+def _required(hints: dict[str, Any], name: str, by_default: bool) -> bool:  # noqa: FBT001  # private
     """What the annotation says, if anything: a TypedDict does not see it if it is a string."""
     says = typing.get_origin(hints.get(name))
     if says is typing.NotRequired:

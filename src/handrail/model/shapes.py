@@ -47,7 +47,7 @@ class AgentRequest:
 
 
 class AgentLike(Protocol[T_co]):
-    """A named task for a model. ``handrail.Agent`` and ``handrail.testing.FakeAgent`` satisfy it."""
+    """A named task for a model: ``handrail.Agent``, ``handrail.testing.FakeAgent``, or your own."""
 
     @property
     def name(self) -> str: ...

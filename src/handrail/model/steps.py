@@ -255,7 +255,7 @@ class Rollback:
 
 @attrs.frozen
 class Modifiers:
-    """What stands after the verb. They take effect in a fixed order, whatever order they came in."""
+    """What stands after the verb; it takes effect in a fixed order, in whatever order it came."""
 
     when: Predicate | None = None
     timeout_s: float | None = None
@@ -296,7 +296,8 @@ class Step(Generic[T_co]):
     # -- modifiers ---------------------------------------------------------------------------
 
     def _with(self, **changes: Any) -> Any:
-        return Step(self.name, self.verb, attrs.evolve(self.modifiers, **changes))
+        changed: Step[Any] = Step(self.name, self.verb, attrs.evolve(self.modifiers, **changes))
+        return changed
 
     def when(self, predicate: Predicate) -> Step[T_co | Skipped]:
         """Run only if ``predicate(ctx)`` is true; else the output is a falsy ``Skipped``."""
@@ -314,7 +315,7 @@ class Step(Generic[T_co]):
         backoff: Backoff | float | timedelta | None = None,
         on: RetryOn | None = None,
     ) -> Step[T_co]:
-        """Try up to ``max_attempts`` times in all; ``on``: exception types, or a predicate of one."""
+        """Try up to ``max_attempts`` times in all; ``on``: exception types, or a predicate."""
         count_of(max_attempts, "retry(max_attempts)")
         _check_retry_on(on, self.name)
         retry = Retry(max_attempts, backoff_of(backoff), on)
@@ -401,9 +402,9 @@ def _callable(value: object, where: str, name: str) -> None:
 
 
 def _check_retry_on(on: object, name: str) -> None:
-    kinds = on if isinstance(on, tuple) else (on,)
     if on is None or (callable(on) and not isinstance(on, type)):
         return
+    kinds = cast("tuple[object, ...]", on if isinstance(on, tuple) else (on,))
     if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
         raise WrongUse(
             f"step {name!r}: retry(on=) takes exception types or a predicate of one, got {on!r}"

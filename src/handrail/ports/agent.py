@@ -24,7 +24,7 @@ class AgentTurn:
     turn: int = 1
     session: str | None = None
     schema: Mapping[str, Any] | None = None
-    context: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict[str, Any])
     emit: Callable[[Progress], None] = lambda _: None
     sleep: Callable[[float], Any] | None = None
 

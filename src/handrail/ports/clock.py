@@ -17,7 +17,7 @@ class Clock(Protocol):
     """Wall time and waiting. Contract suite: ``handrail.testing.contracts.ClockContract``.
 
     ``now`` never goes back by more than the machine's own clock does. ``wait`` returns when the
-    event is set or ``until`` has passed, whichever comes first, and at once if either is so already.
+    event is set or ``until`` has passed, whichever comes first, at once if either is so already.
     """
 
     def now(self) -> float:

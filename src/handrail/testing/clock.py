@@ -1,3 +1,253 @@
+"""A clock whose time passes at once: hours of sleep and retry in a millisecond of test.
+
+Theory of operation
+===================
+
+Time stands still while anybody is at work, and jumps to the next moment that somebody waits for
+when nobody is. Who is at work is a matter of counting:
+
+- a run's driver says in ``wait`` how many of its attempts are in flight (``busy``);
+- an attempt that is in ``sleep`` is in flight and not at work;
+- so nobody is at work if there are as many attempts asleep as the waiting drivers have in flight,
+  and no driver has been woken. An attempt that is the only thing its run can do next is performed
+  in the driver's own task: then it is asleep and no driver speaks of it.
+
+An attempt that does anything else than sleep here (a thread, a process, real I/O) is at work, and
+time stands until it ends. Tasks that the clock hears nothing of, a test that reads the events of a
+run for example, get ``QUIET_TURNS`` turns of the loop to speak up before a jump. Nothing is ever
+waited for in real time, so what a test sees does not depend on how fast the machine is.
+"""
+
 from __future__ import annotations
 
-START = 1.7e9
+import heapq
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import anyio
+import anyio.lowlevel
+
+from handrail.engine.current import CURRENT
+from handrail.errors import DefinitionError
+from handrail.model.policy import seconds_of
+from handrail.ports.clock import Wakeable
+from handrail.testing.loops import Loop, running_loop
+
+START = 1_704_067_200.0
+"""Where time begins unless told otherwise: 2024-01-01 00:00 UTC."""
+
+QUIET_TURNS = 16
+"""How many turns of the loop must pass without a word to the clock before it jumps."""
+
+
+class JumpClock:
+    """A ``Clock`` of made-up time, for ``Executor(clock=JumpClock())``.
+
+    It begins at ``start`` (unix seconds, or an aware datetime) and jumps by itself to the next
+    moment that a run or a scripted delay waits for, once nobody is at work; with ``jumps=False``
+    only ``advance`` and ``set`` move it. Several runs may share one, on one event loop at a time.
+    Mutable.
+    """
+
+    def __init__(self, start: float | datetime = START, *, jumps: bool = True) -> None:
+        self._now = _moment(start)
+        self._jumps = jumps
+        self._lock = threading.Lock()
+        self._loop: Loop | None = None
+        self._looking = False
+        self._quiet = 0
+        self._order = 0
+        self._dues: list[tuple[float, int, _Party]] = []
+        self._drivers: dict[_Party, None] = {}
+        self._busy = 0
+        self._asleep: dict[int, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at {self._now}>"
+
+    # -- telling and setting --------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Unix seconds."""
+        self._quiet = 0
+        return self._now
+
+    def advance(self, seconds: float | timedelta) -> None:
+        """Let time pass, from wherever: a test, an action, a thread.
+
+        Whoever waits for a moment on the way is woken, and runs when the event loop gets to it.
+        """
+        with self._lock:
+            self._now += seconds_of(seconds, "advance")
+        self._wake_elsewhere()
+
+    def set(self, moment: float | datetime) -> None:
+        """Make it this moment (unix seconds, or an aware datetime), an earlier one too: machines'
+        clocks are set back at times."""
+        with self._lock:
+            self._now = _moment(moment)
+        self._wake_elsewhere()
+
+    # -- waiting --------------------------------------------------------------------------------
+
+    async def wait(self, event: Wakeable, until: float | None, *, busy: int) -> None:
+        """Wait for the event or for the time, whichever is first; see ``ports.clock.Clock``."""
+        if event.is_set() or (until is not None and until <= self._now):
+            return
+        with anyio.CancelScope() as scope:
+            party = _Party(until, scope.cancel, CURRENT.get(None), event, busy)
+            self._join(party)
+            try:
+                await event.wait()
+            finally:
+                self._leave(party)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait that long inside an attempt, or in what answers a gate: a scripted delay."""
+        await self._sleep(seconds, CURRENT.get(None) or object())
+
+    async def elapse(self, seconds: float | timedelta) -> None:
+        """Wait that long outside of any run: a test that has others go on meanwhile."""
+        await self._sleep(seconds_of(seconds, "elapse"), None)
+
+    async def _sleep(self, seconds: float, attempt: object) -> None:
+        if seconds <= 0:
+            await anyio.lowlevel.checkpoint()
+            return
+        woken = anyio.Event()
+        party = _Party(self._now + seconds, woken.set, attempt)
+        self._join(party)
+        try:
+            await woken.wait()
+        finally:
+            self._leave(party)
+
+    # -- who waits ------------------------------------------------------------------------------
+
+    def _join(self, party: _Party) -> None:
+        self._enter(running_loop())
+        if party.due is not None:
+            self._order += 1
+            heapq.heappush(self._dues, (party.due, self._order, party))
+        if party.event is not None:
+            self._drivers[party] = None
+            self._busy += party.busy
+        if party.attempt is not None:
+            whose = id(party.attempt)
+            self._asleep[whose] = self._asleep.get(whose, 0) + 1
+        self._stir()
+
+    def _leave(self, party: _Party) -> None:
+        self._forget(party)
+        self._stir()
+
+    def _forget(self, party: _Party) -> None:
+        if party.gone:
+            return
+        party.gone = True
+        if party.event is not None and self._drivers.pop(party, self) is None:
+            self._busy -= party.busy
+        whose = id(party.attempt)
+        if self._asleep.get(whose, 0) > 1:
+            self._asleep[whose] -= 1
+        else:
+            self._asleep.pop(whose, None)
+
+    def _enter(self, loop: Loop) -> None:
+        """Begin anew on another event loop: who waited on the last one is gone with it."""
+        if loop == self._loop:
+            return
+        self._loop, self._looking = loop, False
+        self._dues, self._drivers, self._asleep, self._busy = [], {}, {}, 0
+
+    # -- jumping --------------------------------------------------------------------------------
+
+    def _stir(self) -> None:
+        """Something has changed: look again, once it is quiet."""
+        self._quiet = 0
+        if not self._looking:
+            self._look_soon()
+
+    def _look_soon(self) -> None:
+        if self._loop is not None:
+            self._looking = True
+            self._loop.soon(self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        self._wake_due()
+        due = self._next_due()
+        if due is None or not self._jumps:
+            return
+        self._quiet += 1
+        if self._quiet <= QUIET_TURNS:
+            self._look_soon()
+        elif self._nobody_works():
+            with self._lock:
+                self._now = max(self._now, due)
+            self._wake_due()
+            self._stir()
+
+    def _nobody_works(self) -> bool:
+        if any(driver.event is not None and driver.event.is_set() for driver in self._drivers):
+            return False
+        return self._busy <= len(self._asleep)
+
+    def _next_due(self) -> float | None:
+        while self._dues and self._dues[0][2].gone:
+            heapq.heappop(self._dues)
+        return self._dues[0][0] if self._dues else None
+
+    def _wake_due(self) -> None:
+        while True:
+            due = self._next_due()
+            if due is None or due > self._now:
+                return
+            _, _, party = heapq.heappop(self._dues)
+            self._forget(party)
+            party.wake()
+
+    def _wake_elsewhere(self) -> None:
+        """Have the event loop, if there is one, wake whoever is due."""
+        if self._loop is not None:
+            self._loop.soon_from_anywhere(self._stir_and_wake)
+
+    def _stir_and_wake(self) -> None:
+        self._wake_due()
+        self._stir()
+
+
+class _Party:
+    """Somebody who waits: a driver (with its event and its busy attempts) or a sleeper. Mutable.
+
+    ``attempt`` stands for the attempt that it is part of, whose tasks share it; None outside of any.
+    """
+
+    __slots__ = ("attempt", "busy", "due", "event", "gone", "wake")
+
+    def __init__(
+        self,
+        due: float | None,
+        wake: Callable[[], object],
+        attempt: object,
+        event: Wakeable | None = None,
+        busy: int = 0,
+    ) -> None:
+        self.due = due
+        self.wake = wake
+        self.attempt = attempt
+        self.event = event
+        self.busy = busy
+        self.gone = False
+
+
+def _moment(value: float | datetime) -> float:
+    if not isinstance(value, datetime):
+        return float(value)
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise DefinitionError(
+            f"a clock needs a datetime with a time zone, got {value!r}. "
+            f"Write datetime(..., tzinfo=UTC), or unix seconds."
+        )
+    return value.timestamp()

@@ -1,0 +1,54 @@
+"""The test kit: scripted runs, fake agents, a clock that jumps, and the laws of every port.
+
+Each name is imported when it is first used. Only ``contracts`` needs pytest, only ``strategies``
+needs hypothesis.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from handrail.agents.fake import FakeBackend
+    from handrail.agents.fake_agent import FakeAgent
+    from handrail.sinks.memory import MemorySink
+    from handrail.testing import contracts, strategies
+    from handrail.testing.clock import JumpClock
+    from handrail.testing.script import Script
+    from handrail.testing.script_pending import Pending
+
+_LAZY = {
+    "FakeAgent": "handrail.agents.fake_agent",
+    "FakeBackend": "handrail.agents.fake",
+    "JumpClock": "handrail.testing.clock",
+    "MemorySink": "handrail.sinks.memory",
+    "Pending": "handrail.testing.script_pending",
+    "Script": "handrail.testing.script",
+}
+_MODULES = frozenset({"contracts", "strategies"})
+
+__all__ = [
+    "FakeAgent",
+    "FakeBackend",
+    "JumpClock",
+    "MemorySink",
+    "Pending",
+    "Script",
+    "contracts",
+    "strategies",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """What is asked for, imported now."""
+    if name in _MODULES:
+        return import_module(f"handrail.testing.{name}")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'handrail.testing' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

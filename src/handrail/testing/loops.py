@@ -1,0 +1,65 @@
+"""Calls that the running event loop makes soon: the little that differs between asyncio and trio."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import anyio
+
+
+class AsyncioLoop:
+    """An asyncio event loop; equal to another of the same loop."""
+
+    def __init__(self, loop: Any) -> None:
+        self._loop = loop
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsyncioLoop) and other._loop is self._loop
+
+    __hash__ = None  # type: ignore[assignment]  # it is compared, never looked up
+
+    def soon(self, function: Callable[[], object]) -> None:
+        """Call it on the loop's next turn; from the loop's own thread."""
+        self._loop.call_soon(function)
+
+    def soon_from_anywhere(self, function: Callable[[], object]) -> None:
+        """The same from any thread; nothing if the loop is closed."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function)
+
+
+class TrioLoop:
+    """A run of trio; equal to another of the same run."""
+
+    def __init__(self, token: Any) -> None:
+        self._token = token
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TrioLoop) and other._token is self._token
+
+    __hash__ = None  # type: ignore[assignment]  # it is compared, never looked up
+
+    def soon(self, function: Callable[[], object]) -> None:
+        """Call it on the loop's next turn; nothing if the run is over."""
+        import trio
+
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(function)
+
+    soon_from_anywhere = soon
+
+
+Loop: TypeAlias = AsyncioLoop | TrioLoop
+
+
+def running_loop() -> Loop:
+    """The event loop that runs here."""
+    if anyio.get_cancelled_exc_class().__module__.partition(".")[0] == "trio":
+        import trio
+
+        return TrioLoop(trio.lowlevel.current_trio_token())
+    import asyncio
+
+    return AsyncioLoop(asyncio.get_running_loop())
