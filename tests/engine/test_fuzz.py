@@ -106,7 +106,7 @@ def on(backend: str, work: Callable[[], Awaitable[MemorySink]]) -> MemorySink:
 @FUZZ
 @given(body=bodies(), stop=STOPS, at=st.integers(1, 40), limits=LIMITS, gates=GATES)
 def test_a_run_that_is_stopped_anywhere_ends_and_its_events_hold_together(
-    backend: str, body: Body, stop: str, at: int, limits: Limits, gates: Any
+    backend: str, *, body: Body, stop: str, at: int, limits: Limits, gates: Any
 ) -> None:
     """However a run is stopped, and whenever, its drive ends once and every start has its end."""
     options = {"limits": limits, "gates": gates}

@@ -17,6 +17,15 @@ from handrail.model.results import OpenGate, StepResult, qualified
 _TIMEOUT = qualified(StepTimeout)
 
 
+# Typed, and four times as fast as ``dict[...]``: a replay makes one of each for every path.
+def _nothing_due() -> dict[tuple[str, int], float]:
+    return {}
+
+
+def _no_gates() -> dict[int, OpenGate]:
+    return {}
+
+
 @dataclass(slots=True)
 class PathRecord:
     """What is recorded of one path; filled while the history is read."""
@@ -28,8 +37,8 @@ class PathRecord:
     attempts: int = 0
     failure: ev.AttemptFailed | None = None
     retry_due: float | None = None
-    due: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
-    gates: dict[int, OpenGate] = field(default_factory=dict[int, OpenGate])
+    due: dict[tuple[str, int], float] = field(default_factory=_nothing_due)
+    gates: dict[int, OpenGate] = field(default_factory=_no_gates)
     signal: str = ""
     index: int = 0
 

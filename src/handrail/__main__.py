@@ -1,0 +1,10 @@
+"""``python -m handrail``: the command, where its script is not on PATH."""
+
+from __future__ import annotations
+
+import sys
+
+from handrail.cli.entry import main
+
+if __name__ == "__main__":
+    sys.exit(main())
