@@ -72,7 +72,7 @@ def test_show_tells_inputs_steps_and_how_to_run(cli: Cli) -> None:
     assert lines[0] == "greet: Greet somebody"
     assert "  who    str (required)" in lines
     assert "  times  int = 2" in lines
-    assert "  text  call" in lines
+    assert "  text  python" in lines
     assert lines[-1] == "handrail run flows.py:greet --input who=VALUE"
 
 

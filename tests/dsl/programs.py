@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -114,8 +115,16 @@ def _compound(draw: st.DrawFn, kind: str, depth: int, *, loop: bool) -> list[str
 
 
 programs: st.SearchStrategy[str] = _blocks(3, loop=False).map(
-    lambda lines: HEAD + "".join(f"    {line}\n" for line in lines) + "    yield from step('z').call(act)\n"
+    lambda lines: (
+        HEAD + "".join(f"    {line}\n" for line in lines) + "    yield from step('z').call(act)\n"
+    )
 )
+
+
+def distinct(program: str) -> str:
+    """The same program with another name at each ``step(...)``."""
+    numbers = itertools.count(1)
+    return re.sub(r"(step\(f?['\"])", lambda found: f"{found.group()}s{next(numbers)} ", program)
 
 
 class _Failed(Exception):

@@ -20,6 +20,7 @@ EDGE = re.compile(r'    (n\d+) (-->|-\.->)(?:\|"([^"]*)"\|)? (n\d+)')
 
 
 def chart(body: str, *, before: str = "") -> str:
+    """The chart of a workflow with this body."""
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     text = f"from handrail import step\n{before}\ndef flow(x):\n{lines}"
     return to_mermaid(Source(text, "flow.py", name="flow"))
@@ -32,7 +33,7 @@ def shown(text: str) -> str:
 
 
 def edges(text: str) -> set[tuple[str, str, str]]:
-    """The arrows as (from, label, to), nodes by the first line of their text, dashed ones with ~."""
+    """The arrows as (from, label, to): nodes by the first line of their text, dashed with a ~."""
     names: dict[str, str] = {}
     found: set[tuple[str, str, str]] = set()
     for line in text.splitlines()[1:]:
@@ -77,7 +78,7 @@ def test_a_name_from_an_f_string_keeps_its_braces() -> None:
 
 def test_branches_carry_their_conditions() -> None:
     """Each way out of an ``if`` has its condition's source; an early return goes to the end."""
-    body = 'if x > 1:\n    yield from step("a").call(f)\nelif x:\n    return 1\nyield step("b").call(f)'
+    body = 'if x > 1:\n    yield step("a").call(f)\nelif x:\n    return 1\nyield step("b").call(f)'
     assert edges(chart(body)) == {
         ("flow", "", "if"),
         ("if", "x > 1", "a"),
@@ -90,7 +91,13 @@ def test_branches_carry_their_conditions() -> None:
 
 def test_a_long_condition_is_shortened() -> None:
     """A label has at most 48 characters of source."""
-    (condition,) = {said for _, said, end in edges(chart(f"if {'x + ' * 50}1:\n    return 1\nyield step('a').call(f)")) if end == "end" and said}
+    (condition,) = {
+        said
+        for _, said, end in edges(
+            chart(f"if {'x + ' * 50}1:\n    return 1\nyield step('a').call(f)")
+        )
+        if end == "end" and said
+    }
     assert condition.endswith("…: return")
     assert len(condition) <= 48 + len(": return")
 
@@ -173,7 +180,10 @@ def test_a_raise_goes_to_the_handler_that_surely_takes_it() -> None:
 
 def test_a_return_goes_through_finally() -> None:
     """An early return reaches the end by way of the ``finally``."""
-    body = 'try:\n    if x:\n        return 1\n    yield step("a").call(f)\nfinally:\n    yield step("c").call(f)\nyield step("d").call(f)'
+    body = (
+        'try:\n    if x:\n        return 1\n    yield step("a").call(f)\n'
+        'finally:\n    yield step("c").call(f)\nyield step("d").call(f)'
+    )
     found = edges(chart(body))
     assert {("if", "x: return", "c"), ("c", "return", "end"), ("c", "", "d")} <= found
 
@@ -228,7 +238,7 @@ def test_a_body_ends_inside_its_group() -> None:
 
 def test_a_branch_step_has_an_arm_for_each_predicate() -> None:
     """``.branch`` leads to one of its steps, by the predicate's source."""
-    body = 'yield from step("b").branch((big, step("a").call(f)), (lambda c: c > 1, step("c").call(f)))'
+    body = 'yield step("b").branch((big, step("a").call(f)), (lambda c: c > 1, step("c").call(f)))'
     assert {("b", "big", "a"), ("b", "c > 1", "c")} <= edges(chart(body))
 
 
@@ -239,27 +249,55 @@ def test_a_helper_is_a_box_that_returns_to_its_caller() -> None:
     assert {("if", "i: return", "b"), ("h", "", "b")} <= found
 
 
+def test_a_helper_from_elsewhere_is_one_node() -> None:
+    """A helper without a source is drawn as the call it is."""
+    body = "with x:\n    yield from helpers.helper(1)"
+    assert edges(chart(body)) == {
+        ("flow", "", "helpers.helper(1)"),
+        ("helpers.helper(1)", "", "end"),
+    }
+
+
+def test_a_helper_that_begins_with_an_exit_has_a_place_to_start() -> None:
+    """A box is never empty: what yields nothing has a node too."""
+    before = "def helper(i):\n    with i:\n        return 1\n    yield\n"
+    assert edges(chart("yield from helper(1)", before=before)) == {
+        ("flow", "", "start"),
+        ("start", "return", "end"),
+    }
+
+
 # Validity
 
 
 def decoded(text: str) -> str:
-    """What a label shows, if Mermaid takes nothing in it for syntax; None of the raw text may be."""
+    """What a label shows; nothing in it may be syntax to Mermaid."""
     assert not re.search(r'["<>`&]|%%|\n', text.replace("<br/>", ""))
     assert not re.search(r"#(?!\d+;)", text)
     assert not re.search(r"(style|classDef).*:", text)
-    assert not re.search(r"\\n|\$\$|direction\s|^[-*+\d.)]+\s", text)
+    assert not re.search(r"\\n|\$\$|direction\s|^([-*+]|\d+[.)])\s", text)
     return shown(text)
 
 
 NASTY = [
-    *("end", "subgraph", "direction LR", "style: #f00;", "classDef a:#f;", "%%{init: {}}%%", "%% c"),
+    *(
+        "end",
+        "subgraph",
+        "direction LR",
+        "style: #f00;",
+        "classDef a:#f;",
+        "%%{init: {}}%%",
+        "%% c",
+    ),
     *('"q"', "`b`", "1. a", "- a", "12) x", "# h", "a;b", "a|b", "a-->b", "[x]", "((x))", "{{x}}"),
     *("<script>", "a<br/>b", "&amp;", "#35;", "@{ shape: rect }", "$$x^2$$", "a\\nb", "fa:fa-car"),
     *("日本語", "🚀 go", ":::cls", "o", "x", "\\", " a ", "\ud800", "\u202e", "\x1b[2J", "a\nb"),
 ]
 _texts = st.one_of(
     st.sampled_from(NASTY),
-    st.text(st.sampled_from("\"'`#;:%&<>{}[]()|\\/-=.*_~@$ \nabstyleclassDefdirection1"), max_size=20),
+    st.text(
+        st.sampled_from("\"'`#;:%&<>{}[]()|\\/-=.*_~@$ \nabstyleclassDefdirection1"), max_size=20
+    ),
     st.text(max_size=12),
 )
 
@@ -267,7 +305,7 @@ _texts = st.one_of(
 @settings(max_examples=300)
 @given(_texts)
 def test_any_text_can_be_a_label(text: str) -> None:
-    """A label is free of Mermaid's syntax and shows the text, unprintable characters spelled out."""
+    """A label is free of syntax and shows the text, with unprintable characters spelled out."""
     expected = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
@@ -279,7 +317,7 @@ def test_any_text_can_be_a_label(text: str) -> None:
 def test_any_name_gives_a_chart_of_known_lines(name: str) -> None:
     """A step, group and condition of any text stay inside their labels."""
     body = (
-        f'yield from step({name!r}).parallel(step({name!r}).call(f))\n'
+        f"yield from step({name!r}).parallel(step({name!r}).call(f))\n"
         f"if x == {name!r}:\n    return 1\nyield from step({name!r}).ask({name!r})"
     )
     assert _problems(chart(body)) == []

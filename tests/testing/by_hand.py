@@ -43,6 +43,7 @@ class Hand(Drive):
         history: Sequence[ev.Event] = (),
         dropped: Sequence[str] = (),
     ) -> None:
+        self.workflow = workflow
         definition = workflow.definition
         recorded = Recorded(history, dropped) if history else None
         machine = Machine(definition, {}, Setting("run", recorded=recorded), behaviours())
@@ -145,12 +146,17 @@ def essence(value: Any) -> Any:
             steps = [essence(result) for result in value.step_results]
             return (value.status, essence(value.value), essence(value.final_output), steps)
         case StepResult():
-            return (value.path, value.step_type, value.status, value.attempts, essence(value.output))
+            return (
+                value.path,
+                value.step_type,
+                value.status,
+                value.attempts,
+                essence(value.output),
+            )
         case ValidationResult():
-            return [
-                ([(stage.name, stage.passed) for stage in one.stages], essence(one.fix))
-                for one in value.rounds
-            ]
+            return [(essence(one.stages), essence(one.fix)) for one in value.rounds]
+        case StageResult():
+            return (value.name, value.passed)
         case BranchResult():
             return (value.index, value.name, essence(value.output))
         case Skipped():

@@ -189,7 +189,7 @@ def _ended(command: cmd.Command) -> list[str]:
 
 def cancelled_to_the_end(hand: Hand) -> None:
     """After a request to cancel the run is cancelled, unless its end was decided before; what was
-    begun is not tried again, and only bodies that unwind start anything."""
+    begun waits no longer and is not tried again, and only bodies that unwind start anything."""
     assert hand.result is not None
     events = hand.events
     at = next((i for i, one in enumerate(events) if isinstance(one, ev.CancelRequested)), None)
@@ -199,8 +199,9 @@ def cancelled_to_the_end(hand: Hand) -> None:
         return  # it may have been failing already
     assert hand.result.status == "cancelled"
     before = set(paths(events[:at], *STARTS))
+    assert before.isdisjoint(paths(events[at:], ev.GateAnswered))
     after = {path for seq, path in hand.attempts if seq > events[at].seq}
-    assert after & before == set()
+    assert before.isdisjoint(after)
     bodies = {"", *paths(events, ev.MemberStarted, ev.SubworkflowStarted)}
     for path in after:
         home = above(path)

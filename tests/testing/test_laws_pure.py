@@ -19,7 +19,7 @@ from tests.testing.by_hand import Hand, drive, essence
 
 SCHEDULES = st.lists(st.integers(0, 6), max_size=40)
 MOMENTS = st.integers(0, 20)
-some = settings(max_examples=100)
+some = settings(max_examples=settings().max_examples * 6 // 10)  # of what the profile says
 
 
 @some
@@ -57,9 +57,7 @@ def test_a_drive_has_one_end_that_is_last(
 
 @some
 @given(strategies.bodies(), SCHEDULES, st.none() | MOMENTS)
-def test_results_are_in_tree_order(
-    body: Body, schedule: list[int], cancel_at: int | None
-) -> None:
+def test_results_are_in_tree_order(body: Body, schedule: list[int], cancel_at: int | None) -> None:
     """The result has every step that ended, in the order of the workflow and not of time."""
     hand = drive(body, schedule, time=True, cancel_at=cancel_at)
     assert hand.result is not None
@@ -68,9 +66,7 @@ def test_results_are_in_tree_order(
 
 @some
 @given(strategies.bodies(), SCHEDULES, st.none() | MOMENTS)
-def test_rollbacks_run_in_reverse(
-    body: Body, schedule: list[int], cancel_at: int | None
-) -> None:
+def test_rollbacks_run_in_reverse(body: Body, schedule: list[int], cancel_at: int | None) -> None:
     """What succeeded is undone last first, once, whatever order it ended in."""
     hand = drive(body, schedule, time=True, cancel_at=cancel_at)
     undoable = {path for path, one in hand.steps.items() if one.modifiers.rollback is not None}
@@ -94,9 +90,7 @@ def test_groups_keep_to_their_window(
     body: Body, schedule: list[int], cancel_at: int | None
 ) -> None:
     """No more members run at once than a group allows, and its end counts them all."""
-    laws.groups_count_their_members(
-        drive(body, schedule, time=True, cancel_at=cancel_at).events
-    )
+    laws.groups_count_their_members(drive(body, schedule, time=True, cancel_at=cancel_at).events)
 
 
 @some
@@ -114,7 +108,9 @@ MANY = 5_000
 @workflow
 def many() -> Steps[int]:
     """Do as many things side by side."""
-    outputs = yield from step("many").for_each(range(MANY), lambda item: step("one").call(abs, item))
+    outputs = yield from step("many").for_each(
+        range(MANY), lambda item: step("one").call(abs, item)
+    )
     return len(outputs)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from handrail.errors import HandrailError
 
-
 CLOSING_TURNS = 1000
 """How many steps a body may yield while it is being closed, before it is left to itself."""
 
@@ -47,7 +46,7 @@ def close(generator: Generator[Any, Any, Any]) -> BaseException | None:
             try:
                 body.close()
             except BaseException as error:  # noqa: BLE001  # a body's finally may raise anything
-                if body.gi_frame is None:
+                if body.gi_frame is None:  # pyright: ignore[reportUnnecessaryComparison]  # it ended
                     raised = raised or error
                 else:
                     dropped += 1

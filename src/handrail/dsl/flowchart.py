@@ -63,11 +63,6 @@ class Flowchart:
         self._depth -= 1
         self._write("end")
 
-    @property
-    def size(self) -> int:
-        """How many nodes and subgraphs there are."""
-        return self._count
-
     def text(self) -> str:
         """The whole chart, ending in a newline."""
         edges = (f"    {edge}" for edge in self._edges)

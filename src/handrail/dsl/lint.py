@@ -10,7 +10,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from handrail.dsl.findings import CODES, Finding, Rule
 from handrail.dsl.lint_names import name_mistakes
@@ -19,7 +19,7 @@ from handrail.dsl.lint_scope import Mistake, mistake, places_of
 from handrail.dsl.lint_steps import step_mistakes
 from handrail.dsl.lint_unwinding import unwinding_mistakes
 from handrail.dsl.outline import outline_of
-from handrail.dsl.source import FunctionNode, Source, function_of, parse, parse_source
+from handrail.dsl.source import TOO_DEEP, FunctionNode, Source, function_of, parse, parse_source
 from handrail.dsl.symbols import Symbols, is_generator, symbols_of
 
 __all__ = ["CODES", "Finding", "Rule", "check", "check_module", "workflows_in"]
@@ -35,27 +35,22 @@ def check(source: Source) -> tuple[Finding, ...]:
     Raises:
         SourceUnavailable: the text has no such function.
     """
-    tree = _parsed(source.text, source.filename)
-    if isinstance(tree, Finding):
-        return (tree,)
-    symbols = symbols_of(tree)
-    mistakes = _mistakes(function_of(source, tree), symbols)
-    return _findings(mistakes, source.text, source.filename, tree)
+
+    def one(tree: ast.Module, symbols: Symbols) -> Iterator[Mistake]:
+        yield from _mistakes(function_of(source, tree), symbols)
+
+    return _checked(source.text, source.filename, one)
 
 
 def check_module(text: str, filename: str) -> tuple[Finding, ...]:
     """What is wrong with the workflows of a module, those inside functions included, by line."""
-    tree = _parsed(text, filename)
-    if isinstance(tree, Finding):
-        return (tree,)
-    symbols = symbols_of(tree)
-    mistakes = [
-        found
-        for _, function in symbols.functions
-        if symbols.is_workflow(function)
-        for found in _mistakes(function, symbols)
-    ]
-    return _findings(mistakes, text, filename, tree)
+
+    def each(_: ast.Module, symbols: Symbols) -> Iterator[Mistake]:
+        for _name, function in symbols.functions:
+            if symbols.is_workflow(function):
+                yield from _mistakes(function, symbols)
+
+    return _checked(text, filename, each)
 
 
 def workflows_in(text: str, filename: str) -> tuple[str, ...]:
@@ -71,12 +66,17 @@ def workflows_in(text: str, filename: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if "." not in name))
 
 
-def _parsed(text: str, filename: str) -> ast.Module | Finding:
+def _checked(
+    text: str, filename: str, rules: Callable[[ast.Module, Symbols], Iterator[Mistake]]
+) -> tuple[Finding, ...]:
     try:
-        return parse(text, filename)
+        tree = parse(text, filename)
+        return _findings(rules(tree, symbols_of(tree)), text, filename, tree)
     except SyntaxError as problem:
-        line, column = problem.lineno or 1, problem.offset or 1
-        return Finding("HR100", f"the file does not parse: {problem.msg}", filename, line, column)
+        line, column, why = problem.lineno or 1, problem.offset or 1, problem.msg
+    except RecursionError:
+        line, column, why = 1, 1, TOO_DEEP
+    return (Finding("HR100", f"the file does not parse: {why}", filename, line, column),)
 
 
 def _mistakes(function: FunctionNode, symbols: Symbols) -> Iterator[Mistake]:
@@ -98,15 +98,11 @@ def _definition(function: FunctionNode, symbols: Symbols) -> Iterator[Mistake]:
         why = "is a method"
     if why:
         hint = "Write a plain `def` with `yield from step(...)`, outside any class."
-        yield _at_name(function, "HR106", f"workflow {function.name!r} {why}", hint)
+        yield mistake("HR106", function, f"workflow {function.name!r} {why}", hint)
     elif function.returns is None:
         message = f"workflow {function.name!r} has no return annotation"
         hint = "Write `-> Steps[R]`, with R for what it returns."
-        yield _at_name(function, "HR402", message, hint)
-
-
-def _at_name(function: FunctionNode, code: str, message: str, hint: str) -> Mistake:
-    return mistake(code, function, message, hint)
+        yield mistake("HR402", function, message, hint)
 
 
 def _findings(

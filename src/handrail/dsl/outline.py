@@ -30,6 +30,7 @@ from handrail.dsl.nodes import (
     matters,
 )
 from handrail.dsl.source import (
+    TOO_DEEP,
     FunctionNode,
     Source,
     SourceUnavailable,
@@ -50,7 +51,10 @@ def outline(source: Source) -> Outline:
         SourceUnavailable: the text does not parse, or has no such function.
     """
     tree = parse_source(source)
-    return outline_of(function_of(source, tree), symbols_of(tree))
+    try:
+        return outline_of(function_of(source, tree), symbols_of(tree))
+    except RecursionError:
+        raise SourceUnavailable(source.name or source.filename, f"it is {TOO_DEEP}") from None
 
 
 def outline_of(function: FunctionNode, symbols: Symbols) -> Outline:

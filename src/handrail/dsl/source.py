@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from handrail.errors import HandrailError
 
+TOO_DEEP = "nested too deeply to be read"
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -90,8 +91,8 @@ def parse(text: str, filename: str) -> ast.Module:
         return ast.parse(flat, filename)
     except ValueError as problem:  # null bytes, before 3.12
         raise SyntaxError(str(problem), (filename, 1, 1, "")) from None
-    except RecursionError:
-        raise SyntaxError("nested too deeply to be read", (filename, 1, 1, "")) from None
+    except (RecursionError, MemoryError):  # the latter is how CPython's parser says it
+        raise SyntaxError(TOO_DEEP, (filename, 1, 1, "")) from None
 
 
 def parse_source(source: Source) -> ast.Module:
@@ -112,7 +113,7 @@ def functions_in(tree: ast.AST, prefix: str = "") -> list[tuple[str, FunctionNod
             found += functions_in(node, f"{prefix}{node.name}.<locals>.")
         elif isinstance(node, ast.ClassDef):
             found += functions_in(node, f"{prefix}{node.name}.")
-        else:
+        elif not isinstance(node, ast.expr):  # which have no functions with a name in them
             found += functions_in(node, prefix)
     return found
 

@@ -295,7 +295,7 @@ class StepName:
             )
         if isinstance(stages, (str, Stage)):
             stages = [stages]
-        made = None if stages is None else tuple(_stage(self.name, item) for item in stages)
+        made = None if stages is None else _stages(self.name, stages)
         return Step(self.name, Validation(made, retry, on_failure))
 
     def subworkflow(
@@ -878,6 +878,18 @@ def _context(name: str, context: object) -> Context:
         f"step {name!r}: the context is a mapping with names as keys, or a function of the "
         f"WorkflowContext that returns one, got {context!r}"
     )
+
+
+def _stages(name: str, items: Iterable[object]) -> tuple[str | Stage, ...]:
+    """The stages; callables that share a name, as lambdas do, are numbered apart."""
+    made: list[str | Stage] = []
+    for item in items:
+        stage = _stage(name, item)
+        taken = [one if isinstance(one, str) else one.name for one in made]
+        if isinstance(stage, Stage) and stage is not item and stage.name in taken:
+            stage = Stage(f"{stage.name}-{len(taken) + 1}", stage.check)
+        made.append(stage)
+    return tuple(made)
 
 
 def _stage(name: str, item: object) -> str | Stage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from handrail.dsl.source import FunctionNode, functions_in
 
@@ -152,8 +152,9 @@ class Symbols:
             return False
         steps = {use, *self.around(use)}
         for _, block in ast.iter_fields(self.parents[statement]):
-            if isinstance(block, list) and statement in block:
-                return any(one in steps for one in block[block.index(statement) + 1 :])
+            inside = cast("list[ast.AST]", block) if isinstance(block, list) else []
+            if statement in inside:
+                return any(one in steps for one in inside[inside.index(statement) + 1 :])
         return False
 
     def appended_to(self, name: ast.Name) -> tuple[ast.expr, ...]:

@@ -19,7 +19,7 @@ def detail_of(chain: Chain, symbols: Symbols) -> str:
         case "generate":
             return _agent(argument(call, 0, "generator"), symbols)
         case "command":
-            return _command(argument(call, 0, "command"), symbols)
+            return _command(argument(call, 0, "argv"), symbols)
         case "validate":
             return _stages(argument(call, 0, "stages"), symbols)
         case "subworkflow" | "run_workflow":

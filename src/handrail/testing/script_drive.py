@@ -21,6 +21,7 @@ from handrail.model import events as ev
 from handrail.model.described import text_of
 from handrail.model.results import WorkflowResult, qualified
 from handrail.model.steps import Step
+from handrail.testing.script_async import NeedsEventLoop
 
 
 class Flight:
@@ -171,6 +172,8 @@ class Drive:
         if self._prepare is not None and isinstance(command, cmd.Perform):
             try:
                 self._prepare(flight)
+            except NeedsEventLoop:
+                raise
             except Exception as error:  # noqa: BLE001  # the user's context builder
                 self._todo.append(cmd.Record(failed(command, error)))
                 return
@@ -181,6 +184,8 @@ class Drive:
     def _answer(self, command: cmd.AskPredicate | cmd.AskFallback | cmd.FindStages) -> None:
         try:
             value = self._evaluate(command)
+        except NeedsEventLoop:
+            raise
         except Exception as error:  # noqa: BLE001  # the user's function
             self._receive(cmd.Evaluated(command.path, error=error, at=self.now))
         else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 from handrail.engine.current import CURRENT, Current
-from handrail.engine.perform import failed, succeeded
+from handrail.engine.perform import failed, stage_result, succeeded, takes_one
 from handrail.errors import CommandFailed, StageFailed
 from handrail.model import commands as cmd
 from handrail.model import events as ev
@@ -24,7 +24,7 @@ from handrail.model.steps import (
     Step,
     Verb,
 )
-from handrail.testing.script_async import run_to_end
+from handrail.testing.script_async import NeedsEventLoop, run_to_end
 from handrail.testing.script_drive import Flight, undone
 
 Waits: TypeAlias = Literal["attempt", "rollback", "gate", "signal", "pause"]
@@ -269,31 +269,31 @@ class Pending:
 
         For ``call`` and ``python`` steps, callable stages and rollbacks.
         """
+        self._still_pending()
+        action, arguments, named = self._action()
         try:
-            value = self._call()
-        except AssertionError:
+            value = self._call(action, arguments, named)
+        except NeedsEventLoop:
             raise
         except Exception as error:  # noqa: BLE001  # whatever an action raises fails its step
             self.fails(error)
             return
-        if self.kind == "stage" and self.waits == "attempt":
-            self._judge(value)
-        elif self.waits == "rollback":
+        if self.waits == "rollback":
             self.returns()
+        elif self.kind == "stage":
+            self._judge(value)
         else:
             self.returns(value)
 
-    def _call(self) -> Any:
-        action, arguments, named = self._action()
+    def _call(
+        self, action: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> Any:
         context = contextvars.copy_context()
         context.run(CURRENT.set, Current(self._script.run_id, self.path, self.attempt))
-        self._still_pending()
         value = context.run(action, *arguments, **named)
         return run_to_end(value, f"the action of {self.path!r}", context)
 
     def _action(self) -> tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]:
-        from handrail.engine.perform import takes_one
-
         command = self._flight.command if self._flight is not None else None
         if isinstance(command, cmd.Undo):
             return command.rollback.action, (self.workflow,), {}
@@ -309,8 +309,6 @@ class Pending:
                 )
 
     def _judge(self, value: Any) -> None:
-        from handrail.engine.perform import stage_result
-
         result = stage_result(self.name, value)
         if result.passed:
             self._succeed(result, None)
@@ -358,5 +356,3 @@ class Pending:
 
     def _has_no(self, what: str) -> AssertionError:
         return AssertionError(f"{self._which()} has no {what}")
-
-

@@ -31,8 +31,8 @@ def _waits(script: Holder, drive: Drive) -> Iterator[Pending]:
     for path, gate in machine.gates.items():
         yield Pending(path, steps[path], "gate", script, gate=gate, due=gate.deadline)
     for listening in machine.listeners.values():
-        for node in listening:
-            yield Pending(node.path, steps[node.path], "signal", script)
+        for path in listening:
+            yield Pending(path, steps[path], "signal", script)
 
 
 def _tree_order(tree: Mapping[str, Iterable[str] | str]) -> Iterator[str]:

@@ -280,7 +280,10 @@ def _verb(what: What, label: str) -> Step[Any]:
             return named.validate(checks, retry, None if fix is None else step_of(fix, "fix"))
         case Choice(arms=arms):
             return named.branch(
-                *((_predicate(verdict), step_of(arm, str(i))) for i, (verdict, arm) in enumerate(arms))
+                *(
+                    (_predicate(verdict), step_of(arm, str(i)))
+                    for i, (verdict, arm) in enumerate(arms)
+                )
             )
         case Child(body=body):
             return named.run_workflow(workflow_of(body))
@@ -316,7 +319,8 @@ def tree_key(path: str) -> tuple[Any, ...]:
     """What paths of shapes are sorted by to be in tree order, parents first."""
     parts = path.split("/") if path else []
     return tuple(
-        _part_key(part, [name.partition("~")[0] for name in parts[index + 1 : index + 2]] == ["o"]) for index, part in enumerate(parts)
+        _part_key(part, [name.partition("~")[0] for name in parts[index + 1 : index + 2]] == ["o"])
+        for index, part in enumerate(parts)
     )
 
 

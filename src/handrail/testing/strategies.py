@@ -39,7 +39,9 @@ _DEPTH = 3
 _FAILURES = st.sampled_from([0, 0, 0, 1, 2, ALWAYS])
 
 
-def bodies(*, timeless: bool = False, waits: bool = True, depth: int = _DEPTH) -> st.SearchStrategy[Body]:
+def bodies(
+    *, timeless: bool = False, waits: bool = True, depth: int = _DEPTH
+) -> st.SearchStrategy[Body]:
     """Whole workflows.
 
     ``timeless``: only those whose result does not depend on the order in which steps end: no race,
@@ -49,7 +51,9 @@ def bodies(*, timeless: bool = False, waits: bool = True, depth: int = _DEPTH) -
     return _bodies(_Drawn(timeless, waits), depth)
 
 
-def shapes(*, timeless: bool = False, waits: bool = True, depth: int = _DEPTH) -> st.SearchStrategy[Shape]:
+def shapes(
+    *, timeless: bool = False, waits: bool = True, depth: int = _DEPTH
+) -> st.SearchStrategy[Shape]:
     """Single steps, with all that they contain; the arguments are those of ``bodies``."""
     return _shapes(_Drawn(timeless, waits), depth)
 
@@ -108,7 +112,11 @@ def _shapes(drawn: _Drawn, depth: int) -> st.SearchStrategy[Shape]:
 def _whats(drawn: _Drawn, depth: int) -> st.SearchStrategy[What]:
     leaves: list[st.SearchStrategy[Any]] = [st.builds(Act, _FAILURES)]
     if drawn.waits:
-        leaves += [_questions(drawn), st.builds(Nap, st.sampled_from([1.0, 2.0])), st.builds(Listen)]
+        leaves += [
+            _questions(drawn),
+            st.builds(Nap, st.sampled_from([1.0, 2.0])),
+            st.builds(Listen),
+        ]
     if depth <= 0:
         return leaves[0]
     return st.one_of(leaves[0], *leaves, *_composites(drawn, depth - 1))
@@ -125,7 +133,11 @@ def _composites(drawn: _Drawn, depth: int) -> list[st.SearchStrategy[Any]]:
     body = _bodies(drawn, depth, 2)
     few = st.lists(inner, max_size=3).map(tuple)
     some = st.lists(inner, min_size=1, max_size=3).map(tuple)
-    modes = ["continue", "all_or_nothing"] if drawn.timeless else ["fail_fast", "continue", "all_or_nothing"]
+    modes = (
+        ["continue", "all_or_nothing"]
+        if drawn.timeless
+        else ["fail_fast", "continue", "all_or_nothing"]
+    )
     on_error, window = st.sampled_from(modes), st.sampled_from([None, None, 1, 2])
     verdicts = st.sampled_from([True, True, False, None])
     found: list[st.SearchStrategy[Any]] = [

@@ -1,0 +1,203 @@
+"""Each law of a run fails when the core breaks it on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from handrail.core import groups, run_end
+from handrail.core.failing import Failing
+from handrail.core.groups import GroupBehaviour, Members
+from handrail.core.machine import Machine
+from handrail.core.node import Node, Phase as NodePhase
+from handrail.core.run_end import RunEnd
+from handrail.core.stopping import Stopping
+from handrail.model import events as ev
+from handrail.testing import strategies
+from tests.testing import laws, test_laws_pure
+from tests.testing.by_hand import Hand, Stuck, drive, essence
+
+Law = Callable[[Hand], None]
+
+
+def same_result(hand: Hand) -> None:
+    """The law of ``test_any_order_of_ends_gives_the_same_result``, against the order of the tree."""
+    assert essence(hand.result) == essence(Hand(hand.workflow).run([]).result)
+
+
+def on_events(law: Callable[[Any], None]) -> Law:
+    """The law, of a hand."""
+    return lambda hand: law(hand.events)
+
+
+def results_in_tree_order(hand: Hand) -> None:
+    """The law, of a hand."""
+    assert hand.result is not None
+    laws.results_in_tree_order(hand.events, hand.result)
+
+
+def rolled_back_in_reverse(hand: Hand) -> None:
+    """The law, of a hand."""
+    assert hand.result is not None
+    undoable = {path for path, one in hand.steps.items() if one.modifiers.rollback is not None}
+    laws.rolled_back_in_reverse(hand.events, hand.result, undoable)
+
+
+def breaks(law: Law, *, timeless: bool = False, cancelled: bool = False) -> None:
+    """Do nothing if a drawn workflow breaks the law."""
+    moments = st.integers(0, 20) if cancelled else st.none()
+    broken: list[Exception] = []
+
+    @settings(max_examples=50, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(strategies.bodies(timeless=timeless), test_laws_pure.SCHEDULES, moments)
+    def look(body: Any, schedule: list[int], cancel_at: int | None) -> None:
+        try:
+            law(drive(body, schedule, time=not timeless, cancel_at=cancel_at))
+        except Exception as error:  # noqa: BLE001  # a broken core may break down in any way
+            broken.append(error)
+
+    for number in range(20):
+        seed(number)(look)()
+        if broken:
+            return
+    pytest.fail("no workflow was found that breaks the law")
+
+
+def test_results_in_order_of_completion_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that gives its outputs as they come breaks the law of order."""
+
+    def output(node: Node, state: Members) -> Any:
+        values = [result.output for result in state.results.values()]
+        return values if node.step is not None else None
+
+    monkeypatch.setattr(groups, "_output", output)
+    breaks(same_result, timeless=True)
+
+
+def test_a_second_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed attempt that ends a step which is stopped already is seen."""
+    fail = Failing.fail_for_good
+
+    def twice(self: Failing, node: Node, failure: Any) -> None:
+        fail(self, node, failure)
+        fail(self, node, failure)
+
+    monkeypatch.setattr(Failing, "fail_for_good", twice)
+    breaks(on_events(laws.one_start_and_one_end))
+
+
+def test_a_group_that_ends_before_its_members_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that does not wait for those it cancels is seen."""
+
+    def end_at_once(
+        self: GroupBehaviour, machine: Machine, node: Node, child: Node, result: Any
+    ) -> None:
+        node.state.note(child, result)
+        if node.phase is NodePhase.RUNNING:
+            self._close(machine, node)
+            machine.succeed(node, None)
+
+    monkeypatch.setattr(GroupBehaviour, "child_ended", end_at_once)
+    breaks(on_events(laws.children_inside_their_parents))
+
+
+def test_an_event_after_the_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event that follows the end of the run is seen."""
+    complete = RunEnd._complete
+
+    def complete_and_say_more(self: RunEnd) -> None:
+        complete(self)
+        self.machine.record(ev.LimitReached("max_steps", 1))
+
+    monkeypatch.setattr(RunEnd, "_complete", complete_and_say_more)
+    breaks(on_events(laws.one_end_and_nothing_after_it))
+
+
+def test_results_out_of_order_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result that lists steps by time of end is seen."""
+    monkeypatch.setattr(
+        run_end, "tree_order", lambda _tree, results, *_root: tuple(results.values())
+    )
+    breaks(results_in_tree_order)
+
+
+def test_rollbacks_in_order_of_success_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undoing the first step first is seen."""
+    undo = RunEnd.undo
+
+    def undo_first(self: RunEnd, node: Node, then: Callable[[], None]) -> None:
+        if node.rollbacks:
+            node.rollbacks.append(node.rollbacks.pop(0))
+        undo(self, node, then)
+
+    monkeypatch.setattr(RunEnd, "undo", undo_first)
+    breaks(rolled_back_in_reverse)
+
+
+def test_an_attempt_after_a_cancellation_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that goes on to its fallback although it is being stopped is seen."""
+
+    def go_on(self: Stopping, node: Node) -> None:
+        node.stop, node.hard, node.unwinding = None, False, False
+        self.machine.attempt(node)
+
+    monkeypatch.setattr(Stopping, "_end_stopped", go_on)
+    breaks(laws.cancelled_to_the_end, cancelled=True)
+
+
+def test_a_wait_that_outlives_a_cancellation_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that waits on although its run is cancelled is seen."""
+    stop = Stopping._stop_childless
+
+    def stop_unless_it_waits(self: Stopping, node: Node, reason: str) -> None:
+        if node.path not in self.machine.gates:
+            stop(self, node, reason)
+
+    monkeypatch.setattr(Stopping, "_stop_childless", stop_unless_it_waits)
+    breaks(laws.cancelled_to_the_end, cancelled=True)
+
+
+def test_a_window_that_opens_too_far_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that starts one member more than it may is seen."""
+    may_pull = Members.may_pull
+
+    def may_pull_one_more(self: Members, node: Node) -> bool:
+        window, self.window = self.window, None if self.window is None else self.window + 1
+        try:
+            return may_pull(self, node)
+        finally:
+            self.window = window
+
+    monkeypatch.setattr(Members, "may_pull", may_pull_one_more)
+    breaks(on_events(laws.groups_count_their_members))
+
+
+def test_commands_out_of_order_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members that are stopped last first are seen."""
+
+    def stop_last_first(self: GroupBehaviour, machine: Machine, node: Node, reason: str) -> None:
+        for member in (node.live or {}).values():
+            machine.later(machine.stop, member, reason)
+
+    monkeypatch.setattr(GroupBehaviour, "_stop_members", stop_last_first)
+    breaks(laws.commands_in_tree_order)
+
+
+def test_recursion_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agenda that is worked off by calls within calls overflows the stack."""
+    history = test_laws_pure.finished(test_laws_pure.begun()).events[:-3]
+    monkeypatch.setattr(Machine, "later", lambda _self, action, *arguments: action(*arguments))
+    with pytest.raises(RecursionError):
+        test_laws_pure.in_a_shallow_stack(lambda: Hand(test_laws_pure.many, history=history))
+
+
+def test_a_drive_that_cannot_end_is_seen() -> None:
+    """A run that waits for what nobody gives is told apart from one that has ended."""
+    hand = test_laws_pure.begun()
+    hand.flights.clear()
+    with pytest.raises(Stuck):
+        hand.run([])
