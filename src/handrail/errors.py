@@ -75,12 +75,11 @@ class WorkflowFailed(HandrailError):
     def __str__(self) -> str:
         result = self.result
         if result.status == "suspended":
-            gates = (
-                ", ".join(repr(gate.path) for gate in result.waiting) or "nothing that is listed"
-            )
+            waits = [f"an answer to {gate.path!r}" for gate in result.waiting]
+            waits += [f"the signal {name!r}" for name in result.waiting_signals]
             return (
                 f"run {result.run_id} of workflow {result.workflow_name!r} is suspended, waiting "
-                f"for {gates}. Answer it, then resume the run."
+                f"for {', '.join(waits) or 'nothing'}. Give it that, then resume the run."
             )
         reason = result.error or "no reason given"
         return f"run {result.run_id} of workflow {result.workflow_name!r} {result.status}: {reason}"
@@ -137,10 +136,10 @@ class LimitExceeded(HandrailError):
         self.why = why
 
     def __str__(self) -> str:
-        why = f": {self.why}" if self.why else ""
-        return (
-            f"the run reached its limit {self.name}={self.value:g}{why}. Raise it in Limits(...)."
-        )
+        why = f": {self.why.rstrip('.')}" if self.why else ""
+        stop = "" if why.endswith("?") else "."
+        limit = f"{self.name}={self.value:g}"
+        return f"the run reached its limit {limit}{why}{stop} Raise it in Limits(...)."
 
 
 class InvalidInput(HandrailError, ValueError):

@@ -120,7 +120,8 @@ class Hand(Drive):
         self, schedule: Sequence[int], *, time: bool = False, cancel_at: int | None = None
     ) -> Hand:
         """Make moves until the run ends. ``schedule`` chooses among them, the first of them once it
-        is used up; before move number ``cancel_at`` the run is cancelled."""
+        is used up; before move number ``cancel_at`` the run is cancelled.
+        """
         choices = iter(schedule)
         for number in range(MAX_MOVES):
             if number == cancel_at and self.result is None:

@@ -189,7 +189,8 @@ def _ended(command: cmd.Command) -> list[str]:
 
 def cancelled_to_the_end(hand: Hand) -> None:
     """After a request to cancel the run is cancelled, unless its end was decided before; what was
-    begun waits no longer and is not tried again, and only bodies that unwind start anything."""
+    begun waits no longer and is not tried again, and only bodies that unwind start anything.
+    """
     assert hand.result is not None
     events = hand.events
     at = next((i for i, one in enumerate(events) if isinstance(one, ev.CancelRequested)), None)

@@ -13,7 +13,8 @@ from handrail.core import groups, run_end
 from handrail.core.failing import Failing
 from handrail.core.groups import GroupBehaviour, Members
 from handrail.core.machine import Machine
-from handrail.core.node import Node, Phase as NodePhase
+from handrail.core.node import Node
+from handrail.core.node import Phase as NodePhase
 from handrail.core.run_end import RunEnd
 from handrail.core.stopping import Stopping
 from handrail.model import events as ev
@@ -25,7 +26,7 @@ Law = Callable[[Hand], None]
 
 
 def same_result(hand: Hand) -> None:
-    """The law of ``test_any_order_of_ends_gives_the_same_result``, against the order of the tree."""
+    """The law that any order of ends gives the same result."""
     assert essence(hand.result) == essence(Hand(hand.workflow).run([]).result)
 
 

@@ -69,13 +69,17 @@ def test_an_ended_step_is_said_to_have_ended() -> None:
     [
         (
             lambda script: script.expect("all/ask"),
-            "'all/ask' waits for something else (question 'Go?'): "
-            "write script.answer('all/ask', ...)",
+            (
+                "'all/ask' waits for something else (question 'Go?'): "
+                "write script.answer('all/ask', ...)"
+            ),
         ),
         (
             lambda script: script.answer("all/plan", "yes"),
-            "'all/plan' waits for something else (agent 'planner'): "
-            "write script.expect('all/plan').returns(...)",
+            (
+                "'all/plan' waits for something else (agent 'planner'): "
+                "write script.expect('all/plan').returns(...)"
+            ),
         ),
         (
             lambda script: script.expect("all/nap"),
@@ -111,8 +115,10 @@ def test_an_ended_step_is_said_to_have_ended() -> None:
         ),
         (
             lambda script: script.expect("all/list").returns(1),
-            "'all/list' (command ['ls', '-l']) returns a CommandResult, or text for its stdout, "
-            "got 1. For another exit code write .exits(code, stdout, stderr).",
+            (
+                "'all/list' (command ['ls', '-l']) returns a CommandResult, or text for its stdout, "
+                "got 1. For another exit code write .exits(code, stdout, stderr)."
+            ),
         ),
         (
             lambda script: script.expect("all/plan").passes(),
@@ -124,13 +130,17 @@ def test_an_ended_step_is_said_to_have_ended() -> None:
         ),
         (
             lambda script: script.expect("all/plan").fails("no"),
-            "'all/plan' (agent 'planner') fails with an exception, got the text 'no'. "
-            "Write .fails(RuntimeError('no')).",
+            (
+                "'all/plan' (agent 'planner') fails with an exception, got the text 'no'. "
+                "Write .fails(RuntimeError('no'))."
+            ),
         ),
         (
             lambda script: script.expect("all/plan").runs(),
-            "'all/plan' (agent 'planner') has nothing that a script can run: say what it gives, "
-            "script.expect('all/plan').returns(...)",
+            (
+                "'all/plan' (agent 'planner') has nothing that a script can run: say what it gives, "
+                "script.expect('all/plan').returns(...)"
+            ),
         ),
         (
             lambda script: script.pending["all/ask"].returns("yes"),
@@ -138,8 +148,10 @@ def test_an_ended_step_is_said_to_have_ended() -> None:
         ),
         (
             lambda script: script.expect_rollback("all/plan"),
-            "'all/plan' waits for something else (agent 'planner'): "
-            "write script.expect('all/plan').returns(...)",
+            (
+                "'all/plan' waits for something else (agent 'planner'): "
+                "write script.expect('all/plan').returns(...)"
+            ),
         ),
     ],
 )

@@ -52,6 +52,7 @@ def workflow_result(
     duration_ms: float,
     completed: WorkflowCompleted | None,
     waiting: tuple[OpenGate, ...] = (),
+    signals: tuple[str, ...] = (),
 ) -> WorkflowResult[Any]:
     """The result; ``top`` are the paths of the top-level steps, in order of yield."""
     value = completed.value if completed is not None else None
@@ -71,6 +72,7 @@ def workflow_result(
         total_usage(ordered),
         completed.error_type if completed is not None else None,
         completed.traceback if completed is not None else None,
+        signals,
     )
 
 

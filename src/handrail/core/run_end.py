@@ -95,7 +95,8 @@ class RunEnd:
         """Keep what a body raised while it unwound; the cancellation itself is no news."""
         if isinstance(error, (RunCancelled, GeneratorExit)):
             return
-        node.stop = f"{node.stop}; while it unwound: {body_error_text(error)}"
+        said = (node.stop or "cancelled").rstrip(".")
+        node.stop = f"{said}; while it unwound: {body_error_text(error)}"
         if node is self.machine.root and self._ending is not None:
             self._ending = attrs.evolve(self._ending, error=node.stop)
 
@@ -153,6 +154,7 @@ class RunEnd:
             "suspended",
             max(0.0, (event.at - self.machine.started_at) * 1000),
             waiting=event.waiting,
+            signals=event.signals,
         )
 
     def _finish(
@@ -162,6 +164,7 @@ class RunEnd:
         *,
         event: ev.WorkflowCompleted | None = None,
         waiting: tuple[OpenGate, ...] = (),
+        signals: tuple[str, ...] = (),
     ) -> None:
         self.machine.finished = True
         result: WorkflowResult[Any] = workflow_result(
@@ -173,6 +176,7 @@ class RunEnd:
             duration_ms=duration_ms,
             completed=event,
             waiting=waiting,
+            signals=signals,
         )
         self.machine.emit(cmd.Finish(result))
 

@@ -237,6 +237,7 @@ class WorkflowResult(Generic[R_co]):
     usage: Usage | None = None
     error_type: str | None = None
     traceback: str | None = None
+    waiting_signals: tuple[str, ...] = ()
 
     @property
     def success(self) -> bool:

@@ -84,7 +84,8 @@ class JumpClock:
 
     def set(self, moment: float | datetime) -> None:
         """Make it this moment (unix seconds, or an aware datetime), an earlier one too: machines'
-        clocks are set back at times."""
+        clocks are set back at times.
+        """
         with self._lock:
             self._now = _moment(moment)
         self._wake_elsewhere()

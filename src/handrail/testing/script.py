@@ -206,7 +206,8 @@ class Script(Generic[R_co]):
 
     def expect_rollback(self, path: str) -> Pending:
         """The rollback of the step at this path, which is pending: ``.returns()``, ``.fails(...)``
-        or, to call it for real, ``.runs()``."""
+        or, to call it for real, ``.runs()``.
+        """
         return self._at(path, "rollback")
 
     # -- people and time ------------------------------------------------------------------------
@@ -244,7 +245,8 @@ class Script(Generic[R_co]):
 
     def suspend(self, reason: str = "waiting") -> WorkflowResult[R_co]:
         """End the drive where only questions, signals and time are waited for, as an executor does
-        that nobody answers; the result says what is open."""
+        that nobody answers; the result says what is open.
+        """
         self._must_go_on("be suspended")
         if self._drive.flights:
             raise AssertionError(f"a run is suspended when no step is at work. {self._state()}")
@@ -335,6 +337,7 @@ class Script(Generic[R_co]):
         assert isinstance(command, cmd.Perform)
         match command.step.verb:
             case AgentCall(context=given) | Generation(context=given):
+                assert command.view is not None
                 made = built_context(given, self._contexts.of(command.view))
                 flight.context = run_to_end(made, f"the context builder of {command.path!r}")
             case _:

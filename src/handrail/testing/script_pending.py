@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.perform import failed, stage_result, succeeded, takes_one
@@ -27,6 +27,7 @@ from handrail.model.steps import (
 from handrail.testing.script_async import NeedsEventLoop, run_to_end
 from handrail.testing.script_drive import Flight, undone
 
+V = TypeVar("V")
 Waits: TypeAlias = Literal["attempt", "rollback", "gate", "signal", "pause"]
 
 
@@ -349,7 +350,7 @@ class Pending:
     def _which(self) -> str:
         return f"{self.path!r} ({self.description})"
 
-    def _verb_of(self, wanted: type[Any], what: str) -> Any:
+    def _verb_of(self, wanted: type[V], what: str) -> V:
         if not isinstance(self.verb, wanted):
             raise self._has_no(what)
         return self.verb
