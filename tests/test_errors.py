@@ -89,7 +89,11 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         r"run ship-1 of workflow 'ship' failed: step 'a' failed",
         {"result": RUN},
     ),
-    (WorkflowFailed(WAITING), r"run ship-1 .* is suspended, waiting for 'q'.*resume", {}),
+    (
+        WorkflowFailed(WAITING),
+        r"run ship-1 .* suspended, waiting for an answer to 'q'.*resume",
+        {},
+    ),
     (WorkflowError("tests are red"), r"tests are red", {"reason": "tests are red"}),
     (WorkflowMistake("a mistake"), r"a mistake", {}),
     (

@@ -1,4 +1,4 @@
-"""The laws of a drive, as functions of what happened; each raises AssertionError where it is broken."""
+"""The laws of a drive, as functions of what happened; a broken one raises AssertionError."""
 
 from __future__ import annotations
 

@@ -11,10 +11,12 @@ from handrail.testing.contracts import ClockContract
 class TestSystemClock(ClockContract):
     @pytest.fixture
     def clock(self) -> Clock:
+        """The machine's own clock."""
         return SystemClock()
 
 
 class TestJumpClock(ClockContract):
     @pytest.fixture
     def clock(self) -> Clock:
+        """A clock that jumps."""
         return JumpClock()

@@ -116,8 +116,8 @@ def test_an_ended_step_is_said_to_have_ended() -> None:
         (
             lambda script: script.expect("all/list").returns(1),
             (
-                "'all/list' (command ['ls', '-l']) returns a CommandResult, or text for its stdout, "
-                "got 1. For another exit code write .exits(code, stdout, stderr)."
+                "'all/list' (command ['ls', '-l']) returns a CommandResult, or text for its "
+                "stdout, got 1. For another exit code write .exits(code, stdout, stderr)."
             ),
         ),
         (
@@ -138,8 +138,8 @@ def test_an_ended_step_is_said_to_have_ended() -> None:
         (
             lambda script: script.expect("all/plan").runs(),
             (
-                "'all/plan' (agent 'planner') has nothing that a script can run: say what it gives, "
-                "script.expect('all/plan').returns(...)"
+                "'all/plan' (agent 'planner') has nothing that a script can run: say what it "
+                "gives, script.expect('all/plan').returns(...)"
             ),
         ),
         (

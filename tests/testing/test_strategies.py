@@ -144,7 +144,7 @@ def test_every_verb_is_drawn(kind: type[Any]) -> None:
     drawn = find(
         strategies.shapes(),
         lambda shape: isinstance(shape.what, kind),
-        settings=settings(phases=[Phase.generate]),
+        settings=settings(phases=[Phase.generate], max_examples=5_000),
     )
     assert isinstance(drawn.what, kind)
 

@@ -157,7 +157,7 @@ class JumpClock:
 
     def _enter(self, loop: Loop) -> None:
         """Begin anew on another event loop: who waited on the last one is gone with it."""
-        if loop == self._loop:
+        if self._loop is not None and loop.this is self._loop.this:
             return
         self._loop, self._looking = loop, False
         self._dues, self._drivers, self._asleep, self._busy = [], {}, {}, 0
@@ -222,7 +222,7 @@ class JumpClock:
 class _Party:
     """Somebody who waits: a driver (with its event and its busy attempts) or a sleeper. Mutable.
 
-    ``attempt`` stands for the attempt that it is part of, whose tasks share it; None outside of any.
+    ``attempt`` stands for the attempt that it is part of, whose tasks share it; None outside.
     """
 
     __slots__ = ("attempt", "busy", "due", "event", "gone", "wake")

@@ -1,4 +1,4 @@
-"""Calls that the running event loop makes soon: the little that differs between asyncio and trio."""
+"""Calls that the running event loop makes soon: what differs between asyncio and trio."""
 
 from __future__ import annotations
 
@@ -10,43 +10,33 @@ import anyio
 
 
 class AsyncioLoop:
-    """An asyncio event loop; equal to another of the same loop."""
+    """An asyncio event loop; ``this`` is the loop itself."""
 
-    def __init__(self, loop: Any) -> None:
-        self._loop = loop
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AsyncioLoop) and other._loop is self._loop
-
-    __hash__ = None  # type: ignore[assignment]  # it is compared, never looked up
+    def __init__(self, this: Any) -> None:
+        self.this = this
 
     def soon(self, function: Callable[[], object]) -> None:
         """Call it on the loop's next turn; from the loop's own thread."""
-        self._loop.call_soon(function)
+        self.this.call_soon(function)
 
     def soon_from_anywhere(self, function: Callable[[], object]) -> None:
         """The same from any thread; nothing if the loop is closed."""
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(function)
+            self.this.call_soon_threadsafe(function)
 
 
 class TrioLoop:
-    """A run of trio; equal to another of the same run."""
+    """A run of trio; ``this`` is its token."""
 
-    def __init__(self, token: Any) -> None:
-        self._token = token
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TrioLoop) and other._token is self._token
-
-    __hash__ = None  # type: ignore[assignment]  # it is compared, never looked up
+    def __init__(self, this: Any) -> None:
+        self.this = this
 
     def soon(self, function: Callable[[], object]) -> None:
         """Call it on the loop's next turn; nothing if the run is over."""
         import trio
 
         with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(function)
+            self.this.run_sync_soon(function)
 
     soon_from_anywhere = soon
 

@@ -8,6 +8,7 @@ Nothing of handrail is imported here but its empty packages until a fixture is u
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from handrail.testing.clock import JumpClock
 
 # The contracts assert, and a failing one should say what it compared.
-pytest.register_assert_rewrite("handrail.testing.contracts")
+if "handrail.testing.contracts" not in sys.modules:  # else it is too late, and pytest would warn
+    pytest.register_assert_rewrite("handrail.testing.contracts")
 
 
 @pytest.fixture

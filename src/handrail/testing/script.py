@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
 
 import attrs
 
@@ -29,7 +29,8 @@ from handrail.testing.clock import START
 from handrail.testing.script_async import run_to_end
 from handrail.testing.script_drive import Drive, Flight
 from handrail.testing.script_pending import Pending, Waits
-from handrail.testing.script_state import pending_of, told
+from handrail.testing.script_state import pending_of
+from handrail.testing.script_words import told
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,9 +42,9 @@ class ScriptOptions:
     """How scripts are set up; call it with a workflow and its inputs to get a ``Script``."""
 
     run_id: str = "script"
-    services: Mapping[str, Any] = attrs.field(factory=dict)
-    config: Mapping[str, Any] = attrs.field(factory=dict)
-    stages: Mapping[str, Any] = attrs.field(factory=dict)
+    services: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    config: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    stages: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     limits: Limits = Limits()
     start: float = START
     cleanup_timeout_s: float = 30.0
@@ -53,8 +54,8 @@ class ScriptOptions:
         self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Script[R]:
         """The script of a run of this workflow with these inputs."""
-        script: Script[R] = object.__new__(Script)
-        script._begin(self, workflow, args, kwargs)  # noqa: SLF001  # a second way to make our own
+        script = cast("Script[R]", object.__new__(Script))
+        script.begin(self, workflow, args, kwargs)
         return script
 
 
@@ -83,7 +84,7 @@ class Script(Generic[R_co]):
     def __init__(
         self, workflow: WorkflowLike[P, R_co], /, *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        self._begin(ScriptOptions(), workflow, args, kwargs)
+        self.begin(ScriptOptions(), workflow, args, kwargs)
 
     @staticmethod
     def options(
@@ -113,13 +114,14 @@ class Script(Generic[R_co]):
             auto_advance,
         )
 
-    def _begin(
+    def begin(
         self,
         options: ScriptOptions,
         workflow: Any,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> None:
+        """Begin the run; constructors call this, nobody else."""
         definition = definition_of(workflow)
         inputs = definition.bind(args, kwargs)
         setting = Setting(options.run_id, options.limits, options.cleanup_timeout_s)
@@ -189,13 +191,13 @@ class Script(Generic[R_co]):
         agent: str | None = None,
         context: Mapping[str, Any] | None = None,
         args: tuple[Any, ...] | None = None,
-        argv: str | tuple[str, ...] | list[str] | None = None,
+        argv: str | Sequence[str] | None = None,
         attempt: int | None = None,
     ) -> Pending:
         """The step whose attempt is pending at this path, checked against what is given here.
 
-        ``kind`` is its verb in one word (``agent``, ``command``, ``stage``, ...), ``agent`` the name
-        of its agent, ``context`` what that agent is given, whole.
+        ``kind`` is its verb in one word (``agent``, ``command``, ``stage``, ...), ``agent`` the
+        name of its agent, ``context`` what that agent is given, whole.
         """
         found = self._at(path, "attempt")
         checks = {"kind": kind, "agent": agent, "context": context, "args": args, "argv": argv}
@@ -380,7 +382,7 @@ def _check(found: Pending, what: str, wanted: Any) -> None:
             got = found.context()
         case "argv":
             got = found.argv
-            wanted = tuple(wanted) if isinstance(wanted, list) else wanted
+            wanted = wanted if isinstance(wanted, str) else tuple(wanted)
         case _:
             got = getattr(found, what)
     if got != wanted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.perform import failed, stage_result, succeeded, takes_one
@@ -26,6 +26,7 @@ from handrail.model.steps import (
 )
 from handrail.testing.script_async import NeedsEventLoop, run_to_end
 from handrail.testing.script_drive import Flight, undone
+from handrail.testing.script_words import described, way_on
 
 V = TypeVar("V")
 Waits: TypeAlias = Literal["attempt", "rollback", "gate", "signal", "pause"]
@@ -79,7 +80,7 @@ class Pending:
     ) -> None:
         self.path = path
         self.step = step
-        self.waits = waits
+        self.waits: Waits = waits
         self.gate = gate
         self.due = due
         self._script = script
@@ -150,59 +151,19 @@ class Pending:
         return self._script.context_of(view)
 
     @property
-    def description(self) -> str:
-        """What is waited for, for people."""
-        match self.waits:
-            case "attempt":
-                tried = f", attempt {self.attempt}" if self.attempt > 1 else ""
-                return f"{self.kind}{self._of_whom()}{tried}"
-            case "rollback":
-                return "rollback"
-            case "gate":
-                assert self.gate is not None
-                return f"question {self.gate.question!r}"
-            case "signal":
-                return f"signal {self.signal!r}"
-            case "pause":
-                left = self._seconds_left
-                what = "sleep" if self.kind == "sleep" else f"{self.kind}, before another attempt"
-                return f"{what}, {left:g} s left"
-
-    @property
     def signal(self) -> str:
         """The name of the signal that a ``wait_for`` step waits for."""
         return self._verb_of(SignalWait, "signal").signal
 
     @property
-    def hint(self) -> str:
-        """What a test writes to go on from here."""
-        match self.waits:
-            case "attempt" if self.kind == "stage":
-                return f"script.expect({self.path!r}).passes()"
-            case "attempt":
-                return f"script.expect({self.path!r}).returns(...)"
-            case "rollback":
-                return f"script.expect_rollback({self.path!r}).returns()"
-            case "gate":
-                return f"script.answer({self.path!r}, ...)"
-            case "signal":
-                return f"script.signal({self.signal!r}, ...)"
-            case "pause":
-                return f"script.advance({self._seconds_left:g})"
+    def description(self) -> str:
+        """What is waited for, for people."""
+        return described(self, self._script.now)
 
     @property
-    def _seconds_left(self) -> float:
-        return max(0.0, (self.due or 0.0) - self._script.now)
-
-    def _of_whom(self) -> str:
-        match self.verb:
-            case AgentCall(agent=agent) | Generation(generator=agent):
-                name = getattr(agent, "name", None) or getattr(agent, "__name__", agent)
-                return f" {name!r}"
-            case ShellCommand(argv=argv):
-                return f" {argv!r}" if isinstance(argv, str) else f" {list(argv)!r}"
-            case _:
-                return ""
+    def hint(self) -> str:
+        """What a test writes to go on from here."""
+        return way_on(self, self._script.now)
 
     # -- ending ---------------------------------------------------------------------------------
 
@@ -216,7 +177,7 @@ class Pending:
             case _ if self.waits == "rollback":
                 self._land(undone(self.path))
             case AgentCall():
-                result = value if isinstance(value, AgentResult) else AgentResult(value, usage)
+                result = value if _is_agent_result(value) else AgentResult(value, usage)
                 self._succeed(result, result.usage)
             case ShellCommand() if isinstance(value, str):
                 self.exits(0, value)
@@ -249,7 +210,7 @@ class Pending:
     def passes(self, output: str = "") -> None:
         """Let a stage of ``validate`` pass, having printed ``output``."""
         stage = self._verb_of(StageCheck, "passes()").stage
-        self._succeed(StageResult(stage.name, True, output), None)
+        self._succeed(StageResult(stage.name, passed=True, output=output), None)
 
     def exits(self, code: int = 0, stdout: str = "", stderr: str = "") -> None:
         """End a command with this exit code; ``check`` and ``parse`` are heeded as in a run."""
@@ -326,14 +287,14 @@ class Pending:
                     f"{self._which()} fails with an exception, got the text {error!r}. "
                     f"Write .fails(RuntimeError({error!r}))."
                 )
-            return StageFailed(StageResult(self.name, False, error, error))
+            return StageFailed(StageResult(self.name, passed=False, output=error, error=error))
         return error() if isinstance(error, type) else error
 
     def _perform(self) -> cmd.Perform:
         command = self._flight.command if self._flight is not None else None
-        if not isinstance(command, cmd.Perform):
-            raise AssertionError(f"{self._which()} is no attempt: write {self.hint}")
-        return command
+        if isinstance(command, cmd.Perform):
+            return command
+        raise self._is_no_attempt()
 
     def _land(self, event: ev.Event) -> None:
         self._still_pending()
@@ -341,7 +302,7 @@ class Pending:
 
     def _still_pending(self) -> None:
         if self._flight is None:
-            raise AssertionError(f"{self._which()} is no attempt: write {self.hint}")
+            raise self._is_no_attempt()
         if not self._script.holds(self.path, self._flight):
             raise AssertionError(f"{self._which()} has ended already, or was stopped")
 
@@ -355,5 +316,12 @@ class Pending:
             raise self._has_no(what)
         return self.verb
 
+    def _is_no_attempt(self) -> AssertionError:
+        return AssertionError(f"{self._which()} is no attempt: write {self.hint}")
+
     def _has_no(self, what: str) -> AssertionError:
         return AssertionError(f"{self._which()} has no {what}")
+
+
+def _is_agent_result(value: object) -> TypeGuard[AgentResult[Any]]:
+    return isinstance(value, AgentResult)

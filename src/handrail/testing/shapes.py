@@ -53,7 +53,7 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """A ``for_each``: a member whose body is one shape returns a step, the others are generators."""
+    """A ``for_each``: the body of a shape returns a step, that of a ``Body`` is a generator."""
 
     members: tuple[Shape | Body, ...]
     on_error: OnError = "fail_fast"
@@ -165,6 +165,7 @@ class Action:
     label: str
     failures: int
     by_round: bool = False
+    """It is a stage: what counts is not the attempt but the round of validation."""
 
     def fails(self, path: str, attempt: int) -> bool:
         """True if the attempt at this path is one of those that fail."""
@@ -176,6 +177,7 @@ class Action:
         return None if self.by_round else f"{self.label}#{attempt}"
 
     async def __call__(self) -> str | None:
+        """Do what the shape says of this attempt."""
         here = current()
         if self.fails(here.path, here.attempt):
             raise Broken(f"{self.label} is broken")
@@ -189,6 +191,7 @@ class Undoing:
     fails: bool
 
     async def __call__(self, context: WorkflowContext) -> None:
+        """Do what the shape says of the rollback."""
         if self.fails:
             raise Broken(f"the rollback of {context.path} is broken")
 
@@ -301,11 +304,11 @@ def _member(item: Shape | Body) -> Any:
     return step_of(item, "0") if isinstance(item, Shape) else _run(item.statements, "")
 
 
-def _predicate(verdict: bool | None) -> Any:
+def _predicate(verdict: object) -> Any:
     def decided(_context: WorkflowContext) -> bool:
         if verdict is None:
             raise Broken("the predicate is broken")
-        return verdict
+        return bool(verdict)
 
     return decided
 
@@ -318,13 +321,14 @@ _TOKEN = re.compile(r"\d+|[a-z]+")
 def tree_key(path: str) -> tuple[Any, ...]:
     """What paths of shapes are sorted by to be in tree order, parents first."""
     parts = path.split("/") if path else []
+    below = [*(part.partition("~")[0] for part in parts[1:]), ""]
     return tuple(
-        _part_key(part, [name.partition("~")[0] for name in parts[index + 1 : index + 2]] == ["o"])
-        for index, part in enumerate(parts)
+        _part_key(part, holds_fallback=child == "o")
+        for part, child in zip(parts, below, strict=False)
     )
 
 
-def _part_key(part: str, holds_fallback: bool) -> tuple[Any, ...]:
+def _part_key(part: str, *, holds_fallback: bool) -> tuple[Any, ...]:
     """By name, number by number; then by attempt, with the fallback after all attempts."""
     name, _, attempt = part.partition("~")
     tokens = tuple(

@@ -11,6 +11,7 @@ every modifier, failures that are handled and such that are not.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
@@ -58,14 +59,12 @@ def shapes(
     return _shapes(_Drawn(timeless, waits), depth)
 
 
+@dataclass(frozen=True, slots=True)
 class _Drawn:
     """What may be drawn."""
 
-    __slots__ = ("timeless", "waits")
-
-    def __init__(self, timeless: bool, waits: bool) -> None:
-        self.timeless = timeless
-        self.waits = waits
+    timeless: bool
+    waits: bool
 
 
 def _bodies(drawn: _Drawn, depth: int, most: int = 3) -> st.SearchStrategy[Body]:

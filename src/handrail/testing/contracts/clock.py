@@ -55,7 +55,7 @@ class ClockContract:
         assert not event.is_set()
 
     @pytest.mark.parametrize("bounded", [True, False])
-    async def test_the_event_ends_the_wait(self, clock: Clock, bounded: bool) -> None:
+    async def test_the_event_ends_the_wait(self, clock: Clock, *, bounded: bool) -> None:
         """Waiting ends when the event is set, with a bound and without."""
         event = anyio.Event()
         until = clock.now() + LONG_S if bounded else None
