@@ -104,8 +104,7 @@ async def test_time_stands_while_an_attempt_is_at_work(clock: JumpClock) -> None
 
     async def watch() -> None:
         await anyio.to_thread.run_sync(at_work.wait)
-        for _ in range(200):
-            await anyio.lowlevel.checkpoint()
+        await turns(200)
         seen.append(clock.now())
         let_go.set()
 
@@ -121,6 +120,34 @@ async def test_time_stands_while_an_attempt_is_at_work(clock: JumpClock) -> None
         result = await Executor(clock=clock).run(works)
     assert seen == [0]
     assert result.value == (0, 60)
+
+
+async def test_tasks_of_one_attempt_count_as_one(clock: JumpClock) -> None:
+    """Two sleeping tasks of one attempt do not make up for another attempt that is at work."""
+    let_go = threading.Event()
+
+    async def both() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(clock.sleep, 10)
+            tasks.start_soon(clock.sleep, 20)
+
+    def work() -> float:
+        let_go.wait(10)
+        return clock.now()
+
+    async def watch() -> None:
+        await turns(200)
+        let_go.set()
+
+    @workflow
+    def works() -> Steps[Any]:
+        outputs = yield from step("both").parallel(step("doze").call(both), step("work").call(work))
+        return outputs[1], clock.now()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        result = await Executor(clock=clock).run(works)
+    assert result.value == (0, 20)
 
 
 async def test_an_action_can_take_its_time(clock: JumpClock) -> None:

@@ -8,13 +8,14 @@ when nobody is. Who is at work is a matter of counting:
 
 - a run's driver says in ``wait`` how many of its attempts are in flight (``busy``);
 - an attempt that is in ``sleep`` is in flight and not at work;
-- so nobody is at work if there are as many attempts asleep as the waiting drivers have in flight,
-  and no driver has been woken. An attempt that is the only thing its run can do next is performed
+- so nobody is at work if there are as many attempts asleep as the waiting drivers have in flight.
+  An attempt that is the only thing its run can do next is performed
   in the driver's own task: then it is asleep and no driver speaks of it.
 
 An attempt that does anything else than sleep here (a thread, a process, real I/O) is at work, and
-time stands until it ends. Tasks that the clock hears nothing of, a test that reads the events of a
-run for example, get ``QUIET_TURNS`` turns of the loop to speak up before a jump. Nothing is ever
+time stands until it ends. A driver that has been woken, and tasks that the clock hears nothing of,
+a test that reads the events of a run for example, get ``QUIET_TURNS`` turns of the loop to speak up
+before a jump. Nothing is ever
 waited for in real time, so what a test sees does not depend on how fast the machine is.
 """
 
@@ -59,7 +60,7 @@ class JumpClock:
         self._quiet = 0
         self._order = 0
         self._dues: list[tuple[float, int, _Party]] = []
-        self._drivers: dict[_Party, None] = {}
+        self._waiting: set[_Party] = set()
         self._busy = 0
         self._asleep: dict[int, int] = {}
 
@@ -97,7 +98,7 @@ class JumpClock:
         if event.is_set() or (until is not None and until <= self._now):
             return
         with anyio.CancelScope() as scope:
-            party = _Party(until, scope.cancel, CURRENT.get(None), event, busy)
+            party = _Party(until, scope.cancel, CURRENT.get(None), busy)
             self._join(party)
             try:
                 await event.wait()
@@ -128,15 +129,14 @@ class JumpClock:
 
     def _join(self, party: _Party) -> None:
         self._enter(running_loop())
-        if party.due is not None:
-            self._order += 1
-            heapq.heappush(self._dues, (party.due, self._order, party))
-        if party.event is not None:
-            self._drivers[party] = None
-            self._busy += party.busy
+        self._waiting.add(party)
+        self._busy += party.busy
         if party.attempt is not None:
             whose = id(party.attempt)
             self._asleep[whose] = self._asleep.get(whose, 0) + 1
+        if party.due is not None:
+            self._order += 1
+            heapq.heappush(self._dues, (party.due, self._order, party))
         self._stir()
 
     def _leave(self, party: _Party) -> None:
@@ -144,11 +144,10 @@ class JumpClock:
         self._stir()
 
     def _forget(self, party: _Party) -> None:
-        if party.gone:
-            return
-        party.gone = True
-        if party.event is not None and self._drivers.pop(party, self) is None:
-            self._busy -= party.busy
+        if party not in self._waiting:
+            return  # it was woken, or its event loop is gone
+        self._waiting.remove(party)
+        self._busy -= party.busy
         whose = id(party.attempt)
         if self._asleep.get(whose, 0) > 1:
             self._asleep[whose] -= 1
@@ -160,7 +159,7 @@ class JumpClock:
         if self._loop is not None and loop.this is self._loop.this:
             return
         self._loop, self._looking = loop, False
-        self._dues, self._drivers, self._asleep, self._busy = [], {}, {}, 0
+        self._dues, self._waiting, self._asleep, self._busy = [], set(), {}, 0
 
     # -- jumping --------------------------------------------------------------------------------
 
@@ -184,19 +183,14 @@ class JumpClock:
         self._quiet += 1
         if self._quiet <= QUIET_TURNS:
             self._look_soon()
-        elif self._nobody_works():
+        elif self._busy <= len(self._asleep):
             with self._lock:
                 self._now = max(self._now, due)
             self._wake_due()
             self._stir()
 
-    def _nobody_works(self) -> bool:
-        if any(driver.event is not None and driver.event.is_set() for driver in self._drivers):
-            return False
-        return self._busy <= len(self._asleep)
-
     def _next_due(self) -> float | None:
-        while self._dues and self._dues[0][2].gone:
+        while self._dues and self._dues[0][2] not in self._waiting:
             heapq.heappop(self._dues)
         return self._dues[0][0] if self._dues else None
 
@@ -220,27 +214,24 @@ class JumpClock:
 
 
 class _Party:
-    """Somebody who waits: a driver (with its event and its busy attempts) or a sleeper. Mutable.
+    """Somebody who waits: a sleeper, or a driver with its busy attempts.
 
     ``attempt`` stands for the attempt that it is part of, whose tasks share it; None outside.
     """
 
-    __slots__ = ("attempt", "busy", "due", "event", "gone", "wake")
+    __slots__ = ("attempt", "busy", "due", "wake")
 
     def __init__(
         self,
         due: float | None,
         wake: Callable[[], object],
         attempt: object,
-        event: Wakeable | None = None,
         busy: int = 0,
     ) -> None:
         self.due = due
         self.wake = wake
         self.attempt = attempt
-        self.event = event
         self.busy = busy
-        self.gone = False
 
 
 def _moment(value: float | datetime) -> float:
