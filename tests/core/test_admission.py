@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import sys
 from collections.abc import Callable
@@ -494,6 +495,9 @@ def cost(action: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
+    here = inspect.currentframe()
+    assert here is not None
+    here.f_trace_opcodes = True  # Python 3.12 heeds it only if it was set before settrace
     sys.settrace(trace)
     try:
         action()

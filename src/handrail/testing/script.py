@@ -29,7 +29,7 @@ from handrail.testing.clock import START
 from handrail.testing.script_async import run_to_end
 from handrail.testing.script_drive import Drive, Flight
 from handrail.testing.script_pending import Pending, Waits
-from handrail.testing.script_state import pending_of
+from handrail.testing.script_state import in_flight, pending_of
 from handrail.testing.script_words import told
 
 P = ParamSpec("P")
@@ -346,6 +346,9 @@ class Script(Generic[R_co]):
                 pass
 
     def _at(self, path: str, waits: Waits) -> Pending:
+        found = in_flight(self, self._drive, path)
+        if found is not None and found.waits == waits:
+            return found
         pending = self.pending
         found = pending.get(path)
         if found is None or found.waits != waits:

@@ -17,13 +17,23 @@ def pending_of(script: Holder, drive: Drive) -> dict[str, Pending]:
     return {path: found[path] for path in _tree_order(drive.machine.tree) if path in found}
 
 
+def in_flight(script: Holder, drive: Drive, path: str) -> Pending | None:
+    """The attempt or rollback that is in flight at this path; asks for no more than that one."""
+    flight = drive.flights.get(path)
+    if flight is None:
+        return None
+    waits: Waits = "attempt" if isinstance(flight.command, cmd.Perform) else "rollback"
+    return Pending(path, drive.steps[path], waits, script, flight=flight)
+
+
 def _waits(script: Holder, drive: Drive) -> Iterator[Pending]:
     machine, steps = drive.machine, drive.steps
     for path, due in drive.pauses().items():
         yield Pending(path, steps[path], "pause", script, due=due)
-    for path, flight in drive.flights.items():
-        waits: Waits = "attempt" if isinstance(flight.command, cmd.Perform) else "rollback"
-        yield Pending(path, steps[path], waits, script, flight=flight)
+    for path in drive.flights:
+        entry = in_flight(script, drive, path)
+        assert entry is not None
+        yield entry
     for path, gate in machine.gates.items():
         yield Pending(path, steps[path], "gate", script, gate=gate, due=gate.deadline)
     for listening in machine.listeners.values():
