@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import handrail
+
 SUITE = """
     import sys
 
@@ -57,7 +59,11 @@ print(*sorted(name for name in sys.modules if name.startswith("handrail")))
 
 def python(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """What this Python does with these arguments, without plugins that it finds installed."""
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {
+        **os.environ,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONPATH": str(Path(handrail.__file__).parents[1]),  # the one that is tested here
+    }
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,

@@ -132,7 +132,7 @@ class Failing:
             if self.machine.take_path(
                 node, path, node.path, "Give the fallback step a name of its own."
             ):
-                self.machine.open_child(node, chosen, path)
+                self.machine.open_child(node, chosen, path, len(node.seen or ()))
 
     def fallback_ended(self, node: Node, result: StepResult[Any]) -> None:
         """End with what the fallback gave; if it failed too, its failure is the one that counts."""

@@ -124,6 +124,7 @@ class Machine:
         self.results: dict[str, StepResult[Any]] = {}
         self.tree: dict[str, dict[str, None] | str] = {}
         self.concurrent: set[str] = set()
+        self.restored: set[str] = set()
         self.timers: dict[int, Node] = {}
         self.gates: dict[str, OpenGate] = {}
         self.answered: dict[str, ev.GateAnswered] = {}
@@ -218,10 +219,17 @@ class Machine:
         seen = parent.seen
         if seen is None:
             seen = parent.seen = self.tree[parent.path] = {}
-        if path in seen:
+        if path in seen and not self._is_restored(path):
             self.mistake(DuplicateStepName(path, where, hint))
             return False
         seen[path] = None
+        return True
+
+    def _is_restored(self, path: str) -> bool:
+        """True, once, for a path that only the record has taken so far."""
+        if path not in self.restored:
+            return False
+        self.restored.discard(path)
         return True
 
     def where(self, node: Node) -> str:
@@ -519,7 +527,7 @@ class Machine:
         seen = node.seen
         if seen is None:
             seen = node.seen = self.tree[node.path] = {}
-        if path in seen:
+        if path in seen and not self._is_restored(path):
             self.mistake(DuplicateStepName(path, line_of(generator), _UNIQUE))
             return
         seen[path] = None

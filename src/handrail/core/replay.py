@@ -100,6 +100,7 @@ class Recorded:
         if record.started_at is None:
             record.started_at = event.at
         record.verdict = event.verdict
+        record.index = event.index
         record.signal = event.signal
 
     def _attempt_failed(self, event: ev.AttemptFailed) -> None:
@@ -204,6 +205,10 @@ class Recorded:
             if record.end is not None:
                 yield path, replace(record.end, replayed=True)
 
+    def _index_of(self, path: str) -> int:
+        """Its place in a group; 0 for the steps of a body, which keep their order."""
+        return self._paths[path].index
+
     def tree_below(self, path: str) -> dict[str, dict[str, None]]:
         """The children of a path and of all paths below it, in order."""
         found: dict[str, dict[str, None]] = {}
@@ -212,7 +217,7 @@ class Recorded:
             here = stack.pop()
             children = self._children.get(here)
             if children:
-                found[here] = dict(children)
+                found[here] = dict.fromkeys(sorted(children, key=self._index_of))
                 stack.extend(children)
         return found
 

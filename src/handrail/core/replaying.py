@@ -41,12 +41,24 @@ class Replaying:
             return False  # the predicate's verdict is not known: ask again
         if record.started_at is not None:
             node.attempt = record.attempts
+            if record.attempts:
+                self._restore_children(node, recorded)
             node.phase = Phase.RUNNING
             node.started_at = record.started_at
             self.machine.record(started(node, verdict=record.verdict))
             self._pick_up(node, record)
             return True
         return False
+
+    def _restore_children(self, node: Node, recorded: Recorded) -> None:
+        """What earlier attempts of this step left; what is gone into again takes its place anew."""
+        machine = self.machine
+        machine.results.update(recorded.below(node.path))
+        machine.tree.update(recorded.tree_below(node.path))
+        children = machine.tree.get(node.path)
+        if isinstance(children, dict):
+            node.seen = children
+            machine.restored.update(children)
 
     def replay_member(self, member: Node) -> bool:
         """Take a member's recorded end from the record, if it has one."""
@@ -80,4 +92,4 @@ def started(node: Node, *, verdict: bool | None = None) -> ev.StepStarted:
     assert node.step is not None
     verb = node.step.verb
     signal = verb.signal if isinstance(verb, SignalWait) else ""
-    return ev.StepStarted(node.path, verb.kind, verdict=verdict, signal=signal)
+    return ev.StepStarted(node.path, verb.kind, verdict=verdict, signal=signal, index=node.index)

@@ -121,6 +121,7 @@ class Driver:
         self._wake = anyio.Event()
         self._flights: dict[tuple[str, str], Flight] = {}
         self._inline: Flight | None = None
+        self._asked: dict[str, Flight] = {}
         self._heap: list[tuple[float, int, Any]] = []
         self._admit_at = 0.0
         self._free = wiring.admission.trivial
@@ -167,7 +168,8 @@ class Driver:
         event = ev.GateAnswered(path, value, by)
         ev.stamp(event, self.run_id, 0, self._now())
         self.machine.answered[path] = event
-        self.post(lambda: self._record_later(event))
+        self._record_later(event)  # before whatever the inbox holds: the gate may close by that
+        self._wake.set()
         return value
 
     def _open_gate(self, path: str) -> OpenGate:
@@ -497,7 +499,17 @@ class Driver:
             return
         flight = Flight(command.path, "gate", command, None)
         evaluator = self._wiring.evaluator
+        self._asked[command.path] = flight
         self._start(flight, lambda: evaluator.answer(command.gate), self._context.copy())
+
+    def _dismiss_handlers(self) -> None:
+        """Stop the handlers of gates that are closed; nobody waits for their answer."""
+        for path in [path for path in self._asked if path not in self.machine.gates]:
+            flight = self._asked.pop(path)
+            if not flight.over:
+                flight.over = True
+                del self._flights[path, "gate"]
+                self._tasks.stop(flight)
 
     def _gate_landed(self, flight: Flight, outcome: Any) -> None:
         path = flight.path
@@ -580,6 +592,7 @@ class Driver:
             heapq.heappop(self._heap)
 
     async def _wait(self) -> None:
+        self._dismiss_handlers()
         self._drop_stale_timers()
         due = self._heap[0][0] if self._heap else None
         if not self._flights and not self._goes_on_by_itself():

@@ -120,7 +120,8 @@ class LimitReached(Stamped):
 class StepStarted(Stamped):
     """A step is about to make its first attempt, or to be skipped by its predicate.
 
-    ``verdict`` is the predicate's, ``signal`` what a ``wait_for`` waits for.
+    ``verdict`` is the predicate's, ``signal`` what a ``wait_for`` waits for, ``index`` the place
+    (from 0) among the members of its group.
     """
 
     path: str
@@ -128,6 +129,7 @@ class StepStarted(Stamped):
     fingerprint: str = ""
     verdict: bool | None = None
     signal: str = ""
+    index: int = 0
 
 
 @dataclass(frozen=True, slots=True)
