@@ -30,18 +30,27 @@ def after(keys: list[str], state: Choosing = COLOURS) -> Choosing | Done:
         (["down", "down", "down"], "red"),
         (["up"], "grey"),
         (["end", "home", "tab"], "green"),
-        (["g"], "green"),
+        (["r"], "red"),
+        (["g", "r", "e", "e"], "green"),
         (["g", "r", "e", "y"], "grey"),
-        (["y"], "grey"),
-        (["G"], "green"),
-        (["g", "x"], "green"),
+        (["G", "R", "E", "Y"], "grey"),
+        (["g", "x", "backspace", "r", "e", "y"], "grey"),
         (["g", "r", "e", "y", "escape", "r"], "red"),
         (["page down"], "red"),
     ],
 )
 def test_keys_lead_to_a_choice(keys: list[str], choice: str) -> None:
-    """Arrows go round, letters find what begins with them or else holds them, others do nothing."""
+    """Arrows go round, letters find the one choice that begins with them, others do nothing."""
     assert after([*keys, "enter"]) == Done(choice)
+
+
+@pytest.mark.parametrize("typed", ["g", "y", "gx", "always", "q", "7", "redd"])
+def test_what_names_no_choice_or_several_is_no_answer(typed: str) -> None:
+    """Enter takes nothing then, least of all the choice that is under the cursor."""
+    state = after([*typed, "enter"])
+    assert isinstance(state, Choosing)
+    assert state.refused
+    assert after(["escape", "r", "enter"], state) == Done("red")
 
 
 def test_the_end_of_the_input_is_no_choice() -> None:

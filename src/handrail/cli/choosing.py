@@ -16,7 +16,11 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """Which of the choices is under the cursor, and what was typed to find it."""
+    """Which of the choices is under the cursor, and what was typed to find it.
+
+    What was typed is an answer only if it is a choice, or begins exactly one of them: a word that
+    fits none must never be taken for the choice that happens to be under the cursor.
+    """
 
     choices: tuple[str, ...]
     at: int = 0
@@ -34,11 +38,11 @@ class Choosing:
             case "end":
                 return replace(self, at=len(self.choices) - 1, typed="")
             case "enter":
-                return Done(self.choices[self.at])
+                return self if self.refused else Done(self.choices[self.at])
             case "closed":
                 return Done(None)
             case "backspace":
-                return replace(self, typed=self.typed[:-1])
+                return self._typed(self.typed[:-1])
             case "escape":
                 return replace(self, typed="")
             case _ if len(key) == 1 and key.isprintable():
@@ -49,17 +53,23 @@ class Choosing:
     def _moved(self, by: int) -> Choosing:
         return replace(self, at=(self.at + by) % len(self.choices), typed="")
 
-    def _typed(self, text: str) -> Choosing:
-        """The first choice that begins with the text, or else holds it; else nothing happens."""
-        wanted = text.lower()
+    @property
+    def refused(self) -> bool:
+        """True if something was typed that names no choice, or more than one."""
+        wanted = self.typed.lower()
         lowered = [choice.lower() for choice in self.choices]
-        for at, choice in enumerate(lowered):
-            if choice.startswith(wanted):
-                return replace(self, at=at, typed=text)
-        for at, choice in enumerate(lowered):
-            if wanted in choice:
-                return replace(self, at=at, typed=text)
-        return self
+        return bool(wanted) and wanted not in lowered and len(self._fitting(self.typed)) != 1
+
+    def _fitting(self, text: str) -> list[int]:
+        """The places of the choices that begin with the text; the one that is the text first."""
+        wanted = text.lower()
+        found = [at for at, one in enumerate(self.choices) if one.lower().startswith(wanted)]
+        return sorted(found, key=lambda at: self.choices[at].lower() != wanted)
+
+    def _typed(self, text: str) -> Choosing:
+        """The text is kept as it is; the cursor goes to the first choice that begins with it."""
+        fitting = self._fitting(text) if text else []
+        return replace(self, at=fitting[0] if fitting else self.at, typed=text)
 
 
 def picture(state: Choosing, height: int) -> list[tuple[str, bool]]:

@@ -124,7 +124,8 @@ class Prompt:
         return self.choices.index(default) if default in self.choices else 0
 
     def _picture(self, state: Choosing) -> Text:
-        text = self._question(Text(state.typed, "bold"))
+        said = f"{state.typed}  (no choice; Enter takes none)" if state.refused else state.typed
+        text = self._question(Text(said, "bold"))
         for line, is_chosen in picture(state, max(3, self.console.height - 4)):
             text.append(f"\n{line}", "bold cyan" if is_chosen else "")
         text.append(f"\n  arrow keys or typing, then Enter{self._deadline()}", "dim")

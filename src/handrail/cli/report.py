@@ -58,11 +58,14 @@ def _some(paths: list[str], most: int = 8) -> str:
 def _waiting(result: WorkflowResult[Any], *, listed: bool) -> str:
     """Who is waited for, and how to answer; the console has listed the gates already."""
     if not result.waiting:
-        return "suspended: it waits for a signal, and the command line can send none"
+        return (
+            "suspended: it waits for a signal, and the command line can send none; "
+            "nothing was rolled back"
+        )
     gates = "" if listed else f" {'; '.join(map(_question, result.waiting))}"
     return (
         f"suspended, for want of an answer{gates}: run it on a terminal, or with --gates approve, "
-        f"default, fail or ask (answers are lines of stdin)"
+        f"default, fail or ask (answers are lines of stdin); nothing was rolled back"
     )
 
 

@@ -11,7 +11,13 @@ from handrail.core.bodies import close
 from handrail.core.failures import body_error_text
 from handrail.core.node import Node, Phase
 from handrail.core.report import children_of, tree_order, workflow_result
-from handrail.errors import HandrailError, LimitExceeded, RunCancelled, StepFailed
+from handrail.errors import (
+    HandrailError,
+    LimitExceeded,
+    RunCancelled,
+    StepFailed,
+    WorkflowError,
+)
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.described import text_of, traceback_of
@@ -22,6 +28,7 @@ from handrail.model.results import (
     WorkflowResult,
     qualified,
 )
+from handrail.model.steps import Step
 
 if TYPE_CHECKING:
     from handrail.core.machine import Machine
@@ -102,6 +109,11 @@ class RunEnd:
 
     def root_ended(self, value: Any, error: BaseException | None) -> None:
         """Decide the run's end if nothing did before; undo what was done unless it succeeded."""
+        if isinstance(value, Step):
+            error = WorkflowError(
+                f"the workflow returned {value!r}, a step that never ran. "
+                f"Write `return (yield from step(...)...)`."
+            )
         if self._ending is None:
             self._ending = _ending_of(error)
             self._value = value if error is None else None

@@ -89,6 +89,11 @@ class _Missing:
 
 _MISSING: Any = _Missing()
 
+_STEP_AS_VALUE = (
+    "step {name!r}: {verb} got {got!r} as an argument, a step that never ran. Write "
+    "`value = yield from step(...)...`, and pass the value."
+)
+
 
 def step(name: str) -> StepName:
     """A name that waits for its verb: ``step("plan").agent(...)``, ``step("x").call(f, 1)``.
@@ -196,6 +201,9 @@ class StepName:
                 else "For a program use .command()."
             )
             raise WrongUse(f"step {self.name!r}: {verb} takes a callable, got {action!r}. {hint}")
+        for value in args:
+            if type(value) is Step:
+                raise WrongUse(_STEP_AS_VALUE.format(name=self.name, verb=verb, got=value))
         return Step(self.name, PythonCall(action, args, kwargs))
 
     # -- programs and agents --------------------------------------------------------------------

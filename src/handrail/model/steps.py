@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -287,6 +287,15 @@ class Step(Generic[T_co]):
 
     def __repr__(self) -> str:
         return f"<step {self.name!r} {self.verb.kind}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what was forgotten, where a step is taken for its output."""
+            raise AttributeError(
+                f"{self!r} has no {name!r}: it is a step, not its output. "
+                f"Did you forget `yield from`?"
+            )
 
     @property
     def kind(self) -> str:
