@@ -147,9 +147,9 @@ def at(terminals: list[Terminal], name: str, *words: str) -> Terminal:
         (DOWN + ENTER, "green"),
         (UP + ENTER, "grey"),
         ("\x1b[F" + ENTER, "grey"),
-        ("gre" + ENTER, "green"),
-        ("EY" + ENTER, "grey"),
-        ("q" + ENTER, "red"),
+        ("gree" + ENTER, "green"),
+        ("GREY" + ENTER, "grey"),
+        ("q" + ENTER + "\x7fr" + ENTER, "red"),
         ("gree\x7fy" + ENTER, "grey"),
     ],
 )
