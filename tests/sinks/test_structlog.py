@@ -61,6 +61,7 @@ def test_an_entry_has_the_fields_of_its_event(story: Story, recorder: Recorder) 
                 "at": 1.0,
                 "path": "plan",
                 "step_type": "agent",
+                "index": 0,
             },
         )
     ]

@@ -102,6 +102,8 @@ def test_a_shape_is_the_workflow_that_it_describes(backend: str) -> None:
     """Each kind of statement, verb and modifier does what it says, at its place."""
     result, _ = run(EVERYTHING, backend)
     statuses = {one.path: one.status for one in result.step_results}
+    racers = {statuses.pop("3/0"), statuses.pop("3/1")}
+    assert racers == {"succeeded", "cancelled"}  # who is faster is the loop's affair
     assert statuses == {
         "0": "succeeded",
         "1": "succeeded",
@@ -112,8 +114,6 @@ def test_a_shape_is_the_workflow_that_it_describes(backend: str) -> None:
         "2/1/0": "succeeded",
         "2/1/1": "succeeded",
         "3": "succeeded",
-        "3/0": "succeeded",
-        "3/1": "cancelled",
         "4": "succeeded",
         "4/1/c0": "succeeded",
         "4/1/c1": "failed",

@@ -162,7 +162,7 @@ async def _end(tree: ProcessTree, pump: Pump, grace_s: float) -> int:
         if rest or not pump.exited:
             with anyio.CancelScope(shield=True):
                 with anyio.move_on_after(grace_s):
-                    await _gone(tree, pump, rest)
+                    await _ended(tree, pump, rest)
                 with anyio.move_on_after(KILL_S):
                     while tree.signal(signal.SIGKILL) or not pump.exited:
                         await pump.turn(LOOK_S)
@@ -170,6 +170,15 @@ async def _end(tree: ProcessTree, pump: Pump, grace_s: float) -> int:
         tree.signal(signal.SIGKILL)
         raise
     return len(rest)
+
+
+async def _ended(tree: ProcessTree, pump: Pump, told: set[int]) -> None:
+    """Return when nothing of the tree lives. What was started while the signal went round has not
+    heard it, and is told once those that have are gone."""
+    while not pump.exited:
+        await pump.turn()
+    while told := tree.still(told) or tree.signal(signal.SIGTERM):
+        await pump.turn(LOOK_S)
 
 
 async def _gone(tree: ProcessTree, pump: Pump, known: set[int]) -> None:
