@@ -174,7 +174,8 @@ async def _end(tree: ProcessTree, pump: Pump, grace_s: float) -> int:
 
 async def _ended(tree: ProcessTree, pump: Pump, told: set[int]) -> None:
     """Return when nothing of the tree lives. What was started while the signal went round has not
-    heard it, and is told once those that have are gone."""
+    heard it, and is told once those that have are gone.
+    """
     while not pump.exited:
         await pump.turn()
     while told := tree.still(told) or tree.signal(signal.SIGTERM):
