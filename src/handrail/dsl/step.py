@@ -90,7 +90,7 @@ class _Missing:
 _MISSING: Any = _Missing()
 
 _STEP_AS_VALUE = (
-    "step {name!r}: {verb} got {got!r} as an argument, a step that never ran. Write "
+    "step {name!r}: {verb} got the step {got!r} as an argument, and it never ran. Write "
     "`value = yield from step(...)...`, and pass the value."
 )
 
@@ -203,7 +203,7 @@ class StepName:
             raise WrongUse(f"step {self.name!r}: {verb} takes a callable, got {action!r}. {hint}")
         for value in args:
             if type(value) is Step:
-                raise WrongUse(_STEP_AS_VALUE.format(name=self.name, verb=verb, got=value))
+                raise WrongUse(_STEP_AS_VALUE.format(name=self.name, verb=verb, got=value.name))
         return Step(self.name, PythonCall(action, args, kwargs))
 
     # -- programs and agents --------------------------------------------------------------------
