@@ -62,7 +62,7 @@ from handrail.model.described import line_of
 from handrail.model.outcome import RETURNED, YIELDED, resume
 from handrail.model.policy import Limits
 from handrail.model.results import OpenGate, Skipped, StepResult, StepStatus, Usage
-from handrail.model.steps import PLAIN, AgentCall, Generation, PythonCall, StageCheck, Step
+from handrail.model.steps import INLINE, PLAIN, AgentCall, Generation, PythonCall, StageCheck, Step
 
 _NEEDS_VIEW = (AgentCall, Generation, StageCheck)
 
@@ -376,7 +376,7 @@ class Machine:
         if (  # the road of most steps: a leaf without modifiers, below a body that just goes on
             result.status == "succeeded"
             and step is not None
-            and step.modifiers is PLAIN
+            and (step.modifiers is PLAIN or step.modifiers is INLINE)
             and step.verb.leaf
             and parent is not None
             and parent.generator is not None
@@ -533,7 +533,9 @@ class Machine:
         seen[path] = None
         if self.limits.max_visits is not None and not self._may_visit(node, generator, path):
             return
-        if self._plain and step.verb.leaf and step.modifiers is PLAIN and not node.unwinding:
+        modifiers = step.modifiers
+        plain = modifiers is PLAIN or modifiers is INLINE
+        if plain and self._plain and step.verb.leaf and not node.unwinding:
             self._begin_plain(node, step, path)
             return
         if node.unwinding and not node.timer:

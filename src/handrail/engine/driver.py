@@ -32,7 +32,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Context, copy_context
 from typing import Any, TypeAlias
 
@@ -45,7 +45,7 @@ from handrail.core.admission import Admission
 from handrail.core.answers import accepted
 from handrail.core.machine import Machine
 from handrail.engine.bus import Bus
-from handrail.engine.calls import UNBEGUN, ActionRaised, InContext, call, is_async
+from handrail.engine.calls import UNBEGUN, ActionRaised, InContext, is_async
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.evaluate import Evaluator
 from handrail.engine.perform import Performer, failed, succeeded
@@ -301,7 +301,7 @@ class Driver:
 
     # -- attempts -------------------------------------------------------------------------------
 
-    async def _perform_here(self, command: cmd.Perform) -> ev.Event | None:
+    async def _perform_here(self, command: cmd.Perform) -> ev.Event | None:  # noqa: C901, PLR0912  # runs for each step, and a call costs as much as most of its lines
         """The fast road; see the module's text. None: it was stopped, and has no end yet."""
         self._ticks += 1
         if self._ticks >= TURN_STEPS:
@@ -314,8 +314,13 @@ class Driver:
             verb: Any = command.step.verb
             if type(verb) is PythonCall and is_async(verb.action):
                 coroutine = verb.action(*verb.args, **(verb.kwargs or _NOTHING))
+            elif type(verb) is PythonCall and command.step.modifiers.inline:
+                value = context.run(verb.action, *verb.args, **(verb.kwargs or _NOTHING))
+                if not hasattr(value, "__await__"):
+                    return succeeded(command, value, None, self._now())
+                coroutine = _awaited(value)
             else:
-                coroutine = self._begun(command, current)
+                coroutine = self._performed(command, current)
             if self._by_hand:
                 try:
                     first = context.run(coroutine.send, None)
@@ -338,14 +343,6 @@ class Driver:
         if type(outcome) is _Ended:
             return outcome.event
         return succeeded(command, outcome, None, self._now())
-
-    def _begun(self, command: cmd.Perform, current: Current) -> Coroutine[Any, Any, Any]:
-        """A coroutine that ends in the step's output, or in ``_Ended`` with its last event."""
-        verb = command.step.verb
-        if isinstance(verb, PythonCall) and command.step.modifiers.inline:
-            kwargs = verb.kwargs or _NOTHING
-            return call(verb.action, verb.args, kwargs, inline=True, current=current)
-        return self._performed(command, current)
 
     async def _performed(self, command: cmd.Perform, current: Current) -> _Ended:
         return _Ended(await self._wiring.performer.perform(command, current))

@@ -271,6 +271,7 @@ class Modifiers:
 
 
 PLAIN = Modifiers()
+INLINE = Modifiers(inline=True)
 
 
 @attrs.frozen(eq=False, repr=False, hash=False)
@@ -374,6 +375,8 @@ class Step(Generic[T_co]):
                 f"step {self.name!r}: .inline() is for .python() and .call(), "
                 f"this is a {self.verb.kind} step"
             )
+        if self.modifiers is PLAIN:
+            return Step(self.name, self.verb, INLINE)
         return cast("Step[T_co]", self._with(inline=True))
 
     def uses(self, tag: str, amount: int = 1) -> Step[T_co]:
