@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 import uuid
 
 import pytest
@@ -74,6 +76,30 @@ def test_kill_marked_kills_all_carriers_and_counts_them() -> None:
         for process in sleepers:
             process.kill()
             process.wait()
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs the program unshare")
+def test_processes_whose_session_is_led_from_outside_are_found() -> None:
+    """In a container the session of a process may have no id; its marker tells all the same."""
+    inside = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody make a namespace")
+    done = subprocess.run(
+        [*inside, sys.executable, "-c", IN_NAMESPACE], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("0 1 -9\n", "")
+
+
+IN_NAMESPACE = """
+import os, subprocess
+from handrail.system.marker import kill_marked
+
+child = subprocess.Popen(["sleep", "60"], env={**os.environ, "HANDRAIL_STEP": "r/a"})
+try:
+    print(os.getsid(child.pid), kill_marked("r"), child.wait(10))
+finally:
+    child.kill()
+"""
 
 
 def test_kill_marked_finds_nothing_to_kill() -> None:

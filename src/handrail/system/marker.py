@@ -17,7 +17,7 @@ import signal
 from collections.abc import Iterator, Mapping
 
 from handrail.errors import DefinitionError
-from handrail.system.procfs import environ_of, live_pids, session_of
+from handrail.system.procfs import environ_of, live_pids
 
 STEP = "HANDRAIL_STEP"
 OUTER_STEPS = "HANDRAIL_OUTER_STEPS"
@@ -61,11 +61,7 @@ def kill_marked(marker: str) -> int:
     """
     killed: set[int] = set()
     for _ in range(_MAX_PASSES):
-        found = {
-            pid
-            for pid in live_pids()
-            if session_of(pid) and carries(environ_of(pid), marker, below=True)
-        }
+        found = {pid for pid in live_pids() if carries(environ_of(pid), marker, below=True)}
         if found <= killed:
             break
         for pid in found:

@@ -14,13 +14,18 @@ HAS_PROC = sys.platform == "linux" and os.path.exists("/proc/self/environ")
 _READ_BYTES = 1 << 17
 _EXEC_LOOKS = 20
 _EXEC_LOOK_S = 0.001
+_PF_KTHREAD = 0x00200000
 
 
 class Stat(NamedTuple):
-    """Whether a process still runs (a zombie does not), and when it started, in clock ticks."""
+    """Whether a process still runs (a zombie does not), and when it started, in clock ticks.
+
+    A thread of the kernel is one that has no environment and never gets one.
+    """
 
     alive: bool
     start_ticks: int
+    kernel: bool = False
 
 
 def live_pids() -> Iterator[int]:
@@ -45,7 +50,7 @@ def environ_of(pid: int, *, since_ticks: int = 0) -> bytes:
         if environ:
             return environ
         stat = stat_of(pid)
-        if not stat.alive or stat.start_ticks < since_ticks:
+        if not stat.alive or stat.kernel or stat.start_ticks < since_ticks:
             return b""
         time.sleep(_EXEC_LOOK_S)  # noqa: TID251 - also called where no loop runs any more
     return b""
@@ -57,18 +62,25 @@ def stat_of(pid: int) -> Stat:
     fields = (_read(f"/proc/{pid}/stat") or b"").rpartition(b")")[2].split()
     if not fields:
         return Stat(alive=False, start_ticks=0)
-    return Stat(alive=fields[0] not in (b"Z", b"X"), start_ticks=int(fields[19]))
+    return Stat(
+        alive=fields[0] not in (b"Z", b"X"),
+        start_ticks=int(fields[19]),
+        kernel=bool(int(fields[6]) & _PF_KTHREAD),
+    )
 
 
 def session_of(pid: int) -> int:
-    """The id of a process's session; 0 for kernel threads and where it cannot be known."""
+    """The id of a process's session; 0 where it cannot be known.
+
+    That is not only for what is gone: in a container a session may be led by a process outside.
+    """
     with contextlib.suppress(OSError):
         return os.getsid(pid)
     return 0
 
 
 def group_of(pid: int) -> int:
-    """The id of a process's group; 0 for kernel threads and where it cannot be known."""
+    """The id of a process's group; 0 where it cannot be known, as with ``session_of``."""
     with contextlib.suppress(OSError):
         return os.getpgid(pid)
     return 0

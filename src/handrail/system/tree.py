@@ -71,10 +71,9 @@ class ProcessTree:
         leader = self._child.pid
         if pid == leader:
             return False
-        session = procfs.session_of(pid)
-        if session == leader:
+        if procfs.session_of(pid) == leader:
             return procfs.stat_of(pid).alive
-        return bool(session) and pid > floor and carries(self._environ_of(pid), self._marker)
+        return pid > floor and carries(self._environ_of(pid), self._marker)
 
     def _environ_of(self, pid: int) -> bytes:
         return procfs.environ_of(pid, since_ticks=self._start_ticks)
