@@ -7,6 +7,7 @@ copy with its parts as attributes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -172,19 +173,32 @@ class OutputNotSerializable(HandrailError):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class StepChange:
+    """A recorded step that the code describes otherwise now: what it was, and what it is."""
+
+    path: str
+    was: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"step {self.path!r} was {self.was}, is {self.now}"
+
+
 class ReplayMismatch(HandrailError):
     """Recorded steps changed since they were recorded; ``changes`` lists each one."""
 
-    def __init__(self, run_id: str, changes: Sequence[str]) -> None:
+    def __init__(self, run_id: str, changes: Sequence[StepChange]) -> None:
         super().__init__(run_id, tuple(changes))
         self.run_id = run_id
         self.changes = tuple(changes)
 
     def __str__(self) -> str:
-        listed = "; ".join(self.changes)
+        listed = "; ".join(map(str, self.changes))
         return (
             f"run {self.run_id}: the code no longer matches the record: {listed}. Resume with "
-            f"reuse=[path] to keep a recorded output or rerun=[path] to run the step again."
+            f"reuse=[path] to keep a recorded output or rerun=[path] to run the step again; "
+            f"nothing was run, and the record is as it was."
         )
 
 
@@ -203,6 +217,84 @@ class RunLocked(HandrailError):
             f"run {self.run_id} is being driven by process {self.pid} on {self.host} "
             f"(since {self.age_s:.0f} s). Stop it first, or let it finish."
         )
+
+
+class LeaseLost(HandrailError):
+    """This process drove a run, and another one has taken it over since; nothing was stored."""
+
+    def __init__(self, run_id: str, pid: int, host: str) -> None:
+        super().__init__(run_id, pid, host)
+        self.run_id = run_id
+        self.pid = pid
+        self.host = host
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run_id} was taken over by process {self.pid} on {self.host}, because this "
+            f"one did not renew its lease in time. This process stops and records nothing more."
+        )
+
+
+class JournalFailed(HandrailError):
+    """A journal could not be opened, read or written; ``why`` is what the system said."""
+
+    def __init__(self, journal: str, doing: str, why: str, hint: str = "") -> None:
+        super().__init__(journal, doing, why, hint)
+        self.journal = journal
+        self.doing = doing
+        self.why = why
+        self.hint = hint
+
+    def __str__(self) -> str:
+        hint = f" {self.hint}" if self.hint else ""
+        return f"journal {self.journal}: {self.doing} failed: {self.why}.{hint}"
+
+
+class JournalDamaged(JournalFailed):
+    """What a journal holds is not what was written; none of it is believed."""
+
+
+class StepWasInterrupted(HandrailError):
+    """A step that must not run twice was at work when its process ended."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return (
+            f"step {self.path!r} was running when its process ended, and .once() forbids to run "
+            f"it again. Find out whether it took effect; resume with rerun=[path] if it did not."
+        )
+
+
+class StepIsPoisonous(HandrailError):
+    """A step during which the process died, again and again."""
+
+    def __init__(self, path: str, crashes: int) -> None:
+        super().__init__(path, crashes)
+        self.path = path
+        self.crashes = crashes
+
+    def __str__(self) -> str:
+        return (
+            f"the process died {self.crashes} times while step {self.path!r} was at work, so it is "
+            f"not run again. Look for what kills it; resume with rerun=[path] to try once more."
+        )
+
+
+class NotRecorded(HandrailError):
+    """A path was named that the run has no record of."""
+
+    def __init__(self, run_id: str, path: str, known: Sequence[str] = ()) -> None:
+        super().__init__(run_id, path, tuple(known))
+        self.run_id = run_id
+        self.path = path
+        self.known = tuple(known)
+
+    def __str__(self) -> str:
+        near = f" Did you mean {' or '.join(map(repr, self.known))}?" if self.known else ""
+        return f"run {self.run_id} has no recorded step {self.path!r}.{near}"
 
 
 class RunNotFound(HandrailError):

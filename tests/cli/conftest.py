@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,68 @@ def gives_up() -> Steps[None]:
 '''
 
 
+DURABLE = """\
+import os
+from pathlib import Path
+
+from handrail import step, workflow
+
+HOLD = "echo $$ >leader; until [ -e go ]; do sleep 0.02; done"
+
+
+def note(text):
+    with open("notes", "a") as stream:
+        stream.write(text + "\\n")
+    return text
+
+
+def undo(ctx):
+    note("undone")
+
+
+def survive(text):
+    note(text)
+    if not Path("go").exists():
+        os.kill(os.getpid(), 9)
+    return text
+
+
+@workflow
+def dies(first="a", second="b"):
+    one = yield from step("first").call(note, first).with_rollback(undo)
+    two = yield from step("second").call(survive, second)
+    return one + two
+
+
+@workflow
+def asks():
+    yield from step("before").call(note, "before")
+    answer = yield from step("merge?").ask("Merge it?", choices=["yes", "no"])
+    return (yield from step("after").call(note, f"merged: {answer}"))
+
+
+@workflow
+def waits():
+    return (yield from step("wait").wait_for("approved", int))
+
+
+@workflow
+def holds():
+    yield from step("before").call(note, "before").with_rollback(undo)
+    yield from step("hold").command(HOLD)
+    return (yield from step("after").call(note, "after"))
+
+
+@workflow
+def asks_while_it_works():
+    answer, _ = yield from step("both").parallel(
+        step("merge?").ask("Merge it?", choices=["yes", "no"]),
+        step("hold").command(HOLD),
+    )
+    return answer
+"""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a command came to."""
@@ -84,22 +148,42 @@ def flows(folder: Path) -> Path:
 
 
 @pytest.fixture
+def durable(folder: Path) -> Path:
+    """A file of workflows whose steps leave notes, ``durable.py`` in the working folder.
+
+    ``dies`` kills its process in its second step, and ``holds`` waits in it, until there is a file
+    ``go``.
+    """
+    file = folder / "durable.py"
+    file.write_text(DURABLE, "utf-8")
+    return file
+
+
+def notes() -> list[str]:
+    """What the steps of ``durable.py`` have done so far, in order."""
+    file = Path("notes")
+    return file.read_text("utf-8").splitlines() if file.exists() else []
+
+
+@pytest.fixture
 def cli(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Outcome]]:
-    """Runs the command in this process, without a terminal."""
+) -> Callable[..., Outcome]:
+    """Runs the command in this process, without a terminal; its imports are forgotten each time."""
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before = set(sys.modules)
 
     def run(*words: str) -> Outcome:
         capfd.readouterr()
         code = main(words)
-        return Outcome(code, *capfd.readouterr())
+        for name in set(sys.modules) - before:
+            if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
+                del sys.modules[name]
+        out, err = capfd.readouterr()
+        return Outcome(code, str(out), str(err))
 
-    yield run
-    for name in set(sys.modules) - before:
-        if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
+    return run
 
 
 def spawned(*words: str, text: str = "", **variables: str) -> Outcome:
@@ -121,3 +205,28 @@ def process(folder: Path) -> Callable[..., Outcome]:
     """``spawned``, in an empty working folder."""
     del folder
     return spawned
+
+
+@contextmanager
+def live(*words: str, until: str = "leader") -> Generator[subprocess.Popen[str]]:
+    """The command as a process that goes on, once it has written a line into this file."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "handrail.cli", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as child:
+        try:
+            file = Path(until)
+            while not (file.exists() and file.read_text().endswith("\n")):
+                assert child.poll() is None, child.communicate()
+            yield child
+        finally:
+            Path("go").touch()  # what it started ends too
+            child.kill()
+
+
+def killed(*words: str) -> None:
+    """Run the command in a process that kills itself."""
+    assert spawned(*words).code == -signal.SIGKILL

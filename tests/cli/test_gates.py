@@ -234,13 +234,14 @@ def test_gates_of_one_moment_are_asked_one_after_the_other(terminals: list[Termi
 
 @pytest.mark.parametrize("name", ["choose", "number"])
 def test_an_interruption_leaves_the_prompt(terminals: list[Terminal], name: str) -> None:
-    """The run is cancelled, exit code 130, and the terminal is as it was."""
+    """The run is suspended, exit code 130, and the terminal is as it was."""
     terminal = at(terminals, name)
     terminal.wait_for("?")
     terminal.process.send_signal(signal.SIGINT)
 
     assert terminal.end() == 130
-    assert "interrupted: 1 cancelled" in terminal.shown
+    assert "interrupted: no step had ended" in terminal.shown
+    assert f"go on with: handrail resume {name}-" in terminal.shown
     assert terminal.settings() == terminal.before
 
 

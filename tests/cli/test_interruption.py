@@ -7,11 +7,14 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from handrail.system.processes import kill_marked
+from tests.cli.conftest import Outcome
 
 SLOW = """\
 from handrail import step, workflow
@@ -30,7 +33,9 @@ def undo(ctx):
 def slow():
     yield from step("before").call(str, 1).with_rollback(undo)
     try:
-        yield from step("wait").command("sleep 600 & echo $! >child; echo $$ >leader; sleep 600")
+        yield from step("wait").command(
+            "[ -e go ] || { sleep 600 & echo $! >child; echo $$ >leader; sleep 600; }"
+        )
     finally:
         yield from step("after").call(note, "cleaned up")
 
@@ -51,20 +56,26 @@ def blocked():
 
 
 @contextmanager
-def running(target: str, *words: str) -> Generator[subprocess.Popen[str]]:
+def running(target: str, *words: str, command: str = "run") -> Generator[subprocess.Popen[str]]:
     """The command, once its workflow has come to the step that waits."""
     with subprocess.Popen(
-        [sys.executable, "-m", "handrail.cli", "run", target, *words],
+        [sys.executable, "-m", "handrail.cli", command, target, *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
+        preexec_fn=hear_hangups,  # noqa: PLW1509  # no threads are started here
     ) as child:
         try:
             wait_for(Path("leader"), child)
             yield child
         finally:
             child.kill()
+
+
+def hear_hangups() -> None:
+    """Undo what `nohup` did, if these tests run below it: the command leaves it ignored."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def wait_for(file: Path, child: subprocess.Popen[str]) -> None:
@@ -89,28 +100,60 @@ def _flow(folder: Path) -> None:
     ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_a_signal_ends_the_run_in_order(signum: signal.Signals, code: int) -> None:
-    """The children are gone, `finally` and rollbacks ran, and what was done is told."""
-    with running("slow.py:slow") as child:
+    """The children are gone, nothing was undone, and how to go on is told."""
+    with running("slow.py:slow", "--run-id", "s") as child:
         child.send_signal(signum)
         out, err = child.communicate(timeout=30)
 
     assert child.returncode == code
     assert not is_alive("leader")
     assert not is_alive("child")
-    assert Path("notes").read_text() == "cleaned up\nundone 1\n"
-    assert "slow cancelled in" in out
-    assert "interrupted: 2 succeeded (before, after), 1 cancelled (wait)" in err
+    assert not Path("notes").exists()
+    assert "slow suspended after" in out
+    assert "interrupted: 1 succeeded (before)" in err
+    assert "nothing was rolled back; go on with: handrail resume s\n" in err
     assert "Traceback" not in err
 
 
 def test_an_interrupted_run_still_gives_its_result_as_json() -> None:
-    """The real stdout holds the cancelled run's result, and nothing else."""
+    """The real stdout holds the suspended run's result, and nothing else."""
     with running("slow.py:slow", "--json") as child:
         child.send_signal(signal.SIGINT)
         out, _ = child.communicate(timeout=30)
 
     assert child.returncode == 130
-    assert json.loads(out)["status"] == "cancelled"
+    assert json.loads(out)["status"] == "suspended"
+
+
+def test_an_interrupted_run_goes_on_where_it_was(cli: Callable[..., Outcome]) -> None:
+    """What was done is not done again, and what was at work runs again."""
+    with running("slow.py:slow", "--run-id", "s") as child:
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=30)
+    Path("go").touch()
+
+    outcome = cli("resume", "s")
+
+    assert outcome.code == 0
+    assert "1 step taken from the record" in outcome.out
+    assert Path("notes").read_text() == "cleaned up\n"
+
+
+def test_a_resumed_run_is_interrupted_as_well(cli: Callable[..., Outcome]) -> None:
+    """A signal ends a resumed drive in order too, and the run can be resumed once more."""
+    with running("slow.py:slow", "--run-id", "s") as child:
+        child.kill()
+        child.wait()
+    kill_marked("s")
+    Path("leader").unlink()
+    with running("s", command="resume") as child:
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=30)
+
+    assert child.returncode == 130
+    assert not is_alive("leader")
+    assert "interrupted: 1 succeeded (before)" in err
+    assert cli("runs", "--json").data[0]["status"] == "suspended"
 
 
 def test_a_second_signal_kills_and_leaves_at_once() -> None:
@@ -121,6 +164,8 @@ def test_a_second_signal_kills_and_leaves_at_once() -> None:
 
     assert child.returncode == 130
     assert "left at once, " in err
+    assert "go on with: handrail resume slow-" not in err
+    assert "go on with: handrail resume stubborn-" in err
     assert "interrupted: " not in err
     assert not is_alive("leader")
 

@@ -78,11 +78,16 @@ def test_debug_adds_the_traceback_of_a_failure(cli: Cli, monkeypatch: pytest.Mon
     assert "Traceback" in cli("run", "flows.py:fails").err
 
 
-def test_a_suspended_run_says_how_it_can_be_answered(cli: Cli, flows: Path) -> None:
-    """The line names the option, and in a quiet run the gate with its choices."""
-    del flows
-    assert "--gates approve" in cli("run", "flows.py:asks").err
-    assert "'merge?' (Merge it? [yes, no])" in cli("run", "flows.py:asks", "--quiet").err
+@pytest.mark.usefixtures("flows")
+def test_a_suspended_run_says_how_it_can_be_answered(cli: Cli) -> None:
+    """It prints the command that answers and the one that resumes; a quiet one the question too."""
+    said = cli("run", "flows.py:asks", "--run-id", "a").err.splitlines()
+
+    assert said == [
+        "handrail: it waits for an answer: handrail answer a 'merge?' yes   (or no)",
+        "handrail: nothing was rolled back; go on with: handrail resume a",
+    ]
+    assert "('merge?' (Merge it? [yes, no]))" in cli("run", "flows.py:asks", "--quiet").err
 
 
 @pytest.mark.parametrize(
@@ -175,7 +180,11 @@ from handrail import step, workflow
 def long():
     for number in range(20):
         yield from step(f"step-{number}").call(time.sleep, 0.01)
-    yield from step("proof").call(open, "proof", "w")
+    yield from step("proof").call(prove)
+
+
+def prove():
+    open("proof", "w").close()
 """
 
 
@@ -213,7 +222,7 @@ def test_an_action_that_exits_is_an_interruption(cli: Cli, folder: Path) -> None
     outcome = cli("run", "leaves.py", "--json")
 
     assert outcome.code == 130
-    assert json.loads(outcome.out)["status"] == "cancelled"
+    assert json.loads(outcome.out)["status"] == "suspended"
 
 
 STUCK = """\

@@ -20,6 +20,10 @@ app = App(
 )
 
 Json = Annotated[bool, Parameter(name="--json")]
+Dir = Annotated[Path | None, Parameter(name="--dir", allow_leading_hyphen=True)]
+Words = Annotated[list[str] | None, Parameter()]
+Gates = Literal["approve", "default", "fail", "ask"]
+Statuses = Literal["running", "dead", "suspended", "succeeded", "failed", "cancelled"]
 
 
 @app.command(help=f"Run a workflow.\n\n{EXIT_CODES}")
@@ -31,7 +35,10 @@ def run(
     inputs: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
     as_json: Json = False,
     quiet: bool = False,
-    gates: Literal["approve", "default", "fail", "ask"] | None = None,
+    gates: Gates | None = None,
+    run_id: str | None = None,
+    new: bool = False,
+    dir: Dir = None,  # noqa: A002
 ) -> int:
     """Run a workflow.
 
@@ -51,12 +58,22 @@ def run(
     gates
         Who answers questions: approve (the first choice), default, fail, or ask (stdin). By default
         whoever sits at the terminal; without one the run is suspended.
+    run_id
+        The run's id. A run of this id that is not finished goes on; of one that has succeeded the
+        recorded result is printed. Inputs must be the same, or left out.
+    new
+        Start a new run in any case; refused if there is one of this id.
+    dir
+        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
-    from handrail.cli.run import Options
+    from handrail.cli.driving import Options
+    from handrail.cli.journal import place_of
+    from handrail.cli.run import Wanted
     from handrail.cli.run import run as run_target
 
     options = Options(as_json=as_json, quiet=quiet, gates=gates)
-    return run_target(target, input or [], inputs, options)
+    wanted = Wanted(target, input or [], inputs, run_id, new)
+    return run_target(wanted, options, place_of(dir))
 
 
 @app.command(name="list")
@@ -76,19 +93,22 @@ def list_(path: Path = Path(), /, *, as_json: Json = False) -> int:
 
 
 @app.command
-def show(target: str, /, *, as_json: Json = False) -> int:
-    """Show a workflow's inputs and steps.
+def show(what: str, /, *, as_json: Json = False, dir: Dir = None) -> int:  # noqa: A002
+    """Show a workflow's inputs and steps, or how a run stands.
 
     Parameters
     ----------
-    target
-        `file.py:name` or `module:name`.
+    what
+        `file.py:name` or `module:name`; or a run's id, or the beginning of it.
     as_json
-        Print `describe()` as JSON.
+        Print it as JSON: of a workflow its `describe()`.
+    dir
+        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
-    from handrail.cli.show import show as show_target
+    from handrail.cli.journal import place_of
+    from handrail.cli.showing import show as show_either
 
-    return show_target(target, as_json=as_json)
+    return show_either(what, place_of(dir), as_json=as_json)
 
 
 @app.command
@@ -154,3 +174,248 @@ def quickstart(folder: Path | None = None, /) -> int:
     from handrail.cli.quickstart import quickstart as start
 
     return start(folder)
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+@app.command
+def resume(
+    run: str | None = None,
+    /,
+    *,
+    latest: bool = False,
+    reuse: Words = None,
+    rerun: Words = None,
+    target: str | None = None,
+    as_json: Json = False,
+    quiet: bool = False,
+    gates: Gates | None = None,
+    dir: Dir = None,  # noqa: A002
+) -> int:
+    """Go on with a run that was killed, interrupted or suspended, or that failed.
+
+    Parameters
+    ----------
+    run
+        Its id, or the beginning of it.
+    latest
+        The run that was started last.
+    reuse
+        The path of a step that changed, whose record is kept; repeatable.
+    rerun
+        The path of a step that runs again though it is recorded; repeatable.
+    target
+        Its workflow, if it is not where the run was started from.
+    as_json
+        Print the result as JSON on stdout, and the progress on stderr.
+    quiet
+        Print no progress.
+    gates
+        Who answers questions, as of `run`.
+    dir
+        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
+    """
+    from handrail.cli.driving import Options
+    from handrail.cli.journal import place_of
+    from handrail.cli.resume import Choices
+    from handrail.cli.resume import resume as resume_run
+
+    options = Options(as_json=as_json, quiet=quiet, gates=gates)
+    choices = Choices(reuse or [], rerun or [])
+    place = place_of(dir)
+    return resume_run(run, options, place, latest=latest, choices=choices, target=target)
+
+
+@app.command
+def plan(
+    run: str,
+    /,
+    *,
+    reuse: Words = None,
+    rerun: Words = None,
+    target: str | None = None,
+    as_json: Json = False,
+    dir: Dir = None,  # noqa: A002
+) -> int:
+    """Show what a resume would do, step by step, without running anything.
+
+    Parameters
+    ----------
+    run
+        Its id, or the beginning of it.
+    reuse
+        As of `resume`.
+    rerun
+        As of `resume`.
+    target
+        Its workflow, if it is not where the run was started from.
+    as_json
+        Print the plan as JSON.
+    dir
+        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
+    """
+    from handrail.cli.journal import place_of
+    from handrail.cli.plan import plan as plan_run
+    from handrail.cli.resume import Choices
+
+    choices = Choices(reuse or [], rerun or [])
+    return plan_run(run, place_of(dir), choices=choices, as_json=as_json, target=target)
+
+
+@app.command
+def runs(
+    *,
+    status: Annotated[list[Statuses] | None, Parameter()] = None,
+    workflow: Words = None,
+    as_json: Json = False,
+    dir: Dir = None,  # noqa: A002
+) -> int:
+    """List the runs, the newest last.
+
+    Parameters
+    ----------
+    status
+        Only runs that stand so; `dead`: without an end, and nobody drives them. Repeatable.
+    workflow
+        Only runs of the workflow of this name; repeatable.
+    as_json
+        Print a JSON list.
+    dir
+        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
+    """
+    from handrail.cli.journal import place_of
+    from handrail.cli.runs import runs as list_runs
+
+    statuses, workflows = status or [], workflow or []
+    return list_runs(place_of(dir), statuses=statuses, workflows=workflows, as_json=as_json)
+
+
+@app.command
+def tail(run: str, /, *, as_json: Json = False, dir: Dir = None) -> int:  # noqa: A002
+    """Follow a run of another process until it ends; the exit code is the run's.
+
+    Parameters
+    ----------
+    run
+        Its id, or the beginning of it.
+    as_json
+        Print each event as one line of JSON.
+    dir
+        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
+    """
+    from handrail.cli.journal import place_of
+    from handrail.cli.tail import tail as tail_run
+
+    return tail_run(run, place_of(dir), as_json=as_json)
+
+
+@app.command
+def cancel(
+    run: str,
+    /,
+    *,
+    reason: str = "cancelled by hand",
+    timeout: float = 60,
+    target: str | None = None,
+    as_json: Json = False,
+    quiet: bool = False,
+    dir: Dir = None,  # noqa: A002
+) -> int:
+    """Cancel a run: it unwinds and is rolled back, by the process that drives it or else here.
+
+    Parameters
+    ----------
+    run
+        Its id, or the beginning of it.
+    reason
+        Why; it is recorded.
+    timeout
+        How many seconds to wait for the end of a run of another process.
+    target
+        Its workflow, if it is not where the run was started from.
+    as_json
+        Print how the run stands as JSON.
+    quiet
+        Print no progress.
+    dir
+        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
+    """
+    from handrail.cli.cancel import cancel as cancel_run
+    from handrail.cli.driving import Options
+    from handrail.cli.journal import place_of
+
+    options = Options(as_json=as_json, quiet=quiet)
+    place = place_of(dir)
+    return cancel_run(run, reason, place, options, timeout_s=timeout, target=target)
+
+
+@app.command
+def answer(
+    run: str,
+    gate: str,
+    text: Annotated[str, Parameter(name="ANSWER", allow_leading_hyphen=True)],
+    /,
+    *,
+    by: str | None = None,
+    target: str | None = None,
+    as_json: Json = False,
+    dir: Dir = None,  # noqa: A002
+) -> int:
+    """Answer an open gate of a run that is alive, suspended or dead; exit code 1 if it is closed.
+
+    Parameters
+    ----------
+    run
+        Its id, or the beginning of it.
+    gate
+        The path of the step that asks.
+    text
+        One of the choices, or what the gate's type takes.
+    by
+        Who answers; by default user@host.
+    target
+        Its workflow, if it is not where the run was started from.
+    as_json
+        Print what counts as JSON.
+    dir
+        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
+    """
+    from handrail.cli.journal import place_of
+    from handrail.cli.letters import answer as answer_gate
+
+    return answer_gate(run, gate, text, place_of(dir), by=by, as_json=as_json, target=target)
+
+
+@app.command
+def signal(
+    run: str,
+    name: str,
+    payload: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    /,
+    *,
+    by: str | None = None,
+    as_json: Json = False,
+    dir: Dir = None,  # noqa: A002
+) -> int:
+    """Send a signal to a run that is alive, suspended or dead; a `wait_for` takes it.
+
+    Parameters
+    ----------
+    run
+        Its id, or the beginning of it.
+    name
+        The signal's name.
+    payload
+        JSON, or else text.
+    by
+        Who sends it; by default user@host.
+    as_json
+        Print what was sent as JSON.
+    dir
+        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
+    """
+    from handrail.cli.journal import place_of
+    from handrail.cli.letters import signal as send_signal
+
+    return send_signal(run, name, payload, place_of(dir), by=by, as_json=as_json)

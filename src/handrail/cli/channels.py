@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any, TextIO
 
 
 @contextmanager
@@ -27,6 +28,16 @@ def data_channel() -> Generator[TextIO]:
         os.close(kept)
 
 
+@contextmanager
+def json_channel(*, wanted: bool) -> Generator[TextIO | None]:
+    """``data_channel`` if JSON is wanted, else None and nothing is redirected."""
+    if wanted:
+        with data_channel() as data:
+            yield data
+    else:
+        yield None
+
+
 def silence(descriptor: int) -> None:
     """Have what is written there from now on go nowhere, without an error."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -40,3 +51,10 @@ def tell(text: str) -> None:
         print(f"handrail: {text}", file=sys.stderr, flush=True)
     except OSError:  # the terminal has gone
         return
+
+
+def write_json(value: Any, data: TextIO) -> None:
+    """Print JSON for other programs."""
+    json.dump(value, data, ensure_ascii=False, indent=2, allow_nan=False)
+    data.write("\n")
+    data.flush()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from handrail import __version__
-from handrail.cli.exits import DEBUG, Exit, debugging
+from handrail.cli.exits import DEBUG, Exit, debugging, exit_for
 from handrail.errors import HandrailError, MissingExtra
 
 
@@ -53,7 +53,7 @@ def _run(words: list[str]) -> int:
         raise
     except HandrailError as error:
         _say(str(error))
-        return Exit.USAGE
+        return exit_for(error)
     except OSError as error:
         _say(str(error))
         return Exit.USAGE

@@ -6,7 +6,7 @@ import os
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from handrail.errors import HandrailError
+from handrail.errors import GateClosed, HandrailError, JournalFailed, LeaseLost, RunLocked
 
 if TYPE_CHECKING:  # `handrail --version` does not need it
     from handrail.model.results import RunStatus
@@ -31,6 +31,15 @@ EXIT_OF: dict[RunStatus, Exit] = {
     "suspended": Exit.SUSPENDED,
     "cancelled": Exit.CANCELLED,
 }
+
+_NOT_MISTAKES = (GateClosed, JournalFailed, LeaseLost, RunLocked)
+"""What was typed was right, and yet it could not be done."""
+
+
+def exit_for(error: HandrailError) -> Exit:
+    """The code of a command that an error ended."""
+    return Exit.FAILED if isinstance(error, _NOT_MISTAKES) else Exit.USAGE
+
 
 DEBUG = "HANDRAIL_DEBUG"
 _OFF = frozenset({"", "0", "false", "no"})

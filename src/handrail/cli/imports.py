@@ -7,6 +7,7 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
@@ -41,11 +42,7 @@ def import_module(name: str) -> ModuleType:
         Refused: there is none, or its import fails.
     """
     try:
-        spec = importlib.util.find_spec(name)
-    except ModuleNotFoundError:
-        spec = None
-    except ValueError:  # `..x`, or a module without a spec, such as __main__
-        spec = None
+        spec = _spec_of(name)
     except Exception as error:  # a package around it may raise anything
         raise _refused(name, error) from error
     if spec is None:
@@ -53,6 +50,28 @@ def import_module(name: str) -> ModuleType:
         hint = f"Did you mean {as_file}?" if as_file.is_file() else "Files end in .py."
         raise Refused(f"module {name!r}", "there is no such file or module", hint)
     return _guarded(name, lambda: importlib.import_module(name))
+
+
+def is_module(name: str) -> bool:
+    """True if a module of this name can be imported from the current folder; it is not."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        return False
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return _spec_of(name) is not None
+    except Exception:  # noqa: BLE001  # a package around it, which is then the one to be named
+        return True
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        return None
+    except ValueError:  # `..x`, or a module without a spec, such as __main__
+        return None
 
 
 def _root_and_name(file: Path) -> tuple[Path, str]:

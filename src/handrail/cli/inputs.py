@@ -23,10 +23,24 @@ Arguments = tuple[list[Any], dict[str, Any]]
 def arguments_for(
     definition: WorkflowDefinition, typed: Sequence[str], file: Path | None
 ) -> Arguments:
-    """The positional and keyword arguments for a workflow; what was typed wins over the file.
+    """The positional and keyword arguments for a workflow.
 
     Raises:
-        Refused: an input is unknown, missing, given twice, or its file cannot be read.
+        Refused: an input is missing, or as ``given_inputs``.
+        InvalidInput: an input is not of its parameter's type.
+    """
+    given = given_inputs(definition, typed, file)
+    _check_complete(definition, given)
+    return _arranged(definition, given)
+
+
+def given_inputs(
+    definition: WorkflowDefinition, typed: Sequence[str], file: Path | None
+) -> dict[str, Any]:
+    """The inputs that were given, by name; what was typed wins over the file.
+
+    Raises:
+        Refused: an input is unknown, given twice, or its file cannot be read.
         InvalidInput: an input is not of its parameter's type.
     """
     texts = _pairs(typed)
@@ -41,8 +55,7 @@ def arguments_for(
             given[name] = from_text(texts[name], annotation, name=name)
         else:
             given[name] = convert(values[name], annotation, name=name)
-    _check_complete(definition, given)
-    return _arranged(definition, given)
+    return given
 
 
 def signature_of(definition: WorkflowDefinition) -> str:

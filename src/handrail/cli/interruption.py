@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit
+from handrail.cli.journal import Place
 from handrail.engine.run import Run
 from handrail.system.processes import kill_marked
 
@@ -33,9 +34,15 @@ _REASONS = {
 
 
 class Interruption:
-    """What signals have asked for, while it is entered. Mutable; one for each run."""
+    """What signals have asked for, while it is entered. Mutable; one for each run.
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    ``place`` is that of the journal on disk: then the run can be resumed, and is only interrupted.
+    """
+
+    def __init__(
+        self, place: Place | None = None, *, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._place = place
         self._now_s = now_s
         self.exit: Exit | None = None
         self._reason = ""
@@ -90,8 +97,9 @@ class Interruption:
     def _stop(self) -> None:
         run = self._run
         assert run is not None
-        tell("stopping, and undoing what can be undone; once more to leave at once")
-        if run.driver is None:  # it has not begun: there is nothing to interrupt yet
+        undoing = ", and undoing what can be undone" if self._place is None else ""
+        tell(f"stopping{undoing}; once more to leave at once")
+        if run.driver is None and self._place is None:  # it has not begun, and never will
             run.cancel(self._reason)
         else:
             run.interrupt(self._reason)
@@ -101,6 +109,9 @@ class Interruption:
         try:
             killed = kill_marked(self._run.run_id) if self._run is not None else 0
             said = f"handrail: left at once, nothing more undone; processes killed: {killed}\n"
+            if self._place is not None and self._run is not None:
+                again = self._place.command("resume", self._run.run_id)
+                said += f"handrail: go on with: {again}\n"
             for descriptor in (1, 2):
                 if os.isatty(descriptor):
                     os.write(descriptor, _SHOW_CURSOR)

@@ -13,10 +13,10 @@ from typing import Any
 import attrs
 
 import handrail
+from handrail.cli.driving import Options, drive
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.quickstart_agents import scripted
 from handrail.cli.quickstart_repository import TASK, TEST_FILE, clean_git_environment, create, git
-from handrail.cli.run import Options, drive
 from handrail.cli.target import load
 
 AGENTS = ("planner", "coder", "fixer")
@@ -36,7 +36,8 @@ def quickstart(folder: Path | None) -> int:
         create(home, example)
         _introduce(home)
         workflow = load(str(home / example.name))
-        code = drive(workflow, ([TASK], {}), Options(), agents=_scripted_agents(workflow))
+        agents = _scripted_agents(workflow)
+        code = drive(lambda executor: executor.stream(workflow, TASK), Options(), agents=agents)
         if code == Exit.SUCCEEDED:
             _conclude(home)
     return code

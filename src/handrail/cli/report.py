@@ -5,8 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from handrail.cli.changes import choices_between, was_and_now
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, debugging
+from handrail.cli.journal import Place
+from handrail.cli.waiting import answers_to, signals_to
+from handrail.errors import ReplayMismatch
 from handrail.model.results import OpenGate, WorkflowResult
 
 
@@ -21,17 +25,41 @@ def write_value(value: Any) -> None:
     pprint(value, console=Console(), expand_all=False, indent_guides=False)
 
 
-def tell_ending(result: WorkflowResult[Any], *, quiet: bool, interrupted: Exit | None) -> None:
-    """Say on stderr what somebody must know or do now; mostly nothing."""
+def tell_ending(
+    result: WorkflowResult[Any], *, quiet: bool, interrupted: Exit | None, place: Place | None
+) -> None:
+    """Say on stderr what somebody must know or do now; mostly nothing.
+
+    ``place`` is that of the journal, if the run can be resumed from one.
+    """
+    again = "" if place is None else place.command("resume", result.run_id)
     if interrupted is not None:
         tell(f"{'interrupted' if not result.success else 'too late to interrupt'}: {_done(result)}")
     elif quiet and result.status in {"failed", "cancelled"}:
         tell(one_line(f"{result.workflow_name} {result.status}: {result.error}"))
-    if result.status == "suspended":
-        tell(one_line(_waiting(result, listed=not quiet)))
+    if place is not None and result.status == "suspended":
+        _tell_what_is_waited_for(result, place, listed=not quiet)
+        tell(f"nothing was rolled back; go on with: {again}")
+    elif result.status == "suspended":
+        tell(one_line(_unanswered(result, listed=not quiet)))
+    elif place is not None and result.status == "failed" and not quiet:
+        tell(f"to go on from what is recorded: {again}")
     if debugging():
         for text in _tracebacks(result):
             print(text, file=sys.stderr)
+
+
+def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
+    """Say what changed in the code since it was recorded, and how to say what counts."""
+    if place is None:
+        tell(one_line(str(error)))
+        return
+    tell(f"run {error.run_id}: the code no longer matches the record; nothing was run")
+    for change in error.changes:
+        was, now = was_and_now(change)
+        print(f"  step {change.path!r}\n    {was}\n    {now}", file=sys.stderr)
+    for command in choices_between(error.run_id, error.changes, place):
+        print(command, file=sys.stderr)
 
 
 def one_line(text: str) -> str:
@@ -55,13 +83,18 @@ def _some(paths: list[str], most: int = 8) -> str:
     return f"{listed}, ..." if len(paths) > most else listed
 
 
-def _waiting(result: WorkflowResult[Any], *, listed: bool) -> str:
+def _tell_what_is_waited_for(result: WorkflowResult[Any], place: Place, *, listed: bool) -> None:
     """Who is waited for, and how to answer; the console has listed the gates already."""
+    for gate in result.waiting:
+        question = "" if listed else f" ({one_line(_question(gate))})"
+        tell(f"it waits for an answer{question}: {answers_to(result.run_id, gate, place)}")
+    for name in result.waiting_signals:
+        tell(f"it waits for a signal: {signals_to(result.run_id, name, place)}")
+
+
+def _unanswered(result: WorkflowResult[Any], *, listed: bool) -> str:
     if not result.waiting:
-        return (
-            "suspended: it waits for a signal, and the command line can send none; "
-            "nothing was rolled back"
-        )
+        return "suspended: it waits for a signal, and nothing keeps it; nothing was rolled back"
     gates = "" if listed else f" {'; '.join(map(_question, result.waiting))}"
     return (
         f"suspended, for want of an answer{gates}: run it on a terminal, or with --gates approve, "

@@ -58,9 +58,14 @@ def workflows_of(module: ModuleType) -> dict[str, Any]:
     return dict(found.values())
 
 
+def is_file(place: str) -> bool:
+    """True if the first part of a TARGET is the path of a file, and no module's name."""
+    return place.endswith(".py") or os.sep in place or Path(place).is_file()
+
+
 def _imported(place: str) -> ModuleType:
     path = Path(place)
-    if path.suffix == ".py" or os.sep in place or path.is_file():
+    if is_file(place):
         if path.is_dir():
             hint = f"handrail list {place} shows the workflows below it."
             raise Refused(place, "is a folder, not a Python file", hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from handrail.core.composed import WORKFLOW, arm
 from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
 from handrail.core.machine import Machine
 from handrail.core.node import Node
@@ -81,9 +82,10 @@ class BranchBehaviour:
         self, machine: Machine, node: Node, child: Node, result: StepResult[Any]
     ) -> None:
         """Give index, name and output of the arm; a failure of the arm is the branch's own."""
-        del child
         if result.success:
-            machine.succeed(node, BranchResult(node.state.index, result.name, result.output))
+            index = node.state.index
+            output = BranchResult(index, result.name, result.output)
+            machine.succeed(node, output, composed=arm(index, child.path))
         else:
             text = f"its arm {result.name!r} failed: {result.error}"
             machine.fail(node, failure_from(result, text))
@@ -117,6 +119,10 @@ class ChildBehaviour:
         except TypeError as error:
             machine.fail_with(node, error, retryable=False)
             return
+        unrecordable = machine.unrecordable(inputs, f"step {node.path!r}, inputs")
+        if unrecordable is not None:
+            machine.fail_with(node, unrecordable, retryable=False)
+            return
         node.body_inputs = inputs
         node.state = True  # its start is recorded, its end is not
         machine.record(ev.SubworkflowStarted(node.path, definition.name, inputs))
@@ -133,10 +139,12 @@ class ChildBehaviour:
         """Give the child's result; on an error undo what is below, then fail with it."""
         name = _child(node).workflow.definition.name
         if error is None:
+            error = machine.unrecordable(value, f"workflow {name!r} at step {node.path!r}")
+        if error is None:
             node.state = None
-            machine.record(ev.SubworkflowEnded(node.path, name, "succeeded"))
+            machine.record(ev.SubworkflowEnded(node.path, name, "succeeded", value=value))
             result = machine.child_result(node, name, value)
-            machine.succeed(node, result)
+            machine.succeed(node, result, composed=WORKFLOW)
             return
         failure = failure_of_body(error)
         failure.error = f"workflow {name!r} failed: {failure.error}"

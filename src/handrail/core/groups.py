@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
+from handrail.core.composed import OUTPUTS, RESULTS, winner
 from handrail.core.failures import Failure, failure_from, failure_of
 from handrail.core.machine import Machine
 from handrail.core.mistakes import not_a_step
@@ -184,7 +185,7 @@ class GroupBehaviour:
             self._items_failed(machine, node, error)
             return
         path = f"{node.base}/{key}"
-        if node.seen is not None and path in node.seen:
+        if node.seen is not None and path in node.seen and path not in machine.restored:
             first = list(node.seen).index(path)
             hint = f"Items {first} and {index} have the same key {key!r}: give key= a unique one."
             machine.mistake(DuplicateStepName(path, machine.where(node), hint))
@@ -196,10 +197,11 @@ class GroupBehaviour:
         assert node.live is not None
         node.live[path] = member
         machine.nodes[path] = member
-        if machine.replay_member(member):
+        digest = machine.digest(item)
+        if machine.replay_member(member, digest):
             return
         member.phase = Phase.RUNNING
-        machine.record(ev.MemberStarted(path, index, key))
+        machine.record(ev.MemberStarted(path, index, key, digest))
         self._begin_body(machine, member, verb, value)
 
     def _begin_body(self, machine: Machine, member: Node, verb: ForEachGroup, value: Any) -> None:
@@ -254,7 +256,7 @@ class GroupBehaviour:
         self._close(machine, node)
         failure = node.failure or _failure(node, state)
         if failure is None:
-            machine.succeed(node, _output(node, state))
+            machine.succeed(node, _output(node, state), composed=_composed(state))
         elif state.mode == "all_or_nothing":
             machine.undo(node, lambda: machine.fail(node, failure))
         else:
@@ -420,12 +422,24 @@ def _too_few(node: Node, state: Members, wanted: float | None) -> Failure | None
     return failure_of(GroupFailed(node.path, why))
 
 
+def _composed(state: Members) -> str:
+    match state.mode:
+        case "race":
+            won = _winner(state)
+            assert won is not None
+            return winner(won.path)
+        case "continue":
+            return RESULTS
+        case _:
+            return OUTPUTS
+
+
 def _output(node: Node, state: Members) -> Any:
     assert node.step is not None
     ordered = [result for _, result in sorted(state.results.items())]
     if state.mode == "race":
-        winner = _winner(state)
-        assert winner is not None
-        return winner.output
+        won = _winner(state)
+        assert won is not None
+        return won.output
     values = ordered if state.mode == "continue" else [result.output for result in ordered]
     return values if isinstance(node.step.verb, ForEachGroup) else tuple(values)

@@ -44,26 +44,48 @@ from typing import Any, Protocol
 import attrs
 
 from handrail.core.bodies import close
+from handrail.core.composed import CHILD
 from handrail.core.failing import Failing
 from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
 from handrail.core.mistakes import not_a_step
 from handrail.core.node import Node, Phase
 from handrail.core.replay import Recorded
-from handrail.core.replaying import Replaying, started
+from handrail.core.replaying import Replaying
 from handrail.core.run_end import RunEnd
 from handrail.core.stopping import Stopping
 from handrail.core.visible import VisibleResults
 from handrail.core.waits import Waits
-from handrail.errors import DuplicateStepName, RunCancelled, StepFailed
+from handrail.errors import (
+    DuplicateStepName,
+    OutputNotSerializable,
+    RunCancelled,
+    StepChange,
+    StepFailed,
+    StepIsPoisonous,
+    StepWasInterrupted,
+)
 from handrail.model import commands as cmd
 from handrail.model import events as ev
+from handrail.model.assemble import assembler
+from handrail.model.codec import Codec
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import line_of
+from handrail.model.fingerprint import fingerprint
 from handrail.model.outcome import RETURNED, YIELDED, resume
 from handrail.model.policy import Limits
 from handrail.model.results import OpenGate, Skipped, StepResult, StepStatus, Usage
-from handrail.model.steps import INLINE, PLAIN, AgentCall, Generation, PythonCall, StageCheck, Step
+from handrail.model.steps import (
+    INLINE,
+    PLAIN,
+    AgentCall,
+    Generation,
+    PythonCall,
+    SignalWait,
+    StageCheck,
+    Step,
+)
 
+_step_started = assembler(ev.StepStarted)
 _NEEDS_VIEW = (AgentCall, Generation, StageCheck)
 
 
@@ -94,12 +116,17 @@ class Behaviour(Protocol):
 
 @attrs.frozen
 class Setting:
-    """What a machine is told once, before the first event."""
+    """What a machine is told once, before the first event.
+
+    ``codec`` is None where nothing needs to be recorded so that another process could read it.
+    """
 
     run_id: str
     limits: Limits = Limits()
     cleanup_timeout_s: float = 30.0
     recorded: Recorded | None = None
+    codec: Codec | None = None
+    max_crashes: int = 5
 
 
 Action = tuple[Callable[..., None], tuple[Any, ...]]
@@ -130,6 +157,9 @@ class Machine:
         self.answered: dict[str, ev.GateAnswered] = {}
         self.listeners: dict[str, dict[str, Node]] = {}
         self.mailboxes: dict[str, list[Any]] = {}
+        self.changes: list[StepChange] = []
+        """Recorded steps that the code describes otherwise now."""
+        self.codec = setting.codec
         self._plain = setting.recorded is None and setting.limits.max_steps is None
         self.finished = False
         self.escaped: BaseException | None = None
@@ -144,7 +174,7 @@ class Machine:
         self.wait, self.drop_timer = self.waiting.wait, self.waiting.drop_timer
         self.undo, self.mistake = self.end.undo, self.end.mistake
         self.hit_limit, self.child_result = self.end.hit_limit, self.end.child_result
-        self.replay_member = self.replaying.replay_member
+        self.replay_member, self.digest = self.replaying.replay_member, self.replaying.digest
         self.goes_on_by_itself = self.waiting.goes_on_by_itself
         self._out: list[cmd.Command] = []
         self._agenda: list[Action] = []
@@ -288,8 +318,23 @@ class Machine:
         assert step is not None
         node.started_at = self.now
         node.phase = Phase.RUNNING
-        self._out.append(cmd.Record(started(node, verdict=verdict)))
+        self._out.append(cmd.Record(self.started(node, verdict), step.modifiers.once))
         self.attempt(node)
+
+    def started(self, node: Node, verdict: bool | None = None) -> ev.StepStarted:  # noqa: FBT001  # as the event has it
+        """The event of a step's start in this drive, with what a replay needs to know of it."""
+        step = node.step
+        assert step is not None
+        verb = step.verb
+        return ev.StepStarted(
+            node.path,
+            verb.kind,
+            "" if self.codec is None else fingerprint(step, self.codec),
+            verdict,
+            verb.signal if type(verb) is SignalWait else "",
+            node.index,
+            step.modifiers.rollback is not None,
+        )
 
     def attempt(self, node: Node) -> None:
         """Make the next attempt: a leaf is given to the engine, another verb begins."""
@@ -300,8 +345,15 @@ class Machine:
         node.failure = None
         verb = step.verb
         if verb.leaf:
+            interrupted = node.interrupted
+            if interrupted:
+                node.interrupted = False
+                if self._must_not_run_again(node, step):
+                    return
             view = self.view(node, self._validation_above(node)) if _sees(step) else None
-            self._out.append(cmd.Perform(node.path, step, node.attempt, node.started_at, view))
+            self._out.append(
+                cmd.Perform(node.path, step, node.attempt, node.started_at, view, interrupted)
+            )
             return
         timeout_s = step.modifiers.timeout_s
         if timeout_s is not None:
@@ -309,6 +361,28 @@ class Machine:
             self.record(ev.TimerSet(node.path, due, "timeout", node.attempt))
             node.deadline = self.wait(node, due)
         self.behaviours[type(verb)].begin(self, node)
+
+    def _must_not_run_again(self, node: Node, step: Step[Any]) -> bool:
+        """Fail a leaf that its process did not survive, if once or often enough was too often."""
+        assert self.setting.recorded is not None
+        crashes = self.setting.recorded.at(node.path).crashes
+        if step.modifiers.once:
+            self.fail_with(node, StepWasInterrupted(node.path), retryable=False)
+        elif crashes >= self.setting.max_crashes:
+            self.fail_with(node, StepIsPoisonous(node.path, crashes), retryable=False)
+        else:
+            return False
+        return True
+
+    def unrecordable(self, value: Any, where: str) -> OutputNotSerializable | None:
+        """Why a value cannot be recorded, or None if it can or need not."""
+        if self.codec is None:
+            return None
+        try:
+            self.codec.dump(value, where=where)
+        except OutputNotSerializable as error:
+            return error
+        return None
 
     def _recorded_due(self, node: Node, reason: str) -> float | None:
         recorded = self.setting.recorded
@@ -325,9 +399,11 @@ class Machine:
 
     # -- steps: ending --------------------------------------------------------------------------
 
-    def succeed(self, node: Node, output: Any, usage: Usage | None = None) -> None:
-        """End a node that is no leaf with its output."""
-        self.end_step(node, "succeeded", output=output, usage=usage)
+    def succeed(
+        self, node: Node, output: Any, usage: Usage | None = None, *, composed: str = ""
+    ) -> None:
+        """End a node that is no leaf with its output; ``composed``: see ``core.composed``."""
+        self.end_step(node, "succeeded", output=output, usage=usage, composed=composed)
 
     def end_step(
         self,
@@ -339,6 +415,7 @@ class Machine:
         failure: Failure | None = None,
         usage: Usage | None = None,
         abandoned: bool = False,
+        composed: str = "",
     ) -> None:
         """Send the step's end on its way to the journal; the parent hears of it after that."""
         step = node.step
@@ -347,7 +424,7 @@ class Machine:
         self.drop_timer(node.timer)
         node.deadline = node.timer = 0
         if node.phase is Phase.OPENING:
-            self.record(started(node))
+            self.record(self.started(node))
             node.started_at = self.now
         node.phase = Phase.ENDING
         result = StepResult(
@@ -365,7 +442,9 @@ class Machine:
             abandoned=abandoned,
             usage=usage,
         )
-        self._out.append(cmd.Record(ev.StepCompleted(node.path, result), step.modifiers.checkpoint))
+        modifiers = step.modifiers
+        on_disk = modifiers.checkpoint or modifiers.once
+        self._out.append(cmd.Record(ev.StepCompleted(node.path, result, composed), on_disk))
 
     def _step_completed(self, event: ev.StepCompleted) -> None:
         node = self.nodes.pop(event.path, None)
@@ -463,7 +542,7 @@ class Machine:
         """End a step whose predicate was false."""
         node.started_at = self.now
         node.phase = Phase.RUNNING
-        self.record(started(node, verdict=False))
+        self.record(self.started(node, verdict=False))
         self.end_step(node, "skipped", output=Skipped("its predicate was false"))
 
     def _start_to_fail(self, node: Node, failure: Failure) -> None:
@@ -471,7 +550,7 @@ class Machine:
         assert node.step is not None
         node.started_at = self.now
         node.phase = Phase.RUNNING
-        self.record(started(node))
+        self.record(self.started(node))
         self.failing.fail_for_good(node, failure)
 
     # -- generators -----------------------------------------------------------------------------
@@ -553,7 +632,9 @@ class Machine:
         parent.child = self.nodes[path] = node
         verb = step.verb
         out = self._out
-        out.append(cmd.Record(ev.StepStarted(path, verb.kind)))
+        known_as = "" if self.codec is None else fingerprint(step, self.codec)
+        begun = _step_started("", 0, 0.0, path, verb.kind, known_as, None, "", 0, False)  # noqa: FBT003
+        out.append(cmd.Record(begun))
         view = None
         if type(verb) is not PythonCall and _sees(step):
             view = self.view(node, self._validation_above(node))
@@ -592,13 +673,15 @@ class Machine:
 
     def _member_body_ended(self, node: Node, value: Any, error: BaseException | None) -> None:
         if error is None:
+            error = self.unrecordable(value, f"member {node.path!r}")
+        if error is None:
             self.end_member(node, "succeeded", output=value)
         else:
             self.end_member(node, "failed", failure=failure_of_body(error))
 
     def _member_step_ended(self, node: Node, result: StepResult[Any]) -> None:
         if result.success:
-            self.end_member(node, result.status, output=result.output)
+            self.end_member(node, result.status, output=result.output, composed=CHILD)
         else:
             failure = failure_from(result, f"step {result.name!r} failed: {result.error}")
             self.end_member(node, "failed", failure=failure)
@@ -611,6 +694,7 @@ class Machine:
         output: Any = None,
         failure: Failure | None = None,
         error: str | None = None,
+        composed: str = "",
     ) -> None:
         """Record the end of a member that is no step itself."""
         self.drop_timer(node.timer)
@@ -628,7 +712,7 @@ class Machine:
             failure.traceback if failure is not None else None,
             max(0.0, (self.now - node.started_at) * 1000),
         )
-        self._out.append(cmd.Record(ev.MemberCompleted(node.path, node.index, result)))
+        self._out.append(cmd.Record(ev.MemberCompleted(node.path, node.index, result, composed)))
 
     def _member_completed(self, event: ev.MemberCompleted) -> None:
         node = self.nodes.pop(event.path, None)

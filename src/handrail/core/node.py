@@ -65,6 +65,8 @@ class Node:
     """Token of its deadline."""
     overdue = False
     """Its deadline has passed: it is being stopped in order to fail with ``failure``."""
+    interrupted = False
+    """Its next attempt follows one that was at work when its process ended."""
     asking = False
     """The engine evaluates something for it, and will answer."""
     body_inputs: Mapping[str, Any] | None = None

@@ -6,15 +6,20 @@ that were added elsewhere, or that end in another order, change nothing.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from handrail.errors import StepTimeout
 from handrail.model import events as ev
+from handrail.model.assemble import assembler
+from handrail.model.codec import Unresolved
 from handrail.model.results import OpenGate, StepResult, qualified
 
+_step_result = assembler(StepResult)
 _TIMEOUT = qualified(StepTimeout)
+_LEAVES = frozenset({"python", "command", "agent", "generate", "stage"})
 
 
 # Typed, and four times as fast as ``dict[...]``: a replay makes one of each for every path.
@@ -35,16 +40,32 @@ class PathRecord:
     end: StepResult[Any] | None = None
     member_end: StepResult[Any] | None = None
     attempts: int = 0
+    misfits: int = 0
+    """How many attempts failed by something else than their time."""
     failure: ev.AttemptFailed | None = None
     retry_due: float | None = None
     due: dict[tuple[str, int], float] = field(default_factory=_nothing_due)
     gates: dict[int, OpenGate] = field(default_factory=_no_gates)
     signal: str = ""
     index: int = 0
+    leaf: bool = False
+    fingerprint: str = ""
+    digest: str = ""
+    composed: str = ""
+    member_composed: str = ""
+    value: Any = None
+    """What a child workflow returned, and its name."""
+    workflow_name: str = ""
+    crashes: int = 0
+    """How often the process died without a word while this was at work."""
+    interrupted: bool = False
+    """It was at work when its process ended, and may have taken effect."""
+    rollback: bool = False
+    undone: ev.RollbackCompleted | None = None
 
-    def result(self) -> StepResult[Any] | None:
-        """The recorded end of the step, marked as replayed, or None."""
-        return None if self.end is None else replace(self.end, replayed=True)
+    def ended(self) -> bool:
+        """True if the step's end, or the member's, is recorded."""
+        return self.end is not None or self.member_end is not None
 
 
 class Recorded:
@@ -54,7 +75,14 @@ class Recorded:
         self.started_at = 0.0
         self.inputs: dict[str, Any] = {}
         self.answers: dict[str, ev.GateAnswered] = {}
+        self.reused: set[str] = set()
+        self.cancelled: str | None = None
+        """Why the run was being cancelled when it was last heard of."""
+        self.last_letter = 0
+        self.unresolved: set[str] = set()
+        """Paths whose output is of a class that is not known here yet."""
         self._signals: dict[str, list[Any]] = {}
+        self._at_work: dict[str, None] = {}
         self.completed: ev.WorkflowCompleted | None = None
         self._paths: dict[str, PathRecord] = {}
         self._children: dict[str, dict[str, None]] = {}
@@ -71,9 +99,15 @@ class Recorded:
             ev.GateOpened: self._gate_opened,
             ev.GateAnswered: self._gate_answered,
             ev.SignalReceived: self._signal_received,
+            ev.CancelRequested: self._cancel_requested,
+            ev.RunSuspended: self._run_suspended,
+            ev.StepInterrupted: self._step_interrupted,
+            ev.SubworkflowEnded: self._subworkflow_ended,
+            ev.RollbackCompleted: self._rollback_completed,
         }
         for event in history:
             self._take(event)
+        self._drive_broke_off()
         for path in superseded:
             self._forget(path)
 
@@ -89,23 +123,55 @@ class Recorded:
         self.inputs = dict(event.inputs)
 
     def _run_resumed(self, event: ev.RunResumed) -> None:
+        self._drive_broke_off()
+        self.completed = None
+        self.reused.update(event.reused)
         for path in event.superseded:
             self._forget(path)
 
+    def _drive_broke_off(self) -> None:
+        """What is still at work had no end: the process died under it."""
+        for path in self._at_work:
+            if path in self._paths:
+                self._paths[path].crashes += 1
+                self._paths[path].interrupted = True
+        self._at_work.clear()
+
     def _run_completed(self, event: ev.WorkflowCompleted) -> None:
         self.completed = event
+        self.cancelled = None
+        self._at_work.clear()
+
+    def _run_suspended(self, event: ev.RunSuspended) -> None:
+        del event
+        self._at_work.clear()
+
+    def _cancel_requested(self, event: ev.CancelRequested) -> None:
+        self.cancelled = event.reason
+        self._letter(event.letter)
 
     def _step_started(self, event: ev.StepStarted) -> None:
-        record = self._record(event.path)
+        path = event.path
+        record = self._record(path)
         if record.started_at is None:
             record.started_at = event.at
         record.verdict = event.verdict
         record.index = event.index
         record.signal = event.signal
+        record.fingerprint = event.fingerprint
+        record.rollback = event.rollback
+        if event.step_type in _LEAVES:
+            record.leaf = True
+            self._at_work[path] = None
+
+    def _step_interrupted(self, event: ev.StepInterrupted) -> None:
+        self._at_work.pop(event.path, None)
+        self._record(event.path).interrupted = True
 
     def _attempt_failed(self, event: ev.AttemptFailed) -> None:
         record = self._record(event.path)
         record.attempts = max(record.attempts, event.attempt)
+        record.misfits += event.error_type != _TIMEOUT
         record.failure = event
         record.retry_due = None
 
@@ -116,16 +182,35 @@ class Recorded:
             record.retry_due = event.due
 
     def _step_completed(self, event: ev.StepCompleted) -> None:
-        self._record(event.path).end = event.result
+        path = event.path
+        record = self._record(path)
+        record.end = event.result
+        record.composed = event.composed
+        if type(event.result.output) is Unresolved:
+            self.unresolved.add(path)
+        self._at_work.pop(path, None)
 
     def _member_started(self, event: ev.MemberStarted) -> None:
         record = self._record(event.path)
         record.index = event.index
+        record.digest = event.digest
         if record.started_at is None:
             record.started_at = event.at
 
     def _member_completed(self, event: ev.MemberCompleted) -> None:
-        self._record(event.path).member_end = event.result
+        record = self._record(event.path)
+        record.member_end = event.result
+        record.member_composed = event.composed
+        if type(event.result.output) is Unresolved:
+            self.unresolved.add(event.path)
+
+    def _subworkflow_ended(self, event: ev.SubworkflowEnded) -> None:
+        record = self._record(event.path)
+        record.value = event.value
+        record.workflow_name = event.workflow_name
+
+    def _rollback_completed(self, event: ev.RollbackCompleted) -> None:
+        self._record(event.path).undone = event
 
     def _gate_opened(self, event: ev.GateOpened) -> None:
         record = self._record(event.path)
@@ -133,9 +218,14 @@ class Recorded:
 
     def _gate_answered(self, event: ev.GateAnswered) -> None:
         self.answers.setdefault(event.path, event)
+        self._letter(event.letter)
 
     def _signal_received(self, event: ev.SignalReceived) -> None:
         self._signals.setdefault(event.name, []).append(event.payload)
+        self._letter(event.letter)
+
+    def _letter(self, number: int) -> None:
+        self.last_letter = max(self.last_letter, number)
 
     def _record(self, path: str) -> PathRecord:
         record = self._paths.get(path)
@@ -162,6 +252,7 @@ class Recorded:
         if self._paths.pop(path, None) is not None:
             self._children.get(self._home(path), {}).pop(path, None)
         self.answers.pop(path, None)
+        self._at_work.pop(path, None)
 
     # -- asking ---------------------------------------------------------------------------------
 
@@ -177,8 +268,8 @@ class Recorded:
         """The payloads that no recorded ``wait_for`` took, in order of arrival, by name."""
         left = {name: list(payloads) for name, payloads in self._signals.items()}
         for record in self._paths.values():
-            if record.signal and record.verdict is not False and _took_a_signal(record.end):
-                del left.get(record.signal, [])[:1]
+            if record.signal:
+                del left.get(record.signal, [])[: _taken(record)]
         return left
 
     def gate(self, path: str, attempt: int) -> OpenGate | None:
@@ -191,23 +282,58 @@ class Recorded:
 
     def below(self, path: str) -> Iterator[tuple[str, StepResult[Any]]]:
         """Every finished step below a path, with its result, marked as replayed."""
+        for known in self.paths_below(path):
+            end = self._paths[known].end
+            if end is not None:
+                yield known, replayed(end)
+
+    def paths_below(self, path: str) -> Iterator[str]:
+        """Every recorded path below this one, those above before those below them."""
         stack = list(self._children.get(path, ()))
         while stack:
             known = stack.pop()
-            end = self._paths[known].end
-            if end is not None:
-                yield known, replace(end, replayed=True)
+            yield known
             stack.extend(self._children.get(known, ()))
+
+    def children(self, path: str) -> list[str]:
+        """The recorded paths just below this one, by their place in the group or of yielding."""
+        return sorted(self._children.get(path, ()), key=functools.partial(self._place, path))
 
     def ends(self) -> Iterator[tuple[str, StepResult[Any]]]:
         """Every finished step of the run, by path."""
         for path, record in self._paths.items():
             if record.end is not None:
-                yield path, replace(record.end, replayed=True)
+                yield path, replayed(record.end)
 
-    def _index_of(self, path: str) -> int:
-        """Its place in a group; 0 for the steps of a body, which keep their order."""
-        return self._paths[path].index
+    def ended_paths(self) -> list[str]:
+        """The paths of all finished steps."""
+        return [path for path, record in self._paths.items() if record.end is not None]
+
+    def can_be_undone(self, path: str) -> bool:
+        """True if a step below the path succeeded, has a rollback, and was not undone."""
+        return any(
+            record.rollback
+            and record.undone is None
+            and record.end is not None
+            and record.end.status == "succeeded"
+            for record in map(self._paths.__getitem__, self.paths_below(path))
+        )
+
+    def is_reused(self, path: str) -> bool:
+        """True if somebody said that the record of this path, or of one above, counts as it is."""
+        if not self.reused:
+            return False
+        return path in self.reused or any(path.startswith(f"{above}/") for above in self.reused)
+
+    def _place(self, above: str, path: str) -> tuple[int, int]:
+        """The attempt that a child belongs to, and its place in a group; the steps of a body keep
+        their order.
+        """
+        attempt = 1
+        if path.startswith(f"{above}~"):
+            digits = path[len(above) + 1 :].partition("/")[0]
+            attempt = int(digits) if digits.isdigit() else 1
+        return attempt, self._paths[path].index
 
     def tree_below(self, path: str) -> dict[str, dict[str, None]]:
         """The children of a path and of all paths below it, in order."""
@@ -217,11 +343,36 @@ class Recorded:
             here = stack.pop()
             children = self._children.get(here)
             if children:
-                found[here] = dict.fromkeys(sorted(children, key=self._index_of))
+                found[here] = dict.fromkeys(self.children(here))
                 stack.extend(children)
         return found
 
 
-def _took_a_signal(end: StepResult[Any] | None) -> bool:
-    """A ``wait_for`` takes a signal unless it was cancelled or timed out before one came."""
-    return end is not None and end.status != "cancelled" and end.error_type != _TIMEOUT
+def replayed(end: StepResult[Any]) -> StepResult[Any]:
+    """A recorded result, marked as such; by hand, since ``dataclasses.replace`` takes five times as
+    long, and each recorded step needs one.
+    """
+    return _step_result(
+        end.name,
+        end.path,
+        end.step_type,
+        end.status,
+        end.output,
+        end.error,
+        end.error_type,
+        end.error_bases,
+        end.traceback,
+        end.duration_ms,
+        end.attempts,
+        True,  # noqa: FBT003  # by position, for speed
+        end.abandoned,
+        end.masked,
+        end.usage,
+    )
+
+
+def _taken(record: PathRecord) -> int:
+    """How many signals a ``wait_for`` took: those that did not fit, and the one that it gave."""
+    end = record.end
+    given = end is not None and end.status == "succeeded" and end.attempts > record.attempts
+    return record.misfits + given

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from handrail.core.composed import compose
 from handrail.core.node import Node, Phase
-from handrail.core.replay import PathRecord, Recorded
+from handrail.core.replay import PathRecord, Recorded, replayed
+from handrail.core.resolving import resolve
+from handrail.errors import StepChange
 from handrail.model import commands as cmd
 from handrail.model import events as ev
-from handrail.model.steps import SignalWait
+from handrail.model.fingerprint import fingerprint, short
+from handrail.model.paths import attempt_base
+from handrail.model.steps import Step
 
 if TYPE_CHECKING:
     from handrail.core.machine import Machine
@@ -19,20 +24,18 @@ class Replaying:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self.held = False
+        """A change is an end of this drive, not something to be collected with others."""
 
     def replay(self, node: Node, recorded: Recorded) -> bool:
-        """Take from the record what it holds of this node; True if that was its end."""
+        """Take from the record what it holds of this node; True if nothing is left to do."""
         step = node.step
         assert step is not None
         record = recorded.at(node.path)
-        result = record.result()
-        if result is not None:
-            self.machine.nodes.pop(node.path, None)
-            for path, below in recorded.below(node.path):
-                self.machine.results[path] = below
-            self.machine.tree.update(recorded.tree_below(node.path))
-            self.machine.emit(cmd.Tell(ev.StepReplayed(node.path, result)))
-            self.machine.ended(node, result)
+        if record.end is not None and record.end.success and self._changed(node, step, record):
+            return True
+        if record.end is not None and not self._must_be_entered(node, step, recorded):
+            self._take_end(node, step, record, recorded)
             return True
         if record.verdict is False:
             self.machine.skip(node)
@@ -41,18 +44,77 @@ class Replaying:
             return False  # the predicate's verdict is not known: ask again
         if record.started_at is not None:
             node.attempt = record.attempts
-            if record.attempts:
+            if record.attempts or record.end is not None:
                 self._restore_children(node, recorded)
             node.phase = Phase.RUNNING
             node.started_at = record.started_at
-            self.machine.record(started(node, verdict=record.verdict))
+            again = self.machine.started(node, record.verdict)
+            self.machine.emit(cmd.Record(again, step.modifiers.once))
             self._pick_up(node, record)
             return True
         return False
 
+    def _must_be_entered(self, node: Node, step: Step[Any], recorded: Recorded) -> bool:
+        """A composite that ended well, and whose steps have rollbacks, registers them anew.
+
+        Only its body knows them; all that it yields is recorded, so nothing is performed.
+        """
+        end = recorded.at(node.path).end
+        return (
+            not step.verb.leaf
+            and end is not None
+            and end.status == "succeeded"
+            and recorded.can_be_undone(node.path)
+        )
+
+    def _take_end(
+        self, node: Node, step: Step[Any], record: PathRecord, recorded: Recorded
+    ) -> None:
+        machine = self.machine
+        resolve(recorded, node.path, step, machine.codec)
+        if not step.verb.leaf:
+            compose(recorded, node.path, machine.setting.run_id)
+        assert record.end is not None
+        result = replayed(record.end)
+        machine.nodes.pop(node.path, None)
+        if not step.verb.leaf or step.modifiers.on_error is not None:
+            for path, below in recorded.below(node.path):
+                machine.results[path] = below
+            machine.tree.update(recorded.tree_below(node.path))
+            machine.end.note_recorded(node.path)
+        machine.emit(cmd.Tell(ev.StepReplayed(node.path, result)))
+        machine.ended(node, result)
+
+    def _changed(self, node: Node, step: Step[Any], record: PathRecord) -> bool:
+        """Note a step whose record is of another; True if the drive must not go on from it."""
+        machine = self.machine
+        if machine.codec is None or not record.fingerprint:
+            return False
+        now = fingerprint(step, machine.codec)
+        if now == record.fingerprint:
+            return False
+        return self.note_change(StepChange(node.path, record.fingerprint, now))
+
+    def note_change(self, change: StepChange) -> bool:
+        """Keep a change that nobody accepted; True if the drive must not go on from it."""
+        recorded = self.machine.setting.recorded
+        assert recorded is not None
+        if recorded.is_reused(change.path):
+            return False
+        self.machine.changes.append(change)
+        if self.held:
+            self.machine.emit(cmd.Changed(change.path))
+        return self.held
+
     def _restore_children(self, node: Node, recorded: Recorded) -> None:
         """What earlier attempts of this step left; what is gone into again takes its place anew."""
         machine = self.machine
+        assert node.step is not None
+        resolve(recorded, node.path, node.step, machine.codec)
+        compose(recorded, node.path, machine.setting.run_id)
+        ahead = recorded.at(node.path).end
+        attempt = node.attempt + 1 if ahead is None else ahead.attempts
+        machine.end.note_recorded(node.path, attempt_base(node.path, attempt))
         machine.results.update(recorded.below(node.path))
         machine.tree.update(recorded.tree_below(node.path))
         children = machine.tree.get(node.path)
@@ -60,36 +122,46 @@ class Replaying:
             node.seen = children
             machine.restored.update(children)
 
-    def replay_member(self, member: Node) -> bool:
+    def replay_member(self, member: Node, digest: str) -> bool:
         """Take a member's recorded end from the record, if it has one."""
-        recorded = self.machine.setting.recorded
+        machine = self.machine
+        recorded = machine.setting.recorded
         if recorded is None or not recorded.knows(member.path):
             return False
         record = recorded.at(member.path)
-        if record.member_end is None:
+        if record.digest and digest and record.digest != digest:
+            change = StepChange(member.path, f"item {record.digest}", f"item {digest}")
+            if self.note_change(change):
+                return True
+        if record.member_end is None or recorded.can_be_undone(member.path):
             return False
+        compose(recorded, member.path, machine.setting.run_id)
         for path, below in recorded.below(member.path):
-            self.machine.results[path] = below
-        self.machine.tree.update(recorded.tree_below(member.path))
-        del self.machine.nodes[member.path]
-        self.machine.emit(cmd.Tell(ev.StepReplayed(member.path, record.member_end)))
-        self.machine.later(self.machine.tell_parent, member, record.member_end)
+            machine.results[path] = below
+        machine.tree.update(recorded.tree_below(member.path))
+        machine.end.note_recorded(member.path)
+        del machine.nodes[member.path]
+        machine.emit(cmd.Tell(ev.StepReplayed(member.path, record.member_end)))
+        machine.later(machine.tell_parent, member, record.member_end)
         return True
+
+    def digest(self, item: Any) -> str:
+        """What a member's item is, as a text that can be compared with the recorded one."""
+        codec = self.machine.codec
+        return "" if codec is None else short(codec.identity(item))
 
     def _pick_up(self, node: Node, record: PathRecord) -> None:
         """Go on from the last thing that is recorded of a step without an end."""
-        if record.retry_due is not None:
+        machine = self.machine
+        node.interrupted = record.interrupted
+        if record.end is not None and record.end.attempts > record.attempts:
+            node.attempt = record.end.attempts - 1  # entered once more, for its rollbacks
+            machine.attempt(node)
+        elif record.retry_due is not None:
+            node.interrupted = record.interrupted and record.retry_due <= machine.now
             node.phase = Phase.PAUSED
-            node.timer = self.machine.wait(node, record.retry_due)
+            node.timer = machine.wait(node, record.retry_due)
         elif record.failure is not None:
-            self.machine.failing.attempt_failed(record.failure)
+            machine.failing.attempt_failed(record.failure)
         else:
-            self.machine.attempt(node)
-
-
-def started(node: Node, *, verdict: bool | None = None) -> ev.StepStarted:
-    """The event of a step's start in this drive, with what a replay needs to know of it."""
-    assert node.step is not None
-    verb = node.step.verb
-    signal = verb.signal if isinstance(verb, SignalWait) else ""
-    return ev.StepStarted(node.path, verb.kind, verdict=verdict, signal=signal, index=node.index)
+            machine.attempt(node)

@@ -53,6 +53,7 @@ def workflow_result(
     completed: WorkflowCompleted | None,
     waiting: tuple[OpenGate, ...] = (),
     signals: tuple[str, ...] = (),
+    orphaned: tuple[str, ...] = (),
 ) -> WorkflowResult[Any]:
     """The result; ``top`` are the paths of the top-level steps, in order of yield."""
     value = completed.value if completed is not None else None
@@ -73,6 +74,7 @@ def workflow_result(
         completed.error_type if completed is not None else None,
         completed.traceback if completed is not None else None,
         signals,
+        orphaned,
     )
 
 

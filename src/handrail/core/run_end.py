@@ -56,7 +56,17 @@ class RunEnd:
         self._rollback_errors: list[RollbackError] = []
 
     def undo(self, node: Node, then: Callable[[], None]) -> None:
-        """Run the rollbacks registered below the node, last first, then go on."""
+        """Run the rollbacks registered below the node, last first, then go on.
+
+        Those that an earlier drive completed are not run again.
+        """
+        recorded = self.machine.setting.recorded
+        while node.rollbacks and recorded is not None:
+            done = recorded.at(node.rollbacks[-1][0]).undone
+            if done is None:
+                break
+            node.rollbacks.pop()
+            self._note(done)
         if not node.rollbacks:
             then()
             return
@@ -69,10 +79,25 @@ class RunEnd:
     def rollback_completed(self, event: ev.RollbackCompleted) -> None:
         """Note what it raised, and go on with the rollback before it: one that fails stops none."""
         node, then = self._undoing.pop(event.path)
+        self._note(event)
+        self.undo(node, then)
+
+    def _note(self, event: ev.RollbackCompleted) -> None:
         if event.error is not None:
             error = RollbackError(event.path, event.error, event.error_type or "builtins.Exception")
             self._rollback_errors.append(error)
-        self.undo(node, then)
+
+    def note_recorded(self, path: str, but_below: str | None = None) -> None:
+        """Keep the errors of rollbacks that ran below a path before this drive, in their order."""
+        recorded = self.machine.setting.recorded
+        assert recorded is not None
+        done = [
+            recorded.at(known).undone
+            for known in recorded.paths_below(path)
+            if but_below is None or not known.startswith(f"{but_below}/")
+        ]
+        for event in sorted((one for one in done if one is not None), key=lambda one: one.seq):
+            self._note(event)
 
     def cancel_requested(self, event: ev.CancelRequested) -> None:
         """Unwind the run as cancelled, unless its end is decided already."""
@@ -115,6 +140,9 @@ class RunEnd:
                 f"Write `return (yield from step(...)...)`."
             )
         if self._ending is None:
+            if error is None:
+                where = f"workflow {self.machine.definition.name!r}"
+                error = self.machine.unrecordable(value, where)
             self._ending = _ending_of(error)
             self._value = value if error is None else None
         self.machine.drop_timer(self.machine.run_deadline)
@@ -152,13 +180,19 @@ class RunEnd:
     def close_run(self, report: cmd.CloseRun) -> None:
         """Suspend: generators are closed without rollbacks; what they yield then is dropped."""
         machine = self.machine
+        notes = self.close_bodies()
+        gates, signals = tuple(machine.gates.values()), tuple(sorted(machine.listeners))
+        machine.record(ev.RunSuspended(gates, signals, report.reason, tuple(notes)))
+
+    def close_bodies(self) -> list[str]:
+        """Close all generators, innermost first; what they raised or yielded, as text."""
+        machine = self.machine
         notes: list[str] = []
         for node in (*reversed(list(machine.nodes.values())), machine.root):
             error = close(node.generator) if node.generator is not None else None
             if error is not None:
                 notes.append(f"{node.path or machine.definition.name}: {text_of(error)}")
-        gates, signals = tuple(machine.gates.values()), tuple(sorted(machine.listeners))
-        machine.record(ev.RunSuspended(gates, signals, report.reason, tuple(notes)))
+        return notes
 
     def run_suspended(self, event: ev.RunSuspended) -> None:
         """Make the result of a run that waits; it says for which gates."""
@@ -189,8 +223,15 @@ class RunEnd:
             completed=event,
             waiting=waiting,
             signals=signals,
+            orphaned=() if status == "suspended" else self._orphaned(),
         )
         self.machine.emit(cmd.Finish(result))
+
+    def _orphaned(self) -> tuple[str, ...]:
+        recorded, results = self.machine.setting.recorded, self.machine.results
+        if recorded is None:
+            return ()
+        return tuple(path for path in recorded.ended_paths() if path not in results)
 
     def child_result(self, node: Node, name: str, value: Any) -> WorkflowResult[Any]:
         """The result of a child workflow that succeeded; it shares the run's id."""

@@ -1,14 +1,21 @@
 """Which records no longer count when a run that did not succeed is resumed.
 
-recorded                                    ended by            runs again
-a step that succeeded, or was skipped       anything            no
-a failure that the workflow went on from    anything            no, it is raised again
-the failure that ended the run              failed              yes, and its unhandled causes
-a step that was cancelled                   failed, cancelled   yes
-a step whose rollback ran                   failed, cancelled   yes
-a step yielded after that failure           failed              yes (it was clean-up)
-a step with a start and no end              killed, suspended   yes (it has no end to count)
-anything                                    suspended           as recorded
+A run that was killed or suspended has no end, so nothing of it is superseded: what has an end is
+kept, what has none is entered again. A run that failed or was cancelled has ended, and resuming it
+is to try again what ended it:
+
+recorded                                    failed       cancelled    its own rollback ran
+a step that succeeded, skipped, defaulted   kept         kept         again
+a failure that the workflow went on from    kept (it is raised again)
+the failure that ended the run              again, and the failures below it that it passed on
+a validation that ended the run             again, all its rounds
+a step that was cancelled                   again        again
+a step yielded after that failure           again        kept         again
+whatever encloses a step that runs again    entered again
+an answer                                   kept, unless its step is superseded
+a signal                                    kept; taken again if its step is superseded
+
+The whole table, for users and with all other records, begins docs/explanation/replay.md.
 """
 
 from __future__ import annotations

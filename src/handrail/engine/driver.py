@@ -9,6 +9,9 @@ elsewhere (ends of attempts, answers, signals, a request to cancel) is put into 
 handled by that loop, so the core is never entered twice.
 
 An event goes one way: numbered, then ``journal.append``, then sinks, then ``machine.receive``.
+Where a journal makes one wait for the disk, the records that are next in line share one wait. A
+drive that resumes a run begins with a rehearsal (``engine.rehearsal``), and what comes by letter
+from other processes is read by a task (``engine.mail``).
 
 A flight is something at work outside the loop: an attempt, an evaluation, a rollback, a gate's
 handler. Its states:
@@ -30,11 +33,12 @@ Timers of the core and of attempts are entries of one heap. Gates and signals co
 from __future__ import annotations
 
 import contextlib
+import functools
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context, copy_context
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast, get_args
 
 import anyio
 import anyio.lowlevel
@@ -48,13 +52,20 @@ from handrail.engine.bus import Bus
 from handrail.engine.calls import UNBEGUN, ActionRaised, InContext, is_async
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.evaluate import Evaluator
+from handrail.engine.mail import Mail
 from handrail.engine.perform import Performer, failed, succeeded
+from handrail.engine.rehearsal import rehearse
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight, Tasks, tasks
+from handrail.engine.unrecordable import instead
 from handrail.errors import (
     DefinitionError,
     GateClosed,
     GateNotFound,
     HandrailError,
+    JournalFailed,
+    LeaseLost,
+    OutputNotSerializable,
+    ReplayMismatch,
     StepTimeout,
 )
 from handrail.model import commands as cmd
@@ -89,13 +100,32 @@ class Wiring:
     suspend_timers_after_s: float | None
 
 
+class Landed:
+    """The message that a flight has come to an outcome."""
+
+    __slots__ = ("_driver", "_flight", "_outcome")
+
+    def __init__(self, driver: Driver, flight: Flight, outcome: Any) -> None:
+        self._driver = driver
+        self._flight = flight
+        self._outcome = outcome
+
+    def __call__(self) -> None:
+        """Tell the driver."""
+        self._driver.landed(self._flight, self._outcome)
+
+
 class _Ended(msgspec.Struct):
     """Marks that an attempt ended in this event, and not in an output."""
 
     event: ev.Event
 
 
+MAIL_EVERY_S = 0.1
+"""How often letters from other processes are looked for."""
+
 _NOTHING: Mapping[str, Any] = {}
+_PROGRESS = get_args(ev.Progress)
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
 
 
@@ -134,6 +164,8 @@ class Driver:
         self._interrupted: str | None = None
         self._closing = False
         self._linger_until: float | None = None
+        self._waits_for_disk = False
+        self._mail = Mail(wiring.journal, machine)
 
     # -- from outside (same event loop) ---------------------------------------------------------
 
@@ -152,10 +184,6 @@ class Driver:
         """Ask for the drive to end because the process is to end; returns at once."""
         self.post(lambda: self._interrupt(reason), urgent=True)
 
-    def signal(self, name: str, payload: Any, by: str | None = None) -> None:
-        """Deliver a signal; returns at once."""
-        self.post(lambda: self._record_later(ev.SignalReceived(name, payload, by)))
-
     def answer(self, path: str, answer: Any, by: str | None = None) -> Any:
         """Answer an open gate; the answer as converted.
 
@@ -165,12 +193,25 @@ class Driver:
         """
         gate = self._open_gate(path)
         value = accepted(gate, answer)
-        event = ev.GateAnswered(path, value, by)
-        ev.stamp(event, self.run_id, 0, self._now())
-        self.machine.answered[path] = event
-        self._record_later(event)  # before whatever the inbox holds: the gate may close by that
-        self._wake.set()
+        self._mail.answer(gate, value, by, self._now())
+        self.read_mail()
         return value
+
+    def signal(self, name: str, payload: Any, by: str | None = None) -> None:
+        """Deliver a signal; returns at once."""
+        self._mail.signal(name, payload, by, self._now())
+        self.read_mail()
+
+    def read_mail(self) -> None:
+        """Have what came by letter recorded, before whatever the inbox holds."""
+        for event in self._mail.new():
+            if isinstance(event, ev.GateAnswered):
+                self.machine.answered[event.path] = event
+            if isinstance(event, ev.CancelRequested):
+                self.post(functools.partial(self._record_later, event), urgent=True)
+            else:
+                self._record_later(event)
+            self._wake.set()
 
     def _open_gate(self, path: str) -> OpenGate:
         answered = self.machine.answered.get(path)
@@ -183,28 +224,76 @@ class Driver:
 
     # -- the loop -------------------------------------------------------------------------------
 
-    async def drive(self, first: ev.Event) -> WorkflowResult[Any]:
-        """Run to the end of the drive.
+    async def drive(self, first: ev.Event, known: Sequence[ev.Event] = ()) -> WorkflowResult[Any]:
+        """Run to the end of the drive, from its first event; ``known`` ones are to be written next.
 
         Raises:
+            ReplayMismatch: recorded steps are others now; the run can be resumed as before.
             BaseException: cancellation of this task, after the run was interrupted or cancelled and
                 its end recorded; KeyboardInterrupt and SystemExit of an action, likewise; errors of
                 the journal.
         """
-        self._todo.append(cmd.Record(first))
         async with self._tasks:
+            self._read_mail_meanwhile()
             try:
+                if self.machine.setting.recorded is None:
+                    self._todo.append(cmd.Record(first))
+                else:
+                    await self._replay(first, known)
                 await self._loop()
             except (KeyboardInterrupt, SystemExit, anyio.get_cancelled_exc_class()) as error:
                 with anyio.CancelScope(shield=True):
                     self._interrupt(_interruption(error))
                     await self._loop()
                 raise
+            finally:
+                if self.result is None:  # the journal failed: nothing can be recorded any more
+                    self.machine.end.close_bodies()
         escaped = self._escaped or self.machine.escaped
         if escaped is not None:
             raise escaped
+        if self.machine.changes:
+            raise ReplayMismatch(self.run_id, self.machine.changes)
         assert self.result is not None
         return self.result
+
+    async def _replay(self, first: ev.Event, known: Sequence[ev.Event]) -> None:
+        """Rehearse what is recorded, and write and show it if it is as it was."""
+        rehearsal = rehearse(self.machine, first, known, self._stamp)
+        if self.machine.changes:
+            raise ReplayMismatch(self.run_id, self.machine.changes)
+        append, emit = self._wiring.journal.append, self._wiring.bus.emit
+        for count, (event, sync) in enumerate(rehearsal.happened):
+            if sync is not None:
+                pending = append(cast("ev.Event", event), sync=sync)
+                if pending is not None:
+                    await pending
+            emit(event)
+            if count % TURN_STEPS == 0:
+                await anyio.lowlevel.checkpoint()
+        self._todo.extend(rehearsal.held)
+        self.machine.replaying.held = True
+
+    def _stamp(self, event: ev.Event | ev.Progress) -> float:
+        if isinstance(event, _PROGRESS):
+            ev.stamp(event, self.run_id, self._seq, self._now())
+        else:
+            self._seq += 1
+            ev.stamp(event, self.run_id, self._seq, self._now())
+        return event.at
+
+    def _read_mail_meanwhile(self) -> None:
+        """Look for letters while the drive lasts; what is in memory alone cannot get any."""
+        if self._wiring.journal.durable:
+            flight = Flight("", "mail", None, None)
+            flight.over = True
+            self._tasks.start(flight, self._postman, self._context.copy())
+            self._reader = flight
+
+    async def _postman(self) -> None:
+        while True:
+            await anyio.sleep(MAIL_EVERY_S)
+            self.read_mail()
 
     async def _loop(self) -> None:
         while self.result is None:
@@ -212,6 +301,8 @@ class Driver:
                 await self._carry_out()
             elif self._inbox:
                 self._inbox.popleft()()
+                while self._waits_for_disk and self._inbox and type(self._inbox[0]) is Landed:
+                    self._inbox.popleft()()
             elif not self._fire_timers():
                 await self._wait()
 
@@ -256,14 +347,44 @@ class Driver:
             _set(event, "run_id", run_id)
             _set(event, "seq", seq)
             _set(event, "at", now())
-            pending = append(event, sync=sync)
+            try:
+                pending = append(event, sync=sync)
+            except OutputNotSerializable as error:
+                event = instead(event, error)
+                _set(event, "run_id", run_id)
+                _set(event, "seq", seq)
+                _set(event, "at", now())
+                pending = append(event, sync=sync)
             if pending is not None:
-                await pending
+                await self._on_disk(event, pending)
+                continue
             emit(event)
             if type(event) in reacts_to:
                 more = receive(event)
                 if more:
                     todo.extend(more)
+
+    async def _on_disk(self, event: ev.Event, pending: Awaitable[None]) -> None:
+        """Wait for the disk once, for this event and for those that are next in line."""
+        self._waits_for_disk = True
+        written, waits = [event], [pending]
+        while self._todo and type(self._todo[0]) is cmd.Record:
+            command = self._todo[0]
+            self._stamp(command.event)
+            try:
+                more = self._wiring.journal.append(command.event, sync=command.sync)
+            except OutputNotSerializable:
+                self._seq -= 1
+                break
+            self._todo.popleft()
+            written.append(command.event)
+            if more is not None:
+                waits.append(more)
+        for wait in waits:
+            await wait
+        for one in written:
+            self._wiring.bus.emit(one)
+            self._receive(one)
 
     def _other(self, command: cmd.Command) -> None:
         match command:
@@ -279,6 +400,8 @@ class Driver:
                 self._evaluate(command)
             case cmd.Undo():
                 self._undo(command)
+            case cmd.Changed():
+                self._end_drive("the code no longer matches the record")
             case cmd.Finish():
                 self.result = command.result
             case _:
@@ -413,10 +536,11 @@ class Driver:
 
     def _deliver(self, flight: Flight, outcome: Any) -> None:
         if not flight.over:
-            self._inbox.append(lambda: self._landed(flight, outcome))
+            self._inbox.append(Landed(self, flight, outcome))
             self._wake.set()
 
-    def _landed(self, flight: Flight, outcome: Any) -> None:
+    def landed(self, flight: Flight, outcome: Any) -> None:
+        """Hand the outcome of a flight to the core, once."""
         if flight.over:
             return
         flight.over = True
@@ -467,7 +591,7 @@ class Driver:
     def _leave(self, flight: Flight) -> None:
         """Abandon a flight that ignores its cancellation."""
         if not flight.over:
-            self._landed(flight, ABANDONED)
+            self.landed(flight, ABANDONED)
 
     # -- evaluations, gates, rollbacks ----------------------------------------------------------
 
@@ -523,6 +647,8 @@ class Driver:
             answer, by = outcome
             try:
                 self.answer(path, answer, by)
+            except (JournalFailed, LeaseLost):  # it is no fault of the answer
+                raise
             except HandrailError as error:
                 self._receive(cmd.GateRefused(path, error, at=self._now()))
 
@@ -566,6 +692,8 @@ class Driver:
                 node = self.machine.timers.get(what)
                 if node is None:
                     return False
+                if what == node.timer and self._answered_in_time(node.path):
+                    return True
                 self._receive(cmd.TimerFired(node.path, what, at=self._now()))
             case Flight():
                 if what.over or what.stopping:
@@ -577,6 +705,14 @@ class Driver:
                 self._at(self._now() + ABANDON_AFTER_S, lambda: self._leave(what))
             case _:
                 what()
+        return True
+
+    def _answered_in_time(self, path: str) -> bool:
+        """True if somebody answered the gate whose time is up before it could be closed."""
+        gate = self.machine.gates.get(path)
+        if gate is None or self._mail.close(gate, self._now()):
+            return False
+        self.read_mail()
         return True
 
     def _drop_stale_timers(self) -> None:
@@ -652,6 +788,11 @@ class Driver:
         if not self._wiring.journal.durable:
             self._inbox.appendleft(lambda: self._record_later(ev.CancelRequested(reason)))
             return
+        self._end_drive(reason)
+
+    def _end_drive(self, reason: str) -> None:
+        """Stop what is in flight, and close the drive when all has landed."""
+        self._interrupted = self._interrupted or reason
         self._closing = True
         for path, kind in list(self._flights):
             flight = self._flights[path, kind]

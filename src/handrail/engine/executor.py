@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
@@ -18,31 +19,35 @@ from handrail.core.answers import accepted
 from handrail.core.behaviours import behaviours
 from handrail.core.machine import Machine, Setting
 from handrail.core.replay import Recorded
-from handrail.core.report import children_of, tree_order, workflow_result
-from handrail.core.supersede import expanded, superseded
 from handrail.engine.bus import bus_for
+from handrail.engine.checking import CheckingJournal
 from handrail.engine.contexts import Contexts
 from handrail.engine.driver import Driver, Wiring
 from handrail.engine.evaluate import Evaluator
-from handrail.engine.perform import Performer
-from handrail.engine.run import Run
-from handrail.errors import (
-    DefinitionError,
-    GateClosed,
-    GateNotFound,
-    InsideEventLoop,
-    RunIdTaken,
-    RunNotFound,
-    WorkflowNotFound,
-    WrongUse,
+from handrail.engine.history import (
+    dropped,
+    ended,
+    gate_in,
+    history_of,
+    inputs_of,
+    recorded_result,
+    unread,
+    workflow_for,
 )
+from handrail.engine.mail import post_answer
+from handrail.engine.perform import Performer
+from handrail.engine.planning import plan_of
+from handrail.engine.run import Run
+from handrail.errors import DefinitionError, InsideEventLoop, RunIdTaken, RunLocked, WrongUse
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.plan import Plan
 from handrail.model.policy import Limits, Secrets
-from handrail.model.results import OpenGate, WorkflowResult
+from handrail.model.results import WorkflowResult
+from handrail.model.secrets import secret_values
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.clock import Clock
-from handrail.ports.journal import Journal
+from handrail.ports.journal import Journal, Letter, Message
 from handrail.ports.sink import Sink
 
 P = ParamSpec("P")
@@ -83,8 +88,11 @@ class Options:
 
 
 @attrs.frozen
-class _Start:
-    """Where a drive begins: with nothing, or after what is recorded (``seq`` events)."""
+class Start:
+    """Where a drive begins: with nothing, or after what is recorded (``seq`` events).
+
+    ``letters`` came since, ``cancel`` says why the run is to be cancelled at once.
+    """
 
     definition: WorkflowDefinition
     run_id: str
@@ -92,6 +100,8 @@ class _Start:
     first: ev.Event
     recorded: Recorded | None = None
     seq: int = 0
+    letters: tuple[ev.Event, ...] = ()
+    cancel: str | None = None
 
 
 class Engine:
@@ -100,10 +110,14 @@ class Engine:
     def __init__(self, parts: Parts) -> None:
         check_parts(parts)
         self._parts = parts
+        checked = parts.durable and not parts.journal.durable
+        self._journal: Journal = CheckingJournal(parts.journal) if checked else parts.journal
         self._options = Options()
         self._live: dict[str, Driver] = {}
+        self._open = _Open()
 
     async def __aenter__(self) -> Self:
+        self._open.entered += 1
         return self
 
     async def __aexit__(
@@ -112,7 +126,8 @@ class Engine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._parts.journal.close()
+        self._open.entered -= 1
+        self._close_unless_used()
 
     def options(
         self, *, run_id: str | None = None, labels: Mapping[str, str] | None = None
@@ -163,7 +178,7 @@ class Engine:
         run_id = self._options.run_id
         if run_id is None:
             return definition, new_run_id(definition.name), inputs
-        if self._parts.journal.events(run_id):
+        if self._journal.events(run_id):
             raise RunIdTaken(run_id)
         return definition, run_id, inputs
 
@@ -175,18 +190,40 @@ class Engine:
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
         first = ev.WorkflowStarted(definition.name, inputs, self._options.labels)
-        return await self._drive_from(_Start(definition, run_id, inputs, first), run)
+        with self._leased(run_id):
+            return await self._drive_from(Start(definition, run_id, inputs, first), run)
 
-    async def _drive_from(self, start: _Start, run: Run[Any] | None) -> WorkflowResult[Any]:
+    @contextlib.contextmanager
+    def _leased(self, run_id: str) -> Generator[None]:
+        """While this engine, and nobody else, drives the run.
+
+        Raises:
+            RunLocked: somebody else does.
+        """
+        journal = self._journal
+        lease = journal.acquire(run_id, secrets=secret_values(self._parts.secrets, os.environ))
+        self._open.runs += 1
+        try:
+            yield
+        finally:
+            self._open.runs -= 1
+            lease.release()
+            self._close_unless_used()
+
+    def _close_unless_used(self) -> None:
+        """Outside of ``async with executor`` a journal is open while something runs."""
+        if not self._open.runs and not self._open.entered:
+            self._journal.close()
+
+    async def _drive_from(self, start: Start, run: Run[Any] | None) -> WorkflowResult[Any]:
         parts, run_id = self._parts, start.run_id
-        setting = Setting(run_id, parts.limits, parts.cleanup_timeout_s, start.recorded)
-        machine = Machine(start.definition, start.inputs, setting, behaviours())
+        machine = self._machine(start)
         sinks = parts.sinks if run is None else (*parts.sinks, run.queue)
         contexts = Contexts(run_id, parts.services, parts.config)
         bus = bus_for(run_id, sinks)
         teller = _Teller()
         wiring = Wiring(
-            parts.journal,
+            self._journal,
             bus,
             parts.clock,
             Performer(contexts, parts.agents, parts.clock, teller),
@@ -200,11 +237,26 @@ class Engine:
         teller.tell = driver.tell
         if run is not None:
             run.attach(driver)
+        if start.cancel is not None:
+            driver.cancel(start.cancel)
         self._live[run_id] = driver
         try:
-            return await driver.drive(start.first)
+            return await driver.drive(start.first, start.letters)
         finally:
             del self._live[run_id]
+
+    def _machine(self, start: Start) -> Machine:
+        parts = self._parts
+        codec = self._journal.codec if self._journal.durable or parts.durable else None
+        setting = Setting(
+            start.run_id,
+            parts.limits,
+            parts.cleanup_timeout_s,
+            start.recorded,
+            codec,
+            parts.max_crashes,
+        )
+        return Machine(start.definition, start.inputs, setting, behaviours())
 
     # -- resuming -------------------------------------------------------------------------------
 
@@ -216,26 +268,89 @@ class Engine:
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
     ) -> WorkflowResult[Any]:
-        """Go on with a run that was interrupted, suspended, failed or cancelled.
+        """Go on with a run that was killed, interrupted, suspended, that failed or was cancelled.
 
-        Recorded steps are not performed again; ``rerun`` names paths that are. A run that
-        succeeded gives its recorded result.
+        What is recorded is not performed again, but for what the end of the last drive superseded
+        (see the explanation of resuming). ``rerun`` names paths that are run again, ``reuse``
+        recorded ones that count although their code has changed. A run that succeeded gives its
+        recorded result.
 
         Raises:
-            RunNotFound: the journal has no such run. WorkflowNotFound: nobody knows its workflow.
+            ReplayMismatch: recorded steps changed, and nobody said what counts; nothing was run.
+            RunLocked: another process drives the run. RunNotFound: the journal has no such run.
+            NotRecorded: it has no such step. WorkflowNotFound: nobody knows its workflow.
+            Unresolvable: the class of a recorded value is not known here.
         """
-        history = list(self._parts.journal.events(run_id))
-        started = self._started(run_id, history)
-        definition = self._workflow_of(started, workflow)
-        last = history[-1]
-        if isinstance(last, ev.WorkflowCompleted) and last.status == "succeeded" and not rerun:
-            return recorded_result(run_id, definition.name, history, last)
-        dropped = tuple(sorted({*superseded(history), *expanded((), rerun, history)}))
-        first = ev.RunResumed(dropped, tuple(reuse), tuple(rerun))
-        recorded = Recorded(history, dropped)
-        inputs = dict(recorded.inputs)
-        start = _Start(definition, run_id, inputs, first, recorded, len(history))
-        return await self._drive_from(start, None)
+        given = None if workflow is None else definition_of(workflow)
+        with self._leased(run_id):
+            history = history_of(self._journal, run_id)
+            definition = workflow_for(history, given, self._parts.workflows)
+            last = ended(history)
+            if last is not None and last.status == "succeeded" and not rerun:
+                return recorded_result(run_id, definition, history, self._journal.codec)
+            start = self._start_again(history, definition, reuse, rerun)
+            return await self._drive_from(start, None)
+
+    def _start_again(
+        self,
+        history: Sequence[ev.Event],
+        definition: WorkflowDefinition,
+        reuse: Sequence[str] = (),
+        rerun: Sequence[str] = (),
+        cancel: str | None = None,
+    ) -> Start:
+        """Where a drive goes on from."""
+        run_id = history[0].run_id
+        letters = unread(self._journal, run_id, history)
+        gone = () if cancel is not None else dropped(run_id, history, reuse, rerun)
+        recorded = Recorded([*history, *letters], gone)
+        recorded.reused.update(reuse)
+        return Start(
+            definition,
+            run_id,
+            inputs_of(recorded, definition, self._journal.codec),
+            ev.RunResumed(gone, tuple(reuse), tuple(rerun)),
+            recorded,
+            len(history),
+            tuple(letters),
+            cancel if ended(history) is not None else cancel or recorded.cancelled,
+        )
+
+    async def plan(
+        self,
+        run_id: str,
+        workflow: WorkflowLike[..., Any] | None = None,
+        *,
+        reuse: Sequence[str] = (),
+        rerun: Sequence[str] = (),
+    ) -> Plan:
+        """What ``resume`` with the same arguments would do: the workflow's own code is run against
+        the record, up to the first step of each branch that has none; never an action.
+
+        Raises:
+            RunNotFound, NotRecorded, WorkflowNotFound, Unresolvable: as ``resume``.
+        """
+        given = None if workflow is None else definition_of(workflow)
+        history = history_of(self._journal, run_id)
+        definition = workflow_for(history, given, self._parts.workflows)
+        start = self._start_again(history, definition, reuse, rerun)
+        self._close_unless_used()
+        return plan_of(self._machine(start), start.first, history, self._parts.clock.now())
+
+    def plan_sync(
+        self,
+        run_id: str,
+        workflow: WorkflowLike[..., Any] | None = None,
+        *,
+        reuse: Sequence[str] = (),
+        rerun: Sequence[str] = (),
+    ) -> Plan:
+        """``plan`` for callers without an event loop."""
+
+        async def planned() -> Plan:
+            return await self.plan(run_id, workflow, reuse=reuse, rerun=rerun)
+
+        return self._sync("plan_sync()", "await executor.plan(...)", planned)
 
     def resume_sync(
         self,
@@ -252,26 +367,13 @@ class Engine:
 
         return self._sync("resume_sync()", "await executor.resume(...)", resumed)
 
-    def _started(self, run_id: str, history: list[ev.Event]) -> ev.WorkflowStarted:
-        if not history or not isinstance(history[0], ev.WorkflowStarted):
-            known = [info.run_id for info in self._parts.journal.runs()]
-            raise RunNotFound(run_id, known)
-        return history[0]
-
-    def _workflow_of(
-        self, started: ev.WorkflowStarted, workflow: WorkflowLike[..., Any] | None
-    ) -> WorkflowDefinition:
-        if workflow is not None:
-            return definition_of(workflow)
-        known = {one.definition.name: one.definition for one in self._parts.workflows}
-        if started.workflow_name not in known:
-            raise WorkflowNotFound(started.workflow_name, tuple(known))
-        return known[started.workflow_name]
-
     # -- reaching runs --------------------------------------------------------------------------
 
     async def answer(self, run_id: str, gate: str, answer: Any, *, by: str | None = None) -> Any:
-        """Answer a gate of a run that is live here, or suspended; the answer as converted.
+        """Answer an open gate, named by its path; the answer as converted.
+
+        The run may be live here or in another process, suspended, or dead: one that is not live
+        goes on from the answer when it is resumed.
 
         Raises:
             GateClosed: it was answered before, by whom and how. InvalidAnswer: it is no answer,
@@ -280,23 +382,28 @@ class Engine:
         driver = self._live.get(run_id)
         if driver is not None:
             return driver.answer(gate, answer, by)
-        history = list(self._parts.journal.events(run_id))
-        self._started(run_id, history)
-        value = accepted(_gate_in(run_id, history, gate), answer)
-        await self._append(run_id, len(history), ev.GateAnswered(gate, value, by))
+        journal = self._journal
+        opened = gate_in(run_id, history_of(journal, run_id), gate)
+        value = accepted(opened, answer)
+        event = ev.GateAnswered(gate, value, by)
+        post_answer(journal, opened, ev.stamp(event, run_id, 0, self._parts.clock.now()))
+        self._close_unless_used()
         return value
 
     async def signal(
         self, run_id: str, name: str, payload: Any = None, *, by: str | None = None
     ) -> None:
-        """Deliver a signal to a run that is live here, or suspended; it is kept until taken."""
+        """Deliver a signal to a run, wherever it is driven, or whether; it is kept until taken.
+
+        Raises:
+            RunNotFound: there is no such run.
+            OutputNotSerializable: the payload cannot be recorded.
+        """
         driver = self._live.get(run_id)
         if driver is not None:
             driver.signal(name, payload, by)
             return
-        history = self._parts.journal.events(run_id)
-        self._started(run_id, list(history))
-        await self._append(run_id, len(history), ev.SignalReceived(name, payload, by))
+        self._post(run_id, ev.SignalReceived(name, payload, by))
 
     async def cancel(
         self,
@@ -304,36 +411,34 @@ class Engine:
         reason: str = "cancelled",
         workflow: WorkflowLike[..., Any] | None = None,
     ) -> WorkflowResult[Any] | None:
-        """Cancel a run. One that is live here is asked to unwind (None comes back at once); one
-        that is suspended is resumed only to unwind, and its result comes back.
+        """Cancel a run. One that is driven, here or elsewhere, is asked to unwind (None comes back
+        at once); one that is not is resumed only to unwind, and its result comes back.
+
+        Raises:
+            RunNotFound: there is no such run. WorkflowNotFound: nobody knows its workflow.
         """
         driver = self._live.get(run_id)
         if driver is not None:
             driver.cancel(reason)
             return None
-        history = list(self._parts.journal.events(run_id))
-        definition = self._workflow_of(self._started(run_id, history), workflow)
-        if isinstance(history[-1], ev.WorkflowCompleted):
-            return recorded_result(run_id, definition.name, history, history[-1])
-        recorded = Recorded(history)
+        given = None if workflow is None else definition_of(workflow)
+        try:
+            with self._leased(run_id):
+                history = history_of(self._journal, run_id)
+                definition = workflow_for(history, given, self._parts.workflows)
+                if ended(history) is not None:
+                    return recorded_result(run_id, definition, history, self._journal.codec)
+                start = self._start_again(history, definition, cancel=reason)
+                return await self._drive_from(start, None)
+        except RunLocked:
+            self._post(run_id, ev.CancelRequested(reason))
+            return None
 
-        async def drive(run: Run[Any]) -> WorkflowResult[Any]:
-            inputs, first = dict(recorded.inputs), ev.RunResumed()
-            start = _Start(definition, run_id, inputs, first, recorded, len(history))
-            return await self._drive_from(start, run)
-
-        run: Run[Any] = Run(run_id, drive)
-        run.cancel(reason)
-        async with run:
-            async for _ in run:
-                pass
-        return run.result
-
-    async def _append(self, run_id: str, count: int, event: ev.Event) -> None:
-        ev.stamp(event, run_id, count + 1, self._parts.clock.now())
-        pending = self._parts.journal.append(event)
-        if pending is not None:
-            await pending
+    def _post(self, run_id: str, event: Message) -> None:
+        history_of(self._journal, run_id)
+        stamped = ev.stamp(event, run_id, 0, self._parts.clock.now())
+        self._journal.post(Letter(stamped))
+        self._close_unless_used()
 
     def answer_sync(self, run_id: str, gate: str, answer: Any, *, by: str | None = None) -> Any:
         """``answer`` for callers without an event loop."""
@@ -369,7 +474,21 @@ class Engine:
     @staticmethod
     def _sync(name: str, instead: str, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         refuse_inside_loop(name, f"Write: {instead}.")
-        return anyio.run(function, *args)
+        kept: list[T] = []
+
+        async def keep() -> None:  # asyncio describes the task by its result: that one may be large
+            kept.append(await function(*args))
+
+        anyio.run(keep)
+        return kept[0]
+
+
+class _Open:
+    """Why the journal is open; shared by an executor's copies. Mutable."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.entered = 0
 
 
 class _Teller:
@@ -417,34 +536,6 @@ def definition_of(workflow: Any) -> WorkflowDefinition:
 def new_run_id(name: str) -> str:
     """A run id for people: the workflow's name and eight random hex digits."""
     return f"{name}-{os.urandom(4).hex()}"
-
-
-def recorded_result(
-    run_id: str, name: str, history: Sequence[ev.Event], last: ev.WorkflowCompleted
-) -> WorkflowResult[Any]:
-    """The result of a run that has ended, from its record alone."""
-    recorded = Recorded(history)
-    tree = recorded.tree_below("")
-    results = dict(recorded.ends())
-    return workflow_result(
-        name,
-        run_id,
-        last.status,
-        ordered=tree_order(tree, results),
-        top=children_of(tree, ""),
-        duration_ms=last.duration_ms,
-        completed=last,
-    )
-
-
-def _gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
-    opened = {event.path: event.gate for event in history if isinstance(event, ev.GateOpened)}
-    for event in history:
-        if isinstance(event, ev.GateAnswered) and event.path == path:
-            raise GateClosed(path, event.answer, event.by, event.at)
-    if path not in opened:
-        raise GateNotFound(run_id, path, tuple(opened))
-    return opened[path]
 
 
 def refuse_inside_loop(name: str, instead: str) -> None:

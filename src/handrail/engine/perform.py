@@ -15,6 +15,7 @@ from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.contexts import Contexts, built_context
 from handrail.engine.current import Current, idempotency_key
 from handrail.errors import CommandFailed, StageFailed, WrongUse
+from handrail.model.assemble import assembler
 from handrail.model.commands import Perform
 from handrail.model.described import bases_of, text_of, traceback_of
 from handrail.model.events import AttemptFailed, Progress, StepCompleted, StepOutput
@@ -37,6 +38,8 @@ from handrail.model.steps import (
 from handrail.ports.clock import Clock
 
 _STAGE_OUTPUT = 20_000
+_step_result = assembler(StepResult)
+_step_completed = assembler(StepCompleted)
 
 
 @attrs.frozen
@@ -260,17 +263,25 @@ def succeeded(command: Perform, output: Any, usage: Usage | None, now: float) ->
     """The event of an attempt that gave an output."""
     step = command.step
     took_ms = (now - command.started_at) * 1000
-    result = StepResult(
+    path = command.path
+    result = _step_result(
         step.name,
-        command.path,
+        path,
         step.verb.kind,
         "succeeded",
         output,
-        duration_ms=took_ms if took_ms > 0 else 0.0,
-        attempts=command.attempt,
-        usage=usage,
+        None,
+        None,
+        (),
+        None,
+        took_ms if took_ms > 0 else 0.0,
+        command.attempt,
+        False,  # noqa: FBT003  # by position, for speed: replayed, abandoned, masked
+        False,  # noqa: FBT003
+        False,  # noqa: FBT003
+        usage,
     )
-    return StepCompleted(command.path, result)
+    return _step_completed("", 0, 0.0, path, result, "")
 
 
 def failed(command: Perform, error: BaseException) -> AttemptFailed:

@@ -219,6 +219,7 @@ class TrioTasks:
         self._deliver = deliver
         self._manager = trio.open_nursery()
         self._nursery: Any = None
+        self._scopes: set[Any] = set()
 
     async def __aenter__(self) -> Self:
         self._nursery = await self._manager.__aenter__()
@@ -230,12 +231,15 @@ class TrioTasks:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        for scope in self._scopes:
+            scope.cancel()
         self._nursery.cancel_scope.cancel()
         await self._manager.__aexit__(None, None, None)
 
     def start(self, flight: Flight, work: Work, context: Context) -> None:
-        """Start in the nursery, in a scope that only ``stop`` reaches."""
-        flight.handle = self._trio.CancelScope(shield=True)  # only ``stop`` reaches it
+        """Start in the nursery, in a scope that only ``stop`` reaches, and the end of all."""
+        flight.handle = self._trio.CancelScope(shield=True)
+        self._scopes.add(flight.handle)
         context.run(self._nursery.start_soon, self._run, flight, work)
 
     async def _run(self, flight: Flight, work: Work) -> None:
@@ -249,6 +253,7 @@ class TrioTasks:
                 outcome = ABANDONED
             except BaseException as error:  # noqa: BLE001  # the driver decides
                 outcome = error
+        self._scopes.discard(flight.handle)
         self._deliver(flight, outcome)
 
     def stop(self, flight: Flight) -> None:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from handrail.errors import HandrailError
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from handrail.errors import HandrailError, RunLocked
+from handrail.model.codec import Codec
 from handrail.model.events import (
     Event,
     RunResumed,
@@ -11,7 +18,9 @@ from handrail.model.events import (
     WorkflowStarted,
 )
 from handrail.model.results import RunStatus
-from handrail.ports.journal import RunInfo
+from handrail.ports.journal import Holder, Letter, RunInfo
+
+_plain_codec = Codec()
 
 
 class OutOfSequence(HandrailError):
@@ -33,13 +42,18 @@ class OutOfSequence(HandrailError):
 class MemoryJournal:
     """Keeps the very events that it is given, until the process ends.
 
-    A run can be suspended and resumed with it in one process, and nothing needs to be encoded.
+    A run can be suspended and resumed with it in one process, and nothing needs to be encoded:
+    ``codec`` is there for those who do it all the same.
     """
 
     durable = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, codec: Codec = _plain_codec) -> None:
+        self.codec = codec
         self._events: dict[str, list[Event]] = {}
+        self._letters: dict[str, list[Letter]] = {}
+        self._leases: dict[str, MemoryLease] = {}
+        self._lock = threading.Lock()
 
     def append(self, event: Event, /, *, sync: bool = False) -> None:
         """Keep the event.
@@ -64,16 +78,78 @@ class MemoryJournal:
 
     def runs(self) -> list[RunInfo]:
         """Every run, oldest first."""
-        return [_info(run_id, events) for run_id, events in self._events.items()]
+        leases = self._leases
+        return [
+            _info(run_id, events, leases.get(run_id))
+            for run_id, events in list(self._events.items())
+        ]
+
+    def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> MemoryLease:
+        """Become the one who drives a run in this process.
+
+        Raises:
+            RunLocked: another drive of it goes on.
+        """
+        del secrets  # nothing is written
+        with self._lock:
+            held = self._leases.get(run_id)
+            if held is not None:
+                holder = held.holder
+                age_s = max(0.0, time.time() - holder.since)
+                raise RunLocked(run_id, holder.pid, holder.host, age_s)
+            lease = MemoryLease(self._leases, run_id)
+            self._leases[run_id] = lease
+            return lease
+
+    def post(self, letter: Letter, /) -> Letter:
+        """Keep a letter for its run, and give the one that counts."""
+        with self._lock:
+            kept = self._letters.setdefault(letter.event.run_id, [])
+            for earlier in kept:
+                if letter.key and earlier.key == letter.key:
+                    return earlier
+            numbered = replace(letter, number=len(kept) + 1)
+            kept.append(numbered)
+            return numbered
+
+    def letters(self, run_id: str, after: int, /) -> list[Letter]:
+        """The letters of a run whose number is greater than ``after``, in order."""
+        return self._letters.get(run_id, [])[max(0, after) :]
 
     def close(self) -> None:
-        """Do nothing: the events stay, so that a run can be resumed."""
+        """Give back the leases; the events stay, so that a run can be resumed."""
+        self._leases.clear()
 
 
-def _info(run_id: str, events: list[Event]) -> RunInfo:
+class MemoryLease:
+    """The lease of one run, until it is released."""
+
+    def __init__(self, leases: dict[str, MemoryLease], run_id: str) -> None:
+        self.run_id = run_id
+        self.holder = Holder(os.getpid(), os.uname().nodename, time.time())
+        self._leases = leases
+
+    def release(self) -> None:
+        """Let the next one drive the run; a second time it does nothing."""
+        if self._leases.get(self.run_id) is self:
+            del self._leases[self.run_id]
+
+
+def _info(run_id: str, events: list[Event], lease: MemoryLease | None) -> RunInfo:
     first = events[0]
-    name = first.workflow_name if isinstance(first, WorkflowStarted) else ""
-    return RunInfo(run_id, name, _status(events), first.at, len(events))
+    name, labels = "", {}
+    if isinstance(first, WorkflowStarted):
+        name, labels = first.workflow_name, dict(first.labels)
+    return RunInfo(
+        run_id,
+        name,
+        _status(events),
+        first.at,
+        len(events),
+        events[-1].at,
+        labels,
+        None if lease is None else lease.holder,
+    )
 
 
 def _status(events: list[Event]) -> RunStatus | None:

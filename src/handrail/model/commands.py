@@ -118,6 +118,12 @@ class Tell(msgspec.Struct, frozen=True):
     progress: Progress
 
 
+class Changed(msgspec.Struct, frozen=True):
+    """A recorded step is another one now, and nobody said what counts: the drive must end."""
+
+    path: str
+
+
 class Finish(msgspec.Struct, frozen=True):
     """The drive is over; this is its result."""
 
@@ -136,6 +142,7 @@ Command: TypeAlias = (
     | Undo
     | Pull
     | Tell
+    | Changed
     | Finish
 )
 

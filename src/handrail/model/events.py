@@ -99,9 +99,10 @@ class RunResumed(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested(Stamped):
-    """Somebody asked for the run to be cancelled."""
+    """Somebody asked for the run to be cancelled; ``letter`` is its number if it came by letter."""
 
     reason: str = "cancelled"
+    letter: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,9 @@ class LimitReached(Stamped):
 class StepStarted(Stamped):
     """A step is about to make its first attempt, or to be skipped by its predicate.
 
+    ``fingerprint`` describes the step as the code did (empty where nothing is to be durable),
     ``verdict`` is the predicate's, ``signal`` what a ``wait_for`` waits for, ``index`` the place
-    (from 0) among the members of its group.
+    (from 0) among the members of its group, ``rollback`` whether it can be undone.
     """
 
     path: str
@@ -130,6 +132,7 @@ class StepStarted(Stamped):
     verdict: bool | None = None
     signal: str = ""
     index: int = 0
+    rollback: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +160,15 @@ class StepInterrupted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class StepCompleted(Stamped):
-    """A step ended; ``result`` says how."""
+    """A step ended; ``result`` says how.
+
+    ``composed`` says how the output follows from what is recorded below the path, empty if it does
+    not; then a journal need not store it again. See ``core.composed``.
+    """
 
     path: str
     result: StepResult[Any]
+    composed: str = ""
 
     @property
     def status(self) -> StepStatus:
@@ -217,11 +225,12 @@ class MemberStarted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class MemberCompleted(Stamped):
-    """A member of a ``for_each`` ended."""
+    """A member of a ``for_each`` ended; ``composed`` as in ``StepCompleted``."""
 
     path: str
     index: int
     result: StepResult[Any]
+    composed: str = ""
 
     @property
     def status(self) -> StepStatus:
@@ -240,12 +249,13 @@ class SubworkflowStarted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class SubworkflowEnded(Stamped):
-    """A child workflow ended."""
+    """A child workflow ended; ``value`` is what it returned."""
 
     path: str
     workflow_name: str
     status: RunStatus
     error: str | None = None
+    value: Any = None
 
 
 # -- waiting -------------------------------------------------------------------------------------
@@ -261,11 +271,12 @@ class GateOpened(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class GateAnswered(Stamped):
-    """A gate got the one answer that counts."""
+    """A gate got the one answer that counts; ``letter`` is its number if it came by letter."""
 
     path: str
     answer: Any
     by: str | None = None
+    letter: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,11 +291,14 @@ class TimerSet(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class SignalReceived(Stamped):
-    """A signal arrived; it is kept until a ``wait_for`` takes it."""
+    """A signal arrived; it is kept until a ``wait_for`` takes it. ``letter`` is its number if it
+    came by letter.
+    """
 
     name: str
     payload: Any = None
     by: str | None = None
+    letter: int = 0
 
 
 # -- undoing -------------------------------------------------------------------------------------

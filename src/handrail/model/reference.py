@@ -6,6 +6,7 @@ import functools
 import sys
 from collections.abc import Callable
 from pathlib import PurePath
+from types import FunctionType
 from typing import Any
 
 
@@ -14,6 +15,8 @@ def reference(target: Callable[..., Any]) -> str:
 
     A partial is named by its function; an object that is called is named by its class.
     """
+    if type(target) is FunctionType and target.__module__ != "__main__":
+        return f"{target.__module__}:{target.__qualname__}"
     if isinstance(target, functools.partial):
         return f"partial({reference(target.func)})"
     named = target if hasattr(target, "__qualname__") else type(target)
@@ -25,7 +28,12 @@ def reference(target: Callable[..., Any]) -> str:
 
 def _main_name() -> str:
     file = getattr(sys.modules.get("__main__"), "__file__", None)
-    return PurePath(file).stem if file else "__main__"
+    return _stem(file) if file else "__main__"
+
+
+@functools.lru_cache(maxsize=1)
+def _stem(file: str) -> str:
+    return PurePath(file).stem
 
 
 def importable(target: object) -> bool:

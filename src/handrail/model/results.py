@@ -219,7 +219,8 @@ class WorkflowResult(Generic[R_co]):
 
     ``step_results`` holds every finished step, nested ones included, in tree order. ``value`` is
     exactly what the workflow returned (None unless it succeeded); ``final_output`` falls back to
-    the output of the last top-level step that was not skipped.
+    the output of the last top-level step that was not skipped. ``orphaned`` are paths of recorded
+    steps that the code, changed since, did not come to.
     """
 
     workflow_name: str
@@ -238,6 +239,7 @@ class WorkflowResult(Generic[R_co]):
     error_type: str | None = None
     traceback: str | None = None
     waiting_signals: tuple[str, ...] = ()
+    orphaned: tuple[str, ...] = ()
 
     @property
     def success(self) -> bool:

@@ -2,40 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
-from handrail.model.events import Event
+from handrail.model.codec import Codec
+from handrail.model.events import CancelRequested, Event, GateAnswered, SignalReceived
 from handrail.model.results import RunStatus
+
+Message: TypeAlias = GateAnswered | SignalReceived | CancelRequested
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who drives a run: a process, since when (unix seconds), and whether it still lives."""
+
+    pid: int
+    host: str
+    since: float
+    alive: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """One run as a journal lists it; ``status`` is None while it has no end."""
+    """One run as a journal lists it; ``status`` is None while it has no end.
+
+    ``updated_at`` is when its last event happened, ``holder`` who drives it now, if anybody.
+    """
 
     run_id: str
     workflow_name: str
     status: RunStatus | None
     started_at: float
     events: int
+    updated_at: float = 0.0
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    holder: Holder | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What somebody outside a drive has to say to a run: an answer, a signal, a cancellation.
+
+    ``event`` carries run id and time, and no number of its own in the run yet. Of the letters of
+    one run with the same ``key`` only the first is kept; an empty key is no key. ``number`` counts
+    the letters of a run from 1, and is given by the journal.
+    """
+
+    event: Message
+    key: str = ""
+    number: int = 0
+
+
+class Lease(Protocol):
+    """The right to write a run, until it is released or lost."""
+
+    def release(self) -> None:
+        """Give it back; a second time, or after it was lost, does nothing."""
+        ...
 
 
 class Journal(Protocol):
-    """The append-only store of the events of runs.
+    """The append-only store of the events of runs, and the letters to them.
 
     Events of a run are numbered by ``seq`` from 1 without a hole; ``append`` of any other number
     is refused. What ``append`` returned from (or whose awaitable completed) survives whatever the
-    journal promises to survive. ``events`` gives them back in order, equal to what was appended.
+    journal promises to survive. ``events`` gives them back in order, equal to what was appended;
+    a value whose class cannot be found comes back as ``Unresolved``.
+
     Contract suite: ``handrail.testing.contracts.JournalContract``.
     """
 
-    durable: bool
+    @property
+    def durable(self) -> bool:
+        """True if its runs outlive the process."""
+        ...
+
+    @property
+    def codec(self) -> Codec:
+        """How it writes values."""
+        ...
 
     def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:
         """Store the event; if an awaitable comes back, it is stored once that completes.
 
+        ``sync``: on disk, not only out of the process. While this journal holds the lease of the
+        event's run, nothing is stored once that was taken over; without a lease nothing is checked.
+
         Raises:
+            OutputNotSerializable: a value in it could not come back equal; nothing was stored, and
+                the same number can be used for another event.
+            LeaseLost: another process drives the run now; nothing was stored.
             Exception: it was not stored; the run cannot go on.
         """
         ...
@@ -46,6 +103,30 @@ class Journal(Protocol):
 
     def runs(self) -> Sequence[RunInfo]:
         """Every run, oldest first."""
+        ...
+
+    def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> Lease:
+        """Become the one who drives a run, whether it has events already or not.
+
+        ``secrets`` are values by the name of their environment variable: while the lease is held,
+        they are written as a reference to the variable.
+
+        Raises:
+            RunLocked: somebody who may still live drives it.
+        """
+        ...
+
+    def post(self, letter: Letter, /) -> Letter:
+        """Keep a letter for its run; the one that counts: itself numbered, or the first of its key.
+
+        What comes back for a letter that counts holds the very event that was posted.
+        When it returns, the letter survives what the journal promises. Any process may post, to a
+        run that is alive, suspended or dead.
+        """
+        ...
+
+    def letters(self, run_id: str, after: int, /) -> Sequence[Letter]:
+        """The letters of a run whose number is greater than ``after``, in order."""
         ...
 
     def close(self) -> None:

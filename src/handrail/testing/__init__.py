@@ -1,4 +1,4 @@
-"""The test kit: scripted runs, fake agents, a clock that jumps, and the laws of every port.
+"""The test kit: scripted runs, fake agents, a clock that jumps, crashes, the laws of every port.
 
 Each name is imported when it is first used. Only ``contracts`` needs pytest, only ``strategies``
 needs hypothesis.
@@ -15,27 +15,37 @@ if TYPE_CHECKING:
     from handrail.sinks.memory import MemorySink
     from handrail.testing import contracts, strategies
     from handrail.testing.clock import JumpClock
+    from handrail.testing.crashes import Crashes, crash_everywhere
     from handrail.testing.script import Script
     from handrail.testing.script_pending import Pending
+    from handrail.testing.text_journal import ProcessGone, TextJournal
 
 _LAZY = {
+    "Crashes": "handrail.testing.crashes",
     "FakeAgent": "handrail.agents.fake_agent",
     "FakeBackend": "handrail.agents.fake",
     "JumpClock": "handrail.testing.clock",
     "MemorySink": "handrail.sinks.memory",
     "Pending": "handrail.testing.script_pending",
+    "ProcessGone": "handrail.testing.text_journal",
     "Script": "handrail.testing.script",
+    "TextJournal": "handrail.testing.text_journal",
+    "crash_everywhere": "handrail.testing.crashes",
 }
 _MODULES = frozenset({"contracts", "strategies"})
 
 __all__ = [
+    "Crashes",
     "FakeAgent",
     "FakeBackend",
     "JumpClock",
     "MemorySink",
     "Pending",
+    "ProcessGone",
     "Script",
+    "TextJournal",
     "contracts",
+    "crash_everywhere",
     "strategies",
 ]
 

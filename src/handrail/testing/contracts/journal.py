@@ -7,8 +7,11 @@ from typing import TypeAlias
 
 import pytest
 
+from handrail.errors import RunLocked
 from handrail.model.events import (
+    CancelRequested,
     Event,
+    GateAnswered,
     RunResumed,
     RunSuspended,
     SignalReceived,
@@ -17,7 +20,7 @@ from handrail.model.events import (
     WorkflowStarted,
     stamp,
 )
-from handrail.ports.journal import Journal
+from handrail.ports.journal import Journal, Letter, Message
 from handrail.testing.contracts.sample_events import RUN, sample_events
 
 MakeJournal: TypeAlias = Callable[[], Journal]
@@ -169,3 +172,183 @@ class JournalContract:
         found = list(again.events(RUN))
         again.close()
         assert found == sample_events() or not journal.durable
+
+    @pytest.mark.anyio
+    async def test_a_run_is_listed_with_its_labels_and_its_last_moment(
+        self, make_journal: MakeJournal
+    ) -> None:
+        """The list has the labels a run began with, and when its last event happened."""
+        journal = make_journal()
+        first = stamp(WorkflowStarted("w", {}, {"team": "a"}), "r", 1, 1.0)
+        await store(journal, first, stamp(StepStarted("a", "python"), "r", 2, 7.5))
+        (found,) = journal.runs()
+        journal.close()
+        assert (dict(found.labels), found.updated_at, found.holder) == ({"team": "a"}, 7.5, None)
+
+    @pytest.mark.anyio
+    async def test_a_run_has_one_driver_at_a_time(self, make_journal: MakeJournal) -> None:
+        """Who would drive a run that is driven is refused, and told by whom, as the list says."""
+        journal = make_journal()
+        await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
+        lease = journal.acquire("r")
+        with pytest.raises(RunLocked) as caught:
+            journal.acquire("r")
+        (found,) = journal.runs()
+        lease.release()
+        journal.close()
+        assert caught.value.run_id == "r"
+        assert found.holder is not None
+        assert (caught.value.pid, caught.value.host) == (found.holder.pid, found.holder.host)
+
+    @pytest.mark.anyio
+    async def test_a_lease_can_be_given_back(self, make_journal: MakeJournal) -> None:
+        """After it was released the run has no driver, and the next one can have it."""
+        journal = make_journal()
+        first = journal.acquire("r")
+        await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
+        first.release()
+        (idle,) = journal.runs()
+        second = journal.acquire("r")
+        await store(journal, stamp(StepStarted("a", "python"), "r", 2, 2.0))
+        second.release()
+        numbers = [event.seq for event in journal.events("r")]
+        journal.close()
+        assert (idle.holder, numbers) == (None, [1, 2])
+
+    def test_an_old_lease_takes_nothing_from_a_new_one(self, make_journal: MakeJournal) -> None:
+        """To release a lease twice does not release the one that came after it."""
+        journal = make_journal()
+        first = journal.acquire("r")
+        first.release()
+        second = journal.acquire("r")
+        first.release()
+        with pytest.raises(RunLocked):
+            journal.acquire("r")
+        second.release()
+        journal.close()
+
+    def test_runs_are_locked_apart(self, make_journal: MakeJournal) -> None:
+        """Who drives one run does not keep others from driving another."""
+        journal = make_journal()
+        one, other = journal.acquire("a"), journal.acquire("b")
+        one.release()
+        other.release()
+        journal.close()
+
+    def test_close_gives_leases_back(self, make_journal: MakeJournal) -> None:
+        """A journal that was closed drives nothing any more."""
+        journal = make_journal()
+        journal.acquire("r")
+        journal.close()
+        journal.acquire("r").release()
+        journal.close()
+
+    @pytest.mark.anyio
+    async def test_events_are_numbered_on_under_a_lease(self, make_journal: MakeJournal) -> None:
+        """Under a lease, too, only the next number is stored, and what was refused can be tried
+        again with it.
+        """
+        journal = make_journal()
+        lease = journal.acquire("r")
+        started = stamp(WorkflowStarted("w"), "r", 1, 1.0)
+        step = stamp(StepStarted("a", "python"), "r", 2, 2.0)
+        await store(journal, started)
+        for wrong in (1, 3):
+            with pytest.raises(Exception, match=str(wrong)):
+                await store(journal, stamp(StepStarted("x", "python"), "r", wrong, 2.0))
+        await store(journal, step)
+        lease.release()
+        found = list(journal.events("r"))
+        journal.close()
+        assert found == [started, step]
+
+    def test_letters_are_numbered_in_the_order_they_came(self, make_journal: MakeJournal) -> None:
+        """Letters of one run are counted from 1, whatever they say, and come back equal."""
+        journal = make_journal()
+        events: list[Message] = [
+            stamp(SignalReceived("go", {"n": 1}, "ann"), "r", 0, 1.0),
+            stamp(GateAnswered("merge?", "yes", "bob"), "r", 0, 2.0),
+            stamp(CancelRequested("enough"), "r", 0, 3.0),
+        ]
+        posted = [journal.post(Letter(event)) for event in events]
+        found = list(journal.letters("r", 0))
+        journal.close()
+        assert [letter.number for letter in posted] == [1, 2, 3]
+        assert found == posted
+        assert [letter.event for letter in found] == events
+
+    def test_letters_are_read_from_any_number_on(self, make_journal: MakeJournal) -> None:
+        """Who has read some letters is given only those that came later."""
+        journal = make_journal()
+        for at in (1.0, 2.0, 3.0):
+            journal.post(Letter(stamp(SignalReceived("go"), "r", 0, at)))
+        found = [[letter.number for letter in journal.letters("r", after)] for after in range(5)]
+        journal.close()
+        assert found == [[1, 2, 3], [2, 3], [3], [], []]
+
+    def test_of_one_key_only_the_first_letter_counts(self, make_journal: MakeJournal) -> None:
+        """Who comes second with a key is given the letter that came first; nothing is added."""
+        journal = make_journal()
+        first = journal.post(Letter(stamp(GateAnswered("g", "yes"), "r", 0, 1.0), "g"))
+        second = journal.post(Letter(stamp(GateAnswered("g", "no"), "r", 0, 2.0), "g"))
+        third = journal.post(Letter(stamp(GateAnswered("g", "no"), "r", 0, 3.0), "g 2"))
+        found = list(journal.letters("r", 0))
+        journal.close()
+        assert second == first
+        assert found == [first, third]
+
+    def test_an_empty_key_is_no_key(self, make_journal: MakeJournal) -> None:
+        """Letters without a key do not stand in one another's way."""
+        journal = make_journal()
+        for at in (1.0, 2.0):
+            journal.post(Letter(stamp(SignalReceived("go"), "r", 0, at)))
+        found = len(journal.letters("r", 0))
+        journal.close()
+        assert found == 2
+
+    def test_letters_of_runs_are_kept_apart(self, make_journal: MakeJournal) -> None:
+        """A key, and a number, count within one run."""
+        journal = make_journal()
+        posted = [
+            journal.post(Letter(stamp(GateAnswered("g", run), run, 0, 1.0), "g")) for run in "ab"
+        ]
+        found = [list(journal.letters(run, 0)) for run in "abc"]
+        journal.close()
+        assert [letter.number for letter in posted] == [1, 1]
+        assert found == [[posted[0]], [posted[1]], []]
+
+    @pytest.mark.anyio
+    async def test_a_letter_is_no_event(self, make_journal: MakeJournal) -> None:
+        """Letters move no numbers, may come before a run or while it is driven, and list none."""
+        journal = make_journal()
+        letter = journal.post(Letter(stamp(SignalReceived("go"), "r", 0, 1.0)))
+        before = list(journal.runs())
+        lease = journal.acquire("r")
+        journal.post(Letter(stamp(SignalReceived("go"), "r", 0, 2.0)))
+        await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
+        found = (len(journal.events("r")), len(journal.letters("r", letter.number)))
+        lease.release()
+        journal.close()
+        assert (before, found) == ([], (1, 1))
+
+    def test_a_durable_one_keeps_its_letters(self, make_journal: MakeJournal) -> None:
+        """Another journal of the same store has the letters, if the journal says it is durable."""
+        journal = make_journal()
+        posted = journal.post(Letter(stamp(GateAnswered("g", "yes", "ann"), "r", 0, 1.0), "g"))
+        journal.close()
+        again = make_journal()
+        found = list(again.letters("r", 0))
+        again.close()
+        assert found == [posted] or not journal.durable
+
+    def test_a_durable_one_excludes_another_of_its_store(self, make_journal: MakeJournal) -> None:
+        """Two journals of one store have one driver a run between them, if they are durable."""
+        journal, other = make_journal(), make_journal()
+        lease = journal.acquire("r")
+        if journal.durable:
+            with pytest.raises(RunLocked):
+                other.acquire("r")
+        lease.release()
+        other.acquire("r").release()
+        journal.close()
+        other.close()

@@ -1,0 +1,246 @@
+"""What a journal on disk costs, against SQLite itself in the same run."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from bench.measure import Row, interleaved
+from bench.steps import Nothing, action
+from handrail import Executor, SqliteJournal, Steps, Workflow, WorkflowError, step, workflow
+from handrail.model.events import Event
+
+STEPS = 1000
+SYNCED = 100
+LONG = 30_000
+ENGINE_US = 60.0
+"""What a journaled step may cost besides what SQLite costs."""
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[Path]:
+    """A folder of its own for one measurement."""
+    with tempfile.TemporaryDirectory(prefix="handrail-bench-") as name:
+        yield Path(name)
+
+
+def steps_of(
+    count: int, kind: Literal["plain", "checkpoint", "once"] = "plain"
+) -> Workflow[[], int]:
+    """A workflow of that many async steps."""
+
+    @workflow
+    def flow() -> Steps[int]:
+        total = 0
+        for number in range(count):
+            one = step(f"s{number}").call(action)
+            if kind == "checkpoint":
+                one = one.checkpoint()
+            elif kind == "once":
+                one = one.once()
+            total += yield from one
+        return total
+
+    return flow
+
+
+def run_journaled(flow: Workflow[[], int]) -> None:
+    """One run with its journal in a new file."""
+    with folder() as where:
+        result = Executor(journal=SqliteJournal(where / "runs.db"), sinks=[Nothing()]).run_sync(
+            flow
+        )
+        assert result.success, result.error
+
+
+def row_bytes(count: int) -> int:
+    """How many bytes the two records of one step have, numbers and checksums not counted."""
+    with folder() as where:
+        Executor(journal=SqliteJournal(where / "runs.db")).run_sync(steps_of(count))
+        connection = sqlite3.connect(where / "runs.db")
+        (total,) = connection.execute(
+            "SELECT sum(length(kind) + length(path) + length(body) + length(coalesce(value, ''))) "
+            "FROM events"
+        ).fetchone()
+        connection.close()
+    return int(total) // count
+
+
+def run_raw(count: int, size: int, synchronous: Literal["NORMAL", "FULL"]) -> None:
+    """That many inserts of that many bytes, each its own transaction."""
+    with folder() as where:
+        connection = sqlite3.connect(where / "raw.db", isolation_level=None)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={synchronous}")
+        connection.execute("CREATE TABLE raw (seq INTEGER PRIMARY KEY, body TEXT)")
+        body = "x" * size
+        for seq in range(count):
+            connection.execute("INSERT INTO raw VALUES (?, ?)", (seq, body))
+        connection.close()
+
+
+class Timed:
+    """A journal that notes how long the longest append kept the loop."""
+
+    def __init__(self, journal: SqliteJournal) -> None:
+        self._journal = journal
+        self.longest_s = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:
+        """Append, on the clock."""
+        began = time.perf_counter()
+        pending = self._journal.append(event, sync=sync)
+        self.longest_s = max(self.longest_s, time.perf_counter() - began)
+        return pending
+
+
+def longest_stall_s(flow: Workflow[[], int]) -> float:
+    """The longest time that one append kept the loop in a long run."""
+    with folder() as where:
+        journal = Timed(SqliteJournal(where / "runs.db"))
+        result = Executor(journal=journal, sinks=[Nothing()]).run_sync(flow)
+        assert result.success, result.error
+        return journal.longest_s
+
+
+def resumable(count: int, where: Path) -> Callable[[], None]:
+    """A function that replays that many recorded steps, and nothing else."""
+
+    @workflow
+    def flow() -> Steps[int]:
+        total = 0
+        for number in range(count):
+            total += yield from step(f"s{number}").call(action)
+        raise WorkflowError(f"stopped at {total}")
+
+    executor = Executor(journal=SqliteJournal(where / "runs.db"), sinks=[Nothing()])
+    executor.options(run_id="r").run_sync(flow)
+
+    def replay() -> None:
+        result = executor.resume_sync("r", flow)
+        assert result.status == "failed"
+        assert all(one.replayed for one in result.step_results)
+
+    return replay
+
+
+def in_memory(flow: Workflow[[], int]) -> None:
+    """One run that is recorded nowhere."""
+    assert Executor(sinks=[Nothing()]).run_sync(flow).success
+
+
+def fan_out(count: int) -> Workflow[[], int]:
+    """A group of that many members."""
+
+    @workflow
+    def flow() -> Steps[int]:
+        done = yield from step("each").for_each(range(count), lambda _: step("s").call(action))
+        return len(done)
+
+    return flow
+
+
+def large_outputs(count: int, size: int) -> Workflow[[], int]:
+    """Steps whose outputs are as large as that, and all different."""
+
+    async def large(number: int) -> str:
+        return f"{number:08}" * (size // 8)
+
+    @workflow
+    def flow() -> Steps[int]:
+        total = 0
+        for number in range(count):
+            total += len((yield from step(f"s{number}").call(large, number)))
+        return total
+
+    return flow
+
+
+def rows(rounds: int) -> list[Row]:
+    """The rows of the journal, of its stalls and of replay."""
+    return [*_journaled(rounds), *_synced(max(2, rounds // 3)), _stall(rounds), *_replay(rounds)]
+
+
+def _journaled(rounds: int) -> list[Row]:
+    flow = steps_of(STEPS)
+    size = row_bytes(STEPS)
+    base, ours = interleaved(
+        rounds, lambda: run_raw(STEPS, size, "NORMAL"), lambda: run_journaled(flow)
+    )
+    base_us, ours_us = base / STEPS * 1e6, ours / STEPS * 1e6
+    first = Row(
+        "journaled step, process-crash safe",
+        "raw insert",
+        base_us,
+        ours_us,
+        (ours_us - ENGINE_US) / base_us,
+        2.2,
+        f"x raw insert, {ENGINE_US:.0f} us taken off",
+    )
+    many = fan_out(10_000)
+    best = interleaved(max(1, rounds // 6), lambda: run_journaled(many))[0]
+    wide = Row("durable member of 10,000", "", 0.0, best / 10_000 * 1e6, 0.0, None, "us a member")
+    big = large_outputs(100, 1 << 20)
+    best = interleaved(max(1, rounds // 6), lambda: run_journaled(big))[0]
+    large = Row("output of 1 MiB", "", 0.0, best / 100 * 1e6, 0.0, None, "us an output")
+    return [first, wide, large]
+
+
+def _synced(rounds: int) -> list[Row]:
+    checkpoint, once = steps_of(SYNCED, "checkpoint"), steps_of(SYNCED, "once")
+    size = row_bytes(SYNCED)
+    base, one, two = interleaved(
+        rounds,
+        lambda: run_raw(SYNCED, size, "FULL"),
+        lambda: run_journaled(checkpoint),
+        lambda: run_journaled(once),
+    )
+    return [
+        Row(
+            f"journaled step, {name}",
+            "raw insert, synchronous=FULL",
+            base / SYNCED * 1e6,
+            ours / SYNCED * 1e6,
+            ours / base,
+            limit,
+        )
+        for name, ours, limit in ((".checkpoint()", one, 1.3), (".once()", two, 2.6))
+    ]
+
+
+def _stall(rounds: int) -> Row:
+    flow = steps_of(LONG)
+    longest = min(longest_stall_s(flow) for _ in range(max(1, rounds // 5)))
+    return Row(
+        "longest stall by the journal, 30,000 steps",
+        "",
+        0.0,
+        longest * 1e6,
+        longest * 1e3,
+        10.0,
+        "ms",
+    )
+
+
+def _replay(rounds: int) -> list[Row]:
+    flow = steps_of(STEPS)
+    with folder() as where:
+        base, ours = interleaved(rounds, lambda: in_memory(flow), resumable(STEPS, where))
+    return [
+        Row(
+            "replay of a recorded step",
+            "in-memory step",
+            base / STEPS * 1e6,
+            ours / STEPS * 1e6,
+            ours / base,
+            1.0,
+        )
+    ]

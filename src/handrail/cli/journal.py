@@ -1,0 +1,86 @@
+"""Where the command keeps its runs: ``.handrail/`` in the current folder, or where one says."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from handrail.cli.exits import Refused
+from handrail.errors import JournalFailed
+
+if TYPE_CHECKING:
+    from handrail import SqliteJournal
+
+FOLDER = ".handrail"
+FILE = "runs.db"
+VARIABLE = "HANDRAIL_DIR"
+
+
+@attrs.frozen
+class Place:
+    """The folder of a journal (absolute), and what ``--dir`` said, to be typed again."""
+
+    folder: Path
+    typed: str = ""
+
+    @property
+    def base(self) -> Path:
+        """The folder that it stands in: what is recorded of files is relative to this."""
+        return self.folder.parent
+
+    @property
+    def file(self) -> Path:
+        """The journal itself."""
+        return self.folder / FILE
+
+    def make(self) -> SqliteJournal:
+        """The journal, in a folder that is made if there is none, and that git ignores.
+
+        Raises:
+            JournalFailed: the folder cannot be made.
+        """
+        from handrail import SqliteJournal
+
+        try:
+            if not self.folder.exists():
+                self.folder.mkdir(parents=True, exist_ok=True)
+                (self.folder / ".gitignore").write_text("*\n", "utf-8")
+        except OSError as error:
+            said = error.strerror or str(error)
+            hint = f"--dir or {VARIABLE} name another folder."
+            raise JournalFailed(str(self.file), "making its folder", said, hint) from None
+        return SqliteJournal(self.file)
+
+    def find(self) -> SqliteJournal:
+        """The journal that is there.
+
+        Raises:
+            Refused: there is none.
+        """
+        from handrail import SqliteJournal
+
+        if not self.file.is_file():
+            near = self._above()
+            hint = f"There is one in {near}: cd there, or " if near else "Elsewhere? Then "
+            hint += f"name its folder with --dir or {VARIABLE}."
+            raise Refused(f"journal {self.file}", "there is none, so there are no runs", hint)
+        return SqliteJournal(self.file)
+
+    def command(self, *words: str) -> str:
+        """A command of this tool for people to type, which reaches the same journal."""
+        again = ["--dir", self.typed] if self.typed else []
+        return shlex.join(["handrail", *words, *again])
+
+    def _above(self) -> Path | None:
+        above = (folder for folder in self.base.parents if (folder / FOLDER / FILE).is_file())
+        return next(above, None)
+
+
+def place_of(wanted: Path | None) -> Place:
+    """The folder that ``--dir`` names, or ``HANDRAIL_DIR``, or ``.handrail`` here."""
+    named = wanted or os.environ.get(VARIABLE) or FOLDER
+    return Place(Path(named).resolve(), "" if wanted is None else str(wanted))

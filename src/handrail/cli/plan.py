@@ -1,0 +1,77 @@
+"""``handrail plan``: what a resume would do, step by step; nothing is run to find out."""
+
+from __future__ import annotations
+
+import sys
+
+from handrail import Executor
+from handrail.cli.changes import choices_between, was_and_now
+from handrail.cli.channels import json_channel, write_json
+from handrail.cli.exits import Exit
+from handrail.cli.journal import Place
+from handrail.cli.origin import workflow_of
+from handrail.cli.resume import Choices
+from handrail.cli.run_ids import chosen
+from handrail.cli.run_state import told
+from handrail.errors import StepChange
+from handrail.model.plan import Plan, PlannedStep
+from handrail.ports.journal import RunInfo
+
+
+def plan(
+    name: str, place: Place, *, choices: Choices, as_json: bool, target: str | None = None
+) -> int:
+    """Print the plan of a run; the exit code.
+
+    Raises:
+        HandrailError: there is no such run, or its workflow is not to be had.
+    """
+    with json_channel(wanted=as_json) as data:
+        journal = place.find()
+        info = chosen(journal.runs(), name)
+        workflow = workflow_of(info, place, target)
+        executor = Executor(journal=journal)
+        found = executor.plan_sync(info.run_id, workflow, reuse=choices.reuse, rerun=choices.rerun)
+        if data is None:
+            _show(found, info, place)
+        else:
+            write_json(found.to_dict(), data)
+    return Exit.SUCCEEDED
+
+
+def _show(found: Plan, info: RunInfo, place: Place) -> None:
+    print(f"{found.workflow_name}, run {found.run_id}: {told(info)}\n")
+    width = max((len(step.path) for step in found.steps), default=0)
+    kinds = max((len(step.step_type) for step in found.steps), default=0)
+    for step in found.steps:
+        row = f"{_state(step):11}  {step.path:{width}}  {step.step_type:{kinds}}  {_remark(step)}"
+        print(f"  {row.rstrip()}")
+        if step.state == "changed":
+            for line in was_and_now(StepChange(step.path, step.was, step.now)):
+                print(f"  {'':11}    {line}")
+    print(f"\n{_next(found, place)}")
+    sys.stdout.flush()
+
+
+def _state(step: PlannedStep) -> str:
+    return "interrupted" if step.interrupted else step.state
+
+
+def _remark(step: PlannedStep) -> str:
+    if step.interrupted:
+        return "was at work when its process ended; will run again"
+    if step.state == "orphaned":
+        return "recorded, and the code does not come to it any more"
+    return step.status or ""
+
+
+def _next(found: Plan, place: Place) -> str:
+    run_id = found.run_id
+    if found.changes:
+        commands = choices_between(run_id, found.changes, place)
+        first = "Nothing is resumed until you say what counts of the steps that changed:"
+        return "\n  ".join([first, *commands])
+    if found.status == "succeeded":
+        return "It has succeeded; a resume gives its recorded result."
+    ends = "" if found.ends is None else f"   (it has nothing left to run: {found.ends})"
+    return f"Go on with: {place.command('resume', run_id)}{ends}"

@@ -1,0 +1,69 @@
+"""A run as people name it: its id, or the beginning of it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from handrail.cli.exits import Refused
+from handrail.ports.journal import RunInfo
+
+MOST = 8
+"""Candidates that are listed."""
+
+
+def chosen(runs: Sequence[RunInfo], name: str) -> RunInfo:
+    """The run of this id, or the only one whose id, or whose id's last part, begins so.
+
+    Raises:
+        Refused: there is none, or more than one.
+    """
+    exact = exactly(runs, name)
+    if exact is not None:
+        return exact
+    found = matching(runs, name)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        why = f"may be any of {len(found)}: {_listed(found)}"
+        raise Refused(f"run {name!r}", why, "Type more of it.")
+    raise Refused(f"run {name!r}", "there is none", _hint(runs, name))
+
+
+def matching(runs: Sequence[RunInfo], name: str) -> list[RunInfo]:
+    """The runs whose ids begin so; if there are none, those whose ids' last parts do."""
+    if not name:
+        return []
+    found = [run for run in runs if run.run_id.startswith(name)]
+    return found or [run for run in runs if run.run_id.rpartition("-")[2].startswith(name)]
+
+
+def newest(runs: Sequence[RunInfo]) -> RunInfo:
+    """The run that was started last.
+
+    Raises:
+        Refused: there is none.
+    """
+    if not runs:
+        raise Refused("--latest", "the journal has no runs yet")
+    return runs[-1]
+
+
+def exactly(runs: Sequence[RunInfo], run_id: str) -> RunInfo | None:
+    """The run of this very id, if there is one."""
+    return next((run for run in runs if run.run_id == run_id), None)
+
+
+def _hint(runs: Sequence[RunInfo], name: str) -> str:
+    if not runs:
+        return "The journal has no runs yet."
+    near = difflib.get_close_matches(name, [run.run_id for run in runs], n=3, cutoff=0.5)
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    return f"The newest: {_listed(runs[-3:])}."
+
+
+def _listed(runs: Sequence[RunInfo]) -> str:
+    """The newest of them."""
+    names = [run.run_id for run in runs[-MOST:]]
+    return ", ".join(["...", *names] if len(runs) > len(names) else names)

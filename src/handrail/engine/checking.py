@@ -1,0 +1,67 @@
+"""A journal in memory that refuses what a durable one would refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+
+import attrs
+
+from handrail.model.codec import Codec
+from handrail.model.events import Event
+from handrail.model.records import to_record
+from handrail.ports.journal import Journal, Lease, Letter, RunInfo
+
+
+@attrs.frozen
+class CheckingJournal:
+    """Encodes each event before it is kept, and throws the text away."""
+
+    journal: Journal
+
+    @property
+    def durable(self) -> bool:
+        """What the journal behind it is."""
+        return self.journal.durable
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the journal behind it."""
+        return self.journal.codec
+
+    def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:
+        """Keep an event that could be written.
+
+        Raises:
+            OutputNotSerializable: it could not; nothing is kept.
+        """
+        to_record(event, self.codec)
+        return self.journal.append(event, sync=sync)
+
+    def events(self, run_id: str, /) -> Sequence[Event]:
+        """As the journal behind it."""
+        return self.journal.events(run_id)
+
+    def runs(self) -> Sequence[RunInfo]:
+        """As the journal behind it."""
+        return self.journal.runs()
+
+    def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> Lease:
+        """As the journal behind it."""
+        return self.journal.acquire(run_id, secrets=secrets)
+
+    def post(self, letter: Letter, /) -> Letter:
+        """Keep a letter that could be written.
+
+        Raises:
+            OutputNotSerializable: it could not; nothing is kept.
+        """
+        to_record(letter.event, self.codec)
+        return self.journal.post(letter)
+
+    def letters(self, run_id: str, after: int, /) -> Sequence[Letter]:
+        """As the journal behind it."""
+        return self.journal.letters(run_id, after)
+
+    def close(self) -> None:
+        """As the journal behind it."""
+        self.journal.close()

@@ -1,0 +1,203 @@
+"""What a journal knows of a run, read for those who resume it, reach it or ask about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args
+
+from handrail.core.composed import compose
+from handrail.core.replay import Recorded
+from handrail.core.report import children_of, tree_order, workflow_result
+from handrail.core.supersede import expanded, superseded
+from handrail.engine.mail import TIMEOUT, event_of, gate_key
+from handrail.errors import (
+    GateClosed,
+    GateNotFound,
+    NotRecorded,
+    RunNotFound,
+    WorkflowNotFound,
+)
+from handrail.model import events as ev
+from handrail.model.codec import Codec, Unresolved
+from handrail.model.definition import WorkflowDefinition
+from handrail.model.results import OpenGate, WorkflowResult
+from handrail.model.schema import hints_of
+from handrail.model.shapes import WorkflowLike
+from handrail.ports.journal import Journal
+
+_BY_LETTER = (ev.GateAnswered, ev.SignalReceived, ev.CancelRequested)
+
+
+def history_of(journal: Journal, run_id: str) -> list[ev.Event]:
+    """All events of a run, the first of which is its start.
+
+    Raises:
+        RunNotFound: the journal has no such run.
+    """
+    history = list(journal.events(run_id))
+    if not history or not isinstance(history[0], ev.WorkflowStarted):
+        raise RunNotFound(run_id, [info.run_id for info in journal.runs()])
+    return history
+
+
+def workflow_for(
+    history: Sequence[ev.Event],
+    given: WorkflowDefinition | None,
+    known: Iterable[WorkflowLike[..., Any]],
+) -> WorkflowDefinition:
+    """The workflow of a run: the given one, else the known one of its name.
+
+    Raises:
+        WorkflowNotFound: nobody knows it.
+    """
+    if given is not None:
+        return given
+    started = history[0]
+    assert isinstance(started, ev.WorkflowStarted)
+    by_name = {one.definition.name: one.definition for one in known}
+    if started.workflow_name not in by_name:
+        raise WorkflowNotFound(started.workflow_name, tuple(by_name))
+    return by_name[started.workflow_name]
+
+
+def unread(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> list[ev.Event]:
+    """What came by letter since the run was last driven, and means something to it."""
+    waiting = journal.letters(run_id, _last_letter(history))
+    if not waiting:
+        return []
+    recorded = Recorded(history)
+    gates = {
+        event.path: gate_key(event.gate) for event in history if isinstance(event, ev.GateOpened)
+    }
+    found: list[ev.Event] = []
+    for letter in waiting:
+        event = letter.event
+        if isinstance(event, ev.GateAnswered) and (
+            gates.get(event.path) != letter.key
+            or event.by == TIMEOUT  # closed by its deadline: the step decides what that means
+            or event.path in recorded.answers
+            or recorded.at(event.path).ended()
+        ):
+            continue
+        found.append(event_of(letter))
+    return found
+
+
+def _last_letter(history: Sequence[ev.Event]) -> int:
+    return max((one.letter for one in history if isinstance(one, _BY_LETTER)), default=0)
+
+
+def dropped(
+    run_id: str, history: Sequence[ev.Event], reuse: Iterable[str], rerun: Iterable[str]
+) -> tuple[str, ...]:
+    """The paths whose records a resume supersedes.
+
+    Raises:
+        NotRecorded: ``reuse`` or ``rerun`` names a path that the run has no record of.
+    """
+    reuse, rerun = tuple(reuse), tuple(rerun)
+    known = {
+        event.path for event in history if isinstance(event, (ev.StepStarted, ev.MemberStarted))
+    }
+    for path in (*reuse, *rerun):
+        if path not in known:
+            raise NotRecorded(run_id, path, near(path, known))
+    return tuple(sorted({*superseded(history), *expanded((), rerun, history)}))
+
+
+def near(path: str, known: Iterable[str]) -> tuple[str, ...]:
+    """The known paths that look most like this one."""
+    import difflib
+
+    listed = sorted(known)
+    same_name = [one for one in listed if one.rpartition("/")[2] == path.rpartition("/")[2]]
+    return tuple((same_name or difflib.get_close_matches(path, listed))[:3])
+
+
+def inputs_of(recorded: Recorded, definition: WorkflowDefinition, codec: Codec) -> dict[str, Any]:
+    """The recorded inputs, with the types that the workflow's parameters declare.
+
+    Raises:
+        Unresolvable: a class of theirs is not known here.
+    """
+    hints = hints_of(definition.function)
+    return {
+        name: codec.load(value.text, hints.get(name, Any)) if type(value) is Unresolved else value
+        for name, value in recorded.inputs.items()
+    }
+
+
+def recorded_result(
+    run_id: str,
+    definition: WorkflowDefinition,
+    history: Sequence[ev.Event],
+    codec: Codec,
+) -> WorkflowResult[Any]:
+    """The result of a run that has ended, from its record alone."""
+    last = next(one for one in reversed(history) if isinstance(one, ev.WorkflowCompleted))
+    recorded = Recorded(history)
+    for path in recorded.children(""):
+        compose(recorded, path, run_id)
+    if isinstance(last.value, Unresolved):
+        returned = get_args(hints_of(definition.function).get("return", Any))
+        value = codec.load(last.value.text, returned[-1] if returned else Any)
+        last = ev.WorkflowCompleted(
+            last.status,
+            value,
+            last.error,
+            last.error_type,
+            last.traceback,
+            last.failed_step,
+            last.rollback_errors,
+            last.duration_ms,
+        )
+    tree = recorded.tree_below("")
+    results = dict(recorded.ends())
+    return workflow_result(
+        definition.name,
+        run_id,
+        last.status,
+        ordered=tree_order(tree, results),
+        top=children_of(tree, ""),
+        duration_ms=last.duration_ms,
+        completed=last,
+    )
+
+
+def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
+    """The open gate at a path.
+
+    Raises:
+        GateClosed: it was answered. GateNotFound: there is none.
+    """
+    opened: dict[str, OpenGate] = {}
+    answered: dict[str, ev.GateAnswered] = {}
+    for event in history:
+        match event:
+            case ev.GateOpened():
+                if opened.get(event.path) != event.gate:
+                    answered.pop(event.path, None)
+                opened[event.path] = event.gate
+            case ev.GateAnswered():
+                answered[event.path] = event
+            case ev.StepCompleted() if event.path in opened and event.path not in answered:
+                del opened[event.path]
+            case _:
+                pass
+    if path in answered:
+        event = answered[path]
+        raise GateClosed(path, event.answer, event.by, event.at)
+    if path not in opened:
+        waiting = tuple(one for one in opened if one not in answered)
+        raise GateNotFound(run_id, path, waiting)
+    return opened[path]
+
+
+def ended(history: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
+    """The end of the run, unless something was driven after it."""
+    for event in reversed(history):
+        if isinstance(event, ev.WorkflowCompleted):
+            return event
+        if isinstance(event, (ev.RunResumed, ev.WorkflowStarted, ev.RunSuspended)):
+            return None
+    return None

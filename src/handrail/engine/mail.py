@@ -1,0 +1,97 @@
+"""Letters to a run that is being driven: answers, signals and cancellations from anywhere.
+
+They all go through the journal, those of this process too: so of many answers to one gate exactly
+one counts, whichever process it comes from, and a signal that was accepted is not lost by a crash.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handrail.core.machine import Machine
+from handrail.errors import GateClosed
+from handrail.model import events as ev
+from handrail.model.results import OpenGate
+from handrail.ports.journal import Journal, Letter, Message
+
+TIMEOUT = "timeout"
+
+
+class Mail:
+    """The letters of one drive. Mutable: it knows which ones it has read."""
+
+    def __init__(self, journal: Journal, machine: Machine) -> None:
+        self._journal = journal
+        self._machine = machine
+        self._run_id = machine.setting.run_id
+        recorded = machine.setting.recorded
+        self._read = 0 if recorded is None else recorded.last_letter
+
+    def answer(self, gate: OpenGate, value: Any, by: str | None, at: float) -> None:
+        """Post an answer.
+
+        Raises:
+            GateClosed: somebody else's came first.
+        """
+        event = ev.stamp(ev.GateAnswered(gate.path, value, by), self._run_id, 0, at)
+        post_answer(self._journal, gate, event)
+
+    def signal(self, name: str, payload: Any, by: str | None, at: float) -> None:
+        """Post a signal."""
+        event = ev.stamp(ev.SignalReceived(name, payload, by), self._run_id, 0, at)
+        self._journal.post(Letter(event))
+
+    def close(self, gate: OpenGate, at: float) -> bool:
+        """Close a gate whose time is up, to all who answer from now on; False: it was answered."""
+        event = ev.GateAnswered(gate.path, gate.default, TIMEOUT)
+        mine = Letter(ev.stamp(event, self._run_id, 0, at), gate_key(gate))
+        first = self._journal.post(mine).event
+        return isinstance(first, ev.GateAnswered) and first.by == TIMEOUT
+
+    def new(self) -> list[ev.Event]:
+        """What came since the last look and means something to the run as it is now."""
+        found: list[ev.Event] = []
+        for letter in self._journal.letters(self._run_id, self._read):
+            self._read = letter.number
+            if self._counts(letter):
+                found.append(event_of(letter))
+        return found
+
+    def _counts(self, letter: Letter) -> bool:
+        event = letter.event
+        if not isinstance(event, ev.GateAnswered):
+            return True
+        gate = self._machine.gates.get(event.path)
+        return gate is not None and gate_key(gate) == letter.key and event.by != TIMEOUT
+
+
+def post_answer(journal: Journal, gate: OpenGate, mine: ev.GateAnswered) -> None:
+    """Post an answer to an open gate.
+
+    Raises:
+        GateClosed: somebody else's came first. OutputNotSerializable: it cannot be recorded.
+    """
+    first = journal.post(Letter(mine, gate_key(gate))).event
+    if first is not mine and isinstance(first, ev.GateAnswered):
+        raise GateClosed(gate.path, first.answer, first.by, first.at)
+
+
+def gate_key(gate: OpenGate) -> str:
+    """What one opening of a gate is known by: a step that runs again opens another one."""
+    return f"{gate.path}@{gate.since!r}"
+
+
+def event_of(letter: Letter) -> Message:
+    """The event of a letter as the run is to record it, not numbered yet; its time is when it was
+    posted.
+    """
+    event = letter.event
+    made: Message
+    match event:
+        case ev.GateAnswered():
+            made = ev.GateAnswered(event.path, event.answer, event.by, letter.number)
+        case ev.SignalReceived():
+            made = ev.SignalReceived(event.name, event.payload, event.by, letter.number)
+        case ev.CancelRequested():
+            made = ev.CancelRequested(event.reason, letter.number)
+    return ev.stamp(made, event.run_id, 0, event.at)

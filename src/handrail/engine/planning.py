@@ -1,0 +1,108 @@
+"""What a resume would do: a rehearsal, read and not carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from handrail.core.machine import Machine
+from handrail.core.node import Node
+from handrail.core.report import children_of
+from handrail.engine.rehearsal import rehearse
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+from handrail.model.definition import WorkflowDefinition
+from handrail.model.plan import Plan, PlannedStep
+from handrail.model.results import RunStatus
+
+
+def plan_of(machine: Machine, first: ev.Event, history: Sequence[ev.Event], now: float) -> Plan:
+    """The plan of a machine that stands at the beginning of a resume; it is used up by that."""
+    run_id = machine.setting.run_id
+
+    def stamp(event: ev.Event | ev.Progress) -> float:
+        return ev.stamp(event, run_id, 0, now).at
+
+    try:
+        rehearsal = rehearse(machine, first, (), stamp)
+    finally:
+        machine.end.close_bodies()
+    finished = next((one.result for one in rehearsal.held if isinstance(one, cmd.Finish)), None)
+    planned = [*_visited(machine), *_left(machine, over=finished is not None)]
+    if finished is None:
+        planned += _possible(machine.definition, {step.path for step in planned})
+    return Plan(
+        run_id,
+        machine.definition.name,
+        _status(history),
+        tuple(planned),
+        None if finished is None else finished.status,
+    )
+
+
+def _visited(machine: Machine) -> Iterator[PlannedStep]:
+    """The steps that the code came to, in tree order."""
+    changes = {change.path: change for change in machine.changes}
+    stack = list(reversed(children_of(machine.tree, "")))
+    while stack:
+        path = stack.pop()
+        node = machine.nodes.get(path)
+        if path in machine.results:
+            result = machine.results[path]
+            change = changes.get(path)
+            state: Any = "recorded" if change is None else "changed"
+            was, now = ("", "") if change is None else (change.was, change.now)
+            yield PlannedStep(path, state, result.step_type, result.status, was, now)
+        elif node is not None and node.step is not None:
+            yield PlannedStep(
+                path, "will run", node.step.verb.kind, interrupted=_interrupted(machine, node)
+            )
+        elif path in changes:  # a member whose item is another
+            change = changes[path]
+            yield PlannedStep(path, "changed", "member", None, change.was, change.now)
+        stack.extend(reversed(children_of(machine.tree, path)))
+
+
+def _interrupted(machine: Machine, node: Node) -> bool:
+    recorded = machine.setting.recorded
+    return recorded is not None and recorded.at(node.path).interrupted
+
+
+def _left(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
+    """Recorded steps that the code did not come to: it comes later, or never."""
+    recorded = machine.setting.recorded
+    assert recorded is not None
+    for path in recorded.ended_paths():
+        if path not in machine.results:
+            end = recorded.at(path).end
+            assert end is not None
+            state: Any = "orphaned" if over else "recorded"
+            yield PlannedStep(path, state, end.step_type, end.status)
+
+
+def _possible(definition: WorkflowDefinition, known: set[str]) -> Iterator[PlannedStep]:
+    """The steps that the source names behind the frontier."""
+    from handrail.dsl.may_run import may_run
+    from handrail.dsl.source import SourceUnavailable, source_of
+
+    try:
+        possible = may_run(source_of(definition.function))
+    except SourceUnavailable:
+        return
+    for step in possible:
+        if not any(step.matches(path) for path in known):
+            yield PlannedStep(step.path, "may run", step.verb)
+
+
+def _status(history: Sequence[ev.Event]) -> RunStatus | None:
+    for event in reversed(history):
+        match event:
+            case ev.WorkflowCompleted():
+                return event.status
+            case ev.RunSuspended():
+                return "suspended"
+            case ev.WorkflowStarted() | ev.RunResumed():
+                return None
+            case _:
+                pass
+    return None

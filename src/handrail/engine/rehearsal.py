@@ -1,0 +1,65 @@
+"""What a resume does before anything is written: the workflow's own code against the record.
+
+The machine is driven as far as the record goes. What happens meanwhile is kept, and what it asks
+for beyond the record is held back. If all recorded steps are what they were, the driver writes the
+first and carries out the second; if not, nothing of it has happened.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from handrail.core.machine import Machine
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+
+
+@dataclass(slots=True)
+class Rehearsal:
+    """What happened, in order (``sync`` is None for progress), and what is asked for now."""
+
+    happened: list[tuple[ev.Event | ev.Progress, bool | None]] = field(
+        default_factory=list[tuple[ev.Event | ev.Progress, bool | None]]
+    )
+    held: list[cmd.Command] = field(default_factory=list[cmd.Command])
+
+
+def rehearse(
+    machine: Machine,
+    first: ev.Event,
+    known: Sequence[ev.Event],
+    stamp: Callable[[ev.Event | ev.Progress], float],
+) -> Rehearsal:
+    """Drive the machine from its first event; ``known`` events are in its record already, and stand
+    before the first new one.
+
+    ``stamp`` numbers an event, and gives the time.
+    """
+    rehearsal = Rehearsal()
+    happened, held = rehearsal.happened, rehearsal.held
+    stamp(first)
+    happened.append((first, False))
+    left = deque(known)
+    todo: deque[cmd.Command] = deque(machine.receive(first))
+    while todo or left:
+        if left and (not todo or isinstance(todo[0], cmd.Record)):
+            event = left.popleft()
+            stamp(event)
+            happened.append((event, False))
+            continue
+        command = todo.popleft()
+        match command:
+            case cmd.Record():
+                stamp(command.event)
+                happened.append((command.event, command.sync))
+                todo.extend(machine.receive(command.event))
+            case cmd.Tell():
+                stamp(command.progress)
+                happened.append((command.progress, None))
+            case cmd.Pull():
+                todo.extend(machine.receive(cmd.Pulled(command.path, at=first.at)))
+            case _:
+                held.append(command)
+    return rehearsal

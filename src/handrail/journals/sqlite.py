@@ -1,0 +1,231 @@
+"""A journal in one SQLite file.
+
+Theory of operation.
+
+*A record is a row*, written by one statement that is its own transaction, on the event loop: with a
+write-ahead log and without a sync that takes 10 us, less than to ask a thread. The log is in the
+system's hands then, so a killed process loses nothing. With ``durability="power"``, and for
+``sync=True``, an awaitable comes back that is done once the log is synced; a thread syncs it, once
+for all who wait (``sqlite_scribe``), unless the disk is known to be quicker than a thread
+(``sqlite_sync``). Another thread moves the log into the database (``sqlite_checkpoints``). So the
+loop waits for no slow disk. Where somebody else has the file locked it waits 5 ms; then a thread
+goes on trying, and the awaitable is done when it is stored.
+
+*What is read is what was written, or an error.* Each row has a checksum over itself and the row
+before it; seen alone, no row can have changed, moved, or be missing from the middle. That a run's
+last rows are missing is told by its own row, which says where it ended when its lease was given
+back. A run that was killed has no such end; rows vanish there only if the tree of pages changed,
+and SQLite's integrity check sees that. It is made when the file is opened (3.5 ms for each MiB), of
+the whole file up to 32 MiB, and of the small tables beyond. The log has checksums of SQLite's own;
+what SQLite cuts off its end is told in ``notices``, and logged.
+
+*One writes*: see ``sqlite_lease``. A row is stored only while the lease has the epoch that it was
+taken with, in the same statement. Whoever writes without a lease reads the run's end first, in the
+same transaction.
+
+*After a failure* the connection is thrown away; the next call opens another. What failed was
+rolled back, so the journal can be used again as soon as the cause is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3  # noqa: TID253 - this module is loaded on the first use of SqliteJournal
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from handrail.errors import DefinitionError
+from handrail.journals.sqlite_failures import is_busy
+from handrail.journals.sqlite_letters import Post
+from handrail.journals.sqlite_rows import Tail, put, read_events
+from handrail.journals.sqlite_runs import list_runs
+from handrail.journals.sqlite_store import THREAD_NAME, Store
+from handrail.journals.waking import pending_here
+from handrail.model.codec import Codec
+from handrail.model.events import Event
+from handrail.model.records import Record, to_record
+from handrail.ports.journal import Letter, RunInfo
+
+PAGE_BYTES = 4096
+_BEGINNINGS = frozenset({
+    "StepStarted", "MemberStarted", "GroupStarted", "SubworkflowStarted", "TimerSet",
+})  # fmt: skip
+"""Without these a run does the same; the next event's sync makes them durable too."""
+_plain_codec = Codec()
+
+
+class SqliteJournal:
+    """Keeps runs in an SQLite file, which is made if it is not there, as is its folder.
+
+    ``durability="process"``: a killed process loses nothing; what the system had not written yet
+    when the power failed may be lost, from the end. ``"power"``: the run goes on only when an
+    event is on disk (beginnings of steps excepted). ``lease_s``: how long a driver that cannot be
+    seen from here is taken to live without a sign of life. ``codec`` writes the values.
+
+    The file is opened when it is first needed. ``notices`` says what was cut off its end then.
+    People can read it: ``sqlite3 FILE 'SELECT * FROM history'``.
+    """
+
+    durable = True
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Literal["process", "power"] = "process",
+        lease_s: float = 30.0,
+        codec: Codec = _plain_codec,
+    ) -> None:
+        if durability not in ("process", "power"):
+            raise DefinitionError(f"durability is 'process' or 'power', got {durability!r}")
+        if not lease_s > 0:
+            raise DefinitionError(f"lease_s must be more than 0 seconds, got {lease_s!r}")
+        self.codec = codec
+        self.durability = durability
+        self._power = durability == "power"
+        self._store = Store(Path(path).absolute(), lease_s)
+        self._post = Post(self._store.name, codec)
+        weakref.finalize(self, _close, self._store)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._store.path
+
+    @property
+    def notices(self) -> list[str]:
+        """What was found and repaired when the file was opened."""
+        return self._store.notices
+
+    def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:
+        """Store the event, on disk if ``sync``; see the port.
+
+        Raises:
+            OutOfSequence: its number is not the next one of its run; nothing was stored.
+            OutputNotSerializable, LeaseLost, JournalFailed: nothing was stored.
+        """
+        store = self._store
+        tail = store.tails.get(event.run_id) or store.tail(event.run_id)
+        record = to_record(event, self.codec, tail.secrets)
+        if self._power and not sync:
+            sync = record[0] not in _BEGINNINGS
+        if not self._store_at_once(tail, event, record):
+            return self._store_later(tail, event, record, sync=sync)
+        value = record[3]
+        store.wrote(1 if value is None else 1 + len(value) // PAGE_BYTES)
+        return self._synced() if sync else None
+
+    def events(self, run_id: str, /) -> list[Event]:
+        """All events of a run, in order; see the port.
+
+        References to secrets are resolved by those that the run's last ``acquire`` was given.
+
+        Raises:
+            JournalDamaged: they are not what was written; run and number are named.
+        """
+        with self._store.desk(f"reading run {run_id}") as connection:
+            name, secrets = self._store.name, self._secrets(run_id)
+            return read_events(name, connection, run_id, self.codec, secrets)
+
+    def runs(self) -> list[RunInfo]:
+        """Every run, oldest first."""
+        with self._store.desk("reading the list of runs") as connection:
+            return list_runs(self._store.name, connection, time.time())
+
+    def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> SqliteLease:
+        """Become the one who drives a run; see the port.
+
+        Raises:
+            RunLocked: somebody who may still live drives it.
+        """
+        epoch, token = self._store.acquire(run_id, secrets)
+        return SqliteLease(self._store, run_id, epoch, token)
+
+    def post(self, letter: Letter, /) -> Letter:
+        """Keep a letter for its run, and give the one that counts; see the port."""
+        run_id = letter.event.run_id
+        with self._store.desk(f"storing a letter to run {run_id}") as connection:
+            kept = self._post.keep(connection, letter, self._secrets(run_id))
+        if self._power:
+            self._store.wal.sync()
+        return kept
+
+    def letters(self, run_id: str, after: int, /) -> list[Letter]:
+        """The letters of a run whose number is greater than ``after``, in order."""
+        with self._store.desk(f"reading the letters of run {run_id}") as connection:
+            return self._post.after(connection, run_id, after, self._secrets(run_id))
+
+    def close(self) -> None:
+        """Give back the leases and let go of the file; the next call opens it again."""
+        self._store.close()
+
+    def _store_at_once(self, tail: Tail, event: Event, record: Record) -> bool:
+        """True if it is stored; False if somebody else has the lock, so that it must wait."""
+        store = self._store
+        if store.cursor is None:
+            store.open_writer(event.run_id, event.seq)
+        if store.scribe.waiting or not store.lock.acquire(blocking=False):
+            return False
+        try:
+            if store.writer is None or store.cursor is None:
+                return False
+            put(store.writer, store.cursor, tail, event.seq, event.at, record)
+        except sqlite3.Error as error:
+            failed = error
+        else:
+            return True
+        finally:
+            store.lock.release()
+        if is_busy(failed):
+            return False
+        raise store.failed(tail.run_id, event.seq, failed) from failed
+
+    def _store_later(
+        self, tail: Tail, event: Event, record: Record, *, sync: bool
+    ) -> Awaitable[None] | None:
+        store, seq, at = self._store, event.seq, event.at
+        pending = pending_here()
+        if pending is None:
+            store.write(tail, seq, at, record)
+            return self._synced() if sync else None
+        return store.scribe.ask(lambda: store.write(tail, seq, at, record), pending, sync=sync)
+
+    def _synced(self) -> Awaitable[None] | None:
+        store = self._store
+        if not store.scribe.unfinished and store.wal.sync_if_quick():
+            return None
+        pending = pending_here()
+        if pending is None:
+            store.wal.sync()
+            return None
+        return store.scribe.ask(None, pending, sync=True)
+
+    def _secrets(self, run_id: str) -> Mapping[str, str] | None:
+        tail = self._store.tails.get(run_id)
+        return tail.secrets if tail else None
+
+
+class SqliteLease:
+    """The lease of one run, until it is released or lost; ``epoch`` is higher than any before."""
+
+    def __init__(self, store: Store, run_id: str, epoch: int, token: str) -> None:
+        self.run_id = run_id
+        self.epoch = epoch
+        self._store = store
+        self._token = token
+
+    def release(self) -> None:
+        """Let the next one drive the run; a second time, or after it was lost, nothing."""
+        self._store.release(self.run_id, self.epoch, self._token)
+
+
+def _close(store: Store) -> None:
+    """Close what a journal left open that nobody has any more; a thread of it cannot end itself."""
+    if threading.current_thread().name.startswith(THREAD_NAME):
+        threading.Thread(target=store.close, daemon=True).start()
+    else:
+        store.close()

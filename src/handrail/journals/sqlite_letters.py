@@ -1,0 +1,84 @@
+"""Letters to runs: kept in order, and of one key only the first."""
+
+from __future__ import annotations
+
+import sqlite3  # noqa: TID253 - loaded with SqliteJournal, on its first use
+from collections.abc import Mapping
+from typing import Any, cast
+from zlib import crc32
+
+from handrail.journals.sqlite_failures import damaged
+from handrail.journals.sqlite_transactions import transaction
+from handrail.model.codec import Codec
+from handrail.model.records import Record, from_record, to_record
+from handrail.ports.journal import Letter, Message
+
+_ROW = "SELECT number, key, at, kind, path, body, value, crc FROM letters WHERE run_id = ?"
+
+
+class Post:
+    """The letters of one journal; ``journal`` is what errors call it."""
+
+    def __init__(self, journal: str, codec: Codec) -> None:
+        self.journal = journal
+        self.codec = codec
+
+    def keep(
+        self, connection: sqlite3.Connection, letter: Letter, secrets: Mapping[str, str] | None
+    ) -> Letter:
+        """Store the letter, unless there is one of its key; the one that counts."""
+        event, key = letter.event, letter.key
+        run_id = event.run_id
+        record = to_record(event, self.codec, secrets)
+        with transaction(connection):
+            first = self._first(connection, run_id, key, secrets) if key else None
+            if first is not None:
+                return first
+            number = self._last(connection, run_id) + 1
+            row = (number, key, float(event.at), *record)
+            connection.execute(
+                "INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (run_id, *row, _checksum(run_id, row)),
+            )
+        return Letter(event, key, number)
+
+    def after(
+        self,
+        connection: sqlite3.Connection,
+        run_id: str,
+        number: int,
+        secrets: Mapping[str, str] | None,
+    ) -> list[Letter]:
+        """The letters of a run with a higher number, in order."""
+        rows = connection.execute(f"{_ROW} AND number > ? ORDER BY number", (run_id, number))
+        return [self._letter(run_id, row, secrets) for row in rows.fetchall()]
+
+    def _first(
+        self,
+        connection: sqlite3.Connection,
+        run_id: str,
+        key: str,
+        secrets: Mapping[str, str] | None,
+    ) -> Letter | None:
+        query = f"{_ROW} AND key = ? AND key <> ''"
+        row = connection.execute(query, (run_id, key)).fetchone()
+        return self._letter(run_id, row, secrets) if row else None
+
+    def _last(self, connection: sqlite3.Connection, run_id: str) -> int:
+        query = "SELECT coalesce(max(number), 0) FROM letters WHERE run_id = ?"
+        return int(connection.execute(query, (run_id,)).fetchone()[0])
+
+    def _letter(
+        self, run_id: str, row: tuple[Any, ...], secrets: Mapping[str, str] | None
+    ) -> Letter:
+        number, key, at, kind, path, body, value, crc = row
+        if _checksum(run_id, row[:-1]) != crc:
+            why = f"letter {number} to run {run_id} is not as it was written"
+            raise damaged(self.journal, f"reading the letters of run {run_id}", why)
+        record = Record(kind, path, body, value)
+        event = from_record(run_id, 0, at, record, self.codec, secrets)
+        return Letter(cast("Message", event), key, number)
+
+
+def _checksum(run_id: str, row: tuple[Any, ...]) -> int:
+    return crc32("\n".join(map(repr, row)).encode("utf-8", "surrogatepass"), crc32(run_id.encode()))

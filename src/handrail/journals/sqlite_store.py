@@ -1,0 +1,296 @@
+"""The connections of one journal to its file, and what must not outlive a fork.
+
+Two connections for the callers, each with a lock: one writes events and waits for others 5 ms at
+most, for it is used on the event loop; one does the rest, and waits longer. The threads have
+their own.
+
+SQLite must not be carried across a fork: the child's copy believes in locks that it does not have.
+So before a fork all connections are closed, in the parent, and opened again when they are needed.
+The leases stay the parent's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3  # noqa: TID253 - loaded with SqliteJournal, on its first use
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+
+from handrail.errors import HandrailError
+from handrail.journals import sqlite_lease as leases
+from handrail.journals.sqlite_checkpoints import AFTER_PAGES, Keeper
+from handrail.journals.sqlite_failures import failure, is_busy
+from handrail.journals.sqlite_open import connect, open_journal, retry_busy
+from handrail.journals.sqlite_rows import Tail, mark_end, move_to_end, put
+from handrail.journals.sqlite_scribe import Scribe
+from handrail.journals.sqlite_sync import WalFile
+from handrail.journals.sqlite_transactions import transaction
+from handrail.model.records import Record
+
+WRITER_WAIT_S = 0.005
+CLOSING_WAIT_MS = 5
+THREAD_NAME = "handrail journal"
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+class Store:
+    """One journal's connections, threads, and what it knows of the runs that it writes."""
+
+    def __init__(self, path: Path, lease_s: float) -> None:
+        self.path = path
+        self.name = str(path)
+        self.lease_s = lease_s
+        self.notices: list[str] = []
+        self.tails: dict[str, Tail] = {}
+        self._begin()
+        _stores.add(self)
+
+    def _begin(self) -> None:
+        self.lock = threading.Lock()
+        self.writer: sqlite3.Connection | None = None
+        self.cursor: sqlite3.Cursor | None = None
+        self._desk_lock = threading.RLock()
+        self._desk: sqlite3.Connection | None = None
+        self._held: dict[str, tuple[int, str]] = {}
+        self._unreleased: dict[str, int] = {}
+        self.wal = WalFile(self.path, self._reserve)
+        self.scribe = Scribe(self.wal.sync)
+        self.keeper = Keeper(
+            self.name, self.lock, self._renew, self._holding, every_s=self.lease_s / 3
+        )
+
+    # -- what others do with it ----------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def desk(self, doing: str) -> Generator[sqlite3.Connection]:
+        """The connection for all but events, opened if need be, for one caller at a time.
+
+        Raises:
+            JournalFailed: whatever SQLite or the system said inside.
+        """
+        with self._desk_lock:
+            try:
+                yield self._open()
+            except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+                self._drop_desk(error)
+                raise failure(self.name, doing, error) from error
+
+    def tail(self, run_id: str) -> Tail:
+        """What is known of the end of a run; nothing yet, for one that is new here."""
+        return self.tails.setdefault(run_id, Tail(run_id))
+
+    def write(self, tail: Tail, seq: int, at: float, record: Record) -> None:
+        """Store an event, and wait for others as long as it takes, within reason.
+
+        Raises:
+            JournalFailed: whatever SQLite or the system said.
+        """
+        try:
+            retry_busy(lambda: self._write(tail, seq, at, record))
+        except sqlite3.Error as error:
+            raise self.failed(tail.run_id, seq, error) from error
+
+    def failed(self, run_id: str, seq: int, error: sqlite3.Error) -> HandrailError:
+        """The error for an event that could not be stored; the next one finds a new connection."""
+        if not is_busy(error):
+            with self.lock:
+                self._drop_writer()
+        return failure(self.name, f"storing event {seq} of run {run_id}", error)
+
+    def wrote(self, pages: int) -> None:
+        """Count what was written, and have it moved into the database when it is enough."""
+        self.keeper.written += pages
+        if self.keeper.written >= AFTER_PAGES:
+            self.keeper.wake()
+
+    def acquire(self, run_id: str, secrets: Mapping[str, str] | None) -> tuple[int, str]:
+        """Take the lease of a run, and learn where it ends: the lease's epoch and token."""
+        with self.desk(f"taking the lease of run {run_id}") as connection:
+            tail = Tail(run_id, secrets=secrets)
+            with transaction(connection):
+                now = time.time()
+                epoch, token = leases.take(connection, run_id, now, self.lease_s)
+                move_to_end(connection, tail)
+            tail.epoch = epoch
+            self.tails[run_id] = tail
+            self._held[run_id] = (epoch, token)
+            self.keeper.wake()
+            return epoch, token
+
+    def release(self, run_id: str, epoch: int, token: str) -> None:
+        """Give a lease back, if it is held still; where that fails it is tried again later."""
+        with self._desk_lock:
+            if self._held.get(run_id) != (epoch, token):
+                return
+            del self._held[run_id]
+            leases.forget(token)
+            tail = self.tail(run_id)
+            tail.epoch = None
+            try:
+                self._give_back(self._open(), run_id, epoch, tail)
+            except (sqlite3.Error, OSError, HandrailError) as error:
+                self._unreleased[run_id] = epoch
+                self._drop_desk(error)
+
+    def close(self) -> None:
+        """Give back all leases, finish what was asked for, and let go of the file."""
+        self.scribe.stop()
+        self.keeper.stop()
+        with self._desk_lock:
+            for run_id, (epoch, token) in list(self._held.items()):
+                self.release(run_id, epoch, token)
+            self._shorten()
+            self._disconnect()
+
+    # -- connections ---------------------------------------------------------------------------
+
+    def _open(self) -> sqlite3.Connection:
+        if self._desk is None:
+            self._desk = open_journal(self.path, self._notice)
+            for run_id, epoch in list(self._unreleased.items()):
+                leases.give_back(self._desk, run_id, epoch)
+                del self._unreleased[run_id]
+        return self._desk
+
+    def open_writer(self, run_id: str, seq: int) -> None:
+        """Open the connection that writes events.
+
+        Raises:
+            JournalFailed: whatever SQLite or the system said.
+        """
+        with self.desk(f"storing event {seq} of run {run_id}"), self.lock:
+            self._open_writer()
+
+    def _open_writer(self) -> tuple[sqlite3.Connection, sqlite3.Cursor]:
+        if self.writer is None or self.cursor is None:
+            self.writer = connect(self.name, WRITER_WAIT_S)
+            self.cursor = self.writer.cursor()
+        return self.writer, self.cursor
+
+    def _write(self, tail: Tail, seq: int, at: float, record: Record) -> None:
+        if self.cursor is None:
+            self.open_writer(tail.run_id, seq)
+        with self.lock:
+            put(*self._open_writer(), tail, seq, at, record)
+
+    def _drop_desk(self, error: Exception) -> None:
+        if not is_busy(error) and self._desk is not None:
+            desk, self._desk = self._desk, None
+            desk.close()
+
+    def _drop_writer(self) -> None:
+        writer, self.writer, self.cursor = self.writer, None, None
+        if writer is not None:
+            writer.close()
+
+    def _shorten(self) -> None:
+        if self._desk is not None:
+            with contextlib.suppress(sqlite3.Error):  # others may be at work: then it stays
+                self._desk.execute(f"PRAGMA busy_timeout = {CLOSING_WAIT_MS}")
+                self._desk.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    def _disconnect(self) -> None:
+        with self.lock:
+            self._drop_writer()
+        desk, self._desk = self._desk, None
+        if desk is not None:
+            desk.close()
+        with self.wal.lock:
+            self.wal.close()
+
+    def _notice(self, text: str) -> None:
+        import structlog
+
+        self.notices.append(text)
+        structlog.get_logger("handrail").warning("journal cut", journal=self.name, notice=text)
+
+    def _reserve(self, action: Callable[[], None]) -> None:
+        """Do it in an empty transaction; not at all, if somebody else is writing."""
+        if not self.lock.acquire(blocking=False):
+            return
+        try:
+            if self.writer is not None:
+                with contextlib.suppress(sqlite3.Error), transaction(self.writer):
+                    action()
+        finally:
+            self.lock.release()
+
+    # -- leases --------------------------------------------------------------------------------
+
+    def _holding(self) -> bool:
+        return bool(self._held or self._unreleased)
+
+    def _renew(self, connection: sqlite3.Connection) -> None:
+        now = time.time()
+        for run_id, (epoch, _) in list(self._held.items()):
+            leases.renew(connection, run_id, epoch, now, self.lease_s)
+        for run_id, epoch in list(self._unreleased.items()):
+            leases.give_back(connection, run_id, epoch)
+            self._unreleased.pop(run_id, None)
+
+    def _give_back(
+        self, connection: sqlite3.Connection, run_id: str, epoch: int, tail: Tail
+    ) -> None:
+        with transaction(connection):
+            if leases.give_back(connection, run_id, epoch) and tail.run:
+                mark_end(connection, tail)
+
+    # -- forks ---------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        """Stop all use of SQLite, in an order that no other part takes the other way round."""
+        self.keeper.lock.acquire()
+        self._desk_lock.acquire()
+        self.lock.acquire()
+        self.wal.lock.acquire()
+        self.scribe.starting.acquire()
+        self._drop_writer()
+        if self._desk is not None:
+            self._desk.close()
+            self._desk = None
+        self.keeper.disconnect()
+        self.wal.close()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        self.scribe.starting.release()
+        self.wal.lock.release()
+        self.lock.release()
+        self._desk_lock.release()
+        self.keeper.lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Begin anew, with no thread and no lease."""
+        self._begin()
+        for tail in self.tails.values():
+            tail.epoch = None
+
+
+_forking: list[Store] = []
+
+
+def _before_fork() -> None:
+    _forking[:] = list(_stores)
+    for store in _forking:
+        store.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    while _forking:
+        _forking.pop().after_fork_in_parent()
+
+
+def _after_fork_in_child() -> None:
+    while _forking:
+        _forking.pop().after_fork_in_child()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

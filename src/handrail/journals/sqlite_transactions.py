@@ -1,0 +1,33 @@
+"""Several statements of SQLite's as one."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3  # noqa: TID253 - loaded with SqliteJournal, on its first use
+from collections.abc import Generator
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """All that is written inside, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
+def snapshot(connection: sqlite3.Connection) -> Generator[None]:
+    """All that is read inside is of one moment; inside a transaction it is so already."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

@@ -1,0 +1,48 @@
+"""Frozen records, put together fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+def assembler(cls: type[T]) -> Callable[..., T]:
+    """What makes an instance of a frozen, slotted dataclass of all its fields, by position.
+
+    ``__init__`` of a frozen class calls ``object.__setattr__`` for every field, which is most of
+    the time that it takes to read a journal. Here the slots are assigned to, in a twin that allows
+    it, and then the twin becomes an instance of the class: five times as fast for a ``StepResult``.
+    There are no defaults, and ``__post_init__`` is not called: it is for what was checked before.
+
+    Raises:
+        TypeError: on a call, if the class is not of that sort.
+    """
+    return cast("Callable[..., T]", _assembler(cast("Any", cls)))
+
+
+@cache  # on first use: it costs about as much as the class itself did
+def _assembler(cls: Any) -> Callable[..., Any]:
+    names = [field.name for field in fields(cls)]
+    body: dict[str, Any] = {
+        "__slots__": cls.__dict__["__slots__"],
+        "__setattr__": object.__setattr__,
+        "__delattr__": object.__delattr__,
+    }
+    if "__orig_bases__" in cls.__dict__:
+        body["__orig_bases__"] = cls.__dict__["__orig_bases__"]  # a generic class must say so
+    twin = type(cls.__name__, cls.__bases__, body)
+    lines = [
+        f"def assembled({', '.join(names)}):",
+        "    made = new(twin)",
+        *(f"    made.{name} = {name}" for name in names),
+        "    made.__class__ = cls",
+        "    return made",
+    ]
+    scope: dict[str, Any] = {"new": object.__new__, "twin": twin, "cls": cls}
+    exec("\n".join(lines), scope)  # noqa: S102  # of names that are identifiers, as dataclasses do
+    assembled: Callable[..., Any] = scope["assembled"]
+    return assembled

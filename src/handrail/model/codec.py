@@ -1,0 +1,272 @@
+"""Typed values as JSON text, and back.
+
+Theory of operation. A value becomes a JSON tree (``codec_write``): what JSON knows stays as it is,
+anything else becomes an object with a tag, ``"$"``. The tag says which class it was: a short word
+for Python's own classes (``codec_builtins``), ``module:qualname`` for data classes, whose fields
+stand flat beside it (``codec_classes``), a name and ``"$v"`` for what a ``TypeCodec`` has written.
+A text can be read without knowing what was declared, as long as its classes are loaded; the
+declared type helps where they are local, or were renamed since (``codec_names``).
+
+A value is recorded only if it comes back equal: of the same class, and with the same text when it
+is written again. For builtins and for ordinary data classes that follows from how they are made;
+for any other class it is tried each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import attrs
+import msgspec
+
+from handrail.errors import DefinitionError, HandrailError, OutputNotSerializable
+from handrail.model.codec_difference import difference
+from handrail.model.codec_identity import Naming, name_of
+from handrail.model.codec_names import Classes, Met, Resolution
+from handrail.model.codec_read import VALUE, Reading, Unreadable
+from handrail.model.codec_write import (
+    INT_MAX,
+    INT_MIN,
+    TAG,
+    TOO_DEEP,
+    WITH_TEXT,
+    Refused,
+    Writer,
+    Writing,
+    class_of,
+    of_cycle,
+)
+from handrail.model.jsonsafe import short_repr
+from handrail.model.reference import reference
+
+_Class: TypeAlias = type[Any]
+_MARK = '"$"'
+UNKNOWN = object()
+"""For ``dump``: nobody has said what type is declared for the value."""
+
+_AS_JSON: frozenset[type] = WITH_TEXT | {int, float, list, dict}
+
+
+class Unresolvable(HandrailError):
+    """A recorded value whose class was not found, or does not take what was recorded."""
+
+    def __init__(self, tag: str, why: str) -> None:
+        super().__init__(tag, why)
+        self.tag = tag
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"a recorded value of {self.tag} cannot be read: {self.why}. Import its module before "
+            f"the run is resumed, declare it as the type of the step's output, or run the step "
+            f"again."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """A recorded value whose class was not found: its text, and the tag that means nothing here."""
+
+    text: str
+    tag: str
+
+
+def _is_a_class(_: Any, __: Any, value: Any) -> None:
+    if not isinstance(value, type):
+        raise DefinitionError(f"TypeCodec(type=...) takes a class, got {short_repr(value)}.")
+    if value in _AS_JSON:
+        raise DefinitionError(
+            f"TypeCodec({value.__name__}): it is recorded as JSON already, which cannot change."
+        )
+
+
+def _is_callable(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not callable(value):
+        raise DefinitionError(
+            f"TypeCodec({attribute.name}=...) takes a callable, got {short_repr(value)}."
+        )
+
+
+def _is_a_name(_: Any, __: Any, value: Any) -> None:
+    taken = isinstance(value, str) and value.startswith("handrail:")
+    if value and (not isinstance(value, str) or ":" not in value or taken):
+        raise DefinitionError(
+            f"TypeCodec(name={value!r}): a name contains a colon, and does not begin with "
+            f"'handrail:', so that it means nothing else in a record; 'app:Money', say."
+        )
+
+
+@attrs.frozen
+class TypeCodec:
+    """How values of a class of yours are recorded.
+
+    ``encode`` makes of a value anything that the codec can write, ``decode`` makes the value again.
+    ``name`` stands in the record; it defaults to ``module:qualname``, and gives you the freedom to
+    rename or move the class. Subclasses are not included.
+    """
+
+    type: _Class = attrs.field(validator=_is_a_class)
+    encode: Callable[[Any], Any] = attrs.field(validator=_is_callable)
+    decode: Callable[[Any], Any] = attrs.field(validator=_is_callable)
+    name: str = attrs.field(default="", validator=_is_a_name)
+
+    @property
+    def tag(self) -> str:
+        """The name that stands in the record."""
+        return self.name or reference(self.type)
+
+    def write(self, writing: Writing, value: Any, depth: int) -> Any:
+        """What stands in the record for a value."""
+        writing.proven = False
+        try:
+            encoded = self.encode(value)
+        except Exception as error:
+            why = f"its TypeCodec's encode raised {type(error).__name__}: {error}"
+            raise Refused(why) from error
+        return {TAG: self.tag, VALUE: writing.write(encoded, depth + 1)}
+
+
+def _distinct(_: Any, __: Any, types: tuple[TypeCodec, ...]) -> None:
+    for what, names in (
+        ("class", [f"{one.type.__module__}.{one.type.__qualname__}" for one in types]),
+        ("name", [one.tag for one in types]),
+    ):
+        double = next((name for name in names if names.count(name) > 1), None)
+        if double is not None:
+            raise DefinitionError(f"Codec: two TypeCodecs for the {what} {double}.")
+
+
+def _as_tuple(types: Sequence[TypeCodec]) -> tuple[TypeCodec, ...]:
+    for one in types:
+        if not isinstance(one, TypeCodec):
+            raise DefinitionError(f"Codec(types=...) takes TypeCodecs, got {short_repr(one)}.")
+    return tuple(types)
+
+
+def _classes_of(codec: Codec) -> Classes:
+    writers: dict[type, Writer] = {one.type: one.write for one in codec.types}
+    return Classes(writers, {one.tag: one.decode for one in codec.types})
+
+
+@attrs.frozen
+class Codec:
+    """Writes values as JSON text that brings them back with the type they had."""
+
+    types: tuple[TypeCodec, ...] = attrs.field(default=(), converter=_as_tuple, validator=_distinct)
+    _classes: Classes = attrs.field(
+        default=attrs.Factory(_classes_of, takes_self=True), init=False, eq=False, repr=False
+    )
+
+    def dump(
+        self,
+        value: Any,
+        *,
+        where: str = "output",
+        root: str = "output",
+        declared: Any = UNKNOWN,
+    ) -> str:
+        """The value as JSON text.
+
+        ``where`` (a step, say) and ``root`` (what the value is called there) begin the error. With
+        ``declared``, the type that ``load`` will be given, classes that it would not find are
+        refused; those of a function's own are found nowhere else.
+
+        Raises:
+            OutputNotSerializable: it could not come back equal; the error names the part of it.
+        """
+        try:
+            return self._dumped(value, declared)
+        except Refused as refused:
+            told = of_cycle(refused)
+            field, why, cause = root + told.path, told.why, refused.__cause__
+        except RecursionError:
+            field, why, cause = root, TOO_DEEP, None
+        except RuntimeError as error:
+            field, why, cause = root, f"it changed while it was being written: {error}", error
+        raise OutputNotSerializable(where, field, why) from cause
+
+    def _dumped(self, value: Any, declared: Any) -> str:
+        kind = class_of(value)
+        if kind is Unresolved:
+            return str(value.text)
+        try:
+            if kind in WITH_TEXT or (kind is int and INT_MIN <= value <= INT_MAX):
+                return msgspec.json.encode(value).decode()
+            return self._written(value, Writing(self._classes), declared)
+        except UnicodeEncodeError:
+            return self._written(value, Writing(self._classes, surrogates=True), declared)
+
+    def _written(self, value: Any, writing: Writing, declared: Any) -> str:
+        data = msgspec.json.encode(writing.write(value, 0))
+        if not writing.proven:
+            self._try(data, writing)
+        if declared is not UNKNOWN and writing.classes:
+            Resolution(self._classes, declared).check(writing.classes)
+        return data.decode()
+
+    def _try(self, data: bytes, writing: Writing) -> None:
+        """Read what was written, and write it again."""
+        try:
+            back = Reading(Met(self._classes, writing.classes)).read(msgspec.json.decode(data))
+        except Unreadable as error:
+            why = f"{error.tag} does not come back: {error.why}"
+            raise Refused(why) from error.__cause__
+        again = Writing(self._classes, surrogates=writing.surrogates)
+        text = msgspec.json.encode(again.write(back, 0))
+        if text != data:
+            raise difference(msgspec.json.decode(data), msgspec.json.decode(text))
+        for tag, cls in writing.classes.items():
+            again.met(tag, cls)
+
+    def load(self, text: str, declared: Any = Any) -> Any:
+        """The value that ``dump`` made the text of.
+
+        Its classes are looked for in ``declared``, then among what is loaded. Nothing is imported.
+
+        Raises:
+            Unresolvable: a class was not found, or does not take what was recorded.
+        """
+        tree = msgspec.json.decode(text)
+        if _MARK not in text:
+            return tree
+        names = Resolution(self._classes, declared)
+        try:
+            return Reading(names).read(tree)
+        except Unreadable as error:
+            if not error.unknown:
+                raise Unresolvable(error.tag, error.why) from error.__cause__
+        except RecursionError as error:
+            raise Unresolvable("something", "it is nested too deeply to be read here") from error
+        try:
+            return Reading(names, placed=True).read(msgspec.json.decode(text), declared)
+        except Unreadable as error:
+            raise Unresolvable(error.tag, error.why) from error.__cause__
+
+    def load_or_keep(self, text: str) -> Any:
+        """The value, or ``Unresolved`` if one of its classes was not found."""
+        try:
+            return self.load(text)
+        except Unresolvable as error:
+            return Unresolved(text, error.tag)
+
+    def identity(self, value: Any) -> str:
+        """A text that is the same for equal values; never raises.
+
+        What cannot be recorded counts as ``<module:Type>``, a function as ``<module:qualname>``.
+        """
+        try:
+            return self._named(value)
+        except Exception:  # noqa: BLE001  # a user's properties may do anything
+            return msgspec.json.encode(name_of(value)).decode()
+
+    def _named(self, value: Any) -> str:
+        kind = class_of(value)
+        try:
+            if kind in WITH_TEXT or (kind is int and INT_MIN <= value <= INT_MAX):
+                return msgspec.json.encode(value).decode()
+            return msgspec.json.encode(Naming(self._classes).write(value, 0)).decode()
+        except UnicodeEncodeError:
+            naming = Naming(self._classes, surrogates=True)
+            return msgspec.json.encode(naming.write(value, 0)).decode()

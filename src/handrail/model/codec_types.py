@@ -1,0 +1,110 @@
+"""Which class a name in a record means; nothing is ever imported to find it."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from types import ModuleType
+from typing import Any
+from uuid import UUID
+
+from handrail.model import results
+from handrail.model.codec_write import class_of
+from handrail.model.reference import reference
+
+_RESULTS = (
+    results.AgentResult,
+    results.BranchResult,
+    results.CommandResult,
+    results.OpenGate,
+    results.RollbackError,
+    results.Skipped,
+    results.StageResult,
+    results.StepResult,
+    results.Usage,
+    results.ValidationResult,
+    results.ValidationRoundResult,
+    results.WorkflowResult,
+)
+OWN_TAGS: dict[type, str] = {cls: f"handrail:{cls.__name__}" for cls in _RESULTS}
+OWN_CLASSES: dict[str, type] = {tag: cls for cls, tag in OWN_TAGS.items()}
+
+_SHORT: dict[str, Any] = {
+    "None": type(None),
+    "...": ...,
+    **{
+        cls.__name__: cls
+        for cls in (
+            date, datetime, time, timedelta, Decimal, Fraction, UUID,
+            Path, PurePath, PurePosixPath, PureWindowsPath,
+        )
+    },
+}  # fmt: skip
+SHORT_NAMES = {found: name for name, found in _SHORT.items()}
+
+
+def tag_of(cls: Any) -> str:
+    """The name under which values of a class are recorded."""
+    return OWN_TAGS.get(cls) or reference(cls)
+
+
+def found_by_name(name: str) -> Any:
+    """What a tag or the name of a type means among what is loaded already, or None.
+
+    Only dictionaries are looked into: a module's ``__getattr__`` might import.
+    """
+    if name in OWN_CLASSES:
+        return OWN_CLASSES[name]
+    module, colon, path = name.partition(":")
+    if not colon:
+        return _SHORT.get(name) or vars(builtins).get(name)
+    in_main = _walk(sys.modules.get("__main__"), path)
+    if in_main is not None and _is_named(in_main, name):
+        return in_main
+    return _walk(sys.modules.get(module), path)
+
+
+def type_by_name(name: str) -> Any:
+    """The class, or form of ``typing``, that a name means among what is loaded already, or None."""
+    found = found_by_name(name)
+    kind = class_of(found)
+    is_type = isinstance(found, type) or found is ... or kind.__module__ == "typing"
+    return found if is_type else None
+
+
+def still_loaded(cls: type) -> bool:
+    """True if the class is what its name stands for in its module."""
+    module = sys.modules.get(cls.__module__)
+    return isinstance(module, ModuleType) and _held(module).get(cls.__qualname__) is cls
+
+
+def _is_named(found: Any, name: str) -> bool:
+    return getattr(found, "__module__", None) == "__main__" and reference(found) == name
+
+
+def _walk(found: Any, path: str) -> Any:
+    for part in path.split("."):
+        if found is None:
+            return None
+        found = _own(found).get(part)
+    return found
+
+
+def _own(owner: object) -> Mapping[str, Any]:
+    """What stands in a module, or in a class and those it derives from."""
+    if isinstance(owner, ModuleType):
+        return _held(owner)
+    if isinstance(owner, type):
+        return {k: v for cls in reversed(owner.__mro__) for k, v in vars(cls).items()}
+    return {}
+
+
+def _held(module: ModuleType) -> Mapping[str, Any]:
+    """What stands in a module; one that is to be loaded when it is first looked at is not."""
+    held: Mapping[str, Any] = ModuleType.__getattribute__(module, "__dict__")
+    return held

@@ -1,0 +1,234 @@
+"""A value as a JSON tree, in which what JSON does not know is an object with a tag.
+
+Plain are str, bool, None, an int of 64 bits, a finite float, a list, and a dict whose keys are str
+other than ``"$"``. Anything else becomes an object whose first key is ``"$"``, its tag. Only exact
+classes are written: a subclass would come back as its base.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeAlias
+
+TAG = "$"
+MAX_DEPTH = 200
+TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
+
+class_of: Callable[[object], type] = type
+"""``type(value)``, for type checkers."""
+
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+
+
+class Refused(Exception):
+    """A part of a value that cannot be written; ``steps`` lead to it, innermost first."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.steps: list[tuple[object, str]] = []
+
+    def inside(self, container: object, step: str) -> Refused:
+        """The same, seen from the value that holds this one at ``step``."""
+        self.steps.append((container, step))
+        return self
+
+    @property
+    def path(self) -> str:
+        """Where the part is, seen from the whole: ``.items[3].lock``."""
+        return "".join(step for _, step in reversed(self.steps))
+
+
+def of_cycle(refused: Refused) -> Refused:
+    """What is nested too deeply because it contains itself, told as that."""
+    if refused.why != TOO_DEEP:
+        return refused
+    seen: set[int] = set()
+    told = Refused("it contains itself")
+    for container, step in reversed(refused.steps):
+        if id(container) in seen:
+            told.steps.reverse()
+            return told
+        seen.add(id(container))
+        told.inside(container, step)
+    return refused
+
+
+class Writing:
+    """The writing of one value: which classes it met, and whether it is sure to come back.
+
+    ``proven`` stays true while every part is of a kind that is known to come back equal; otherwise
+    it must be tried. ``surrogates``: strings may hold what UTF-8 has no form for. Mutable.
+    """
+
+    __slots__ = ("_known", "as_is", "classes", "proven", "surrogates")
+
+    def __init__(self, known: Writers, *, surrogates: bool = False) -> None:
+        self._known = known
+        self.surrogates = surrogates
+        self.as_is = ALL_BUT_TEXT if surrogates else WITH_TEXT
+        self.classes: dict[str, type] = {}
+        self.proven = True
+
+    def write(self, value: Any, depth: int) -> Any:
+        """The tree of ``value``, which may share what is plain in it.
+
+        Raises:
+            Refused: a part of it cannot be written.
+        """
+        kind = class_of(value)
+        if kind in self.as_is:
+            return value
+        if depth > MAX_DEPTH:
+            raise Refused(TOO_DEEP)
+        writer = self._known.writers.get(kind) or self._known.learn(kind)
+        return writer(self, value, depth)
+
+    def met(self, tag: str, cls: type) -> None:
+        """Note the class that a tag stands for in this value."""
+        known = self.classes.setdefault(tag, cls)
+        if known is not cls:
+            raise Refused(f"two classes named {tag} are in it, and one name can mean only one")
+
+    def items(self, holder: object, items: Iterable[Any], depth: int) -> list[Any]:
+        """The trees of some items, in order."""
+        written: list[Any] = []
+        try:
+            for item in items:
+                kept = type(item) in self.as_is
+                written.append(item if kept else self.write(item, depth + 1))
+        except Refused as refused:
+            raise refused.inside(holder, f"[{len(written)}]") from refused.__cause__
+        return written
+
+    def pairs(self, holder: object, pairs: Iterable[tuple[Any, Any]], depth: int) -> list[Any]:
+        """The trees of some keys and values, in order."""
+        written: list[Any] = []
+        key: Any = None
+        try:
+            for key, item in pairs:
+                self.hashed(key)
+                written.append([self.write(key, depth + 1), self.write(item, depth + 1)])
+        except Refused as refused:
+            raise refused.inside(holder, f"[{_shown(key)}]") from refused.__cause__
+        return written
+
+    def hashed(self, element: Any) -> None:
+        """Note an element of a set or a key; those of users may become equal to one another."""
+        if type(element) not in _PROVEN_KEYS:
+            self.proven = False
+
+
+Writer: TypeAlias = Callable[[Writing, Any, int], Any]
+
+
+class Writers(Protocol):
+    """How values of each class are written."""
+
+    @property
+    def writers(self) -> Mapping[type, Writer]:
+        """The classes that were met already."""
+        ...
+
+    def learn(self, kind: type, /) -> Writer:
+        """The writer of another class.
+
+        Raises:
+            Refused: its values cannot be written.
+        """
+        ...
+
+
+ALL_BUT_TEXT: frozenset[type] = frozenset({bool, type(None)})
+WITH_TEXT: frozenset[type] = ALL_BUT_TEXT | {str}
+_PROVEN_KEYS: frozenset[type] = WITH_TEXT | {int, float, bytes}
+
+
+def write_text(writing: Writing, value: str, depth: int) -> Any:
+    """A string that may hold lone surrogates, which JSON in UTF-8 cannot."""
+    del writing, depth
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return {TAG: "str", "escaped": value.encode("unicode_escape").decode("ascii")}
+    return value
+
+
+def write_int(writing: Writing, value: int, depth: int) -> Any:
+    """An int; as text if readers of JSON would make a float of it."""
+    del writing, depth
+    if INT_MIN <= value <= INT_MAX:
+        return value
+    return {TAG: "int", "v": int_text(value)}
+
+
+def int_text(value: int) -> str:
+    """Decimal digits, or hexadecimal ones where Python might refuse so many."""
+    return str(value) if value.bit_length() <= 1024 else hex(value)
+
+
+def write_float(writing: Writing, value: float, depth: int) -> Any:
+    """A float; as text if it is not finite."""
+    del writing, depth
+    return value if math.isfinite(value) else {TAG: "float", "v": repr(value)}
+
+
+def write_list(writing: Writing, value: list[Any], depth: int) -> Any:
+    """A list: itself if it is plain through and through."""
+    as_is = writing.as_is
+    if as_is.issuperset(map(type, value)):
+        return value
+    written: list[Any] | None = None
+    index = 0
+    try:
+        for index, item in enumerate(value):
+            kind = class_of(item)
+            if kind in as_is or (kind is int and INT_MIN <= item <= INT_MAX):
+                continue
+            tree = writing.write(item, depth + 1)
+            if tree is not item:
+                if written is None:
+                    written = value.copy()
+                written[index] = tree
+    except Refused as refused:
+        raise refused.inside(value, f"[{index}]") from refused.__cause__
+    return value if written is None else written
+
+
+def write_dict(writing: Writing, value: dict[Any, Any], depth: int) -> Any:
+    """A dict: itself if it is plain through and through, pairs if a key is no plain one."""
+    as_is = writing.as_is
+    written: dict[Any, Any] | None = None
+    key: Any = None
+    try:
+        for key, item in value.items():
+            if type(key) is not str or key == TAG or (writing.surrogates and not _encodable(key)):
+                break
+            kind = class_of(item)
+            if kind in as_is or (kind is int and INT_MIN <= item <= INT_MAX):
+                continue
+            tree = writing.write(item, depth + 1)
+            if tree is not item:
+                if written is None:
+                    written = value.copy()
+                written[key] = tree
+        else:
+            return value if written is None else written
+    except Refused as refused:
+        raise refused.inside(value, f"[{_shown(key)}]") from refused.__cause__
+    return {TAG: "dict", "v": writing.pairs(value, value.items(), depth)}
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(key: Any) -> str:
+    from handrail.model.jsonsafe import short_repr
+
+    return short_repr(key, 40)

@@ -1,0 +1,150 @@
+"""What a step is, as a text that can be compared with the recorded one.
+
+It covers what decides the step's output as far as the workflow says it: the verb, the callable by
+name, its arguments, a command and its folder, an agent's prompt and output, a child's inputs, the
+mode of a group. It leaves out function bodies, modifiers, environment, time limits, and by whom an
+agent is carried out: those may change between two drives of a run.
+
+The text is for people too: it is what a mismatch shows. A long one is cut, with a digest of all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from handrail.model.codec import Codec
+from handrail.model.reference import reference
+from handrail.model.steps import (
+    AgentCall,
+    Branching,
+    ChildWorkflow,
+    ForEachGroup,
+    Generation,
+    ParallelGroup,
+    Pause,
+    PythonCall,
+    Question,
+    RaceGroup,
+    ShellCommand,
+    SignalWait,
+    Stage,
+    StageCheck,
+    Step,
+    Validation,
+    Verb,
+)
+
+_LONGEST = 160
+_KEPT = 120
+
+
+def fingerprint(step: Step[Any], codec: Codec) -> str:
+    """The step's verb and what follows from it, on one line; equal for equal steps."""
+    verb = step.verb
+    if type(verb) is PythonCall and not verb.kwargs:  # most steps; the same as below, and quicker
+        action, args = verb.action, verb.args
+        named = reference(action) if type(action) is FunctionType else _callable(action, codec)
+        return short(f"python {named} {codec.identity(list(args)) if args else '[]'}")
+    return short(described(verb, codec))
+
+
+def short(text: str) -> str:
+    """The text itself, or its beginning and a digest of the whole."""
+    if len(text) <= _LONGEST:
+        return text
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{text[:_KEPT]}... #{digest}"
+
+
+def described(verb: Verb, codec: Codec) -> str:  # noqa: C901, PLR0911, PLR0912  # one case a verb
+    """The whole of it, however long."""
+    identity = codec.identity
+    match verb:
+        case PythonCall():
+            said = f"python {_callable(verb.action, codec)} {identity(list(verb.args))}"
+            return f"{said} {identity(dict(verb.kwargs))}" if verb.kwargs else said
+        case ShellCommand():
+            place = "" if verb.cwd is None else f" in {verb.cwd}"
+            parsed = "" if verb.parse is None else f" as {_type(verb.parse)}"
+            argv = verb.argv if isinstance(verb.argv, str) else list(verb.argv)
+            return f"command {identity(argv)}{place}{parsed}"
+        case AgentCall():
+            return f"agent {_agent(verb.agent, codec)} {_context(verb.context, codec)}"
+        case Generation():
+            return f"generate {_generator(verb, codec)} {_context(verb.context, codec)}"
+        case StageCheck():
+            return f"stage {_stage(verb.stage, codec)}"
+        case Validation():
+            stages = None if verb.stages is None else [_stage(s, codec) for s in verb.stages]
+            return f"validate {identity(stages)}"
+        case ChildWorkflow():
+            name = verb.workflow.definition.name
+            said = f"subworkflow {name} {identity(list(verb.args))}"
+            return f"{said} {identity(dict(verb.kwargs))}" if verb.kwargs else said
+        case Branching():
+            return f"branch {identity([arm.name for _, arm in verb.arms])}"
+        case ParallelGroup():
+            return f"parallel {verb.on_error} {identity([step.name for step in verb.steps])}"
+        case ForEachGroup():
+            return f"for_each {verb.on_error} {_callable(verb.body, codec)}"
+        case RaceGroup():
+            return f"race {identity([step.name for step in verb.steps])}"
+        case Question():
+            return (
+                f"ask {identity(verb.question)} {identity(list(verb.choices))} {_type(verb.type)}"
+            )
+        case SignalWait():
+            return f"wait_for {verb.signal} {_type(verb.type)}"
+        case Pause():
+            return "sleep"
+
+
+def _callable(target: Any, codec: Codec) -> str:
+    """A partial counts with what it binds, a workflow by its function."""
+    definition = getattr(target, "definition", None)
+    if definition is not None:
+        target = definition.function
+    arguments = getattr(target, "args", None)
+    named = reference(target)
+    if not named.startswith("partial(") or not isinstance(arguments, tuple):
+        return named
+    return f"{named} {codec.identity(list(arguments))} {codec.identity(target.keywords)}"
+
+
+def _agent(agent: Any, codec: Codec) -> str:
+    """Its name, and what it says of its prompt and output, if it says anything."""
+    identity: Callable[[], Any] | Any = getattr(agent, "identity", None)
+    if callable(identity):
+        identity = identity()
+    return agent.name if identity is None else f"{agent.name} {codec.identity(identity)}"
+
+
+def _generator(verb: Generation, codec: Codec) -> str:
+    generator: Any = verb.generator
+    if callable(getattr(generator, "run", None)):
+        return _agent(generator, codec)
+    return _callable(generator, codec)
+
+
+def _context(context: Any, codec: Codec) -> str:
+    return _callable(context, codec) if callable(context) else codec.identity(dict(context))
+
+
+def _stage(stage: str | Stage, codec: Codec) -> str:
+    if isinstance(stage, str):
+        return stage
+    check = stage.check
+    said = _callable(check, codec) if callable(check) else codec.identity(check)
+    return f"{stage.name}: {said}"
+
+
+def _type(type_: Any) -> str:
+    from handrail.model.schema import describe_type
+
+    try:
+        return describe_type(type_)
+    except Exception:  # noqa: BLE001  # a type that cannot be described has a name at least
+        return getattr(type_, "__qualname__", repr(type_))

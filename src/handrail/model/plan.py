@@ -1,0 +1,59 @@
+"""What a resume would do, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+from handrail.errors import StepChange
+from handrail.model.results import RunStatus, StepStatus
+
+PlanState: TypeAlias = Literal["recorded", "changed", "will run", "may run", "orphaned"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One step of a plan.
+
+    ``recorded``: its end is in the journal and counts. ``changed``: so it is, but the code
+    describes the step otherwise now (``was`` and ``now``). ``will run``: the next one of its
+    branch. ``may run``: named in the source behind it. ``orphaned``: recorded, and the code did
+    not come to it. ``status`` is the recorded one, ``interrupted``: it was at work when its process
+    ended.
+    """
+
+    path: str
+    state: PlanState
+    step_type: str = ""
+    status: StepStatus | None = None
+    was: str = ""
+    now: str = ""
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What ``resume`` would do with a run; nothing was run to find out.
+
+    ``status`` is the run's, None while it has no end. ``ends`` is how the run would end if no step
+    of it had to run any more.
+    """
+
+    run_id: str
+    workflow_name: str
+    status: RunStatus | None
+    steps: tuple[PlannedStep, ...]
+    ends: RunStatus | None = None
+
+    @property
+    def changes(self) -> tuple[StepChange, ...]:
+        """The recorded steps that changed; a resume needs ``reuse`` or ``rerun`` for each."""
+        return tuple(
+            StepChange(step.path, step.was, step.now)
+            for step in self.steps
+            if step.state == "changed"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON-safe data."""
+        return asdict(self)

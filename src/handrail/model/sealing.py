@@ -1,0 +1,250 @@
+"""JSON text without its secrets, and with them again.
+
+A string that holds the value of a secret variable is written as what was around the value, and the
+name of the variable::
+
+    {"$": "secret", "v": ["Bearer ", {"env": "API_KEY"}]}
+
+``{"env": "API_KEY", "as": "json"}`` is the value as JSON writes it inside a string. An object with
+a secret among its keys is ``{"$": "secret", "pairs": [[key, value], ...]}``, base64 text with one
+in its bytes ``{"$": "secret", "base64": [...]}``, whose texts are base64 each. A token that is
+known by its shape alone is cut to its first and last 4 characters; that cannot be undone.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from handrail.model.secrets import (
+    SHORTEST,
+    SecretFinder,
+    finder_of,
+    json_inner,
+    may_hold_token,
+    placeholder,
+    without_tokens,
+)
+
+Node: TypeAlias = dict[str, Any]
+
+_TAG = "$"
+_SECRET = "secret"  # noqa: S105  # a tag, not one
+_MARK = '"$":"secret"'
+_BASE64 = '"base64":"'
+
+# By what a record calls things: paths, verbs, classes. They stay even if a variable happens to have
+# such a word as its value, because they are needed whether that variable is there or not.
+_NAMING = frozenset({
+    *("path", "result_path", "name", "workflow_name", "run_id", "failed_step", "key", "composed"),
+    *("step_type", "status", "error_type", "error_bases", "kind", "on_error"),
+    *("signals", "superseded", "reused", "rerun"),
+})  # fmt: skip
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def sealed(
+    text: str, secrets: Mapping[str, str] | None, *, record: bool = False
+) -> tuple[str, bool]:
+    """The JSON text without secrets, and whether a token in it was cut for good.
+
+    ``record``: the text is an object of handrail's own, in which the names of things stay.
+    """
+    if len(text) < SHORTEST:
+        return text, False
+    finder = finder_of(secrets) if secrets else None
+    if finder is not None and not finder.occurs_in_json(text) and _BASE64 not in text:
+        finder = None
+    if finder is None and not may_hold_token(text):
+        return text, False
+    seal = _Seal(finder, secrets or {})
+    tree = [_decode(text)]
+    _walk(tree, seal, record=record)
+    return (_encode(tree[0]).decode(), seal.cut) if seal.changed else (text, False)
+
+
+def unsealed(text: str, secrets: Mapping[str, str] | None) -> str:
+    """The JSON text with its secrets again; ``${NAME}`` for a variable that is not there."""
+    if _MARK not in text:
+        return text
+    values = secrets or {}
+    tree = [_decode(text)]
+    with_pairs: list[tuple[Any, Any]] = []
+    for holder, key, reference in _references(tree):
+        if "v" in reference:
+            holder[key] = "".join(_shown(part, values) for part in reference["v"])
+        elif "base64" in reference:
+            holder[key] = _base64_of(reference["base64"], values)
+        else:
+            with_pairs.append((holder, key))
+    for holder, key in reversed(with_pairs):  # inner ones first: outer ones hold them
+        holder[key] = dict(holder[key]["pairs"])
+    return _encode(tree[0]).decode()
+
+
+def variables_in(text: str) -> set[str]:
+    """The names of the variables whose values belong into the JSON text."""
+    if _MARK not in text:
+        return set()
+    parts = [
+        part
+        for _, _, reference in _references([_decode(text)])
+        for part in (*reference.get("v", ()), *reference.get("base64", ()))
+    ]
+    return {str(part["env"]) for part in parts if type(part) is not str}
+
+
+class _Seal:
+    """Takes the secrets out of one text, and remembers what it did; mutable."""
+
+    __slots__ = ("changed", "cut", "finder", "secrets")
+
+    def __init__(self, finder: SecretFinder | None, secrets: Mapping[str, str]) -> None:
+        self.finder = finder
+        self.secrets = secrets
+        self.changed = False
+        self.cut = False
+
+    def string(self, text: str) -> str | Node:
+        """``text`` itself, or without its tokens, or a reference."""
+        finder = self.finder
+        if finder is None or not finder.occurs_in(text):
+            return self._without_tokens(text)
+        self.changed = True
+        parts = [
+            part if type(part) is dict else self._without_tokens(str(part))
+            for part in _parts(finder, text)
+        ]
+        return {_TAG: _SECRET, "v": parts}
+
+    def base64(self, text: str) -> str | Node:
+        """``text`` itself, or a reference; the bytes are taken for Latin-1, to be searched."""
+        finder = finder_of({name: _latin(value) for name, value in self.secrets.items()})
+        if finder is None:
+            return text
+        parts = list(_parts(finder, b64decode(text).decode("latin-1")))
+        if all(type(part) is str for part in parts):
+            return text
+        self.changed = True
+        encoded = [
+            b64encode(part.encode("latin-1")).decode() if type(part) is str else part
+            for part in parts
+        ]
+        return {_TAG: _SECRET, "base64": encoded}
+
+    def _without_tokens(self, text: str) -> str:
+        shown = without_tokens(text)
+        if shown != text:
+            self.changed = self.cut = True
+        return shown
+
+
+def _parts(finder: SecretFinder, text: str) -> Iterator[str | dict[str, str]]:
+    """The text between secrets, and a reference for each secret, in order."""
+    end = 0
+    for match in finder.pattern.finditer(text):
+        if match.start() > end:
+            yield text[end : match.start()]
+        name, as_json = finder.names[match[0]]
+        yield {"env": name, "as": "json"} if as_json else {"env": name}
+        end = match.end()
+    if end < len(text):
+        yield text[end:]
+
+
+def _walk(tree: list[Any], seal: _Seal, *, record: bool) -> None:
+    """Seal every string of a tree, in place and without recursion: outputs may be deep."""
+    todo: list[Any] = [tree]
+    while todo:
+        node = todo.pop()
+        if type(node) is list:
+            _seal_items(node, enumerate(cast("Iterable[Any]", node)), seal, todo)
+        else:
+            _seal_object(node, seal, todo, own=record and node is tree[0])
+
+
+def _seal_object(node: Node, seal: _Seal, todo: list[Any], *, own: bool) -> None:
+    tag: str | None = node.get(_TAG)
+    if "base64" in node and tag in {"bytes", "bytearray"}:
+        node["base64"] = seal.base64(node["base64"])
+        return
+    own = own or (tag is not None and tag.startswith("handrail:"))
+    stays = _NAMING if own else ()
+    items = [(key, node[key]) for key in node if key != _TAG and key not in stays]
+    _seal_items(node, items, seal, todo)
+    if tag is None and not own:
+        _seal_keys(node, seal)
+
+
+def _seal_items(holder: Any, items: Iterable[Any], seal: _Seal, todo: list[Any]) -> None:
+    for key, item in items:
+        if type(item) is str:
+            new = seal.string(item)
+            if new is not item:
+                holder[key] = new
+        elif _holds_more(item):
+            todo.append(item)
+
+
+def _seal_keys(node: Node, seal: _Seal) -> None:
+    pairs = [(seal.string(key), item) for key, item in node.items()]
+    if all(new is key for (new, _), key in zip(pairs, node, strict=True)):
+        return
+    node.clear()
+    if all(type(new) is str for new, _ in pairs):
+        node.update(cast("list[tuple[str, Any]]", pairs))
+    else:
+        node.update({_TAG: _SECRET, "pairs": pairs})
+
+
+def _references(tree: list[Any]) -> Iterator[tuple[Any, Any, Node]]:
+    """Who holds an object with the tag ``secret``, where, and that object; outer ones first."""
+    todo: list[Any] = [tree]
+    while todo:
+        holder = todo.pop()
+        for key, item in _places(holder):
+            if type(item) is dict and cast("Node", item).get(_TAG) == _SECRET:
+                yield holder, key, cast("Node", item)
+            if _holds_more(item):
+                todo.append(item)
+
+
+def _holds_more(item: Any) -> bool:
+    return type(item) is dict or type(item) is list
+
+
+def _places(holder: Any) -> list[tuple[Any, Any]]:
+    if type(holder) is dict:
+        return list(cast("Node", holder).items())
+    return list(enumerate(cast("Iterable[Any]", holder)))
+
+
+def _shown(part: Any, values: Mapping[str, str]) -> str:
+    if type(part) is str:
+        return part
+    name = part["env"]
+    value = values.get(name)
+    if value is None:
+        return placeholder(name)
+    return json_inner(value) if part.get("as") == "json" else value
+
+
+def _base64_of(parts: list[Any], values: Mapping[str, str]) -> str:
+    pieces = [
+        b64decode(part) if type(part) is str else _utf8(_shown(part, values)) for part in parts
+    ]
+    return b64encode(b"".join(pieces)).decode()
+
+
+def _latin(text: str) -> str:
+    """The bytes of ``text``, each as the character of its number."""
+    return _utf8(text).decode("latin-1")
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")  # as the environment does

@@ -1,0 +1,186 @@
+"""Secrets: which values are one, and what a text looks like without them.
+
+Two kinds are known: the values of environment variables that ``Secrets`` picks, which have a name
+and can be put back, and tokens that are known by their shape alone, which cannot.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache, lru_cache
+
+import msgspec
+
+from handrail.model.policy import Secrets
+
+# Shorter values would be found inside ordinary words.
+SHORTEST = 6
+
+_JWT_PART = "[A-Za-z0-9_-]{8,}+"
+
+
+def _as_a_word(start: str, rest: str) -> str:
+    """A pattern that begins a word, or follows a terminal's colour (``ESC[1;32m``).
+
+    ``task-`` ends in ``sk-``, and base64 text may hold any four characters. The condition comes
+    after the start, because to search for a fixed text is much faster.
+    """
+    colours = "".join(rf"|(?<={before}m{start})" for before in _COLOURS)
+    return rf"{start}(?:(?<![A-Za-z0-9_-]{start}){colours}){rest}"
+
+
+_COLOURS = (r"\x1b\[", r"[\[;][0-9]", r"[\[;][0-9]{2}", r"[\[;][0-9]{3}")
+
+# Of each kind of token: a text that each of them has, that text and what follows in any of them,
+# and the whole token. The second is looked for in JSON text, so it goes no further back than it
+# must, and has no character that JSON escapes. Every repetition that may fail is bounded or
+# possessive: these patterns run over texts that others have made.
+# Sources: the documented formats of OpenAI and Anthropic (`sk-`), GitHub, GitLab, Slack, AWS and
+# Google keys; RFC 7519 for JWTs, whose header and payload are JSON objects, so begin with `{"`.
+_SK = r"(?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{20,}"
+_SLACK = r"[abeoprs]-(?=[A-Za-z-]{0,60}[0-9])[A-Za-z0-9-]{10,}"
+_GOOGLE = r"[A-Za-z0-9_-]{35}"
+_JWT_REST = rf"{_JWT_PART}\.{_JWT_PART}"
+_SHAPES = (
+    ("sk-", f"sk-{_SK}", _as_a_word("sk-", _SK)),
+    ("gh", *[r"gh[pousr]_[A-Za-z0-9]{36,}"] * 2),
+    ("github_pat_", *[r"github_pat_[A-Za-z0-9_]{22,}"] * 2),
+    ("glpat-", *[r"glpat-[A-Za-z0-9_-]{20,}"] * 2),
+    ("xox", f"xox{_SLACK}", _as_a_word("xox", _SLACK)),
+    (
+        "IA",
+        "IA(?<=A[KS]IA)[A-Z0-9]{16}",
+        _as_a_word("A[KS]IA", "[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    ),
+    ("Iza", f"Iza(?<=AIza){_GOOGLE}", _as_a_word("AIza", _GOOGLE)),
+    (
+        ".eyJ",
+        rf"\.eyJ{_JWT_REST}",
+        _as_a_word("eyJ", rf"[A-Za-z0-9_-]{{8,2000}}+\.eyJ{_JWT_REST}"),
+    ),
+)
+_SHORTEST_TOKEN = 15
+_STARTS = tuple(text for text, _, _ in _SHAPES)
+_compiled = cache(re.compile)  # on first use: most texts need none of them
+
+
+class SecretValues(dict[str, str]):
+    """Values by the name of their variable, and how they are found; not to be changed."""
+
+    __slots__ = ("finder",)
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        super().__init__(values)
+        self.finder = _finder(tuple(values.items()))
+
+    def __repr__(self) -> str:
+        return f"<values of {', '.join(self) or 'no variables'}>"  # tracebacks and logs show it
+
+
+def secret_values(secrets: Secrets, environ: Mapping[str, str]) -> SecretValues:
+    """The values to keep secret, by the name of their variable, sorted by name.
+
+    A variable counts if ``secrets`` names it, or if its name contains one of the words, in either
+    case; a value of less than 6 characters never does.
+    """
+    words = [word.upper() for word in secrets.words if word]
+    return SecretValues(
+        {
+            name: environ[name]
+            for name in sorted(environ)
+            if len(environ[name]) >= SHORTEST
+            and (name in secrets.names or any(word in name.upper() for word in words))
+        }
+    )
+
+
+def masked(text: str, values: Mapping[str, str]) -> str:
+    """``text`` for people: values as ``${THEIR_NAME}``, tokens as their ends: ``ghp_***a1b2``.
+
+    ``values`` are those of ``secret_values``; they are found as they are and as JSON writes them.
+    Masking a second time changes nothing.
+    """
+    if values:
+        finder = finder_of(values)
+        if finder is not None and finder.occurs_in(text):
+            text = finder.pattern.sub(lambda match: placeholder(finder.names[match[0]][0]), text)
+    return without_tokens(text)
+
+
+def placeholder(name: str) -> str:
+    """What stands for the value of a variable where it may not be shown, or is not known."""
+    return f"${{{name}}}"
+
+
+def may_hold_token(text: str) -> bool:
+    """True if a token may be in a text, or in the JSON text of one; quick where there is none."""
+    if len(text) < _SHORTEST_TOKEN:
+        return False
+    if not any(map(text.__contains__, _STARTS)):
+        return False
+    return any(part in text and _compiled(in_json).search(text) for part, in_json, _ in _SHAPES)
+
+
+def without_tokens(text: str) -> str:
+    """``text`` with each known token cut to its first and last 4 characters: ``ghp_***a1b2``."""
+    if len(text) < _SHORTEST_TOKEN or not any(map(text.__contains__, _STARTS)):
+        return text
+    shown = text
+    for part, _, token in _SHAPES:
+        if part in shown:
+            shown = _compiled(token).sub(_cut, shown)
+    # Once more: of two without a gap, the pattern of the first took a bit of both.
+    return shown if shown == text else without_tokens(shown)
+
+
+def _cut(match: re.Match[str]) -> str:
+    token = match[0]
+    return f"{token[:4]}***{token[-4:]}"
+
+
+class SecretFinder:
+    """Where the values of some variables occur in texts, longest first.
+
+    ``names`` says of each text that is looked for which variable it is, and whether it is the value
+    as JSON writes it inside a string rather than the value itself.
+    """
+
+    __slots__ = ("_in_json", "names", "pattern")
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        counted = [(name, value) for name, value in values.items() if len(value) >= SHORTEST]
+        self.names = {json_inner(value): (name, True) for name, value in reversed(counted)}
+        self.names |= {value: (name, False) for name, value in reversed(counted)}
+        longest_first = sorted(self.names, key=len, reverse=True)
+        self.pattern = re.compile("|".join(map(re.escape, longest_first)))
+        self._in_json = tuple({json_inner(text): None for text in longest_first})
+
+    def occurs_in(self, text: str) -> bool:
+        """True if one of the values occurs in the text."""
+        return any(map(text.__contains__, self.names))
+
+    def occurs_in_json(self, text: str) -> bool:
+        """True if one of the values may occur in a string of the JSON text."""
+        return any(map(text.__contains__, self._in_json))
+
+
+def finder_of(values: Mapping[str, str]) -> SecretFinder | None:
+    """The finder of these values, or None if none of them is long enough to be looked for."""
+    if type(values) is SecretValues:
+        return values.finder
+    return _finder(tuple(values.items()))
+
+
+@lru_cache(maxsize=8)
+def _finder(values: tuple[tuple[str, str], ...]) -> SecretFinder | None:
+    finder = SecretFinder(dict(values))
+    return finder if finder.names else None
+
+
+def json_inner(text: str) -> str:
+    """``text`` as JSON writes it between the quotes of a string."""
+    try:
+        return msgspec.json.encode(text).decode()[1:-1]
+    except UnicodeEncodeError:  # lone surrogates, from an environment that is not UTF-8
+        return text

@@ -1,0 +1,93 @@
+"""What a run came to, as text that can be compared with that of another process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from handrail.errors import OutputNotSerializable, StepWasInterrupted
+from handrail.model.codec import Codec
+from handrail.model.results import StepResult, WorkflowResult, qualified
+
+Verdict: TypeAlias = Mapping[str, str]
+"""What is told of the result, by what it is: ``output of step 'plan'``."""
+
+_OF_TIME = frozenset({
+    "duration_ms", "total_duration_ms", "since", "deadline", "replayed", "traceback",
+})  # fmt: skip
+_OUR_TAG = "handrail:"
+_SHOWN = 200
+
+
+def verdict_of(result: WorkflowResult[Any], codec: Codec) -> Verdict:
+    """All that a crash must not change: not durations, and not what was replayed.
+
+    Values are given as the journal writes them, so that their types count too.
+    """
+    told = {
+        "status": result.status,
+        "value": text_of(result.value, codec),
+        "error": text_of(result.error, codec),
+        "failed step": text_of(result.failed_step, codec),
+        "rollback errors": text_of(list(result.rollback_errors), codec),
+        "open gates": text_of([gate.path for gate in result.waiting], codec),
+        "signals waited for": text_of(list(result.waiting_signals), codec),
+        "order of the steps": text_of([one.path for one in result.step_results], codec),
+    }
+    for one in result.step_results:
+        told.update(_of_step(one, codec))
+    return told
+
+
+def _of_step(one: StepResult[Any], codec: Codec) -> dict[str, str]:
+    return {
+        f"status of step {one.path!r}": one.status,
+        f"output of step {one.path!r}": text_of(one.output, codec),
+        f"error of step {one.path!r}": text_of([one.error_type, one.error], codec),
+        f"attempts of step {one.path!r}": str(one.attempts),
+    }
+
+
+def text_of(value: Any, codec: Codec) -> str:
+    """The value as JSON with its types; one that cannot be written, by its ``repr``."""
+    try:
+        written = codec.dump(value)
+    except OutputNotSerializable:
+        return repr(value)
+    if _OUR_TAG not in written:
+        return written
+    return json.dumps(_timeless(json.loads(written)), ensure_ascii=False)
+
+
+def _timeless(item: Any) -> Any:
+    """The same without what depends on time, in results of ours that the value holds."""
+    if isinstance(item, list):
+        return list(map(_timeless, item))  # pyright: ignore[reportUnknownArgumentType]  # JSON
+    if not isinstance(item, dict):
+        return item
+    fields: dict[str, Any] = item  # pyright: ignore[reportUnknownVariableType]  # JSON
+    ours = str(fields.get("$", "")).startswith(_OUR_TAG)
+    return {key: _timeless(one) for key, one in fields.items() if not (ours and key in _OF_TIME)}
+
+
+def differences(whole: Verdict, crashed: Verdict) -> list[str]:
+    """What is not the same, in words; nothing if all is."""
+    found: list[str] = []
+    for key in {**whole, **crashed}:
+        was, now = whole.get(key), crashed.get(key)
+        if was != now:
+            found.append(f"{key}: {_shown(was)} without a crash, {_shown(now)} with it")
+    return found
+
+
+def _shown(text: str | None) -> str:
+    if text is None:
+        return "nothing"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
+
+
+def interrupted_steps(result: WorkflowResult[Any]) -> list[str]:
+    """The ``.once()`` steps that failed because their process died in the middle of them."""
+    kind = qualified(StepWasInterrupted)
+    return [one.path for one in result.step_results if one.error_type == kind]

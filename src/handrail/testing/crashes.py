@@ -1,0 +1,217 @@
+"""Proof that a workflow survives: a real process is killed at every record that it writes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from handrail._wiring import Executor
+from handrail.engine.executor import definition_of, refuse_inside_loop
+from handrail.model.shapes import WorkflowLike
+from handrail.ports.journal import Journal
+from handrail.testing.crash_drive import Errand
+from handrail.testing.crash_points import (
+    Plan,
+    all_points,
+    chosen,
+    second_point,
+    spread,
+)
+from handrail.testing.crash_story import (
+    Chapter,
+    repeated,
+    times_performed,
+)
+from handrail.testing.crash_trial import Allowed, MakeExecutor, Trial, name_of
+from handrail.testing.crash_verdict import Verdict, differences
+
+SHOWN = 3
+"""How many failing crashes are told in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crashes:
+    """What ``crash_everywhere`` did: ``records`` are those of a run without a crash, ``crashes``
+    how many runs were killed, ``left_out`` how many more ``limit`` left out, ``interrupted`` how
+    many ended in the failure of a ``.once()`` step that was at work. ``executions`` is the most
+    that each step was performed in any one run, of all its processes.
+    """
+
+    records: tuple[str, ...]
+    crashes: int
+    left_out: int = 0
+    interrupted: int = 0
+    executions: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def __str__(self) -> str:
+        more = f", {self.left_out} more were left out" if self.left_out else ""
+        return f"{self.crashes} crashes at {len(self.records)} records{more}"
+
+
+def crash_everywhere(
+    workflow: WorkflowLike[..., Any],
+    /,
+    *args: Any,
+    executor: MakeExecutor | None = None,
+    executions: Mapping[str, int] | None = None,
+    default: int | None = None,
+    answers: Mapping[str, Any] | None = None,
+    signals: Mapping[str, Sequence[Any]] | None = None,
+    twice: bool = False,
+    limit: int | None = None,
+    only: Iterable[Any] = (),
+    timeout_s: float = 60.0,
+    folder: Path | None = None,
+    **kwargs: Any,
+) -> Crashes:
+    """Run the workflow in child processes that are killed with SIGKILL, each at another record of
+    its journal: just before it is written (after the effect that it tells of) and just after. A new
+    process resumes the run. Assert that its result is that of a run without a crash, and that
+    nothing was performed more often than it may be.
+
+    ``args`` and ``kwargs`` are the workflow's. ``executor`` makes the executor, on the journal that
+    it is given; with a ``JumpClock`` the run waits for nothing. ``executions`` says how often steps
+    may be performed by all processes of a run together, by path or name; ``default`` says it of the
+    others (if not given: as often as without a crash, and once more for each process that was
+    killed). What was recorded is never performed again, and ``.once()`` steps at most once, in any
+    case; a run that ends because a ``.once()`` step was at work is as it should be.
+
+    A run that waits is helped on: ``answers`` by the path of the gate, ``signals`` by name, one
+    payload each time one is waited for. ``twice``: some of the processes that resume are killed as
+    well. ``limit``: at most so many crashes, evenly spread. ``only``: these, like
+    ``[(7, "before")]``. A process may take ``timeout_s``.
+
+    Processes are forked, so closures and fake agents work; each has its own copy of them. Needs a
+    system with ``fork``, and no running event loop.
+
+    Raises:
+        AssertionError: it names each crash after which something was not as it should be, what,
+            and how to repeat that one.
+    """
+    refuse_inside_loop("crash_everywhere()", "Call it from a test that is a plain `def`.")
+    name = definition_of(workflow).name
+    home = Path(tempfile.mkdtemp(prefix=f"{name}-crashes-", dir=folder))
+    errand = Errand(workflow, f"{name}-crash", args, kwargs, answers or {}, signals or {})
+    trial = Trial(errand, executor or _plain, home, timeout_s)
+    trial.prepare()
+    told = _Proof(trial, Allowed(executions or {}, default)).prove(chosen(only), limit, twice=twice)
+    shutil.rmtree(home)
+    return told
+
+
+def _plain(journal: Journal) -> Executor:
+    return Executor(journal=journal)
+
+
+class _Proof:
+    """Judges one trial after the other. Mutable: it counts, and collects what went wrong."""
+
+    def __init__(self, trial: Trial, allowed: Allowed) -> None:
+        self._trial = trial
+        self._allowed = allowed
+        self._usual = Counter[str]()
+        self._most = Counter[str]()
+        self._whole: Verdict = {}
+        self._wrong: list[str] = []
+        self._crashes = self._interrupted = 0
+
+    def prove(self, only: Sequence[Plan], limit: int | None, *, twice: bool) -> Crashes:
+        """Run everything; what there was.
+
+        Raises:
+            AssertionError: not all of it was as it should be.
+        """
+        records = self._without_a_crash()
+        every = only or all_points(len(records))
+        plans = spread(every, limit)
+        for index, plan in enumerate(plans):
+            story = self._crash(plan)
+            if twice and not only and len(story) > 1:
+                self._crash((*plan, second_point(index, len(story[-1].records))))
+        if self._wrong:
+            raise AssertionError(self._complaint())
+        left_out = len(every) - len(plans)
+        return Crashes(records, self._crashes, left_out, self._interrupted, dict(self._most))
+
+    def _without_a_crash(self) -> tuple[str, ...]:
+        """The records of a run that is left alone; two of them must come to the same."""
+        (first,) = self._trial.run(name="whole")
+        (second,) = self._trial.run(name="whole-again")
+        raised = first.raised or second.raised
+        if raised is not None:
+            raise AssertionError(f"without a crash the run has no result: {_last_lines(raised)}")
+        assert first.verdict is not None
+        assert second.verdict is not None
+        self._whole = first.verdict
+        changing = differences(self._whole, second.verdict)
+        if changing:
+            listed = "\n".join(f"    {one}" for one in changing)
+            raise AssertionError(
+                f"two runs without a crash differ already, so nothing can be said of a crash. Make "
+                f"what the steps give depend on nothing but their arguments:\n{listed}"
+            )
+        self._usual = self._most = times_performed([first])
+        exceeded = self._allowed.exceeded([first], self._usual)
+        if exceeded:
+            raise AssertionError(f"already without a crash {'; '.join(exceeded)}")
+        return tuple(first.records)
+
+    def _crash(self, plan: Plan) -> list[Chapter]:
+        """One run that is killed as planned; what is wrong with it is kept."""
+        story = self._trial.run(plan)
+        self._crashes += 1
+        self._most |= times_performed(story)
+        wrong = [*repeated(story), *self._allowed.exceeded(story, self._usual)]
+        last = story[-1]
+        if last.raised is not None:
+            wrong.append(f"the last process has no result: {_last_lines(last.raised)}")
+        elif last.verdict is not None and _broke_off_once(story):
+            self._interrupted += 1
+        elif last.verdict is not None:
+            wrong.extend(differences(self._whole, last.verdict))
+        if wrong:
+            self._wrong.append(_told(plan, story, wrong))
+        return story
+
+    def _complaint(self) -> str:
+        name = self._trial.errand.workflow.definition.name
+        wrong, count = self._wrong, len(self._wrong)
+        shown = "\n\n".join(wrong[:SHOWN])
+        more = f"\n\n... and {count - SHOWN} more" if count > SHOWN else ""
+        return (
+            f"{name}: {count} of {self._crashes} crashes did not end as they should. What the "
+            f"processes did is in {self._trial.home}\n\n{shown}{more}"
+        )
+
+
+def _broke_off_once(story: Sequence[Chapter]) -> bool:
+    """True if a ``.once()`` step was at work when its process was killed: then it must fail."""
+    begun = {path for chapter in story for kind, path, _ in chapter.found if kind == "started"}
+    return bool(begun.intersection(story[-1].interrupted))
+
+
+def _told(plan: Plan, story: Sequence[Chapter], wrong: Sequence[str]) -> str:
+    """What was wrong with a crash, and how to repeat it."""
+    killed = [
+        f"killed at record {number} ({_name(chapter, number)}, {when} the write)"
+        for (number, when), chapter in zip(plan, story, strict=False)
+    ]
+    listed = "\n".join(f"    {one}" for one in wrong)
+    again = list(plan) if len(plan) == 1 else [list(plan)]
+    where = f"{name_of(plan)}.db"
+    return f"{', then '.join(killed)}:\n{listed}\n    alone: only={again} (its journal: {where})"
+
+
+def _name(chapter: Chapter, number: int) -> str:
+    records = chapter.records
+    return records[number - 1] if number <= len(records) else "which it did not come to"
+
+
+def _last_lines(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[0] if len(lines) == 1 else f"{lines[-1]}\n        " + "\n        ".join(lines)

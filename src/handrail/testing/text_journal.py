@@ -1,0 +1,287 @@
+"""A durable journal in memory, whose process can die at any write.
+
+What it keeps is text, as on a disk, so values go through the codec and come back as new objects.
+Crashes cost no process here:
+
+    journal = TextJournal(stop_at=7)
+    with pytest.raises(ProcessGone):
+        Executor(journal=journal).options(run_id="r").run_sync(ship)
+    result = Executor(journal=journal.reopened()).resume_sync("r", ship)
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from handrail.errors import JournalFailed, LeaseLost, RunLocked
+from handrail.journals.memory import OutOfSequence
+from handrail.model.codec import Codec
+from handrail.model.events import (
+    Event,
+    RunResumed,
+    RunSuspended,
+    WorkflowCompleted,
+    WorkflowStarted,
+)
+from handrail.model.records import Record, from_record, to_record
+from handrail.model.results import RunStatus
+from handrail.ports.journal import Holder, Letter, RunInfo
+
+
+class ProcessGone(BaseException):
+    """The process that wrote a ``TextJournal`` is dead; whatever it still does has no effect.
+
+    A ``BaseException``, for no code of a dead process goes on after it.
+    """
+
+
+def disk_full() -> Exception:
+    """What a journal in a file raises where the disk is full."""
+    why = os.strerror(errno.ENOSPC)
+    return JournalFailed("in memory", "storing an event", why, "Free some space, then resume.")
+
+
+class TextJournal:
+    """Keeps records as text until the process ends, and can fail or die at a given write.
+
+    A write is an event or a letter. ``fail_at=n``: the n-th write keeps nothing and raises
+    ``error``. ``stop_at=n``: n writes are kept, then the process is dead and each call raises
+    ``ProcessGone``; with ``abrupt`` the n-th write is kept and does not return. ``reopened`` is
+    the same store as another process finds it. Mutable.
+    """
+
+    durable = True
+
+    def __init__(
+        self,
+        *,
+        codec: Codec | None = None,
+        fail_at: int | None = None,
+        stop_at: int | None = None,
+        abrupt: bool = False,
+        error: Exception | None = None,
+    ) -> None:
+        self.codec = codec if codec is not None else Codec()
+        self.writes = 0
+        """How many writes were tried here."""
+        self.gone = False
+        self._fail_at = fail_at
+        self._stop_at = stop_at
+        self._abrupt = abrupt
+        self._error = error if error is not None else disk_full()
+        self._store = _Store()
+
+    def reopened(
+        self,
+        *,
+        fail_at: int | None = None,
+        stop_at: int | None = None,
+        abrupt: bool = False,
+        error: Exception | None = None,
+    ) -> TextJournal:
+        """Another journal of the same store; the leases of this one hold as long as it lives."""
+        other = TextJournal(
+            codec=self.codec, fail_at=fail_at, stop_at=stop_at, abrupt=abrupt, error=error
+        )
+        other._store = self._store  # another of our own
+        return other
+
+    def copied(self) -> TextJournal:
+        """A journal of a copy of the store, in which nobody drives a run."""
+        other = TextJournal(codec=self.codec)
+        theirs, ours = other._store, self._store  # another of our own
+        theirs.rows = {run_id: list(rows) for run_id, rows in ours.rows.items()}
+        theirs.letters = {run_id: list(rows) for run_id, rows in ours.letters.items()}
+        return other
+
+    def kill(self) -> None:
+        """Let the process die that uses this journal; its leases can be taken over."""
+        self.gone = True
+
+    def records(self, run_id: str) -> list[Record]:
+        """The run as it is stored."""
+        return [row.record for row in self._store.rows.get(run_id, ())]
+
+    # -- the port -------------------------------------------------------------------------------
+
+    def append(self, event: Event, /, *, sync: bool = False) -> None:
+        """Keep the event as text.
+
+        Raises:
+            OutOfSequence: its number is not the next one of its run; nothing is kept.
+            OutputNotSerializable, LeaseLost: as the port says.
+            ProcessGone: see the class.
+        """
+        del sync
+        self._check_alive()
+        run_id = event.run_id
+        rows = self._store.rows.get(run_id, [])
+        if event.seq != len(rows) + 1:
+            raise OutOfSequence(run_id, event.seq, len(rows) + 1)
+        lease = self._store.leases.get(run_id)
+        written = to_record(event, self.codec, lease.secrets if lease is not None else None)
+        if run_id in self._store.lost.get(id(self), ()):
+            raise LeaseLost(run_id, os.getpid(), "here")
+        self._write()
+        self._store.rows.setdefault(run_id, rows).append(_Row(event.at, written))
+        self._written()
+
+    def events(self, run_id: str, /) -> list[Event]:
+        """All events of a run, read anew from their text."""
+        self._check_alive()
+        lease = self._store.leases.get(run_id)
+        secrets = None if lease is None else lease.secrets
+        rows = self._store.rows.get(run_id, ())
+        return [
+            from_record(run_id, seq, row.at, row.record, self.codec, secrets)
+            for seq, row in enumerate(rows, 1)
+        ]
+
+    def runs(self) -> list[RunInfo]:
+        """Every run, oldest first."""
+        self._check_alive()
+        return [self._info(run_id) for run_id in self._store.rows]
+
+    def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> TextLease:
+        """Become the one who drives a run.
+
+        Raises:
+            RunLocked: a journal that is not dead holds it.
+        """
+        self._check_alive()
+        held = self._store.leases.get(run_id)
+        if held is not None:
+            if not held.journal.gone:
+                raise RunLocked(run_id, held.holder.pid, held.holder.host, 0.0)
+            self._store.lost.setdefault(id(held.journal), set()).add(run_id)
+        self._store.lost.get(id(self), set()).discard(run_id)
+        holder = Holder(os.getpid(), "here", time.time())
+        lease = self._store.leases[run_id] = TextLease(self, run_id, holder, dict(secrets or {}))
+        return lease
+
+    def give_back(self, lease: TextLease) -> None:
+        """Take a lease back, if it is held; that of a dead process is never given back."""
+        if self._store.leases.get(lease.run_id) is lease and not self.gone:
+            del self._store.leases[lease.run_id]
+
+    def post(self, letter: Letter, /) -> Letter:
+        """Keep a letter, as text; the one that counts: itself numbered, or the first of its key."""
+        self._check_alive()
+        event = letter.event
+        kept = self._store.letters.setdefault(event.run_id, [])
+        for number, row in enumerate(kept if letter.key else (), 1):
+            if row.key == letter.key:
+                return self._letter(event.run_id, number, row)
+        written = to_record(event, self.codec)
+        self._write()
+        kept.append(_LetterRow(letter.key, event.at, written))
+        self._written()
+        return replace(letter, number=len(kept))
+
+    def letters(self, run_id: str, after: int, /) -> list[Letter]:
+        """The letters of a run whose number is greater than ``after``, in order."""
+        self._check_alive()
+        kept = self._store.letters.get(run_id, [])
+        return [
+            self._letter(run_id, number, row) for number, row in enumerate(kept[after:], after + 1)
+        ]
+
+    def close(self) -> None:
+        """Give back all leases; the store stays, and the journal can be used again."""
+        for lease in list(self._store.leases.values()):
+            if lease.journal is self:
+                self.give_back(lease)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _check_alive(self) -> None:
+        if self.gone:
+            raise ProcessGone("the process that used this journal is dead")
+
+    def _write(self) -> None:
+        """Count a write, which may be the one that fails or that no longer happens."""
+        if self._stop_at is not None and self.writes >= self._stop_at:
+            self.kill()
+            raise ProcessGone(f"it died before write {self.writes + 1}")
+        self.writes += 1
+        if self.writes == self._fail_at:
+            raise self._error
+
+    def _written(self) -> None:
+        if self._abrupt and self.writes == self._stop_at:
+            self.kill()
+            raise ProcessGone(f"it died after write {self.writes}")
+
+    def _letter(self, run_id: str, number: int, row: _LetterRow) -> Letter:
+        event = from_record(run_id, 0, row.at, row.record, self.codec)
+        return Letter(event, row.key, number)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # only messages were kept
+
+    def _info(self, run_id: str) -> RunInfo:
+        events = self.events(run_id)
+        first, last = events[0], events[-1]
+        started = first if isinstance(first, WorkflowStarted) else None
+        lease = self._store.leases.get(run_id)
+        return RunInfo(
+            run_id,
+            "" if started is None else started.workflow_name,
+            _status(events),
+            first.at,
+            len(events),
+            last.at,
+            {} if started is None else started.labels,
+            None if lease is None or lease.journal.gone else lease.holder,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TextLease:
+    """The right to write a run, and the secrets that are written as references meanwhile."""
+
+    journal: TextJournal
+    run_id: str
+    holder: Holder
+    secrets: Mapping[str, str]
+
+    def release(self) -> None:
+        """Give it back; a second time does nothing."""
+        self.journal.give_back(self)
+
+
+class _Row(NamedTuple):
+    at: float
+    record: Record
+
+
+class _LetterRow(NamedTuple):
+    key: str
+    at: float
+    record: Record
+
+
+@dataclass(slots=True)
+class _Store:
+    """What outlives a process. Mutable; shared by journals that were reopened."""
+
+    rows: dict[str, list[_Row]] = field(default_factory=dict[str, list[_Row]])
+    letters: dict[str, list[_LetterRow]] = field(default_factory=dict[str, list[_LetterRow]])
+    leases: dict[str, TextLease] = field(default_factory=dict[str, TextLease])
+    lost: dict[int, set[str]] = field(default_factory=dict[int, set[str]])
+
+
+def _status(events: list[Event]) -> RunStatus | None:
+    for event in reversed(events):
+        match event:
+            case WorkflowCompleted():
+                return event.status
+            case RunSuspended():
+                return "suspended"
+            case WorkflowStarted() | RunResumed():
+                return None
+            case _:
+                pass  # what came between two drives
+    return None

@@ -1,0 +1,121 @@
+"""Where the command keeps its journal, and what it says when that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Outcome
+
+Cli = Callable[..., Outcome]
+pytestmark = pytest.mark.usefixtures("flows")
+
+
+def test_a_run_leaves_one_folder_that_git_ignores(cli: Cli, folder: Path) -> None:
+    """The journal is in it, and the folder ignores itself."""
+    cli("run", "flows.py:asks")
+
+    assert {path.name for path in folder.iterdir()} == {"flows.py", ".handrail"}
+    assert (folder / ".handrail" / ".gitignore").read_text() == "*\n"
+    assert (folder / ".handrail" / "runs.db").is_file()
+
+
+def test_another_folder_can_be_named(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By `--dir`, which wins, and by HANDRAIL_DIR; each knows its own runs."""
+    monkeypatch.setenv("HANDRAIL_DIR", str(folder / "one"))
+    cli("run", "flows.py:asks", "--run-id", "a")
+    cli("run", "flows.py:asks", "--run-id", "b", "--dir", "two/three")
+
+    assert [run["run_id"] for run in cli("runs", "--json").data] == ["a"]
+    (other,) = cli("runs", "--json", "--dir", "two/three").data
+    assert other["run_id"] == "b"
+    assert not (folder / ".handrail").exists()
+
+
+def test_what_is_recorded_leads_back_from_any_journal(cli: Cli, folder: Path) -> None:
+    """A file is named from the journal's own surroundings, or with its whole path."""
+    cli("run", "flows.py:asks", "--run-id", "a", "--dir", "far/.handrail")
+    cli("answer", "a", "merge?", "yes", "--dir", "far/.handrail")
+
+    (run,) = cli("runs", "--json", "--dir", "far/.handrail").data
+    assert run["labels"] == {"target": f"{folder}/flows.py:asks", "folder": str(folder)}
+    assert cli("resume", "a", "--quiet", "--dir", "far/.handrail").out == "yes\n"
+
+
+def test_a_module_is_recorded_by_its_name(cli: Cli) -> None:
+    """And found again where the run was started; a file without a name gets its workflow's."""
+    Path("single.py").write_text(
+        "from handrail import step, workflow\n\n@workflow('Ask them')\ndef asking():\n"
+        "    return (yield from step('ask').ask('Well?'))\n"
+    )
+    cli("run", "single", "--run-id", "m")
+    cli("run", "single.py", "--run-id", "f")
+    cli("answer", "m", "ask", "fine")
+
+    targets = [run["target"] for run in cli("runs", "--json").data]
+    assert targets == ["single:asking", "single.py:asking"]
+    assert cli("resume", "m", "--quiet").out == "fine\n"
+
+
+def test_wrong_usage_leaves_no_journal(cli: Cli) -> None:
+    """Neither a missing input nor a wrong TARGET makes the folder."""
+    assert cli("run", "flows.py:greet").code == 2
+    assert cli("run", "flow.py").code == 2
+    assert not Path(".handrail").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["resume", "a"], ["plan", "a"], ["tail", "a"], ["cancel", "a"], ["answer", "a", "g", "yes"]],
+)
+def test_without_a_journal_the_folder_is_named(cli: Cli, folder: Path, words: list[str]) -> None:
+    """One line says where it was looked for, and how to name another."""
+    outcome = cli(*words)
+
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"journal {folder}/.handrail/runs.db: there is none" in outcome.err
+    assert "--dir or HANDRAIL_DIR" in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_a_journal_further_up_is_pointed_out(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever stands in a folder below is told where it is."""
+    cli("run", "flows.py:asks")
+    below = folder / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+
+    assert (
+        f"There is one in {folder}: cd there"
+        in cli("show", "asks:1", "--json").err + cli("resume", "a").err
+    )
+
+
+def test_a_damaged_journal_is_one_line(cli: Cli, folder: Path) -> None:
+    """Exit code 1; nothing in it is believed, and nothing is run."""
+    cli("run", "flows.py:asks", "--run-id", "a")
+    file = folder / ".handrail" / "runs.db"
+    file.write_bytes(file.read_bytes()[:4096] + b"\xff" * 4096 + file.read_bytes()[8192:])
+
+    for words in (["runs"], ["resume", "a"], ["run", "flows.py:asks"]):
+        outcome = cli(*words)
+        assert (outcome.code, outcome.out) == (1, "")
+        assert outcome.err.startswith(f"handrail: journal {file}: ")
+        assert outcome.err.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(cli: Cli, folder: Path) -> None:
+    """A file in its place is named, with the way out."""
+    (folder / "file").touch()
+
+    outcome = cli("run", "flows.py:asks", "--dir", "file/journal")
+
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "making its folder failed: Not a directory." in outcome.err
+    assert outcome.err.count("\n") == 1

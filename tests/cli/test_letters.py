@@ -1,0 +1,132 @@
+"""``handrail answer`` and ``signal``: to runs that are alive, suspended and dead."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from handrail.cli.letters import payload_of, whoever
+from tests.cli.conftest import Outcome, live, notes
+
+Cli = Callable[..., Outcome]
+pytestmark = pytest.mark.usefixtures("durable")
+
+
+def test_a_live_run_is_answered_from_another_process(cli: Cli) -> None:
+    """It goes on with the answer, and nobody is told to resume it."""
+    words = ["run", "durable.py:asks_while_it_works", "--run-id", "w"]
+    with live(*words, "--quiet") as child:
+        outcome = cli("answer", "w", "both/merge?", "no")
+        Path("go").touch()
+        out, err = child.communicate(timeout=30)
+
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == f"answered 'both/merge?' with 'no', by {whoever()}\n"
+    assert (child.returncode, out, err) == (0, "no\n", "")
+
+
+def test_a_suspended_run_goes_on_from_its_answer(cli: Cli) -> None:
+    """Nobody drives it, so the command that resumes it is printed."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+
+    outcome = cli("answer", "a", "merge?", "yes", "--by", "eve", "--json")
+
+    assert outcome.code == 0
+    assert outcome.data == {
+        "run_id": "a",
+        "gate": "merge?",
+        "accepted": True,
+        "answer": "yes",
+        "by": "eve",
+    }
+    assert outcome.err == "handrail: nobody drives the run; go on with: handrail resume a\n"
+    assert cli("resume", "a", "--quiet").out == "merged: yes\n"
+    assert notes() == ["before", "merged: yes"]
+
+
+def test_a_second_answer_is_told_who_was_first(cli: Cli) -> None:
+    """Exit code 1 with the answer that counts and whose it is, before a resume and after it."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    cli("answer", "a", "merge?", "yes", "--by", "eve")
+
+    late = cli("answer", "a", "merge?", "no", "--by", "bob")
+    assert (late.code, late.out) == (1, "")
+    assert late.err == ("handrail: gate 'merge?' is closed: it was answered by eve with 'yes'\n")
+    cli("resume", "a")
+    data = cli("answer", "a", "merge?", "no", "--json").data
+    assert (data["accepted"], data["answer"], data["by"]) == (False, "yes", "eve")
+
+
+def test_of_many_who_answer_at_once_one_wins(cli: Cli) -> None:
+    """The others are all told the same answer, and that is the one the run goes on with."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    command = [sys.executable, "-m", "handrail.cli", "answer", "a", "merge?"]
+    people = [
+        subprocess.Popen(
+            [*command, "yes" if number % 2 else "no", "--by", f"p{number}", "--json"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            encoding="utf-8",
+        )
+        for number in range(6)
+    ]
+    said = [json.loads(person.communicate(timeout=60)[0]) for person in people]
+
+    assert sorted(person.returncode for person in people) == [0, 1, 1, 1, 1, 1]
+    assert len({(one["answer"], one["by"]) for one in said}) == 1
+    assert cli("resume", "a", "--quiet").out == f"merged: {said[0]['answer']}\n"
+
+
+@pytest.mark.parametrize(
+    ("gate", "text", "said"),
+    [
+        ("merge?", "maybe", "'maybe' is not an answer to it, expected one of: yes, no"),
+        ("merge", "yes", "run a has no gate 'merge'. Open: merge?."),
+    ],
+)
+def test_what_is_no_answer_leaves_the_gate_open(cli: Cli, gate: str, text: str, said: str) -> None:
+    """Exit code 2 and what would do; a right answer is taken afterwards."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+
+    outcome = cli("answer", "a", gate, text)
+
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert cli("answer", "a", "merge?", "no").code == 0
+
+
+def test_a_signal_is_kept_until_a_step_takes_it(cli: Cli) -> None:
+    """Sent to a suspended run, it is taken when that goes on."""
+    cli("run", "durable.py:waits", "--run-id", "w")
+
+    outcome = cli("signal", "w", "approved", "-3", "--by", "eve", "--json")
+
+    assert outcome.code == 0
+    assert outcome.data == {"run_id": "w", "signal": "approved", "payload": -3, "by": "eve"}
+    assert "go on with: handrail resume w" in outcome.err
+    assert cli("resume", "w", "--quiet").out == "-3\n"
+
+
+def test_a_run_that_has_succeeded_takes_no_signal(cli: Cli) -> None:
+    """It is refused, rather than kept for nobody."""
+    Path("go").touch()
+    cli("run", "durable.py:dies", "--run-id", "d")
+
+    outcome = cli("signal", "d", "approved")
+
+    assert outcome.code == 2
+    assert "run d: has succeeded, and takes no more signals" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("text", "payload"),
+    [(None, None), ("5", 5), ('{"a": [true]}', {"a": [True]}), ("yes", "yes"), ('"5"', "5")],
+)
+def test_a_payload_is_json_or_else_text(text: str | None, payload: object) -> None:
+    """What does not parse as JSON is taken as it was typed."""
+    assert payload_of(text) == payload

@@ -1,0 +1,226 @@
+"""``handrail resume``, and ``run --run-id`` of a run that is there: what is recorded stays done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Outcome, killed, live, notes
+
+Cli = Callable[..., Outcome]
+pytestmark = pytest.mark.usefixtures("durable")
+
+
+def test_a_killed_run_goes_on_after_what_it_recorded(cli: Cli) -> None:
+    """The step that had ended is not run again, the one that was at work is."""
+    killed("run", "durable.py:dies", "--run-id", "d", "--input", "first=x")
+    Path("go").touch()
+
+    outcome = cli("resume", "d")
+
+    assert (outcome.code, outcome.out.splitlines()[-1]) == (0, "xb")
+    assert outcome.err == "handrail: run d of durable.py:dies\n"
+    assert notes() == ["x", "b", "b"]
+
+
+def test_a_resumed_run_gives_its_result_as_json(cli: Cli) -> None:
+    """`--json` prints the whole result, and the progress goes to stderr."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    cli("answer", "a", "merge?", "no")
+
+    data = cli("resume", "a", "--json").data
+
+    assert (data["run_id"], data["status"], data["value"]) == ("a", "succeeded", "merged: no")
+    assert [step["replayed"] for step in data["step_results"]] == [True, False, False]
+
+
+def test_the_same_command_goes_on_with_an_unfinished_run(cli: Cli) -> None:
+    """`run --run-id` a second time needs no inputs, and runs no recorded step again."""
+    words = ["run", "durable.py:dies", "--run-id", "d"]
+    killed(*words, "--input", "first=x")
+    Path("go").touch()
+
+    assert cli(*words).out.splitlines()[-1] == "xb"
+    assert notes() == ["x", "b", "b"]
+
+
+def test_of_a_run_that_succeeded_the_recorded_result_is_printed(cli: Cli) -> None:
+    """Neither `run --run-id` nor `resume` runs anything."""
+    Path("go").touch()
+    first = cli("run", "durable.py:dies", "--run-id", "d", "--quiet")
+
+    for words in (["run", "durable.py:dies", "--run-id", "d"], ["resume", "--latest"]):
+        again = cli(*words)
+        assert (again.code, again.out) == (0, first.out)
+        assert "run d has succeeded already; this is its recorded result" in again.err
+    assert notes() == ["a", "b"]
+
+
+def test_other_inputs_than_the_recorded_are_refused(cli: Cli) -> None:
+    """The input is named with both values; the same value is no other one."""
+    Path("go").touch()
+    words = ["run", "durable.py:dies", "--run-id", "d", "--quiet", "--input"]
+    cli(*words, "first=x")
+
+    assert cli(*words, "first=x").code == 0
+    outcome = cli(*words, "first=y")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "run d: it was started with first='x', not 'y'" in outcome.err
+
+
+def test_an_id_of_another_workflow_is_refused(cli: Cli) -> None:
+    """A run goes on only with the workflow that it began with."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+
+    outcome = cli("run", "durable.py:dies", "--run-id", "a")
+
+    assert outcome.code == 2
+    assert "run a: is one of workflow 'asks', not of 'dies'" in outcome.err
+
+
+def test_a_new_run_cannot_have_the_id_of_another(cli: Cli) -> None:
+    """`--new` starts a run of that id, and is refused where there is one."""
+    words = ["run", "durable.py:asks", "--run-id", "a", "--new"]
+
+    assert cli(*words).code == 3
+    outcome = cli(*words)
+    assert outcome.code == 2
+    assert "there is a run 'a' already" in outcome.err
+    assert notes() == ["before"]
+
+
+def test_a_cancelled_run_goes_on_only_if_one_says_so(cli: Cli) -> None:
+    """`run --run-id` refuses and names the command that does it."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    cli("cancel", "a")
+
+    outcome = cli("run", "durable.py:asks", "--run-id", "a")
+    assert outcome.code == 2
+    assert "was cancelled. handrail resume a goes on with it." in outcome.err
+    assert cli("resume", "a").code == 3
+
+
+@pytest.mark.parametrize("run_id", ["", " a", "a\nb"])
+def test_an_id_that_nobody_can_type_is_refused(cli: Cli, run_id: str) -> None:
+    """Nothing is run, and no journal is made."""
+    assert cli("run", "durable.py:asks", "--run-id", run_id).code == 2
+    assert not Path(".handrail").exists()
+
+
+def test_a_changed_step_is_told_with_what_to_type(cli: Cli, durable: Path) -> None:
+    """Nothing runs; what was and what is are told, and both commands that go on."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    durable.write_text(durable.read_text().replace('note, "before"', 'note, "earlier"'))
+
+    outcome = cli("resume", "a")
+
+    assert outcome.code == 2
+    assert outcome.err.splitlines() == [
+        "handrail: run a of durable.py:asks",
+        "handrail: run a: the code no longer matches the record; nothing was run",
+        "  step 'before'",
+        '    was  python durable:note ["before"]',
+        '    now  python durable:note ["earlier"]',
+        "keep what is recorded:  handrail resume a --reuse before",
+        "run again:              handrail resume a --rerun before",
+    ]
+    assert notes() == ["before"]
+
+
+@pytest.mark.parametrize(("option", "done"), [("--reuse", []), ("--rerun", ["earlier"])])
+def test_a_changed_step_is_kept_or_runs_again(
+    cli: Cli, durable: Path, option: str, done: list[str]
+) -> None:
+    """`--reuse` keeps the record, `--rerun` performs what the code says now."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    durable.write_text(durable.read_text().replace('note, "before"', 'note, "earlier"'))
+    cli("answer", "a", "merge?", "yes")
+
+    assert cli("resume", "a", option, "before").code == 0
+    assert notes() == ["before", *done, "merged: yes"]
+
+
+def test_a_path_that_is_not_recorded_is_refused(cli: Cli) -> None:
+    """The path that was probably meant is named."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+
+    outcome = cli("resume", "a", "--rerun", "befor")
+
+    assert outcome.code == 2
+    assert "no recorded step 'befor'. Did you mean 'before'?" in outcome.err
+
+
+def test_a_failed_run_says_how_to_go_on(cli: Cli) -> None:
+    """The step that failed runs again, and what had succeeded does not."""
+    failing = Path("failing.py")
+    failing.write_text(
+        "from durable import note\n"
+        "from handrail import step, workflow\n\n"
+        "@workflow\n"
+        "def fails():\n"
+        '    yield from step("first").call(note, "first")\n'
+        '    yield from step("look").command("test -e go")\n'
+    )
+
+    outcome = cli("run", "failing.py", "--run-id", "f")
+    assert outcome.code == 1
+    assert "to go on from what is recorded: handrail resume f" in outcome.err
+    Path("go").touch()
+    assert cli("resume", "f").code == 0
+    assert notes() == ["first"]
+
+
+def test_one_run_is_driven_by_one_process(cli: Cli) -> None:
+    """The second one is told which process has it, and does nothing."""
+    with live("run", "durable.py:holds", "--run-id", "h") as child:
+        outcome = cli("resume", "h")
+
+        assert outcome.code == 1
+        assert f"run h is being driven by process {child.pid} on " in outcome.err
+        assert cli("runs", "--json").data[0]["holder"]["pid"] == child.pid
+    assert notes() == ["before"]
+
+
+def test_a_run_goes_on_in_the_folder_it_was_started_in(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Resumed from elsewhere it finds its code and its files; `--dir` is in what is to be typed."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+
+    told = cli("show", "a", "--dir", "../.handrail").out
+    cli("answer", "a", "merge?", "yes", "--dir", "../.handrail")
+    outcome = cli("resume", "a", "--dir", "../.handrail")
+
+    assert "handrail resume a --dir ../.handrail\n" in told
+    assert outcome.code == 0
+    assert f"handrail: in {folder}\n" in outcome.err
+    assert notes() == ["before", "merged: yes"]
+
+
+def test_a_workflow_that_moved_can_be_named(cli: Cli, durable: Path) -> None:
+    """Without `--target` the missing file is named; with it the run goes on."""
+    cli("run", "durable.py:waits", "--run-id", "w")
+    cli("signal", "w", "approved", "7")
+    durable.rename("moved.py")
+
+    outcome = cli("resume", "w")
+    assert outcome.code == 2
+    assert "durable.py: there is no such file" in outcome.err
+    assert "If it is elsewhere now: --target file.py:name." in outcome.err
+    assert cli("resume", "w", "--target", "moved.py:waits", "--quiet").out == "7\n"
+
+
+@pytest.mark.parametrize("words", [[], ["d", "--latest"]])
+def test_which_run_is_said_in_one_way(cli: Cli, words: list[str]) -> None:
+    """An id, or `--latest`: neither and both are refused."""
+    cli("run", "durable.py:asks")
+
+    outcome = cli("resume", *words)
+
+    assert outcome.code == 2
+    assert "takes a run's id, or --latest" in outcome.err

@@ -1,0 +1,189 @@
+"""``handrail runs`` and ``show RUN``: what the journal says, and how a run is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Outcome, killed, live, notes
+
+Cli = Callable[..., Outcome]
+pytestmark = pytest.mark.usefixtures("durable")
+
+
+def test_runs_are_listed_newest_last(cli: Cli) -> None:
+    """Each is a line with its id, workflow, status, times and number of events."""
+    cli("run", "durable.py:asks", "--run-id", "a-1")
+    cli("run", "durable.py:waits", "--run-id", "w-1")
+
+    heading, first, second = cli("runs").out.splitlines()
+
+    assert heading.split() == ["RUN", "WORKFLOW", "STATUS", "STARTED", "UPDATED", "EVENTS"]
+    assert first.split()[:3] == ["a-1", "asks", "suspended"]
+    assert second.split()[:3] == ["w-1", "waits", "suspended"]
+    assert (first.split()[-1], second.split()[-1]) == ("6", "3")
+
+
+def test_runs_are_chosen_by_status_and_workflow(cli: Cli) -> None:
+    """The options are repeatable, and those of one kind are alternatives."""
+    Path("go").touch()
+    for name in ("dies", "asks", "waits"):
+        cli("run", f"durable.py:{name}", "--run-id", name)
+
+    def listed(*words: str) -> list[str]:
+        return [run["run_id"] for run in cli("runs", "--json", *words).data]
+
+    assert listed() == ["dies", "asks", "waits"]
+    assert listed("--status", "suspended") == ["asks", "waits"]
+    assert listed("--status", "suspended", "--workflow", "waits") == ["waits"]
+    assert listed("--workflow", "waits", "--workflow", "dies") == ["dies", "waits"]
+    assert listed("--status", "dead") == []
+
+
+def test_a_run_as_json_has_all_there_is_to_know(cli: Cli) -> None:
+    """Ids, times in unix seconds, where it was started from, and who drives it."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+
+    (run,) = cli("runs", "--json").data
+
+    assert run.pop("started_at") <= run.pop("updated_at")
+    assert run == {
+        "run_id": "a",
+        "workflow": "asks",
+        "status": "suspended",
+        "events": 6,
+        "target": "durable.py:asks",
+        "labels": {"target": "durable.py:asks"},
+        "holder": None,
+    }
+
+
+def test_without_runs_there_is_an_empty_list(cli: Cli) -> None:
+    """No journal is made to find that out."""
+    assert cli("runs", "--json").data == []
+    assert "no runs in " in cli("runs").err
+    assert not Path(".handrail").exists()
+
+
+def test_what_a_killed_process_left_is_told(cli: Cli) -> None:
+    """The run is dead, its last step was interrupted, and what to type is printed."""
+    killed("run", "durable.py:dies", "--run-id", "d")
+
+    assert cli("runs").out.splitlines()[1].split()[:3] == ["d", "dies", "dead"]
+    lines = cli("show", "d").out.splitlines()
+    assert lines[0] == "dies, run d: dead"
+    assert "  inputs   first='a', second='b'" in lines
+    assert any(line.startswith("  ✓ first  python  ") for line in lines)
+    assert "  ⏸ second  python  interrupted" in lines
+    assert lines[-1] == "go on:                  handrail resume d"
+
+
+def test_a_live_run_is_told_with_its_process(cli: Cli) -> None:
+    """Who drives it stands in the list, and how to watch it in its own page."""
+    with live("run", "durable.py:holds", "--run-id", "h") as child:
+        assert f"running (pid {child.pid})" in cli("runs").out
+        lines = cli("show", "h").out.splitlines()
+
+    assert lines[0] == f"holds, run h: running (pid {child.pid})"
+    assert "  ▸ hold  command  running" in lines
+    assert lines[-1] == "watch it:               handrail tail h"
+    assert notes() == ["before"]
+
+
+def test_an_open_gate_is_shown_with_its_answer(cli: Cli) -> None:
+    """The command can be typed as it stands; afterwards the answer is shown in its place."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+
+    shown = cli("show", "a").out
+    assert "waits for an answer: Merge it?\n  handrail answer a 'merge?' yes   (or no)\n" in shown
+    cli("answer", "a", "merge?", "yes", "--by", "eve")
+    shown = cli("show", "a").out
+    assert "'merge?' was answered with 'yes' by eve\n" in shown
+    assert "waits for" not in shown
+
+
+def test_an_awaited_signal_is_shown_until_it_has_come(cli: Cli) -> None:
+    """The command that sends it is printed; afterwards what has come."""
+    cli("run", "durable.py:waits", "--run-id", "w")
+
+    assert "waits for a signal:\n  handrail signal w approved\n" in cli("show", "w").out
+    cli("signal", "w", "approved", "1", "--by", "eve")
+    shown = cli("show", "w").out
+    assert "the signal 'approved' by eve\n" in shown
+    assert "waits for" not in shown
+
+
+def test_a_run_shown_as_json_has_its_steps(cli: Cli) -> None:
+    """Steps in order with status, attempts, duration and output; gates, and letters not read."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+
+    data = cli("show", "a", "--json").data
+
+    assert [(step["path"], step["status"]) for step in data["steps"]] == [
+        ("before", "succeeded"),
+        ("merge?", "waiting"),
+    ]
+    assert data["steps"][0]["output"] == "before"
+    assert [gate["path"] for gate in data["waiting"]] == ["merge?"]
+    assert (data["status"], data["inputs"], data["unread"]) == ("suspended", {}, [])
+
+
+CLASSES = """\
+from dataclasses import dataclass
+from enum import Enum
+from handrail import step, workflow
+
+
+class Color(Enum):
+    RED = 1
+
+
+@dataclass(frozen=True)
+class Box:
+    color: Color
+
+
+@workflow
+def packs(color: Color = Color.RED):
+    box = yield from step("pack").call(Box, color)
+    color = yield from step("which").ask("Which?", choices=list(Color))
+    return box, color
+"""
+
+
+def test_values_of_classes_that_are_not_imported_are_shown(cli: Cli) -> None:
+    """A run is shown without its code; to resume it, and to answer with a class, it is loaded."""
+    Path("classes.py").write_text(CLASSES, "utf-8")
+    cli("run", "classes.py", "--run-id", "c")
+
+    assert "RED" in str(cli("show", "c", "--json").data["steps"][0]["output"])
+    assert cli("answer", "c", "which", "Color.RED").code == 0
+    outcome = cli("resume", "c", "--quiet")
+    assert outcome.out == "(Box(color=<Color.RED: 1>), <Color.RED: 1>)\n"
+
+
+def test_the_beginning_of_an_id_will_do(cli: Cli) -> None:
+    """If it is the beginning of one id; the last part of an id has a beginning too."""
+    cli("run", "durable.py:asks", "--run-id", "asks-1a2b")
+    cli("run", "durable.py:asks", "--run-id", "asks-3c4d")
+
+    assert cli("show", "asks-1").out.startswith("asks, run asks-1a2b: ")
+    assert cli("show", "3c").out.startswith("asks, run asks-3c4d: ")
+    ambiguous = cli("show", "asks")
+    assert ambiguous.code == 2
+    assert "may be any of 2: asks-1a2b, asks-3c4d." in ambiguous.err
+    unknown = cli("resume", "aks-1a2b")
+    assert unknown.code == 2
+    assert "run 'aks-1a2b': there is none. Did you mean asks-1a2b" in unknown.err
+
+
+def test_show_still_shows_workflows(cli: Cli) -> None:
+    """A TARGET is one though a run's id begins so, and a module where no run's does."""
+    cli("run", "durable.py:asks", "--run-id", "durable.py-1")
+    Path("module_of_one.py").write_text(CLASSES, "utf-8")
+
+    assert cli("show", "durable.py:asks").out.startswith("asks: ")
+    assert cli("show", "module_of_one").out.startswith("packs: ")
+    assert cli("show", "durable.py-1").out.startswith("asks, run durable.py-1: ")

@@ -1,0 +1,279 @@
+"""What the proofs share: one run's lives, each of which may end in a crash, and what they did."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import pytest
+
+from handrail import Executor, WorkflowResult
+from handrail.engine.history import ended
+from handrail.model import events as ev
+from handrail.testing import JumpClock, ProcessGone, TextJournal
+from handrail.testing.crash_counts import counted
+from handrail.testing.crash_drive import Errand
+from tests.durability.flows import FLOWS
+from tests.testing import by_hand
+
+RUN = "run"
+LEAVES = frozenset({"python", "command", "agent", "generate", "stage"})
+
+Crash = tuple[int, bool]
+"""After how many writes of its life a process dies, and whether the last one still returns."""
+
+
+@dataclass(frozen=True)
+class Did:
+    """One attempt or rollback that was performed, and in which life (from 0)."""
+
+    life: int
+    kind: str
+    path: str
+    attempt: int
+
+
+@dataclass
+class Story:
+    """What happened to one run until its end, or until nobody can help it on."""
+
+    result: WorkflowResult[Any]
+    history: list[ev.Event]
+    did: list[Did]
+    found: list[list[ev.Event]]
+    """What was recorded when each life began."""
+
+    def performed(self, path: str, kind: str = "attempt") -> list[int]:
+        """The lives in which this was performed."""
+        return [did.life for did in self.did if (did.path, did.kind) == (path, kind)]
+
+
+class EveryGate(Mapping[str, Any]):
+    """The same answer to every question."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def __getitem__(self, path: str) -> Any:
+        return self._answer
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __contains__(self, path: object) -> bool:
+        return True
+
+
+@dataclass
+class Lives:
+    """Drives one run through crashes, on a clock that goes on from life to life. Mutable."""
+
+    flow: Any
+    backend: str = "asyncio"
+    gates: Any = None
+    answers: Mapping[str, Any] = field(default_factory=lambda: EveryGate("yes"))
+    signals: Mapping[str, Sequence[Any]] = field(default_factory=lambda: {"go": range(1, 1000)})
+    args: tuple[Any, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    journal: TextJournal = field(default_factory=TextJournal)
+    clock: JumpClock = field(default_factory=JumpClock)
+    did: list[Did] = field(default_factory=list)
+    found: list[list[ev.Event]] = field(default_factory=list)
+    writes: list[int] = field(default_factory=list)
+    """How many writes each life made, or tried."""
+
+    def through(self, crashes: Iterable[Crash] = ()) -> Story:
+        """Live through these crashes, then to the end."""
+        for writes, returns in crashes:
+            result = self.live(stop_at=writes, abrupt=not returns)
+            if result is not None:
+                return self.story(result)
+        result = self.live()
+        assert result is not None
+        return self.story(result)
+
+    def live(self, **ends: Any) -> WorkflowResult[Any] | None:
+        """One life; its result, or None if its process died. ``ends``: those of a TextJournal."""
+        self.journal = self.journal.reopened(**ends)
+        self.found.append(self.journal.events(RUN))
+        try:
+            with counted(self._note):
+                return anyio.run(self._live, backend=self.backend)
+        except ProcessGone:
+            return None
+        finally:
+            self.writes.append(self.journal.writes)
+
+    def story(self, result: WorkflowResult[Any]) -> Story:
+        """All that happened so far."""
+        history = self.journal.reopened().events(RUN)
+        return Story(result, history, self.did, self.found)
+
+    def at_its_end(self) -> bool:
+        """True if there is nothing to go on with: the run has ended, or was never begun."""
+        history = self.journal.reopened().events(RUN)
+        return not history or ended(history) is not None
+
+    def _note(self, kind: str, path: str, attempt: int, /, *, once: bool) -> None:
+        self.did.append(Did(len(self.found) - 1, kind, path, attempt))
+
+    async def _live(self) -> WorkflowResult[Any]:
+        with anyio.fail_after(30):
+            options = {"gates": self.gates, "clock": self.clock, **self.options}
+            executor = Executor(journal=self.journal, **options)
+            errand = Errand(self.flow, RUN, self.args, answers=self.answers, signals=self.signals)
+            return await errand.finish(executor, self.journal)
+
+
+def lives(name: str, backend: str = "asyncio") -> Lives:
+    """A run of this flow, before its first life."""
+    flow, args = FLOWS[name]
+    return Lives(flow, backend, args=args)
+
+
+@functools.cache
+def every_crash(name: str) -> list[Crash]:
+    """Both sides of every write of this flow, if nothing happens to it."""
+    whole = lives(name)
+    whole.through()
+    return [(writes, returns) for writes in range(whole.writes[0] + 1) for returns in (True, False)]
+
+
+backends = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+every_flow = pytest.mark.parametrize("name", FLOWS)
+
+
+def essence(result: WorkflowResult[Any]) -> Any:
+    """What must be the same, however often the process died: no durations, and of what groups say
+    of their failures only that they failed: which failure they name is decided by time.
+    """
+    return {
+        "result": by_hand.essence(result),
+        "failed_step": result.failed_step,
+        "rollback_errors": result.rollback_errors,
+        "waiting": ([gate.path for gate in result.waiting], result.waiting_signals),
+        "errors": {
+            one.path: (one.error, one.error_type)
+            for one in result.step_results
+            if one.step_type in LEAVES
+        },
+    }
+
+
+# -- laws ---------------------------------------------------------------------------------------
+
+
+def nothing_recorded_is_performed_again(story: Story) -> None:
+    """What had its end in the record when a life began is not performed in it."""
+    for did in story.did:
+        for event in story.found[did.life]:
+            match event:
+                case ev.RollbackCompleted(path=path) if did.kind == "rollback":
+                    assert path != did.path, did
+                case ev.StepCompleted(path=path) if did.kind == "attempt":
+                    assert path != did.path, did
+                case ev.AttemptFailed(path=path, attempt=attempt) if did.kind == "attempt":
+                    assert (path, attempt) != (did.path, did.attempt), did
+                case _:
+                    pass
+
+
+def performed_at_most_once_a_life(story: Story) -> None:
+    """No life performs one attempt, or one rollback, twice."""
+    assert len(set(story.did)) == len(story.did), story.did
+
+
+def gates_are_answered_once(story: Story) -> None:
+    """A gate has one answer in the record, and a letter is recorded once."""
+    answered = [event.path for event in story.history if isinstance(event, ev.GateAnswered)]
+    assert len(answered) == len(set(answered)), answered
+    letters = [
+        event.letter
+        for event in story.history
+        if isinstance(event, (ev.GateAnswered, ev.SignalReceived)) and event.letter
+    ]
+    assert len(letters) == len(set(letters)), letters
+
+
+def signals_are_taken_once(story: Story) -> None:
+    """No two steps that ended got the same signal, and none got one that was not sent."""
+    waits = {
+        event.path
+        for event in story.history
+        if isinstance(event, ev.StepStarted) and event.step_type == "wait_for"
+    }
+    taken = [
+        one.output
+        for one in story.result.step_results
+        if one.path in waits and one.status == "succeeded" and isinstance(one.output, int)
+    ]
+    sent = [one.payload for one in story.history if isinstance(one, ev.SignalReceived)]
+    assert len(taken) == len(set(taken)), taken
+    assert set(taken) <= set(sent)
+
+
+def ends_are_recorded_once(story: Story) -> None:
+    """What is performed has one end in the record; a composite may be entered once more, for its
+    rollbacks, and has one end a drive.
+    """
+    ends = [
+        event.path
+        for event in story.history
+        if isinstance(event, ev.StepCompleted) and event.result.step_type in LEAVES
+    ]
+    assert len(ends) == len(set(ends)), ends
+    undone = [event.path for event in story.history if isinstance(event, ev.RollbackCompleted)]
+    assert len(undone) == len(set(undone)), undone
+    for drive in drives(story.history):
+        for kind in (ev.StepCompleted, ev.MemberCompleted):
+            ends = [event.path for event in drive if isinstance(event, kind)]
+            assert len(ends) == len(set(ends)), (kind.__name__, ends)
+
+
+def drives(history: Sequence[ev.Event]) -> list[list[ev.Event]]:
+    """The history, cut where a drive began."""
+    found: list[list[ev.Event]] = []
+    for event in history:
+        if isinstance(event, (ev.WorkflowStarted, ev.RunResumed)):
+            found.append([])
+        found[-1].append(event)
+    return found
+
+
+def nothing_was_lost(story: Story) -> None:
+    """What one life found, the next one found too, at the same place; numbers have no hole."""
+    assert [one.seq for one in story.history] == list(range(1, len(story.history) + 1))
+    for found in story.found:
+        assert story.history[: len(found)] == found
+
+
+def it_ended_once(story: Story) -> None:
+    """The run has one end, and nothing after it."""
+    last = ended(story.history)
+    if story.result.status != "suspended":
+        assert last is story.history[-1]
+    ends = [event for event in story.history if isinstance(event, ev.WorkflowCompleted)]
+    assert len(ends) == (story.result.status != "suspended")
+
+
+LAWS = (
+    nothing_recorded_is_performed_again,
+    performed_at_most_once_a_life,
+    gates_are_answered_once,
+    signals_are_taken_once,
+    ends_are_recorded_once,
+    nothing_was_lost,
+    it_ended_once,
+)
+
+
+def hold(story: Story) -> None:
+    """Check every law of a story in which nothing was superseded."""
+    for law in LAWS:
+        law(story)

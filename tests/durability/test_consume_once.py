@@ -1,0 +1,83 @@
+"""Consume once: an answer and a signal have their effect once, however often a process dies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handrail import Executor, GateClosed, Steps, step, workflow
+from handrail.testing import TextJournal
+from tests.durability.support import RUN, Lives, backends, hold
+
+pytestmark = pytest.mark.extra("trio")
+
+
+@workflow
+def consumes() -> Steps[Any]:
+    """Takes four signals and two answers, in turn and at the same time."""
+    first = yield from step("first").wait_for("go", int)
+    asked = yield from step("asked").ask("?", type=str)
+    three = yield from step("three").parallel(
+        *(step(f"take{n}").wait_for("go", int) for n in range(3))
+    )
+    again = yield from step("again").ask("?", type=str)
+    return first, asked, sorted(three), again
+
+
+@backends
+def test_consume_once(backend: str) -> None:
+    """Wherever the process dies, each signal is taken by one step, and each gate by one answer."""
+
+    def run() -> Lives:
+        return Lives(consumes, backend=backend, signals={"go": [1, 2, 3, 4]})
+
+    whole = run()
+    expected = whole.through().result.value
+    assert expected == (1, "yes", [2, 3, 4], "yes")
+    for writes in range(whole.writes[0] + 1):
+        story = run().through([(writes, writes % 2 == 0), (2 + writes % 5, True)])
+        hold(story)
+        assert story.result.value == expected, writes
+
+
+@backends
+def test_a_signal_that_did_not_fit_is_consumed_too(backend: str) -> None:
+    """A ``wait_for`` that is tried again after a wrong payload does not get it a second time."""
+
+    @workflow
+    def picky() -> Steps[Any]:
+        one = yield from step("one").wait_for("go", int).retry(2, backoff=60)
+        other = yield from step("other").wait_for("go", int)
+        return one, other
+
+    def run() -> Lives:
+        return Lives(picky, backend=backend, signals={"go": ["x", 1, 2]})
+
+    whole = run()
+    assert whole.through().result.value == (1, 2)
+    for writes in range(whole.writes[0] + 1):
+        story = run().through([(writes, True)])
+        assert story.result.value == (1, 2), writes
+
+
+async def test_of_many_answers_one_counts() -> None:
+    """All others are told who was first, also in processes that come later."""
+
+    @workflow
+    def asks() -> Steps[str]:
+        return (yield from step("merge?").ask("Merge?", choices=("yes", "no")))
+
+    journal = TextJournal()
+    await Executor(journal=journal).options(run_id=RUN).run(asks)
+    won, told = [], []
+    for who in ("ann", "bob", "cy"):
+        executor = Executor(journal=journal.reopened())
+        try:
+            await executor.answer(RUN, "merge?", "yes" if who == "ann" else "no", by=who)
+            won.append(who)
+        except GateClosed as closed:
+            told.append((who, closed.by, closed.answer))
+    result = await Executor(journal=journal.reopened()).resume(RUN, asks)
+    assert (result.value, won) == ("yes", ["ann"])
+    assert told == [("bob", "ann", "yes"), ("cy", "ann", "yes")]

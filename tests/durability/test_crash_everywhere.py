@@ -1,0 +1,57 @@
+"""Workflows as people write them survive a SIGKILL at every record, on a real file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from handrail import Executor
+from handrail.ports.journal import Journal
+from handrail.testing import Crashes, JumpClock, plugin
+from tests.durability import flows
+from tests.durability.flows import FLOWS
+
+CrashEverywhere = Callable[..., Crashes]
+crash_everywhere = (
+    plugin.crash_everywhere
+)  # where handrail is not installed pytest does not find it
+
+HELP: dict[str, Any] = {
+    "answers": {"merge?": "no", "both/sure?": "yes"},
+    "signals": {"go": [1, 2]},
+}
+IN_CI = 10
+
+
+def jumping(journal: Journal) -> Executor:
+    """An executor that waits for nothing in real time."""
+    return Executor(journal=journal, clock=JumpClock())
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_it_survives_crashes(crash_everywhere: CrashEverywhere, name: str) -> None:
+    """Killed at places spread over its record, it ends as it would have."""
+    flow, args = FLOWS[name]
+    told = crash_everywhere(flow, *args, executor=jumping, limit=IN_CI, **HELP)
+    assert told.crashes == IN_CI
+
+
+def test_a_step_that_must_not_run_twice_does_not(crash_everywhere: CrashEverywhere) -> None:
+    """Where the process died in the middle of it, the body is told, and handles it."""
+    told = crash_everywhere(flows.buys, executor=jumping, limit=IN_CI)
+    assert told.executions["charge"] == 1
+    assert told.interrupted > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", FLOWS)
+def test_it_survives_every_crash_and_a_second_one(
+    crash_everywhere: CrashEverywhere, name: str
+) -> None:
+    """Killed at every record, and once more while it is resumed, it ends as it would have."""
+    flow, args = FLOWS[name]
+    told = crash_everywhere(flow, *args, executor=jumping, twice=True, **HELP)
+    assert told.left_out == 0
+    assert told.crashes >= 2 * len(told.records)

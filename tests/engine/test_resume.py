@@ -1,0 +1,453 @@
+"""A run that broke off anywhere goes on, and what is recorded is not done twice."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from handrail import (
+    Executor,
+    MemoryJournal,
+    MemorySink,
+    NotRecorded,
+    OutputNotSerializable,
+    ReplayMismatch,
+    RunLocked,
+    StepFailed,
+    StepIsPoisonous,
+    Steps,
+    StepWasInterrupted,
+    Workflow,
+    WorkflowError,
+    current,
+    step,
+    workflow,
+)
+from handrail.model import events as ev
+from tests.engine.support import boom
+
+pytestmark = pytest.mark.anyio
+
+RUN = "r"
+
+
+async def recorded(flow: Workflow[[], Any]) -> MemoryJournal:
+    """The journal of one whole drive of a run."""
+    journal = MemoryJournal()
+    await Executor(journal=journal, durable=True).options(run_id=RUN).run(flow)
+    return journal
+
+
+def cut(journal: MemoryJournal, kind: type[ev.Event], path: str = "") -> MemoryJournal:
+    """What a process leaves that dies right after its last event of this kind and path."""
+    events = journal.events(RUN)
+    last = max(
+        index
+        for index, event in enumerate(events)
+        if isinstance(event, kind) and getattr(event, "path", "") == path
+    )
+    left = MemoryJournal()
+    for event in events[: last + 1]:
+        left.append(event)
+    return left
+
+
+def of(journal: MemoryJournal, sink: MemorySink | None = None, **options: Any) -> Executor:
+    """An executor on this journal that is as strict as with one on disk."""
+    sinks = [] if sink is None else [sink]
+    return Executor(journal=journal, durable=True, sinks=sinks, **options)
+
+
+class Log(list[str]):
+    """What was done, in order."""
+
+    def do(self, what: str) -> str:
+        """Note it, and give it back."""
+        self.append(what)
+        return what
+
+
+# -- changed code ----------------------------------------------------------------------------------
+
+
+def two_versions(log: Log, version: int) -> Workflow[[], Any]:
+    """A workflow whose second version calls step ``a`` with another argument."""
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        a = yield from step("a").call(log.do, f"a{version}")
+        b = yield from step("b").call(log.do, "b")
+        c = yield from step("c").call(boom if version == 1 else log.do, "c")
+        return (a, b, c)
+
+    return flow
+
+
+async def test_a_changed_step_is_named_with_what_it_was_and_is() -> None:
+    """Resume raises before anything runs or is written, and the record stays as it was."""
+    log = Log()
+    journal = await recorded(two_versions(log, 1))
+    before = journal.events(RUN)
+    with pytest.raises(ReplayMismatch) as raised:
+        await of(journal).resume(RUN, two_versions(log, 2))
+    (change,) = raised.value.changes
+    assert (change.path, '"a1"' in change.was, '"a2"' in change.now) == ("a", True, True)
+    assert change.was.startswith("python tests.engine.test_resume:Log.do")
+    assert (log, journal.events(RUN)) == (["a1", "b"], before)
+
+
+async def test_a_changed_step_can_be_reused_for_good() -> None:
+    """``reuse`` keeps the recorded output, in this resume and in those that follow."""
+    log = Log()
+    journal = await recorded(two_versions(log, 1))
+    result = await of(journal).resume(RUN, two_versions(log, 2), reuse=["a"])
+    assert (result.value, log) == (("a1", "b", "c"), ["a1", "b", "c"])
+    again = await of(journal).resume(RUN, two_versions(log, 2), rerun=["c"])
+    assert (again.value, log) == (("a1", "b", "c"), ["a1", "b", "c", "c"])
+
+
+async def test_a_changed_step_can_be_run_again() -> None:
+    """``rerun`` performs the step with the new code, and only that one."""
+    log = Log()
+    journal = await recorded(two_versions(log, 1))
+    result = await of(journal).resume(RUN, two_versions(log, 2), rerun=["a"])
+    assert (result.value, log) == (("a2", "b", "c"), ["a1", "b", "a2", "c"])
+
+
+async def test_a_change_behind_new_steps_suspends_the_drive() -> None:
+    """A mismatch that only shows later loses nothing that was done before it."""
+    log = Log()
+
+    def flow_of(version: int) -> Workflow[[], Any]:
+        @workflow("flow")
+        def flow() -> Steps[Any]:
+            if version == 2:
+                yield from step("new").call(log.do, "new")
+            yield from step("a").call(log.do, f"a{version}")
+            yield from step("end").call(boom if version == 1 else log.do, "end")
+
+        return flow
+
+    journal = await recorded(flow_of(1))
+    with pytest.raises(ReplayMismatch, match="'a'"):
+        await of(journal).resume(RUN, flow_of(2))
+    assert isinstance(journal.events(RUN)[-1], ev.RunSuspended)
+    result = await of(journal).resume(RUN, flow_of(2), reuse=["a"])
+    assert (result.status, log) == ("succeeded", ["a1", "new", "end"])
+
+
+async def test_an_item_that_changed_under_its_key_is_a_mismatch() -> None:
+    """Members are known by key; another item under a recorded key is named with both items."""
+
+    def flow_of(items: list[str], *, fails: bool) -> Workflow[[], Any]:
+        @workflow("flow")
+        def flow() -> Steps[Any]:
+            yield from step("each").for_each(items, lambda item: step("s").call(str.upper, item))
+            if fails:
+                raise WorkflowError("late")
+
+        return flow
+
+    journal = cut(await recorded(flow_of(["x", "y"], fails=True)), ev.MemberCompleted, "each/0")
+    with pytest.raises(ReplayMismatch) as raised:
+        await of(journal).resume(RUN, flow_of(["z", "y"], fails=False))
+    assert [str(one) for one in raised.value.changes] == [
+        "step 'each/0' was item \"x\", is item \"z\""
+    ]
+
+
+async def test_a_path_that_is_not_recorded_cannot_be_reused_or_run_again() -> None:
+    """The error names the recorded ones that look like it."""
+    journal = await recorded(two_versions(Log(), 1))
+    with pytest.raises(NotRecorded, match="no recorded step 'A'"):
+        await of(journal).resume(RUN, two_versions(Log(), 1), rerun=["A"])
+
+
+# -- plan ------------------------------------------------------------------------------------------
+
+
+async def test_a_plan_says_of_each_step_what_a_resume_would_do() -> None:
+    """Recorded, changed, will run, may run, orphaned; and no action is performed to find out."""
+    log = Log()
+
+    def flow_of(version: int) -> Workflow[[], Any]:
+        @workflow("flow")
+        def flow() -> Steps[Any]:
+            yield from step("a").call(log.do, f"a{version}")
+            if version == 1:
+                yield from step("gone").call(log.do, "gone")
+            yield from step("c").call(boom if version == 1 else log.do, "c")
+            yield from step("d").call(log.do, "d")
+
+        return flow
+
+    journal = await recorded(flow_of(1))
+    before = journal.events(RUN)
+    plan = await of(journal).plan(RUN, flow_of(2))
+    assert [(one.path, one.state) for one in plan.steps] == [
+        ("a", "changed"),
+        ("c", "will run"),
+        ("gone", "recorded"),
+        ("d", "may run"),
+    ]
+    assert (plan.status, plan.ends, [one.path for one in plan.changes]) == ("failed", None, ["a"])
+    assert (log, journal.events(RUN)) == (["a1", "gone"], before)
+
+
+async def test_a_plan_of_a_run_that_needs_nothing_says_how_it_ends() -> None:
+    """A step that the code does not yield any more is orphaned, in the plan and in the result."""
+
+    def flow_of(version: int) -> Workflow[[], Any]:
+        @workflow("flow")
+        def flow() -> Steps[Any]:
+            yield from step("a").call(str, 1)
+            if version == 1:
+                yield from step("gone").call(str, 2)
+                raise WorkflowError("stop")
+
+        return flow
+
+    journal = await recorded(flow_of(1))
+    plan = await of(journal).plan(RUN, flow_of(2))
+    states = [(one.path, one.state) for one in plan.steps]
+    assert (plan.ends, states) == ("succeeded", [("a", "recorded"), ("gone", "orphaned")])
+    result = await of(journal).resume(RUN, flow_of(2))
+    assert (result.status, result.orphaned) == ("succeeded", ("gone",))
+
+
+# -- steps that were at work -----------------------------------------------------------------------
+
+
+async def test_a_step_that_was_at_work_runs_again_and_knows_it() -> None:
+    """``current().interrupted`` is true, and the idempotency key is the same."""
+    seen: list[tuple[bool, str]] = []
+
+    def act() -> None:
+        seen.append((current().interrupted, current().idempotency_key))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(act)
+
+    journal = cut(await recorded(flow), ev.StepStarted, "a")
+    assert (await of(journal).resume(RUN, flow)).status == "succeeded"
+    (before, key), (after, same) = seen
+    assert (before, after, key == same) == (False, True, True)
+
+
+async def test_a_step_that_must_not_run_twice_fails_instead() -> None:
+    """``.once()``: interrupted is failed, and the workflow can handle it."""
+    log = Log()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("pay").call(log.do, "pay").once()
+        except StepFailed as failed:
+            return failed.is_a(StepWasInterrupted)
+        return "paid"
+
+    journal = cut(await recorded(flow), ev.StepStarted, "pay")
+    assert (await of(journal).resume(RUN, flow)).value is True
+    assert log == ["pay"]
+
+
+async def test_a_step_under_which_the_process_dies_again_and_again_is_given_up() -> None:
+    """After ``max_crashes`` it fails as poisonous; fewer are no failure."""
+    log = Log()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(log.do, "a")
+
+    journal = await recorded(flow)
+    for _ in range(2):
+        journal = cut(journal, ev.StepStarted, "a")
+        await of(journal, max_crashes=3).resume(RUN, flow)
+    journal = cut(journal, ev.StepStarted, "a")
+    result = await of(journal, max_crashes=3).resume(RUN, flow)
+    assert (result.status, result.step("a").is_a(StepIsPoisonous)) == ("failed", True)
+    assert len(log) == 3
+
+
+# -- undoing ---------------------------------------------------------------------------------------
+
+
+def undoable(log: Log) -> Workflow[[], Any]:
+    """A child and a group that succeed and can be undone, then a failure."""
+
+    @workflow
+    def child() -> Steps[Any]:
+        yield from step("in").call(log.do, "in").with_rollback(lambda _: log.do("undo in"))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("child").run_workflow(child)
+        yield from step("both").parallel(
+            step("x").call(log.do, "x").with_rollback(lambda _: log.do("undo x")),
+            step("y").call(log.do, "y"),
+        )
+        yield from step("last").call(boom)
+
+    return flow
+
+
+UNDONE = ["in", "x", "y", "undo x", "undo in"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        (ev.StepCompleted, "child"),
+        (ev.StepCompleted, "both"),
+        (ev.AttemptFailed, "last"),
+        (ev.StepCompleted, "last"),
+        (ev.RollbackCompleted, "both/x"),
+        (ev.RollbackCompleted, "child/in"),
+    ],
+)
+async def test_rollbacks_registered_before_a_crash_run_after_it(
+    kind: type[ev.Event], path: str
+) -> None:
+    """Also those inside of composites that had ended; those that were recorded are not repeated."""
+    log = Log()
+    journal = cut(await recorded(undoable(log)), kind, path)
+    assert sorted(log) == sorted(UNDONE)
+    done = {event.path for event in journal.events(RUN) if isinstance(event, ev.StepCompleted)}
+    undone = {
+        event.path for event in journal.events(RUN) if isinstance(event, ev.RollbackCompleted)
+    }
+    log.clear()
+    result = await of(journal).resume(RUN, undoable(log))
+    assert result.status == "failed"
+    expected = [
+        what
+        for what, where in (("in", "child/in"), ("x", "both/x"), ("y", "both/y"))
+        if where not in done
+    ]
+    expected += [
+        what
+        for what, where in (("undo x", "both/x"), ("undo in", "child/in"))
+        if where not in undone
+    ]
+    assert sorted(log) == sorted(expected)
+
+
+# -- cancelling ------------------------------------------------------------------------------------
+
+
+async def test_a_cancellation_survives_the_crash_of_the_process() -> None:
+    """A run that was asked to cancel and died before it had unwound is cancelled on resume."""
+    log = Log()
+    started = threading.Event()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(log.do, "a").with_rollback(lambda _: log.do("undo a"))
+        yield from step("slow").call(started.wait, 0.01)
+        yield from step("b").call(log.do, "b")
+
+    journal = cut(await recorded(flow), ev.StepStarted, "slow")
+    journal.append(ev.stamp(ev.CancelRequested("enough"), RUN, len(journal.events(RUN)) + 1, 1.0))
+    log.clear()
+    result = await of(journal).resume(RUN, flow)
+    assert (result.status, result.error, log) == ("cancelled", "enough", ["undo a"])
+
+
+# -- one driver ------------------------------------------------------------------------------------
+
+
+async def test_a_run_has_one_driver() -> None:
+    """Who resumes a run that is being driven gets its holder, and nothing changes."""
+    journal = MemoryJournal()
+    refused: list[RunLocked] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(try_to_resume)
+
+    async def try_to_resume() -> None:
+        try:
+            await of(journal).resume(RUN, flow)
+        except RunLocked as error:
+            refused.append(error)
+
+    result = await of(journal).options(run_id=RUN).run(flow)
+    assert (result.status, [error.run_id for error in refused]) == ("succeeded", [RUN])
+
+
+# -- what cannot be recorded -----------------------------------------------------------------------
+
+
+def lock() -> Any:
+    """Something that no file can hold."""
+    return threading.Lock()
+
+
+@workflow
+def gives_a_lock() -> Steps[Any]:
+    """A child whose value cannot be recorded."""
+    yield from step("x").call(str, 1)
+    return lock()
+
+
+def member_that_gives_a_lock(item: int) -> Steps[Any]:
+    """A member whose value cannot be recorded."""
+    yield from step("x").call(str, item)
+    return lock()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        step("bad").call(lock),
+        step("bad").run_workflow(gives_a_lock),
+        step("bad").for_each([1], member_that_gives_a_lock),
+        step("bad").parallel(step("in").call(lock)),
+        step("bad").call(boom).default(lock()),
+    ],
+    ids=["leaf", "child", "member", "in a group", "default"],
+)
+async def test_an_output_that_cannot_be_recorded_fails_its_step(bad: Any) -> None:
+    """At the first run, with the remedy; the workflow may handle it."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from bad
+        except StepFailed as failed:
+            return failed.is_a(OutputNotSerializable), "cannot be recorded" in str(failed)
+
+    result = await of(MemoryJournal()).run(flow)
+    assert result.value == (True, True)
+
+
+async def test_a_value_that_cannot_be_recorded_fails_the_run_and_undoes_it() -> None:
+    """The run's own return value is recorded like any other."""
+    log = Log()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(log.do, "a").with_rollback(lambda _: log.do("undo a"))
+        return lock()
+
+    result = await of(MemoryJournal()).run(flow)
+    assert (result.status, log) == ("failed", ["a", "undo a"])
+    assert "cannot be recorded" in str(result.error)
+
+
+async def test_inputs_that_cannot_be_recorded_are_refused_before_anything_runs() -> None:
+    """The call raises, and no run is begun."""
+    log = Log()
+    journal = MemoryJournal()
+
+    @workflow
+    def flow(given: Any) -> Steps[Any]:
+        del given
+        yield from step("a").call(log.do, "a")
+
+    with pytest.raises(OutputNotSerializable):
+        await of(journal).run(flow, lock())
+    assert (log, journal.runs()) == ([], [])

@@ -1,0 +1,57 @@
+"""The write-ahead log stays short, while somebody writes without a pause and others read."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from handrail.journals import sqlite_checkpoints, sqlite_store
+from handrail.journals.sqlite import SqliteJournal
+from tests.journals.sqlite_support import started, step
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_store, "AFTER_PAGES", 100)
+    monkeypatch.setattr(sqlite_checkpoints, "AFTER_PAGES", 100)
+    monkeypatch.setattr(sqlite_checkpoints, "LONG_PAGES", 200)
+
+
+async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
+    """Of thousands of events in a row nothing is lost, and the log is begun anew on the way."""
+    path = tmp_path / "runs.db"
+    journal = SqliteJournal(path)
+    lease = journal.acquire("r")
+    count = 6_000
+    for seq in range(1, count + 1):
+        stored = journal.append(step(seq) if seq > 1 else started())
+        if stored is not None:
+            await stored
+    longest = path.with_name("runs.db-wal").stat().st_size
+    lease.release()
+    found = journal.events("r")
+    journal.close()
+    assert found == [started(), *(step(seq) for seq in range(2, count + 1))]
+    assert longest < count * 4096 / 3
+
+
+async def test_a_reader_that_stays_keeps_nobody_from_writing(tmp_path: Path) -> None:
+    """While somebody reads an old state for long the log grows, and the events are stored."""
+    path = tmp_path / "runs.db"
+    journal = SqliteJournal(path)
+    journal.acquire("r")
+    journal.append(started())
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    (before,) = reader.execute("SELECT count(*) FROM events").fetchone()
+    for seq in range(2, 1_000):
+        stored = journal.append(step(seq))
+        if stored is not None:
+            await stored
+    (still,) = reader.execute("SELECT count(*) FROM events").fetchone()
+    reader.close()
+    found = len(journal.events("r"))
+    journal.close()
+    assert (before, still, found) == (1, 1, 999)

@@ -1,0 +1,290 @@
+"""SqliteJournal: one driver a run, whatever became of the others, and letters from anybody."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from handrail.errors import LeaseLost, RunLocked
+from handrail.journals import sqlite_lease
+from handrail.journals.sqlite import SqliteJournal
+from handrail.journals.sqlite_lease import Claim, boot, host, lives
+from handrail.model import events as ev
+from handrail.system.procfs import stat_of
+from tests.journals.sqlite_support import answer, child, output_of, started, step
+
+HOLDING = """
+journal = SqliteJournal(path)
+journal.acquire("r")
+journal.append(started())
+print("held", flush=True)
+sys.stdin.readline()
+journal.append(step(2))
+"""
+
+
+def test_a_live_holder_in_another_process_is_named(tmp_path: Path) -> None:
+    """Who comes second is told the process, the host and the age of the lease."""
+    path = tmp_path / "runs.db"
+    holder = child(HOLDING, path)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    journal = SqliteJournal(path)
+    with pytest.raises(RunLocked) as caught:
+        journal.acquire("r")
+    (listed,) = journal.runs()
+    output_of(holder)
+    journal.acquire("r").release()
+    journal.close()
+    assert (caught.value.pid, caught.value.host) == (holder.pid, host())
+    assert 0 <= caught.value.age_s < 60
+    assert listed.holder is not None
+    assert listed.holder.pid == holder.pid
+
+
+def test_a_stopped_holder_still_holds(tmp_path: Path) -> None:
+    """A process that was stopped is alive, however old the last renewal of its lease is."""
+    path = tmp_path / "runs.db"
+    holder = child(HOLDING.replace("(path)", "(path, lease_s=0.001)"), path)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    holder.send_signal(signal.SIGSTOP)
+    journal = SqliteJournal(path)
+    with pytest.raises(RunLocked):
+        journal.acquire("r")
+    holder.send_signal(signal.SIGCONT)
+    output_of(holder)
+    journal.close()
+
+
+def test_a_dead_holder_is_followed_at_once(tmp_path: Path) -> None:
+    """After SIGKILL the run can be driven without waiting for the lease to end."""
+    path = tmp_path / "runs.db"
+    holder = child(HOLDING, path)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    holder.kill()
+    holder.communicate(timeout=60)
+    journal = SqliteJournal(path)
+    lease = journal.acquire("r")
+    journal.append(step(2))
+    journal.close()
+    assert lease.epoch == 2
+
+
+def taken_over(path: Path, run_id: str = "r") -> None:
+    """Let a process of another machine take the lease over."""
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "UPDATE leases SET epoch = epoch + 1, pid = 7, host = 'elsewhere', token = 't',"
+            " boot = 'b' WHERE run_id = ?",
+            (run_id,),
+        )
+    connection.close()
+
+
+def test_a_driver_that_lost_its_lease_writes_nothing_more(tmp_path: Path) -> None:
+    """Once another process has the run, every kind of event is refused, and nothing is stored."""
+    path = tmp_path / "runs.db"
+    journal = SqliteJournal(path)
+    lease = journal.acquire("r")
+    journal.append(started())
+    taken_over(path)
+    for event in (step(2), step(2, text="x" * 100_000)):
+        with pytest.raises(LeaseLost) as caught:
+            journal.append(event)
+        assert (caught.value.pid, caught.value.host) == (7, "elsewhere")
+    lease.release()
+    (listed,) = journal.runs()
+    found = journal.events("r")
+    journal.close()
+    with sqlite3.connect(path) as connection:
+        row = connection.execute("SELECT epoch, pid FROM leases").fetchone()
+    connection.close()
+    assert found == [started()]
+    assert listed.events == 1
+    assert row == (2, 7)
+
+
+def test_a_driver_that_lost_its_lease_cannot_begin_the_run(tmp_path: Path) -> None:
+    """The first event of a run is fenced as well."""
+    path = tmp_path / "runs.db"
+    journal = SqliteJournal(path)
+    journal.acquire("r")
+    taken_over(path)
+    with pytest.raises(LeaseLost):
+        journal.append(started())
+    found = (journal.events("r"), journal.runs())
+    journal.close()
+    assert found == ([], [])
+
+
+def test_epochs_only_grow(tmp_path: Path) -> None:
+    """Each lease of a run has a higher epoch than all before it, also across journals."""
+    path = tmp_path / "runs.db"
+    epochs = []
+    for _ in range(3):
+        journal = SqliteJournal(path)
+        for _ in range(2):
+            lease = journal.acquire("r")
+            epochs.append(lease.epoch)
+            lease.release()
+        journal.close()
+    assert epochs == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_journal_that_nobody_has_any_more_holds_nothing(tmp_path: Path) -> None:
+    """A journal that was dropped without being closed gives its leases back."""
+    path = tmp_path / "runs.db"
+    journal = SqliteJournal(path)
+    journal.acquire("r")
+    del journal
+    other = SqliteJournal(path)
+    other.acquire("r").release()
+    other.close()
+
+
+def test_a_writer_without_a_lease_goes_on_from_the_end(tmp_path: Path) -> None:
+    """Without a lease the run's end is looked up, so two journals can take turns; under a lease
+    what somebody else wrote meanwhile is noticed.
+    """
+    path = tmp_path / "runs.db"
+    one, other = SqliteJournal(path), SqliteJournal(path)
+    one.append(started())
+    other.append(step(2))
+    one.append(step(3))
+    one.acquire("r")
+    one.append(step(4))
+    other.append(step(5))
+    with pytest.raises(Exception, match="number 5 where 6 is next"):
+        one.append(step(5))
+    one.append(step(6))
+    found = [event.seq for event in other.events("r")]
+    one.close()
+    other.close()
+    assert found == [1, 2, 3, 4, 5, 6]
+
+
+def test_leases_are_renewed(tmp_path: Path) -> None:
+    """While a lease is held, its end moves on."""
+    path = tmp_path / "runs.db"
+    journal = SqliteJournal(path, lease_s=0.15)
+    journal.acquire("r")
+    other = sqlite3.connect(path)
+    query = "SELECT renewed_at > since AND expires_at > renewed_at FROM leases"
+    for _ in range(20_000):
+        (renewed,) = other.execute(query).fetchone()
+        if renewed:
+            break
+    other.close()
+    journal.close()
+    assert renewed
+
+
+HERE = Claim("t", os.getpid(), stat_of(os.getpid()).start_ticks, host(), boot(), 10.0, 20.0)
+
+PARENT = replace(HERE, pid=os.getppid(), start_ticks=stat_of(os.getppid()).start_ticks)
+
+
+@pytest.mark.parametrize(
+    ("claim", "now", "alive"),
+    [
+        (replace(PARENT, start_ticks=1), 15.0, False),  # its number is another process's now
+        (PARENT, 99.0, True),
+        (HERE, 15.0, False),  # this process, but no lease that it knows of
+        (replace(HERE, boot="another"), 19.9, True),
+        (replace(HERE, boot="another"), 20.0, False),
+        (replace(HERE, boot="", host="another"), 19.9, True),
+        (replace(HERE, boot="", host="another"), 20.0, False),
+    ],
+)
+def test_who_lives(claim: Claim, now: float, alive: bool) -> None:
+    """A holder in sight lives while its process does, any other until its lease ends."""
+    assert lives(claim, now) is alive
+
+
+@pytest.mark.parametrize(
+    ("pid", "now", "alive"),
+    [(os.getppid(), 15.0, True), (os.getppid(), 25.0, False), (2**22 + 1, 15.0, False)],
+)
+def test_who_lives_where_nothing_says_when_a_process_started(
+    monkeypatch: pytest.MonkeyPatch, pid: int, now: float, alive: bool
+) -> None:
+    """Without /proc a holder lives while its process number is in use and its lease renewed."""
+    monkeypatch.setattr(sqlite_lease, "HAS_PROC", False)
+    monkeypatch.setattr(sqlite_lease, "boot", str)
+    assert lives(replace(HERE, boot="", pid=pid), now) is alive
+
+
+def test_of_fifty_processes_that_answer_at_once_one_wins(tmp_path: Path) -> None:
+    """All are told of the same answer, and there is one letter."""
+    path = tmp_path / "runs.db"
+    out = output_of(
+        child(
+            """
+            reader, writer = os.pipe()
+            children = []
+            for n in range(50):
+                child = os.fork()
+                if not child:
+                    os.close(writer)
+                    os.read(reader, 1)
+                    journal = SqliteJournal(path)
+                    kept = journal.post(answer(f"from {n}", "gate"))
+                    os.write(1, f"{kept.event.answer} {kept.number}\\n".encode())
+                    journal.close()
+                    os._exit(0)
+                children.append(child)
+            os.close(reader), os.close(writer)
+            assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+            """,
+            path,
+        )
+    )
+    journal = SqliteJournal(path)
+    (letter,) = journal.letters("r", 0)
+    journal.close()
+    assert isinstance(letter.event, ev.GateAnswered)
+    assert out.splitlines() == [f"{letter.event.answer} 1"] * 50
+
+
+@pytest.mark.parametrize(
+    "read",
+    [lambda journal: journal.letters("r", 0), lambda journal: journal.post(answer("b", "k"))],
+    ids=["letters", "post"],
+)
+def test_a_letter_that_was_changed_is_not_believed(
+    tmp_path: Path, read: Callable[[SqliteJournal], object]
+) -> None:
+    """A letter must be as it was written, also where it only decides who came first."""
+    path = tmp_path / "runs.db"
+    journal = SqliteJournal(path)
+    journal.post(answer("yes", "k"))
+    journal.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE letters SET value = '\"no\"'")
+    connection.close()
+    with pytest.raises(Exception, match="letter 1 to run r is not as it was written"):
+        read(journal)
+    journal.close()
+
+
+def test_secrets_of_the_lease_are_put_back(tmp_path: Path) -> None:
+    """A secret is in the file as a reference, and in the events that come back as itself."""
+    path = tmp_path / "runs.db"
+    journal = SqliteJournal(path)
+    journal.acquire("r", secrets={"API_KEY": "correct horse battery"})
+    events = [started(), step(2, text="key: correct horse battery.")]
+    for event in events:
+        journal.append(event)
+    found = journal.events("r")
+    journal.close()
+    assert found == events
+    assert b"correct horse" not in path.read_bytes()
+    assert b"API_KEY" in path.read_bytes()

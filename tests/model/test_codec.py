@@ -1,0 +1,405 @@
+"""The law of the codec: what is written comes back equal, and with the same text."""
+
+from __future__ import annotations
+
+import copy
+import enum
+import math
+from collections import Counter, OrderedDict, defaultdict, deque
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeVar
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import attrs
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handrail import (
+    Codec,
+    OutputNotSerializable,
+    Skipped,
+    StepResult,
+    Unresolvable,
+    Unresolved,
+    Usage,
+)
+
+T = TypeVar("T")
+CODEC = Codec()
+
+
+class Colour(enum.Enum):
+    RED = "r"
+    CRIMSON = "r"  # noqa: PIE796  # a second name of the same member
+    BLUE = (1, 2)
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Word(enum.StrEnum):
+    YES = "yes"
+
+
+class Right(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any = 0
+
+
+@dataclass
+class Box(Generic[T]):
+    item: T
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    item: Any
+    number: float = 0.0
+
+
+@dataclass
+class Derived:
+    items: list[Any]
+    count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.count = len(self.items)
+
+
+@attrs.define
+class Private:
+    _item: Any
+    other: Any = attrs.field(default=None, alias="another")
+    late: Any = attrs.field(init=False, default=1)
+
+
+@attrs.frozen
+class Checked:
+    text: str = attrs.field(converter=str, validator=attrs.validators.instance_of(str))
+
+
+class Renamed(msgspec.Struct, rename="camel"):
+    first_item: Any
+    second_item: Any = msgspec.UNSET
+
+
+class Tagged(msgspec.Struct, frozen=True, tag="t", kw_only=True):
+    item: Any
+
+
+OFFSETS = st.timedeltas(timedelta(hours=-23), timedelta(hours=23))
+ZONES = st.one_of(
+    st.none(),
+    st.builds(timezone, OFFSETS),
+    st.builds(timezone, OFFSETS, st.text(max_size=3)),
+    st.sampled_from([ZoneInfo("Europe/Berlin"), ZoneInfo("UTC"), UTC]),
+)
+ANY_TEXT = st.text(max_size=8) | st.text('a$é/\\"\ud83d\ude00\ud800', max_size=5)  # surrogates, too
+
+KEYS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(min_value=2**62, max_value=2**70),
+    st.floats(),
+    st.complex_numbers(),
+    ANY_TEXT,
+    st.just("$"),
+    st.binary(max_size=8),
+    st.dates(),
+    st.datetimes(timezones=ZONES, allow_imaginary=True),
+    st.datetimes().map(lambda moment: moment.replace(fold=1)),
+    st.times(timezones=ZONES),
+    st.timedeltas(),
+    st.uuids(),
+    st.decimals().filter(lambda number: not number.is_snan()),
+    st.fractions(),
+    st.sampled_from([*Colour, *Level, *Word, Right(0), Right.READ, Right.READ | Right.WRITE]),
+    st.builds(Path, ANY_TEXT.filter(lambda text: "\0" not in text)),
+    st.builds(PurePosixPath, ANY_TEXT),
+    st.builds(PureWindowsPath, st.text("ab/\\:. ", max_size=8)).filter(
+        lambda path: PureWindowsPath(str(path)) == path
+    ),
+    st.sampled_from(
+        [ZoneInfo("Asia/Tokyo"), int, Box, Box[int], list[int], range(0), range(9, 1, -2)]
+    ),
+)
+HASHABLE = st.recursive(
+    KEYS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(tuple),
+        st.frozensets(inner, max_size=3),
+        st.builds(Sealed, inner),
+        st.builds(Point, inner, inner),
+    ),
+    max_leaves=4,
+)
+
+
+def holders(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Values that hold values."""
+    pairs = st.dictionaries(HASHABLE, inner, max_size=3)
+    lists = st.lists(inner, max_size=3)
+    return st.one_of(
+        lists,
+        lists.map(tuple),
+        st.builds(deque, lists, st.none() | st.integers(3, 5)),
+        st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        pairs,
+        pairs.map(OrderedDict),
+        pairs.map(MappingProxyType),
+        pairs.map(lambda items: defaultdict(list, items)),
+        st.builds(Box, inner),
+        st.builds(Sealed, inner, st.floats()),
+        lists.map(Derived),
+        st.tuples(inner, inner).map(lambda two: Private(two[0], another=two[1])),
+        inner.map(Renamed),
+        st.tuples(inner, inner).map(lambda two: Renamed(*two)),
+        inner.map(lambda item: Tagged(item=item)),
+        inner.map(Point),
+        st.text(max_size=3).map(Checked),
+        inner.map(lambda output: StepResult("a", "a", "python", "succeeded", output)),
+    )
+
+
+LEAVES = st.one_of(
+    HASHABLE,
+    st.decimals(allow_nan=True),
+    st.binary(max_size=8).map(bytearray),
+    st.sets(HASHABLE, max_size=3),
+    st.builds(Counter, st.text(max_size=5)),
+)
+VALUES = st.recursive(LEAVES, holders, max_leaves=12)
+
+
+def alike(one: Any, other: Any) -> bool:
+    """True if two values have the same classes and parts, NaN being like NaN, and -0.0 not 0.0."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (float, complex, Decimal)):
+        return repr(one) == repr(other)
+    if isinstance(one, (datetime, time)):
+        return repr(one) == repr(other)
+    if isinstance(one, (dict, MappingProxyType)):
+        return alike(list(one.items()), list(other.items()))
+    if isinstance(one, (set, frozenset)):
+        return len(one) == len(other) and all(any(alike(a, b) for b in other) for a in one)
+    if isinstance(one, (list, tuple, deque)):
+        return len(one) == len(other) and all(map(alike, one, other))
+    names = _field_names(one)
+    if names is None:
+        return bool(one == other)
+    return all(alike(getattr(one, name), getattr(other, name)) for name in names)
+
+
+def _field_names(value: Any) -> list[str] | None:
+    if isinstance(value, msgspec.Struct):
+        return list(value.__struct_fields__)
+    if isinstance(value, type):
+        return None
+    if attrs.has(type(value)):
+        return [a.name for a in attrs.fields(type(value))]
+    return list(getattr(value, "__dataclass_fields__", ())) or None
+
+
+@given(VALUES)
+def test_a_value_comes_back_with_its_type_and_text(value: Any) -> None:
+    """Whatever is written is read as a value of the same classes, equal, and with the same text."""
+    text = CODEC.dump(value)
+    back = CODEC.load(text)
+    assert alike(value, back), (value, back)
+    assert CODEC.dump(back) == text
+    assert CODEC.identity(value) == text
+
+
+@given(VALUES, VALUES)
+def test_reading_does_not_disturb_what_was_written(one: Any, other: Any) -> None:
+    """Writing changes no value, so that writing it again gives the same text."""
+    both = [one, {"other": other}]
+    assert CODEC.dump(both) == CODEC.dump(both)
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(st.text(max_size=3).filter(lambda key: key != "$"), inner, max_size=4),
+)  # fmt: skip
+
+
+@given(PLAIN)
+def test_plain_data_is_plain_json(value: Any) -> None:
+    """What JSON knows is written as JSON writes it."""
+    assert CODEC.dump(value) == msgspec.json.encode(value).decode()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": [1, 2.5, None, True, "é"]}, '{"a":[1,2.5,null,true,"é"]}'),
+        (-0.0, "-0.0"),
+        (math.inf, '{"$":"float","v":"inf"}'),
+        (2**63, '{"$":"int","v":"9223372036854775808"}'),
+        (-(2**1024), '{"$":"int","v":"-0x1' + "0" * 256 + '"}'),
+        ({"$": 1}, '{"$":"dict","v":[["$",1]]}'),
+        ({2: "b", 1: "a"}, '{"$":"dict","v":[[2,"b"],[1,"a"]]}'),
+        ((1, (2,)), '{"$":"tuple","v":[1,{"$":"tuple","v":[2]}]}'),
+        ({3, 1, 20}, '{"$":"set","v":[1,20,3]}'),
+        (frozenset({"b", "a"}), '{"$":"frozenset","v":["a","b"]}'),
+        (b"a line\n", '{"$":"bytes","text":"a line\\n"}'),
+        (bytearray(b"\x00\xff"), '{"$":"bytearray","base64":"AP8="}'),
+        ("\ud800a", '{"$":"str","escaped":"\\\\ud800a"}'),
+        (datetime(2024, 5, 1, 12), '{"$":"datetime","v":"2024-05-01T12:00:00"}'),  # noqa: DTZ001  # without a zone
+        (
+            datetime(2024, 5, 1, 12, tzinfo=UTC),
+            '{"$":"datetime","v":"2024-05-01T12:00:00+00:00"}',
+        ),
+        (
+            datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin")),
+            (
+                '{"$":"datetime","v":"2024-10-27T02:30:00","zone":{"$":"zoneinfo",'
+                '"v":"Europe/Berlin"},"fold":1}'
+            ),
+        ),
+        (date(2024, 5, 1), '{"$":"date","v":"2024-05-01"}'),
+        (time(9, 30), '{"$":"time","v":"09:30:00"}'),
+        (timedelta(days=1, microseconds=3), '{"$":"timedelta","days":1,"microseconds":3}'),
+        (
+            timezone(timedelta(hours=1), "CET"),
+            '{"$":"timezone","offset":{"$":"timedelta","seconds":3600},"name":"CET"}',
+        ),
+        (UUID(int=5), '{"$":"uuid","v":"00000000-0000-0000-0000-000000000005"}'),
+        (Path("a/b"), '{"$":"path","v":"a/b"}'),
+        (PurePosixPath("/a"), '{"$":"PurePosixPath","v":"/a"}'),
+        (PureWindowsPath("c:/a"), '{"$":"PureWindowsPath","v":"c:\\\\a"}'),
+        (Decimal("1.50"), '{"$":"decimal","v":"1.50"}'),
+        (Fraction(1, 3), '{"$":"fraction","v":"1/3"}'),
+        (1 - 2j, '{"$":"complex","v":[1.0,-2.0]}'),
+        (range(1, 9, 2), '{"$":"range","v":[1,9,2]}'),
+        (OrderedDict(b=1, a=2), '{"$":"OrderedDict","v":[["b",1],["a",2]]}'),
+        (Counter("aab"), '{"$":"Counter","v":[["a",2],["b",1]]}'),
+        (deque([1], 3), '{"$":"deque","v":[1],"maxlen":3}'),
+        (MappingProxyType({"a": 1}), '{"$":"mappingproxy","v":[["a",1]]}'),
+        (
+            defaultdict(list, a=[1]),
+            '{"$":"defaultdict","factory":{"$":"type","v":"list"},"v":[["a",[1]]]}',
+        ),
+        (Skipped("no"), '{"$":"handrail:Skipped","reason":"no"}'),
+        (
+            Usage(cost_usd=0.5),
+            (
+                '{"$":"handrail:Usage","input_tokens":null,"output_tokens":null,'
+                '"cost_usd":0.5,"turns":null}'
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_the_format_is_settled(value: Any, text: str) -> None:
+    """Journals that people have are read for ever: these texts may not change."""
+    assert CODEC.dump(value) == text
+    assert alike(CODEC.load(text), value)
+
+
+@pytest.mark.parametrize(
+    ("value", "rest"),
+    [
+        (Colour.CRIMSON, '"name":"RED"'),
+        (Right.READ | Right.WRITE, '"value":3'),
+        (Point(1), '"x":1,"y":0'),
+        (Box([1]), '"item":[1],"note":""'),
+        (Private(1), '"_item":1,"other":null,"late":1'),
+        (Renamed(1), '"first_item":1,"second_item":{"$":"unset"}'),
+    ],
+)
+def test_a_data_class_is_flat_under_its_name(value: Any, rest: str) -> None:
+    """The object of a data class has its name and its fields, as Python calls them."""
+    cls = type(value)
+    assert CODEC.dump(value) == f'{{"$":"{cls.__module__}:{cls.__qualname__}",{rest}}}'
+
+
+def test_equal_sets_have_equal_texts() -> None:
+    """The order in which a set was filled does not show."""
+    words = [f"w{i}" for i in range(50)]
+    assert CODEC.dump(set(words)) == CODEC.dump({words[-i] for i in range(50)})
+
+
+def test_a_long_text_is_written_as_it_is() -> None:
+    """A string of a megabyte costs no more characters than its JSON."""
+    text = "x" * 2**20
+    assert CODEC.dump(text) == f'"{text}"'
+
+
+def test_nesting_up_to_the_limit_comes_back() -> None:
+    """Two hundred levels are written and read; one more is refused, without a stack overflow."""
+    value: Any = 1
+    for _ in range(200):
+        value = (value,)
+    assert CODEC.load(CODEC.dump(value)) == value
+    with pytest.raises(OutputNotSerializable, match="nested more than 200 levels deep"):
+        CODEC.dump([value, [value]])
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(OutputNotSerializable, match="nested more than 200 levels deep"):
+        CODEC.dump(value)
+
+
+def test_an_unresolved_value_is_written_as_it_was_recorded() -> None:
+    """What could not be read is passed on unchanged."""
+    text = '{"$":"nowhere:Thing","a":1}'
+    assert CODEC.load_or_keep(text) == Unresolved(text, "nowhere:Thing")
+    assert CODEC.dump(Unresolved(text, "nowhere:Thing")) == text
+
+
+def test_unresolvable_survives_copying() -> None:
+    """The error keeps its parts and its text, copied or sent to another process."""
+    error = Unresolvable("a:B", "it is gone")
+    again = copy.copy(error)
+    assert (again.tag, again.why, str(again)) == ("a:B", "it is gone", str(error))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"$":1}',
+        '{"$":"tuple"}',
+        '{"$":"dict","v":[[1]]}',
+        '{"$":"dict","v":5}',
+        '{"$":"dict"}',
+        '{"$":"datetime","v":"noon"}',
+        '{"$":"of tomorrow","v":1}',
+        '{"$":"type","v":"os:getcwd"}',
+        '{"$":"type","v":"eval"}',
+        '{"$":"type"}',
+        '{"$":"zoneinfo","v":"Nowhere/Land"}',
+        '{"$":"app:Money","$v":1}',
+    ],
+)
+def test_what_means_nothing_is_kept(text: str) -> None:
+    """A text that no value can be made of comes back as text, from ``load`` as an error."""
+    kept = CODEC.load_or_keep(text)
+    assert isinstance(kept, Unresolved)
+    assert kept.text == text
+    with pytest.raises(Unresolvable):
+        CODEC.load(text)
+
+
+def test_lone_surrogates_come_back_from_anywhere() -> None:
+    """A string that UTF-8 has no form for may stand in a key, in a set, in a field, in a path."""
+    value = Box({"\ud800": [{"\udfff"}, Path("\ud800")], "a": "\ud83d\ude00"}, note="\ud800")
+    assert CODEC.load(CODEC.dump(value)) == value
+    assert CODEC.identity(value) == CODEC.dump(value)

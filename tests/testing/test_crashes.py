@@ -1,0 +1,259 @@
+"""crash_everywhere: what it does to a workflow, and that it complains of each thing that it may."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handrail import Executor, InsideEventLoop, Steps, WrongUse, current, step, workflow
+from handrail.model.codec import Codec
+from handrail.model.events import StepCompleted, StepStarted, stamp
+from handrail.model.results import StepResult, WorkflowResult
+from handrail.testing import Crashes, FakeAgent, JumpClock, plugin
+from handrail.testing import crash_everywhere as everywhere
+from handrail.testing.crash_child import in_child
+from handrail.testing.crash_points import all_points, spread
+from handrail.testing.crash_story import Chapter, Notebook, read_story, repeated
+from handrail.testing.crash_verdict import differences, verdict_of
+
+CrashEverywhere = Callable[..., Crashes]
+crash_everywhere = (
+    plugin.crash_everywhere
+)  # where handrail is not installed pytest does not find it
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a charge gives."""
+
+    amount: int
+
+
+def charge() -> Receipt:
+    """An effect."""
+    return Receipt(3)
+
+
+@workflow
+def pay() -> Steps[Any]:
+    """One step."""
+    return (yield from step("charge").call(charge))
+
+
+def was_interrupted() -> bool:
+    """A bad action: its output tells of a crash."""
+    return current().interrupted
+
+
+@workflow
+def fragile() -> Steps[Any]:
+    """One step whose output a crash changes."""
+    return (yield from step("look").call(was_interrupted))
+
+
+def test_a_process_is_killed_on_both_sides_of_every_record(
+    crash_everywhere: CrashEverywhere, tmp_path: Path
+) -> None:
+    """The report has the records, two crashes for each, and how often steps were performed."""
+    told = crash_everywhere(pay)
+    assert told == Crashes(
+        ("WorkflowStarted", "StepStarted of 'charge'", "StepCompleted of 'charge'",
+         "WorkflowCompleted"), 8, executions={"charge": 2},
+    )  # fmt: skip
+    assert str(told) == "8 crashes at 4 records"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_closures_and_fake_agents_work(crash_everywhere: CrashEverywhere) -> None:
+    """Children are copies of the test's process, each with its own copy of what the test made."""
+    agent = FakeAgent("writer", replies=["text"])
+    said: list[str] = []
+
+    @workflow
+    def write(task: str) -> Steps[Any]:
+        text = yield from step("write").agent(agent, context={"task": task})
+        yield from step("keep").call(said.append, text.output)
+        return text.output
+
+    told = crash_everywhere(write, "x", only=[(3, "before"), (5, "after")])
+    assert (told.crashes, agent.calls, said) == (2, [], [])
+
+
+def test_a_step_that_is_performed_too_often_is_named(crash_everywhere: CrashEverywhere) -> None:
+    """The complaint has the record, the side, what was too much, and how to repeat that crash."""
+    with pytest.raises(AssertionError) as caught:
+        crash_everywhere(pay, executions={"charge": 1})
+    text = str(caught.value)
+    assert "pay: 1 of 8 crashes did not end as they should" in text
+    assert "killed at record 3 (StepCompleted of 'charge', before the write):" in text
+    assert "'charge' was performed 2 times by 2 processes, 1 allowed" in text
+    assert "only=[(3, 'before')]" in text
+
+
+def test_one_crash_can_be_repeated_alone(crash_everywhere: CrashEverywhere) -> None:
+    """What ``only`` names is all that is done."""
+    with pytest.raises(AssertionError, match="1 of 1 crashes"):
+        crash_everywhere(pay, default=1, only=[(3, "before")])
+    assert crash_everywhere(pay, default=1, only=[(3, "after")]).crashes == 1
+
+
+def test_another_result_is_told_with_both(crash_everywhere: CrashEverywhere) -> None:
+    """The complaint says what a value was without the crash, and what it is after it."""
+    with pytest.raises(AssertionError) as caught:
+        crash_everywhere(fragile)
+    text = str(caught.value)
+    assert "2 of 8 crashes" in text
+    assert "value: false without a crash, true with it" in text
+    assert "output of step 'look': false without a crash, true with it" in text
+
+
+def test_the_journal_of_a_failing_crash_is_kept(
+    crash_everywhere: CrashEverywhere, tmp_path: Path
+) -> None:
+    """It lies in the folder that the complaint names."""
+    with pytest.raises(AssertionError, match=str(tmp_path)):
+        crash_everywhere(fragile, only=[(3, "before")])
+    assert [path.name for path in tmp_path.glob("*/3-before.db")] == ["3-before.db"]
+
+
+def test_a_workflow_that_is_never_the_same_is_refused(crash_everywhere: CrashEverywhere) -> None:
+    """Two runs that differ without a crash are told, not taken for the work of one."""
+
+    @workflow
+    def rolls() -> Steps[Any]:
+        return (yield from step("roll").call(lambda: os.urandom(8).hex()))
+
+    with pytest.raises(AssertionError, match="two runs without a crash differ already"):
+        crash_everywhere(rolls)
+
+
+def test_a_limit_spreads_the_crashes(crash_everywhere: CrashEverywhere) -> None:
+    """At most so many are made, and the report says how many were left out."""
+    told = crash_everywhere(pay, limit=3)
+    assert (told.crashes, told.left_out) == (3, 5)
+    assert str(told) == "3 crashes at 4 records, 5 more were left out"
+    assert spread(all_points(3), 2) == [((1, "before"),), ((3, "after"),)]
+    assert len(set(spread(all_points(50), 7))) == 7
+
+
+def test_those_that_resume_are_killed_too(crash_everywhere: CrashEverywhere) -> None:
+    """With ``twice`` a step may be at work in two crashes, and is performed three times at most."""
+    told = crash_everywhere(pay, twice=True)
+    assert told.crashes > 8
+    assert crash_everywhere(pay, only=[[(3, "before"), (3, "before")]]).executions == {"charge": 3}
+
+
+def test_a_once_step_is_performed_once(crash_everywhere: CrashEverywhere) -> None:
+    """Where it was at work when its process died, the run fails as it should, and that is told."""
+
+    @workflow
+    def buy() -> Steps[Any]:
+        return (yield from step("charge").call(charge).once())
+
+    told = crash_everywhere(buy, default=9)
+    assert (told.interrupted, told.executions) == (2, {"charge": 1})
+
+
+def test_a_run_that_waits_is_helped_on(crash_everywhere: CrashEverywhere) -> None:
+    """Answers and signals are given when they are waited for, each of them once, over all lives."""
+
+    @workflow
+    def asks() -> Steps[Any]:
+        first = yield from step("first").wait_for("go", int)
+        merge = yield from step("merge?").ask("Merge?", choices=("yes", "no"))
+        yield from step("nap").sleep(3600)
+        second = yield from step("second").wait_for("go", int)
+        return first, merge, second
+
+    told = crash_everywhere(
+        asks,
+        answers={"merge?": "no"},
+        signals={"go": [1, 2]},
+        executor=lambda journal: Executor(journal=journal, clock=JumpClock()),
+        limit=12,
+    )
+    assert "letter GateAnswered of 'merge?'" in told.records
+    assert told.records.count("letter SignalReceived of 'go'") == 2
+
+
+def test_a_process_that_does_not_end_is_killed_and_told(crash_everywhere: CrashEverywhere) -> None:
+    """The test does not hang with it."""
+
+    @workflow
+    def hangs() -> Steps[Any]:
+        yield from step("hang").call(lambda: current().interrupted and threading.Event().wait())
+
+    with pytest.raises(AssertionError, match=r"did not end within 0\.5 s and was killed"):
+        crash_everywhere(hangs, only=[(3, "before")], timeout_s=0.5)
+
+
+def test_a_process_that_dies_by_itself_is_told(crash_everywhere: CrashEverywhere) -> None:
+    """A crash that nobody planned is told, with its exit code."""
+
+    @workflow
+    def falls() -> Steps[Any]:
+        yield from step("fall").call(lambda: current().interrupted and os._exit(7))
+
+    with pytest.raises(AssertionError, match="died by itself, with exit code 7"):
+        crash_everywhere(falls, only=[(3, "before")])
+
+
+def test_an_executor_that_uses_another_journal_is_refused(
+    crash_everywhere: CrashEverywhere,
+) -> None:
+    """Else nothing would be proved."""
+    with pytest.raises(AssertionError, match="must use the journal that it is given"):
+        crash_everywhere(pay, executor=lambda journal: Executor())
+
+
+def test_points_are_pairs_of_a_number_and_a_side(crash_everywhere: CrashEverywhere) -> None:
+    """Anything else in ``only`` is refused with an example."""
+    with pytest.raises(WrongUse, match=r"\(7, 'before'\)"):
+        crash_everywhere(pay, only=[7])
+
+
+async def test_it_is_refused_inside_an_event_loop() -> None:
+    """A fork of a running loop cannot run another one."""
+    with pytest.raises(InsideEventLoop, match="plain `def`"):
+        everywhere(pay)
+
+
+def test_types_count() -> None:
+    """A tuple that comes back as a list is a difference, a duration is none."""
+
+    def verdict(value: Any, took_ms: float) -> Any:
+        one = StepResult("a", "a", "python", "succeeded", value, duration_ms=took_ms)
+        return verdict_of(WorkflowResult("w", "r", "succeeded", (one,), took_ms, [one]), Codec())
+
+    assert differences(verdict((1,), 1.0), verdict((1,), 2.0)) == []
+    assert differences(verdict((1,), 1.0), verdict([1], 1.0)) != []
+
+
+def test_what_is_performed_although_it_was_recorded_is_found(tmp_path: Path) -> None:
+    """A process's notes tell it, whatever the journal says later."""
+    notes = Notebook(tmp_path / "notes")
+    done = StepResult("a", "a", "python", "succeeded")
+    notes.found([stamp(StepStarted("a", "python"), "r", 1, 1.0), StepCompleted("a", done)])
+    notes.performs("attempt", "b", 1, once=False)
+    assert repeated(read_story(tmp_path / "notes")) == []
+    notes.performs("attempt", "a", 1, once=False)
+    (chapter,) = read_story(tmp_path / "notes")
+    assert repeated([chapter]) == ["'a' was performed again although its end was recorded"]
+    assert isinstance(chapter, Chapter)
+
+
+def test_a_child_is_waited_for(tmp_path: Path) -> None:
+    """Its wait status says how it ended; None, that it took too long."""
+    assert in_child(lambda: None, 30) == 0
+    assert os.waitstatus_to_exitcode(in_child(lambda: os._exit(3), 30) or 0) == 3
+    killed = in_child(lambda: os.kill(os.getpid(), signal.SIGKILL), 30)
+    assert killed is not None
+    assert os.WTERMSIG(killed) == signal.SIGKILL
+    assert in_child(lambda: threading.Event().wait(), 0.2) is None  # type: ignore[arg-type,func-returns-value]
