@@ -168,8 +168,8 @@ class OutputNotSerializable(HandrailError):
     def __str__(self) -> str:
         return (
             f"{self.where}: {self.field} cannot be recorded: {self.why}. Return plain data "
-            f"(builtins, a dataclass, attrs, msgspec.Struct), or declare the type it should come "
-            f"back as."
+            f"(builtins, a dataclass, attrs, msgspec.Struct), declare the type it should come back "
+            f"as, or give the journal a Codec with a TypeCodec for it."
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -80,6 +80,10 @@ class Lives:
     answers: Mapping[str, Any] = field(default_factory=lambda: EveryGate("yes"))
     signals: Mapping[str, Sequence[Any]] = field(default_factory=lambda: {"go": range(1, 1000)})
     args: tuple[Any, ...] = ()
+    again: bool = False
+    """Resume the run although it has ended."""
+    cancels: str | None = None
+    """Do not resume the run but cancel it, for this reason."""
     options: dict[str, Any] = field(default_factory=dict)
     journal: TextJournal = field(default_factory=TextJournal)
     clock: JumpClock = field(default_factory=JumpClock)
@@ -128,7 +132,26 @@ class Lives:
             options = {"gates": self.gates, "clock": self.clock, **self.options}
             executor = Executor(journal=self.journal, **options)
             errand = Errand(self.flow, RUN, self.args, answers=self.answers, signals=self.signals)
+            if self.cancels is not None and not _cancels(self.found[-1]):
+                result = await executor.cancel(RUN, self.cancels, self.flow)
+                assert result is not None
+                return result
+            if self.again and ended(self.found[-1]) is not None:
+                result = await executor.resume(RUN, self.flow)
+                if result.status != "suspended":
+                    return result
             return await errand.finish(executor, self.journal)
+
+    def twin(self) -> Lives:
+        """A copy of the run as it stands, for somebody else to go on with."""
+        clock = JumpClock(self.clock.now())
+        return replace(
+            self, journal=self.journal.copied(), clock=clock, did=[], found=[], writes=[]
+        )
+
+
+def _cancels(history: Iterable[ev.Event]) -> bool:
+    return any(isinstance(event, ev.CancelRequested) for event in history)
 
 
 def lives(name: str, backend: str = "asyncio") -> Lives:
@@ -170,18 +193,35 @@ def essence(result: WorkflowResult[Any]) -> Any:
 
 
 def nothing_recorded_is_performed_again(story: Story) -> None:
-    """What had its end in the record when a life began is not performed in it."""
+    """What had its end in the record when a life began, and was not superseded, is not performed in
+    it.
+    """
+    recorded = [counting(story.history, len(found)) for found in story.found]
     for did in story.did:
-        for event in story.found[did.life]:
-            match event:
-                case ev.RollbackCompleted(path=path) if did.kind == "rollback":
-                    assert path != did.path, did
-                case ev.StepCompleted(path=path) if did.kind == "attempt":
-                    assert path != did.path, did
-                case ev.AttemptFailed(path=path, attempt=attempt) if did.kind == "attempt":
-                    assert (path, attempt) != (did.path, did.attempt), did
-                case _:
-                    pass
+        assert (did.kind, did.path, 0) not in recorded[did.life], did
+        assert (did.kind, did.path, did.attempt) not in recorded[did.life], did
+
+
+def counting(history: Sequence[ev.Event], length: int) -> set[tuple[str, str, int]]:
+    """What the first events say is done for good, if the next one supersedes none of it: attempts
+    and rollbacks by path; attempt 0 stands for all.
+    """
+    done: set[tuple[str, str, int]] = set()
+    for event in history[: length + 1]:
+        match event:
+            case ev.RunResumed():
+                done = {one for one in done if one[1] not in event.superseded}
+            case _ if event.seq > length:
+                break
+            case ev.StepCompleted():
+                done.add(("attempt", event.path, 0))
+            case ev.AttemptFailed():
+                done.add(("attempt", event.path, event.attempt))
+            case ev.RollbackCompleted():
+                done.add(("rollback", event.path, 0))
+            case _:
+                pass
+    return done
 
 
 def performed_at_most_once_a_life(story: Story) -> None:
@@ -219,17 +259,24 @@ def signals_are_taken_once(story: Story) -> None:
 
 
 def ends_are_recorded_once(story: Story) -> None:
-    """What is performed has one end in the record; a composite may be entered once more, for its
-    rollbacks, and has one end a drive.
+    """What is performed has one end in the record, unless that was superseded; a composite may be
+    entered once more, for its rollbacks, and has one end a drive.
     """
-    ends = [
-        event.path
-        for event in story.history
-        if isinstance(event, ev.StepCompleted) and event.result.step_type in LEAVES
-    ]
-    assert len(ends) == len(set(ends)), ends
-    undone = [event.path for event in story.history if isinstance(event, ev.RollbackCompleted)]
-    assert len(undone) == len(set(undone)), undone
+    ended_paths: set[str] = set()
+    undone: set[str] = set()
+    for event in story.history:
+        match event:
+            case ev.RunResumed():
+                ended_paths.difference_update(event.superseded)
+                undone.difference_update(event.superseded)
+            case ev.StepCompleted() if event.result.step_type in LEAVES:
+                assert event.path not in ended_paths, event
+                ended_paths.add(event.path)
+            case ev.RollbackCompleted():
+                assert event.path not in undone, event
+                undone.add(event.path)
+            case _:
+                pass
     for drive in drives(story.history):
         for kind in (ev.StepCompleted, ev.MemberCompleted):
             ends = [event.path for event in drive if isinstance(event, kind)]

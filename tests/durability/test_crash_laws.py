@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -10,9 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from handrail import JournalFailed
-from handrail.testing.shapes import Body, workflow_of
+from handrail.testing.shapes import Action, Body, workflow_of
 from handrail.testing.strategies import bodies
-from tests.durability.support import Lives, essence, hold
+from tests.durability.support import (
+    RUN,
+    Lives,
+    essence,
+    hold,
+    nothing_recorded_is_performed_again,
+    nothing_was_lost,
+    performed_at_most_once_a_life,
+)
 
 pytestmark = pytest.mark.extra("trio")
 
@@ -67,3 +76,67 @@ def test_a_run_whose_write_fails_goes_on_from_there(
     story = lives.through()
     hold(story)
     assert essence(story.result) == expected
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@LAW
+@given(
+    body=bodies(timeless=True, depth=2), crash=st.tuples(st.integers(0, 25), st.booleans()),
+    gates=GATES, fixed=st.booleans(),
+)  # fmt: skip
+def test_a_failed_run_that_is_resumed_and_killed_ends_as_if_it_had_not_been_killed(
+    backend: str, *, body: Body, crash: tuple[int, bool], gates: Any, fixed: bool
+) -> None:
+    """Whether its code was mended or not: what the resume supersedes is performed again, nothing
+    else is, and a crash in it changes nothing.
+    """
+    flow = workflow_of(body)
+    lives = Lives(flow, backend=backend, gates=gates)
+    if lives.through().result.status != "failed":
+        return
+    with mended() if fixed else contextlib.nullcontext():
+        whole, killed = lives.twin(), lives.twin()
+        whole.again = killed.again = True
+        expected = whole.through()
+        if killed.live(stop_at=crash[0], abrupt=not crash[1]) is None:
+            killed.again = len(killed.journal.records(RUN)) == len(killed.found[0])
+        story = killed.through() if killed.journal.gone else expected
+    for one in (expected, story):
+        nothing_recorded_is_performed_again(one)
+        performed_at_most_once_a_life(one)
+        nothing_was_lost(one)
+    assert essence(story.result) == essence(expected.result)
+
+
+@contextlib.contextmanager
+def mended() -> Generator[None]:
+    """Meanwhile no action of a shape fails."""
+    usual = Action.fails
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Action, "fails", lambda *_: False)
+        yield
+    assert Action.fails is usual
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@LAW
+@given(
+    body=bodies(timeless=True, depth=2), first=st.integers(1, 25),
+    crash=st.tuples(st.integers(0, 20), st.booleans()), gates=GATES,
+)  # fmt: skip
+def test_a_cancelled_run_that_is_killed_ends_cancelled(
+    backend: str, *, body: Body, first: int, crash: tuple[int, bool], gates: Any
+) -> None:
+    """A dead run that is cancelled unwinds to the same end, also if the process that does it dies
+    once the request is recorded.
+    """
+    lives = Lives(workflow_of(body), backend=backend, gates=gates)
+    if lives.live(stop_at=first) is not None or lives.at_its_end():
+        return
+    whole, killed = lives.twin(), lives.twin()
+    whole.cancels = killed.cancels = "enough"
+    expected = whole.through()
+    story = killed.through([crash])
+    hold(expected)
+    hold(story)
+    assert essence(story.result) == essence(expected.result)

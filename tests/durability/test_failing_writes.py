@@ -75,10 +75,10 @@ class FailingOnce:
         self._count()
         return self._journal.append(event, sync=sync)
 
-    def post(self, letter: Any, /) -> Any:
+    def post(self, letter: Any, /, **secrets: Any) -> Any:
         """Keep, or fail."""
         self._count()
-        return self._journal.post(letter)
+        return self._journal.post(letter, **secrets)
 
     def _count(self) -> None:
         self._left -= 1

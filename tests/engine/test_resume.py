@@ -154,7 +154,7 @@ async def test_an_item_that_changed_under_its_key_is_a_mismatch() -> None:
     with pytest.raises(ReplayMismatch) as raised:
         await of(journal).resume(RUN, flow_of(["z", "y"], fails=False))
     assert [str(one) for one in raised.value.changes] == [
-        "step 'each/0' was item \"x\", is item \"z\""
+        'step \'each/0\' was item "x", is item "z"'
     ]
 
 

@@ -130,10 +130,10 @@ optional = st.none() | talk
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("run_id", "workflow_name", "step_type", "fingerprint", "signal"), texts),
     **dict.fromkeys(("kind", "on_error", "key", "digest", "error_type", "name"), texts),
-    **dict.fromkeys(("seq", "attempt", "index", "number", "letter", "total"), numbers),
+    **dict.fromkeys(("seq", "attempt", "index", "number", "letter", "total", "took"), numbers),
     **dict.fromkeys(("succeeded", "failed", "cancelled", "skipped"), numbers),
     **dict.fromkeys(("size", "max_concurrency"), st.none() | numbers),
-    **dict.fromkeys(("retryable", "rollback", "passed"), st.booleans()),
+    **dict.fromkeys(("retryable", "rollback", "once", "passed"), st.booleans()),
     **dict.fromkeys(("signals", "superseded", "reused", "rerun", "error_bases"), names),
     **dict.fromkeys(("error", "reason"), talk),
     **dict.fromkeys(("traceback", "by", "failed_step"), optional),
@@ -204,7 +204,7 @@ def test_a_record_is_json(event: ev.Event) -> None:
 
 GATE = (
     '{"$":"handrail:OpenGate","path":"go?","question":"Go?","choices":{"$":"tuple","v":[1,2]},'
-    '"type":{"$":"type","v":"int"},"since":3.5,"deadline":null,"default":null,"has_default":false}'
+    '"type":{"$":"type","v":"int"},"since":3.5,"deadline":null,"default":null,"has_default":false,"opening":1}'
 )
 FORMAT = [
     (

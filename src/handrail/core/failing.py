@@ -59,6 +59,7 @@ class Failing:
                 retryable,
                 failure.output,
                 failure.usage,
+                node.took,
             )
         )
 

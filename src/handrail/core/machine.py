@@ -119,6 +119,7 @@ class Setting:
     """What a machine is told once, before the first event.
 
     ``codec`` is None where nothing needs to be recorded so that another process could read it.
+    ``secrets`` are values, by name, that no description of a step may hold.
     """
 
     run_id: str
@@ -127,6 +128,7 @@ class Setting:
     recorded: Recorded | None = None
     codec: Codec | None = None
     max_crashes: int = 5
+    secrets: Mapping[str, str] | None = None
 
 
 Action = tuple[Callable[..., None], tuple[Any, ...]]
@@ -155,8 +157,10 @@ class Machine:
         self.timers: dict[int, Node] = {}
         self.gates: dict[str, OpenGate] = {}
         self.answered: dict[str, ev.GateAnswered] = {}
+        self.openings: dict[str, int] = {}
+        """How often each question was asked so far, by path."""
         self.listeners: dict[str, dict[str, Node]] = {}
-        self.mailboxes: dict[str, list[Any]] = {}
+        self.mailboxes: dict[str, list[tuple[int, Any]]] = {}
         self.changes: list[StepChange] = []
         """Recorded steps that the code describes otherwise now."""
         self.codec = setting.codec
@@ -318,7 +322,10 @@ class Machine:
         assert step is not None
         node.started_at = self.now
         node.phase = Phase.RUNNING
-        self._out.append(cmd.Record(self.started(node, verdict), step.modifiers.once))
+        recorded, once = self.setting.recorded, step.modifiers.once
+        if once and recorded is not None and node.path in recorded.begun_once:
+            node.interrupted = True  # it began in a drive whose record of it counts no more
+        self._out.append(cmd.Record(self.started(node, verdict), once))
         self.attempt(node)
 
     def started(self, node: Node, verdict: bool | None = None) -> ev.StepStarted:  # noqa: FBT001  # as the event has it
@@ -329,11 +336,12 @@ class Machine:
         return ev.StepStarted(
             node.path,
             verb.kind,
-            "" if self.codec is None else fingerprint(step, self.codec),
+            self.fingerprint(step),
             verdict,
             verb.signal if type(verb) is SignalWait else "",
             node.index,
             step.modifiers.rollback is not None,
+            step.modifiers.once,
         )
 
     def attempt(self, node: Node) -> None:
@@ -373,6 +381,10 @@ class Machine:
         else:
             return False
         return True
+
+    def fingerprint(self, step: Step[Any]) -> str:
+        """What the step is, for the record; empty where nothing is to be durable."""
+        return "" if self.codec is None else fingerprint(step, self.codec, self.setting.secrets)
 
     def unrecordable(self, value: Any, where: str) -> OutputNotSerializable | None:
         """Why a value cannot be recorded, or None if it can or need not."""
@@ -444,7 +456,8 @@ class Machine:
         )
         modifiers = step.modifiers
         on_disk = modifiers.checkpoint or modifiers.once
-        self._out.append(cmd.Record(ev.StepCompleted(node.path, result, composed), on_disk))
+        ended = ev.StepCompleted(node.path, result, composed, node.took)
+        self._out.append(cmd.Record(ended, on_disk))
 
     def _step_completed(self, event: ev.StepCompleted) -> None:
         node = self.nodes.pop(event.path, None)
@@ -632,8 +645,8 @@ class Machine:
         parent.child = self.nodes[path] = node
         verb = step.verb
         out = self._out
-        known_as = "" if self.codec is None else fingerprint(step, self.codec)
-        begun = _step_started("", 0, 0.0, path, verb.kind, known_as, None, "", 0, False)  # noqa: FBT003
+        known_as = "" if self.codec is None else self.fingerprint(step)
+        begun = _step_started("", 0, 0.0, path, verb.kind, known_as, None, "", 0, False, False)  # noqa: FBT003
         out.append(cmd.Record(begun))
         view = None
         if type(verb) is not PythonCall and _sees(step):
@@ -750,6 +763,7 @@ class Machine:
             for name, payloads in recorded.signals_left().items():
                 self.mailboxes[name] = list(payloads)
             self.answered.update(recorded.answers)
+            self.openings.update(recorded.openings)
         self.begin()
 
     def begin(self) -> None:

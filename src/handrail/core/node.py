@@ -65,6 +65,8 @@ class Node:
     """Token of its deadline."""
     overdue = False
     """Its deadline has passed: it is being stopped in order to fail with ``failure``."""
+    took = 0
+    """The number of the signal that its attempt took."""
     interrupted = False
     """Its next attempt follows one that was at work when its process ended."""
     asking = False

@@ -6,19 +6,16 @@ that were added elsewhere, or that end in another order, change nothing.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from handrail.errors import StepTimeout
 from handrail.model import events as ev
 from handrail.model.assemble import assembler
 from handrail.model.codec import Unresolved
-from handrail.model.results import OpenGate, StepResult, qualified
+from handrail.model.results import OpenGate, StepResult
 
 _step_result = assembler(StepResult)
-_TIMEOUT = qualified(StepTimeout)
 _LEAVES = frozenset({"python", "command", "agent", "generate", "stage"})
 
 
@@ -40,14 +37,16 @@ class PathRecord:
     end: StepResult[Any] | None = None
     member_end: StepResult[Any] | None = None
     attempts: int = 0
-    misfits: int = 0
-    """How many attempts failed by something else than their time."""
+    took: tuple[int, ...] = ()
+    """The numbers of the signals that its attempts took."""
     failure: ev.AttemptFailed | None = None
     retry_due: float | None = None
     due: dict[tuple[str, int], float] = field(default_factory=_nothing_due)
     gates: dict[int, OpenGate] = field(default_factory=_no_gates)
     signal: str = ""
     index: int = 0
+    attempt: int = 1
+    """Of the step above, that it belongs to."""
     leaf: bool = False
     fingerprint: str = ""
     digest: str = ""
@@ -75,13 +74,16 @@ class Recorded:
         self.started_at = 0.0
         self.inputs: dict[str, Any] = {}
         self.answers: dict[str, ev.GateAnswered] = {}
+        self.openings: dict[str, int] = {}
         self.reused: set[str] = set()
         self.cancelled: str | None = None
         """Why the run was being cancelled when it was last heard of."""
         self.last_letter = 0
+        self.begun_once: set[str] = set()
+        """Steps that began and must not begin again, whether their record still counts or not."""
         self.unresolved: set[str] = set()
         """Paths whose output is of a class that is not known here yet."""
-        self._signals: dict[str, list[Any]] = {}
+        self._signals: list[ev.SignalReceived] = []
         self._at_work: dict[str, None] = {}
         self.completed: ev.WorkflowCompleted | None = None
         self._paths: dict[str, PathRecord] = {}
@@ -108,8 +110,15 @@ class Recorded:
         for event in history:
             self._take(event)
         self._drive_broke_off()
-        for path in superseded:
-            self._forget(path)
+        self._forget_all(superseded)
+
+    def run_again(self, paths: Iterable[str]) -> None:
+        """Let steps begin again that must not, because somebody asked for it by name."""
+        for path in paths:
+            below = (f"{path}/", f"{path}~")
+            self.begun_once = {
+                known for known in self.begun_once if known != path and not known.startswith(below)
+            }
 
     # -- building -------------------------------------------------------------------------------
 
@@ -126,8 +135,8 @@ class Recorded:
         self._drive_broke_off()
         self.completed = None
         self.reused.update(event.reused)
-        for path in event.superseded:
-            self._forget(path)
+        self.run_again(event.rerun)
+        self._forget_all(event.superseded)
 
     def _drive_broke_off(self) -> None:
         """What is still at work had no end: the process died under it."""
@@ -152,14 +161,19 @@ class Recorded:
 
     def _step_started(self, event: ev.StepStarted) -> None:
         path = event.path
+        new = path not in self._paths
         record = self._record(path)
         if record.started_at is None:
             record.started_at = event.at
+        if new:
+            record.attempt = self._attempt_of(path)
         record.verdict = event.verdict
         record.index = event.index
         record.signal = event.signal
         record.fingerprint = event.fingerprint
         record.rollback = event.rollback
+        if event.once and event.verdict is not False:
+            self.begun_once.add(path)
         if event.step_type in _LEAVES:
             record.leaf = True
             self._at_work[path] = None
@@ -171,7 +185,8 @@ class Recorded:
     def _attempt_failed(self, event: ev.AttemptFailed) -> None:
         record = self._record(event.path)
         record.attempts = max(record.attempts, event.attempt)
-        record.misfits += event.error_type != _TIMEOUT
+        if event.took:
+            record.took += (event.took,)
         record.failure = event
         record.retry_due = None
 
@@ -186,12 +201,17 @@ class Recorded:
         record = self._record(path)
         record.end = event.result
         record.composed = event.composed
+        if event.took:
+            record.took += (event.took,)
         if type(event.result.output) is Unresolved:
             self.unresolved.add(path)
         self._at_work.pop(path, None)
 
     def _member_started(self, event: ev.MemberStarted) -> None:
+        new = event.path not in self._paths
         record = self._record(event.path)
+        if new:
+            record.attempt = self._attempt_of(event.path)
         record.index = event.index
         record.digest = event.digest
         if record.started_at is None:
@@ -215,13 +235,15 @@ class Recorded:
     def _gate_opened(self, event: ev.GateOpened) -> None:
         record = self._record(event.path)
         record.gates.setdefault(record.attempts + 1, event.gate)
+        asked = self.openings.get(event.path, 0)
+        self.openings[event.path] = max(asked, event.gate.opening)
 
     def _gate_answered(self, event: ev.GateAnswered) -> None:
         self.answers.setdefault(event.path, event)
         self._letter(event.letter)
 
     def _signal_received(self, event: ev.SignalReceived) -> None:
-        self._signals.setdefault(event.name, []).append(event.payload)
+        self._signals.append(event)
         self._letter(event.letter)
 
     def _letter(self, number: int) -> None:
@@ -247,6 +269,10 @@ class Recorded:
             above = above.rpartition("/")[0]
         return above
 
+    def _forget_all(self, paths: Iterable[str]) -> None:
+        for path in sorted(paths, reverse=True):  # first what is below, and filed under the others
+            self._forget(path)
+
     def _forget(self, path: str) -> None:
         """Drop what is known of one path; its children keep what they have."""
         if self._paths.pop(path, None) is not None:
@@ -264,12 +290,15 @@ class Recorded:
         """What is recorded of this path; an empty record if nothing is."""
         return self._paths.get(path) or PathRecord()
 
-    def signals_left(self) -> dict[str, list[Any]]:
-        """The payloads that no recorded ``wait_for`` took, in order of arrival, by name."""
-        left = {name: list(payloads) for name, payloads in self._signals.items()}
-        for record in self._paths.values():
-            if record.signal:
-                del left.get(record.signal, [])[: _taken(record)]
+    def signals_left(self) -> dict[str, list[tuple[int, Any]]]:
+        """The signals that no recorded ``wait_for`` took, by name, in order of arrival; with their
+        numbers.
+        """
+        taken = {number for record in self._paths.values() for number in record.took}
+        left: dict[str, list[tuple[int, Any]]] = {}
+        for event in self._signals:
+            if event.seq not in taken:
+                left.setdefault(event.name, []).append((event.seq, event.payload))
         return left
 
     def gate(self, path: str, attempt: int) -> OpenGate | None:
@@ -297,7 +326,7 @@ class Recorded:
 
     def children(self, path: str) -> list[str]:
         """The recorded paths just below this one, by their place in the group or of yielding."""
-        return sorted(self._children.get(path, ()), key=functools.partial(self._place, path))
+        return sorted(self._children.get(path, ()), key=self._place)
 
     def ends(self) -> Iterator[tuple[str, StepResult[Any]]]:
         """Every finished step of the run, by path."""
@@ -325,15 +354,21 @@ class Recorded:
             return False
         return path in self.reused or any(path.startswith(f"{above}/") for above in self.reused)
 
-    def _place(self, above: str, path: str) -> tuple[int, int]:
+    def _attempt_of(self, path: str) -> int:
+        """The attempt of the step above that a new child belongs to; a fallback comes after all."""
+        above = self._home(path)
+        if path.startswith(f"{above}~"):
+            digits = path[len(above) + 1 :].partition("/")[0]
+            return int(digits) if digits.isdigit() else 1
+        known = self._paths.get(above)
+        return 1 if known is None or not known.attempts else known.attempts + 1
+
+    def _place(self, path: str) -> tuple[int, int]:
         """The attempt that a child belongs to, and its place in a group; the steps of a body keep
         their order.
         """
-        attempt = 1
-        if path.startswith(f"{above}~"):
-            digits = path[len(above) + 1 :].partition("/")[0]
-            attempt = int(digits) if digits.isdigit() else 1
-        return attempt, self._paths[path].index
+        record = self._paths[path]
+        return record.attempt, record.index
 
     def tree_below(self, path: str) -> dict[str, dict[str, None]]:
         """The children of a path and of all paths below it, in order."""
@@ -369,10 +404,3 @@ def replayed(end: StepResult[Any]) -> StepResult[Any]:
         end.masked,
         end.usage,
     )
-
-
-def _taken(record: PathRecord) -> int:
-    """How many signals a ``wait_for`` took: those that did not fit, and the one that it gave."""
-    end = record.end
-    given = end is not None and end.status == "succeeded" and end.attempts > record.attempts
-    return record.misfits + given

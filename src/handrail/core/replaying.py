@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from handrail.core.composed import compose
 from handrail.core.node import Node, Phase
 from handrail.core.replay import PathRecord, Recorded, replayed
-from handrail.core.resolving import resolve
+from handrail.core.resolving import held_steps, resolve
 from handrail.errors import StepChange
 from handrail.model import commands as cmd
 from handrail.model import events as ev
-from handrail.model.fingerprint import fingerprint, short
+from handrail.model.fingerprint import short
 from handrail.model.paths import attempt_base
 from handrail.model.steps import Step
 
@@ -32,7 +32,7 @@ class Replaying:
         step = node.step
         assert step is not None
         record = recorded.at(node.path)
-        if record.end is not None and record.end.success and self._changed(node, step, record):
+        if record.end is not None and record.end.success and self._changed(node, step, recorded):
             return True
         if record.end is not None and not self._must_be_entered(node, step, recorded):
             self._take_end(node, step, record, recorded)
@@ -85,15 +85,20 @@ class Replaying:
         machine.emit(cmd.Tell(ev.StepReplayed(node.path, result)))
         machine.ended(node, result)
 
-    def _changed(self, node: Node, step: Step[Any], record: PathRecord) -> bool:
-        """Note a step whose record is of another; True if the drive must not go on from it."""
+    def _changed(self, node: Node, step: Step[Any], recorded: Recorded) -> bool:
+        """Note a step whose record is of another, and steps that it holds as data; True if the
+        drive must not go on from it.
+        """
         machine = self.machine
-        if machine.codec is None or not record.fingerprint:
+        if machine.codec is None:
             return False
-        now = fingerprint(step, machine.codec)
-        if now == record.fingerprint:
-            return False
-        return self.note_change(StepChange(node.path, record.fingerprint, now))
+        stop = False
+        for path, one in held_steps(node.path, step):
+            was = recorded.at(path).fingerprint
+            now = machine.fingerprint(one) if was else ""
+            if was != now:
+                stop = self.note_change(StepChange(path, was, now)) or stop
+        return stop
 
     def note_change(self, change: StepChange) -> bool:
         """Keep a change that nobody accepted; True if the drive must not go on from it."""
@@ -148,7 +153,7 @@ class Replaying:
     def digest(self, item: Any) -> str:
         """What a member's item is, as a text that can be compared with the recorded one."""
         codec = self.machine.codec
-        return "" if codec is None else short(codec.identity(item))
+        return "" if codec is None else short(codec.identity(item), self.machine.setting.secrets)
 
     def _pick_up(self, node: Node, record: PathRecord) -> None:
         """Go on from the last thing that is recorded of a step without an end."""

@@ -53,20 +53,31 @@ def _rebuilt(end: StepResult[Any], declared: Any, codec: Codec) -> StepResult[An
 
 def _described(recorded: Recorded, path: str, step: Step[Any]) -> Iterator[tuple[str, Any]]:
     """The path and those below it whose type the step says, with that type; first attempts only."""
-    stack = [(path, step)]
-    while stack:
-        here, one = stack.pop()
+    for here, one in held_steps(path, step):
         yield here, declared_output(one)
-        verb = one.verb
-        if isinstance(verb, (ParallelGroup, RaceGroup)):
-            stack.extend((f"{here}/{member.name}", member) for member in verb.steps)
-        elif isinstance(verb, Branching):
-            stack.extend((f"{here}/{member.name}", member) for _, member in verb.arms)
-        elif isinstance(verb, ForEachGroup):
-            declared = member_output(verb)
+        if isinstance(one.verb, ForEachGroup):
+            declared = member_output(one.verb)
             for member in recorded.children(here):
                 yield member, declared
                 yield from ((child, declared) for child in recorded.children(member))
+
+
+def held_steps(path: str, step: Step[Any]) -> Iterator[tuple[str, Step[Any]]]:
+    """A step and those that it holds as data, with their paths; first attempts only."""
+    if step.verb.leaf:
+        yield path, step
+        return
+    stack = [(path, step)]
+    while stack:
+        here, one = stack.pop()
+        yield here, one
+        verb = one.verb
+        held: list[Step[Any]] = []
+        if isinstance(verb, (ParallelGroup, RaceGroup)):
+            held = list(verb.steps)
+        elif isinstance(verb, Branching):
+            held = [member for _, member in verb.arms]
+        stack.extend((f"{here}/{member.name}", member) for member in reversed(held))
 
 
 def declared_output(step: Step[Any]) -> Any:

@@ -7,10 +7,11 @@ is to try again what ended it:
 recorded                                    failed       cancelled    its own rollback ran
 a step that succeeded, skipped, defaulted   kept         kept         again
 a failure that the workflow went on from    kept (it is raised again)
-the failure that ended the run              again, and the failures below it that it passed on
+the failure that ended the run              again, and the failures below it that it passed on;
+                                            not that a step must not run again
 a validation that ended the run             again, all its rounds
 a step that was cancelled                   again        again
-a step yielded after that failure           again        kept         again
+a step yielded after what ended it          again        again        again
 whatever encloses a step that runs again    entered again
 an answer                                   kept, unless its step is superseded
 a signal                                    kept; taken again if its step is superseded
@@ -20,9 +21,13 @@ The whole table, for users and with all other records, begins docs/explanation/r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from handrail.errors import StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
+from handrail.model.results import qualified
+
+_FINAL = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
 
 
 def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
@@ -30,13 +35,11 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     last = history[-1] if history else None
     if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
         return ()
-    drive = _last_drive(history)
-    own, whole = _cancelled(history), _undone(drive)
-    if last.failed_step is not None:
-        causes = _causes(history, last.failed_step)
-        validations = causes & _validations(history)
-        own |= causes
-        whole |= validations | _begun_after(drive, _end_of(drive, last.failed_step))
+    causes = set[str]() if last.failed_step is None else _causes(history, last.failed_step)
+    settled = _settled(history, causes)
+    own = _outside(_cancelled(history), settled) | (causes - _never_again(history))
+    whole = _outside(_undone(history), settled) | (causes & _validations(history))
+    whole |= _begun_after(history, _what_ended_it(history, last.failed_step))
     return expanded(own, whole, history)
 
 
@@ -54,11 +57,7 @@ def expanded(
     dropped = {*own, *roots}
     dropped.update(path for path in known if path.startswith(prefixes))
     for path in tuple(dropped):
-        above = _parent(path)
-        while above:
-            if above in known:
-                dropped.add(above)
-            above = _parent(above)
+        dropped.update(above for above in _above(path) if above in known)
     return tuple(sorted(dropped))
 
 
@@ -71,15 +70,67 @@ def _validations(history: Iterable[ev.Event]) -> set[str]:
     }
 
 
-def _last_drive(history: Sequence[ev.Event]) -> Sequence[ev.Event]:
+def cancelled_half_way(history: Sequence[ev.Event]) -> tuple[str, ...]:
+    """What was cancelled in a drive that died while it unwound: it is entered again, and cancelled
+    again; what the bodies did to clean up is kept.
+    """
     for index in range(len(history) - 1, -1, -1):
-        if isinstance(history[index], (ev.RunResumed, ev.WorkflowStarted)):
-            return history[index:]
-    return history
+        if isinstance(history[index], ev.CancelRequested):
+            return expanded(_cancelled(history[index:]), (), history)
+    return ()
 
 
-def _undone(drive: Iterable[ev.Event]) -> set[str]:
-    return {event.path for event in drive if isinstance(event, ev.RollbackCompleted)}
+def _undone(history: Sequence[ev.Event]) -> set[str]:
+    """The steps whose rollback ran, in any drive, and that did not run again since."""
+    undone: set[str] = set()
+    for event in history:
+        if isinstance(event, ev.RollbackCompleted):
+            undone.add(event.path)
+        elif isinstance(event, ev.RunResumed):
+            undone.difference_update(event.superseded)
+    return undone
+
+
+def _settled(history: Sequence[ev.Event], causes: set[str]) -> set[str]:
+    """What has an end that the run went on from: a success, or a failure that was handled."""
+    settled: set[str] = set()
+    for event in history:
+        if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)):
+            if event.status == "cancelled":
+                settled.discard(event.path)
+            else:
+                settled.add(event.path)
+        elif isinstance(event, ev.RunResumed):
+            settled.difference_update(event.superseded)
+    return settled - causes
+
+
+def _outside(paths: set[str], settled: set[str]) -> set[str]:
+    """Those that are not part of something settled: the loser of a race that was won, say."""
+    return {path for path in paths if not any(above in settled for above in _above(path))}
+
+
+def _never_again(history: Iterable[ev.Event]) -> set[str]:
+    """Steps that failed because they must not run again: only ``rerun`` may say otherwise."""
+    return {
+        event.path
+        for event in history
+        if isinstance(event, ev.StepCompleted) and event.result.error_type in _FINAL
+    }
+
+
+def _what_ended_it(history: Sequence[ev.Event], failed_step: str | None) -> int:
+    """Where the end of the run began: what was yielded after it was clean-up."""
+    for index in range(len(history) - 1, -1, -1):
+        event = history[index]
+        if failed_step is not None:
+            if isinstance(event, ev.StepCompleted) and event.path == failed_step:
+                return index
+        elif isinstance(event, (ev.CancelRequested, ev.LimitReached)):
+            return index
+        elif isinstance(event, ev.RunSuspended):
+            break
+    return len(history)
 
 
 def _cancelled(history: Iterable[ev.Event]) -> set[str]:
@@ -90,15 +141,8 @@ def _cancelled(history: Iterable[ev.Event]) -> set[str]:
     }
 
 
-def _end_of(drive: Sequence[ev.Event], path: str) -> int:
-    for index, event in enumerate(drive):
-        if isinstance(event, ev.StepCompleted) and event.path == path:
-            return index
-    return len(drive)
-
-
-def _begun_after(drive: Sequence[ev.Event], index: int) -> set[str]:
-    return {event.path for event in drive[index + 1 :] if isinstance(event, ev.StepStarted)}
+def _begun_after(history: Sequence[ev.Event], index: int) -> set[str]:
+    return {event.path for event in history[index + 1 :] if isinstance(event, ev.StepStarted)}
 
 
 def _causes(history: Sequence[ev.Event], path: str) -> set[str]:
@@ -122,6 +166,13 @@ def _causes(history: Sequence[ev.Event], path: str) -> set[str]:
             below = [max(below, key=failed.__getitem__)]
         stack.extend(below)
     return causes
+
+
+def _above(path: str) -> Iterator[str]:
+    above = _parent(path)
+    while above:
+        yield above
+        above = _parent(above)
 
 
 def _parent(path: str) -> str:

@@ -88,6 +88,8 @@ class QuestionBehaviour(_Childless):
         known = recorded.gate(node.path, node.attempt) if recorded is not None else None
         since = machine.now if known is None else known.since
         deadline = None if verb.timeout_s is None else since + verb.timeout_s
+        opening = machine.openings.get(node.path, 0) + 1 if known is None else known.opening
+        machine.openings[node.path] = opening
         return OpenGate(
             node.path,
             verb.question,
@@ -97,6 +99,7 @@ class QuestionBehaviour(_Childless):
             deadline,
             verb.default,
             verb.has_default,
+            opening,
         )
 
     def timer_fired(self, machine: Machine, node: Node) -> None:
@@ -120,17 +123,19 @@ class SignalBehaviour(_Childless):
 
     def begin(self, machine: Machine, node: Node) -> None:
         """Take the oldest signal that is kept, or listen for the next."""
+        node.took = 0
         kept = machine.mailboxes.get(_signal(node).signal)
         if kept:
-            self.signalled(machine, node, kept.pop(0))
+            self.signalled(machine, node, *kept.pop(0))
         else:
             machine.listeners.setdefault(_signal(node).signal, {})[node.path] = node
 
-    def signalled(self, machine: Machine, node: Node, payload: Any) -> None:
-        """Take this payload as the output, converted."""
+    def signalled(self, machine: Machine, node: Node, number: int, payload: Any) -> None:
+        """Take this payload as the output, converted; ``number`` is its event's."""
         from handrail.model.convert import convert
 
         verb = _signal(node)
+        node.took = number
         try:
             value = convert(payload, verb.type, name=f"signal {verb.signal}")
         except Exception as error:  # noqa: BLE001  # a user's type may raise anything

@@ -95,6 +95,7 @@ class Waits:
             if not waiting:
                 del self.machine.listeners[event.name]
             behaviour: Any = self.machine.behaviours[type(node.step.verb)] if node.step else None
-            behaviour.signalled(self.machine, node, event.payload)
+            behaviour.signalled(self.machine, node, event.seq, event.payload)
         else:
-            self.machine.mailboxes.setdefault(event.name, []).append(event.payload)
+            letter = (event.seq, event.payload)
+            self.machine.mailboxes.setdefault(event.name, []).append(letter)

@@ -49,14 +49,14 @@ class CheckingJournal:
         """As the journal behind it."""
         return self.journal.acquire(run_id, secrets=secrets)
 
-    def post(self, letter: Letter, /) -> Letter:
+    def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
         """Keep a letter that could be written.
 
         Raises:
             OutputNotSerializable: it could not; nothing is kept.
         """
         to_record(letter.event, self.codec)
-        return self.journal.post(letter)
+        return self.journal.post(letter, secrets=secrets)
 
     def letters(self, run_id: str, after: int, /) -> Sequence[Letter]:
         """As the journal behind it."""

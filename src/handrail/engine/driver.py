@@ -735,7 +735,9 @@ class Driver:
             if self._linger_until is None:
                 self._linger_until = now + self._wiring.linger_s
             if now >= self._linger_until:
-                self._suspend("waiting")
+                self.read_mail()  # an answer that was accepted must not wait for the next drive
+                if not self._todo and not self._inbox:
+                    self._suspend("waiting")
                 return
             due = self._linger_until if due is None else min(due, self._linger_until)
         else:

@@ -19,6 +19,7 @@ from handrail.core.answers import accepted
 from handrail.core.behaviours import behaviours
 from handrail.core.machine import Machine, Setting
 from handrail.core.replay import Recorded
+from handrail.core.supersede import cancelled_half_way
 from handrail.engine.bus import bus_for
 from handrail.engine.checking import CheckingJournal
 from handrail.engine.contexts import Contexts
@@ -201,7 +202,7 @@ class Engine:
             RunLocked: somebody else does.
         """
         journal = self._journal
-        lease = journal.acquire(run_id, secrets=secret_values(self._parts.secrets, os.environ))
+        lease = journal.acquire(run_id, secrets=self._secrets())
         self._open.runs += 1
         try:
             yield
@@ -209,6 +210,9 @@ class Engine:
             self._open.runs -= 1
             lease.release()
             self._close_unless_used()
+
+    def _secrets(self) -> Mapping[str, str]:
+        return secret_values(self._parts.secrets, os.environ)
 
     def _close_unless_used(self) -> None:
         """Outside of ``async with executor`` a journal is open while something runs."""
@@ -255,6 +259,7 @@ class Engine:
             start.recorded,
             codec,
             parts.max_crashes,
+            None if codec is None else self._secrets(),
         )
         return Machine(start.definition, start.inputs, setting, behaviours())
 
@@ -302,18 +307,25 @@ class Engine:
         """Where a drive goes on from."""
         run_id = history[0].run_id
         letters = unread(self._journal, run_id, history)
-        gone = () if cancel is not None else dropped(run_id, history, reuse, rerun)
+        for number, event in enumerate(letters, len(history) + 2):
+            ev.stamp(event, run_id, number, event.at)
+        cancelling = Recorded([*history, *letters]).cancelled if letters or _asks(history) else None
+        if cancel is not None or cancelling is not None:
+            gone = cancelled_half_way(history)
+        else:
+            gone = dropped(run_id, history, reuse, rerun)
         recorded = Recorded([*history, *letters], gone)
         recorded.reused.update(reuse)
+        recorded.run_again(rerun)
         return Start(
             definition,
             run_id,
             inputs_of(recorded, definition, self._journal.codec),
-            ev.RunResumed(gone, tuple(reuse), tuple(rerun)),
+            ev.RunResumed(gone, tuple(reuse), tuple(rerun), definition.name),
             recorded,
             len(history),
             tuple(letters),
-            cancel if ended(history) is not None else cancel or recorded.cancelled,
+            cancel or cancelling,
         )
 
     async def plan(
@@ -386,7 +398,8 @@ class Engine:
         opened = gate_in(run_id, history_of(journal, run_id), gate)
         value = accepted(opened, answer)
         event = ev.GateAnswered(gate, value, by)
-        post_answer(journal, opened, ev.stamp(event, run_id, 0, self._parts.clock.now()))
+        ev.stamp(event, run_id, 0, self._parts.clock.now())
+        post_answer(journal, opened, event, self._secrets())
         self._close_unless_used()
         return value
 
@@ -437,7 +450,7 @@ class Engine:
     def _post(self, run_id: str, event: Message) -> None:
         history_of(self._journal, run_id)
         stamped = ev.stamp(event, run_id, 0, self._parts.clock.now())
-        self._journal.post(Letter(stamped))
+        self._journal.post(Letter(stamped), secrets=self._secrets())
         self._close_unless_used()
 
     def answer_sync(self, run_id: str, gate: str, answer: Any, *, by: str | None = None) -> Any:
@@ -489,6 +502,10 @@ class _Open:
     def __init__(self) -> None:
         self.runs = 0
         self.entered = 0
+
+
+def _asks(history: Sequence[ev.Event]) -> bool:
+    return any(isinstance(event, ev.CancelRequested) for event in history)
 
 
 class _Teller:

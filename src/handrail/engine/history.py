@@ -182,6 +182,10 @@ def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
                 answered[event.path] = event
             case ev.StepCompleted() if event.path in opened and event.path not in answered:
                 del opened[event.path]
+            case ev.RunResumed():
+                for gone in event.superseded:
+                    opened.pop(gone, None)
+                    answered.pop(gone, None)
             case _:
                 pass
     if path in answered:

@@ -6,6 +6,7 @@ one counts, whichever process it comes from, and a signal that was accepted is n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from handrail.core.machine import Machine
@@ -65,20 +66,25 @@ class Mail:
         return gate is not None and gate_key(gate) == letter.key and event.by != TIMEOUT
 
 
-def post_answer(journal: Journal, gate: OpenGate, mine: ev.GateAnswered) -> None:
+def post_answer(
+    journal: Journal,
+    gate: OpenGate,
+    mine: ev.GateAnswered,
+    secrets: Mapping[str, str] | None = None,
+) -> None:
     """Post an answer to an open gate.
 
     Raises:
         GateClosed: somebody else's came first. OutputNotSerializable: it cannot be recorded.
     """
-    first = journal.post(Letter(mine, gate_key(gate))).event
+    first = journal.post(Letter(mine, gate_key(gate)), secrets=secrets).event
     if first is not mine and isinstance(first, ev.GateAnswered):
         raise GateClosed(gate.path, first.answer, first.by, first.at)
 
 
 def gate_key(gate: OpenGate) -> str:
     """What one opening of a gate is known by: a step that runs again opens another one."""
-    return f"{gate.path}@{gate.since!r}"
+    return f"{gate.path}#{gate.opening}"
 
 
 def event_of(letter: Letter) -> Message:

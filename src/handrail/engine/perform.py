@@ -281,7 +281,7 @@ def succeeded(command: Perform, output: Any, usage: Usage | None, now: float) ->
         False,  # noqa: FBT003
         usage,
     )
-    return _step_completed("", 0, 0.0, path, result, "")
+    return _step_completed("", 0, 0.0, path, result, "", 0)
 
 
 def failed(command: Perform, error: BaseException) -> AttemptFailed:

@@ -15,6 +15,9 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.plan import Plan, PlannedStep
 from handrail.model.results import RunStatus
 
+_KINDS = {"call": "python", "run_workflow": "subworkflow"}
+"""What results call a verb, where it is typed otherwise."""
+
 
 def plan_of(machine: Machine, first: ev.Event, history: Sequence[ev.Event], now: float) -> Plan:
     """The plan of a machine that stands at the beginning of a resume; it is used up by that."""
@@ -47,12 +50,14 @@ def _visited(machine: Machine) -> Iterator[PlannedStep]:
     while stack:
         path = stack.pop()
         node = machine.nodes.get(path)
-        if path in machine.results:
+        if path in machine.results and (path in changes or _ended(machine, path)):
             result = machine.results[path]
             change = changes.get(path)
             state: Any = "recorded" if change is None else "changed"
             was, now = ("", "") if change is None else (change.was, change.now)
             yield PlannedStep(path, state, result.step_type, result.status, was, now)
+        elif path in machine.results:  # it ends by what came since: an answer, a time
+            yield PlannedStep(path, "will run", machine.results[path].step_type)
         elif node is not None and node.step is not None:
             yield PlannedStep(
                 path, "will run", node.step.verb.kind, interrupted=_interrupted(machine, node)
@@ -61,6 +66,11 @@ def _visited(machine: Machine) -> Iterator[PlannedStep]:
             change = changes[path]
             yield PlannedStep(path, "changed", "member", None, change.was, change.now)
         stack.extend(reversed(children_of(machine.tree, path)))
+
+
+def _ended(machine: Machine, path: str) -> bool:
+    recorded = machine.setting.recorded
+    return recorded is not None and recorded.at(path).end is not None
 
 
 def _interrupted(machine: Machine, node: Node) -> bool:
@@ -91,7 +101,7 @@ def _possible(definition: WorkflowDefinition, known: set[str]) -> Iterator[Plann
         return
     for step in possible:
         if not any(step.matches(path) for path in known):
-            yield PlannedStep(step.path, "may run", step.verb)
+            yield PlannedStep(step.path, "may run", _KINDS.get(step.verb, step.verb))
 
 
 def _status(history: Sequence[ev.Event]) -> RunStatus | None:

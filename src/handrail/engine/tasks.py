@@ -245,6 +245,8 @@ class TrioTasks:
     async def _run(self, flight: Flight, work: Work) -> None:
         outcome: Any = STOPPED
         with flight.handle:
+            if flight.stopping:  # before it began: trio would run it to its first wait
+                await self._trio.lowlevel.checkpoint()
             try:
                 outcome = await work()
             except self._trio.Cancelled:

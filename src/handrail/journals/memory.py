@@ -101,8 +101,9 @@ class MemoryJournal:
             self._leases[run_id] = lease
             return lease
 
-    def post(self, letter: Letter, /) -> Letter:
+    def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
         """Keep a letter for its run, and give the one that counts."""
+        del secrets
         with self._lock:
             kept = self._letters.setdefault(letter.event.run_id, [])
             for earlier in kept:

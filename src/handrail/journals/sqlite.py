@@ -145,11 +145,11 @@ class SqliteJournal:
         epoch, token = self._store.acquire(run_id, secrets)
         return SqliteLease(self._store, run_id, epoch, token)
 
-    def post(self, letter: Letter, /) -> Letter:
+    def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
         """Keep a letter for its run, and give the one that counts; see the port."""
         run_id = letter.event.run_id
         with self._store.desk(f"storing a letter to run {run_id}") as connection:
-            kept = self._post.keep(connection, letter, self._secrets(run_id))
+            kept = self._post.keep(connection, letter, secrets or self._secrets(run_id))
         if self._power:
             self._store.wal.sync()
         return kept

@@ -95,6 +95,7 @@ class RunResumed(Stamped):
     superseded: tuple[str, ...] = ()
     reused: tuple[str, ...] = ()
     rerun: tuple[str, ...] = ()
+    workflow_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,8 @@ class StepStarted(Stamped):
 
     ``fingerprint`` describes the step as the code did (empty where nothing is to be durable),
     ``verdict`` is the predicate's, ``signal`` what a ``wait_for`` waits for, ``index`` the place
-    (from 0) among the members of its group, ``rollback`` whether it can be undone.
+    (from 0) among the members of its group, ``rollback`` whether it can be undone, ``once`` whether
+    it must not run again.
     """
 
     path: str
@@ -133,11 +135,15 @@ class StepStarted(Stamped):
     signal: str = ""
     index: int = 0
     rollback: bool = False
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed(Stamped):
-    """An attempt failed; ``retryable`` is the verdict of ``retry(on=)`` on the live exception."""
+    """An attempt failed; ``retryable`` is the verdict of ``retry(on=)`` on the live exception.
+
+    ``took`` is the number of the signal that a ``wait_for`` took and that did not fit.
+    """
 
     path: str
     attempt: int
@@ -148,6 +154,7 @@ class AttemptFailed(Stamped):
     retryable: bool = True
     output: Any = None
     usage: Usage | None = None
+    took: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +170,14 @@ class StepCompleted(Stamped):
     """A step ended; ``result`` says how.
 
     ``composed`` says how the output follows from what is recorded below the path, empty if it does
-    not; then a journal need not store it again. See ``core.composed``.
+    not; then a journal need not store it again. See ``core.composed``. ``took`` is the number of
+    the signal that a ``wait_for`` took.
     """
 
     path: str
     result: StepResult[Any]
     composed: str = ""
+    took: int = 0
 
     @property
     def status(self) -> StepStatus:

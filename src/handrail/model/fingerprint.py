@@ -11,12 +11,13 @@ The text is for people too: it is what a mismatch shows. A long one is cut, with
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
 from handrail.model.codec import Codec
 from handrail.model.reference import reference
+from handrail.model.secrets import masked, without_tokens
 from handrail.model.steps import (
     AgentCall,
     Branching,
@@ -41,18 +42,22 @@ _LONGEST = 160
 _KEPT = 120
 
 
-def fingerprint(step: Step[Any], codec: Codec) -> str:
-    """The step's verb and what follows from it, on one line; equal for equal steps."""
+def fingerprint(step: Step[Any], codec: Codec, secrets: Mapping[str, str] | None = None) -> str:
+    """The step's verb and what follows from it, on one line; equal for equal steps.
+
+    The values of ``secrets`` stand there by name, so that it stays when they are renewed.
+    """
     verb = step.verb
     if type(verb) is PythonCall and not verb.kwargs:  # most steps; the same as below, and quicker
         action, args = verb.action, verb.args
         named = reference(action) if type(action) is FunctionType else _callable(action, codec)
-        return short(f"python {named} {codec.identity(list(args)) if args else '[]'}")
-    return short(described(verb, codec))
+        return short(f"python {named} {codec.identity(list(args)) if args else '[]'}", secrets)
+    return short(described(verb, codec), secrets)
 
 
-def short(text: str) -> str:
-    """The text itself, or its beginning and a digest of the whole."""
+def short(text: str, secrets: Mapping[str, str] | None = None) -> str:
+    """The text without secrets: all of it, or its beginning and a digest of the whole."""
+    text = masked(text, secrets) if secrets else without_tokens(text)
     if len(text) <= _LONGEST:
         return text
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -161,12 +161,14 @@ def _write_step_completed(event: ev.StepCompleted) -> Parts:
     body = _result_body(result, event.path)
     if composed:
         body["composed"] = composed
+    if event.took:
+        body["took"] = event.took
     return body, None if composed else result.output, _talks(body)
 
 
 def _read_step_completed(row: Row, path: str, body: Body, value: Any) -> ev.StepCompleted:
-    composed = body.get("composed", "")
-    return assembler(ev.StepCompleted)(*row, path, _result(path, body, value), composed)
+    composed, took = body.get("composed", ""), body.get("took", 0)
+    return assembler(ev.StepCompleted)(*row, path, _result(path, body, value), composed, took)
 
 
 def _write_member_completed(event: ev.MemberCompleted) -> Parts:

@@ -191,7 +191,10 @@ class ValidationResult:
 
 @dataclass(frozen=True, slots=True)
 class OpenGate:
-    """A question that waits for a person; ``since`` and ``deadline`` are unix seconds."""
+    """A question that waits for a person; ``since`` and ``deadline`` are unix seconds.
+
+    ``opening`` counts, from 1, how often this step has asked: an answer is to one opening.
+    """
 
     path: str
     question: str
@@ -201,6 +204,7 @@ class OpenGate:
     deadline: float | None = None
     default: Any = None
     has_default: bool = False
+    opening: int = 1
 
 
 @dataclass(frozen=True, slots=True)

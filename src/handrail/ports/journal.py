@@ -116,10 +116,11 @@ class Journal(Protocol):
         """
         ...
 
-    def post(self, letter: Letter, /) -> Letter:
+    def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
         """Keep a letter for its run; the one that counts: itself numbered, or the first of its key.
 
-        What comes back for a letter that counts holds the very event that was posted.
+        What comes back for a letter that counts holds the very event that was posted. ``secrets``
+        as in ``acquire``, for who holds no lease.
         When it returns, the letter survives what the journal promises. Any process may post, to a
         run that is alive, suspended or dead.
         """

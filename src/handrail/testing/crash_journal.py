@@ -49,10 +49,10 @@ class CrashingJournal:
             die()
         return _die_after(stored)
 
-    def post(self, letter: Letter, /) -> Letter:
+    def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
         """Keep the letter, or die."""
         dies = self._begin(f"letter {record_name(letter.event)}")
-        kept = self._inner.post(letter)
+        kept = self._inner.post(letter, secrets=secrets)
         if dies:
             die()
         return kept

@@ -123,8 +123,7 @@ class TextJournal:
         rows = self._store.rows.get(run_id, [])
         if event.seq != len(rows) + 1:
             raise OutOfSequence(run_id, event.seq, len(rows) + 1)
-        lease = self._store.leases.get(run_id)
-        written = to_record(event, self.codec, lease.secrets if lease is not None else None)
+        written = to_record(event, self.codec, self._secrets(run_id))
         if run_id in self._store.lost.get(id(self), ()):
             raise LeaseLost(run_id, os.getpid(), "here")
         self._write()
@@ -134,8 +133,7 @@ class TextJournal:
     def events(self, run_id: str, /) -> list[Event]:
         """All events of a run, read anew from their text."""
         self._check_alive()
-        lease = self._store.leases.get(run_id)
-        secrets = None if lease is None else lease.secrets
+        secrets = self._secrets(run_id)
         rows = self._store.rows.get(run_id, ())
         return [
             from_record(run_id, seq, row.at, row.record, self.codec, secrets)
@@ -161,7 +159,7 @@ class TextJournal:
             self._store.lost.setdefault(id(held.journal), set()).add(run_id)
         self._store.lost.get(id(self), set()).discard(run_id)
         holder = Holder(os.getpid(), "here", time.time())
-        lease = self._store.leases[run_id] = TextLease(self, run_id, holder, dict(secrets or {}))
+        lease = self._store.leases[run_id] = TextLease(self, run_id, holder, secrets)
         return lease
 
     def give_back(self, lease: TextLease) -> None:
@@ -169,7 +167,7 @@ class TextJournal:
         if self._store.leases.get(lease.run_id) is lease and not self.gone:
             del self._store.leases[lease.run_id]
 
-    def post(self, letter: Letter, /) -> Letter:
+    def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
         """Keep a letter, as text; the one that counts: itself numbered, or the first of its key."""
         self._check_alive()
         event = letter.event
@@ -177,7 +175,7 @@ class TextJournal:
         for number, row in enumerate(kept if letter.key else (), 1):
             if row.key == letter.key:
                 return self._letter(event.run_id, number, row)
-        written = to_record(event, self.codec)
+        written = to_record(event, self.codec, secrets or self._secrets(event.run_id))
         self._write()
         kept.append(_LetterRow(letter.key, event.at, written))
         self._written()
@@ -199,6 +197,11 @@ class TextJournal:
 
     # -- inside ---------------------------------------------------------------------------------
 
+    def _secrets(self, run_id: str) -> Mapping[str, str] | None:
+        """Those of the lease that this journal holds."""
+        lease = self._store.leases.get(run_id)
+        return lease.secrets if lease is not None and lease.journal is self else None
+
     def _check_alive(self) -> None:
         if self.gone:
             raise ProcessGone("the process that used this journal is dead")
@@ -218,7 +221,7 @@ class TextJournal:
             raise ProcessGone(f"it died after write {self.writes}")
 
     def _letter(self, run_id: str, number: int, row: _LetterRow) -> Letter:
-        event = from_record(run_id, 0, row.at, row.record, self.codec)
+        event = from_record(run_id, 0, row.at, row.record, self.codec, self._secrets(run_id))
         return Letter(event, row.key, number)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # only messages were kept
 
     def _info(self, run_id: str) -> RunInfo:
@@ -245,7 +248,7 @@ class TextLease:
     journal: TextJournal
     run_id: str
     holder: Holder
-    secrets: Mapping[str, str]
+    secrets: Mapping[str, str] | None
 
     def release(self) -> None:
         """Give it back; a second time does nothing."""

@@ -1,0 +1,199 @@
+"""What a resume must not lose or mix up: one small workflow for each."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from typing import Any
+
+import pytest
+
+from handrail import Executor, JournalFailed, StepFailed, Steps, WorkflowError, step, workflow
+from handrail.model import events as ev
+from handrail.testing import JumpClock, TextJournal
+from tests.durability.flows import broken, nothing, undo, undo_in_vain
+from tests.durability.support import RUN, Lives, essence, nothing_recorded_is_performed_again
+
+
+def the_same_after_any_crash(flow: Any, **options: Any) -> None:
+    """Assert that killing the run at any write changes nothing that its result says."""
+    whole = Lives(flow, **options)
+    expected = whole.through().result
+    for writes in range(whole.writes[0] + 1):
+        result = Lives(flow, **options).through([(writes, True)]).result
+        assert essence(result) == essence(expected), writes
+        assert result.error == expected.error, writes
+
+
+def test_outputs_of_groups_below_a_failed_one_are_kept() -> None:
+    """What a member gave is in the result, also if it is composed and its group failed."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        with contextlib.suppress(StepFailed):
+            yield from step("g").parallel(
+                step("a").call(broken),
+                step("b").parallel(step("c").call(len, "x")),
+                on_error="all_or_nothing",
+            )
+        yield from step("end").call(nothing)
+
+    the_same_after_any_crash(flow)
+
+
+def test_errors_of_rollbacks_are_kept() -> None:
+    """A rollback that failed before the crash is told at the run's end."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        with contextlib.suppress(StepFailed):
+            yield from step("g").parallel(
+                step("a").call(nothing).with_rollback(undo_in_vain),
+                step("b").call(broken),
+                on_error="all_or_nothing",
+            )
+        yield from step("end").call(nothing)
+        raise WorkflowError("enough")
+
+    the_same_after_any_crash(flow)
+
+
+def test_members_with_rollbacks_can_be_entered_again() -> None:
+    """A recorded ``for_each`` whose members can be undone is undone after a crash, too."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("each").for_each(
+            ["x", "y"], lambda item: step("do").call(nothing, item).with_rollback(undo)
+        )
+        yield from step("end").call(nothing)
+        raise WorkflowError("enough")
+
+    the_same_after_any_crash(flow)
+
+
+def test_attempts_of_a_group_keep_their_order() -> None:
+    """The result lists attempt by attempt, and the fallback last."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from (
+            step("g")
+            .parallel(step("a").call(nothing), step("b").call(broken), on_error="all_or_nothing")
+            .retry(3, backoff=0)
+            .on_error(lambda context, failed: step("instead").call(nothing))
+        )
+        yield from step("end").call(nothing)
+
+    the_same_after_any_crash(flow)
+
+
+def test_a_gate_that_its_deadline_closed_has_one_answer() -> None:
+    """The deadline's answer is recorded once, however often the process died."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("both").parallel(
+                step("ask").ask("?", timeout=1, default="nobody"),
+                step("nap").sleep(5),
+                on_error="continue",
+            )
+        )
+
+    whole = Lives(flow)
+    whole.through()
+    for writes in range(whole.writes[0] + 1):
+        for returns in (True, False):
+            story = Lives(flow).through([(writes, returns)])
+            answers = [one.answer for one in story.history if isinstance(one, ev.GateAnswered)]
+            assert answers == ["nobody"], (writes, returns)
+
+
+@workflow
+def asks_and_fails() -> Steps[None]:
+    """A question whose answer is taken back, for the run fails."""
+    yield from step("ask").ask("?").with_rollback(undo)
+    raise WorkflowError("enough")
+
+
+def test_a_question_that_is_asked_again_can_be_answered_again() -> None:
+    """Also at the same time of the clock; the first answer was superseded with its step."""
+    executor = Executor(journal=TextJournal(), clock=JumpClock())
+    executor.options(run_id=RUN).run_sync(asks_and_fails)
+    executor.answer_sync(RUN, "ask", "first")
+    assert executor.resume_sync(RUN, asks_and_fails).status == "failed"
+    again = executor.resume_sync(RUN, asks_and_fails)
+    assert [gate.path for gate in again.waiting] == ["ask"]
+    executor.answer_sync(RUN, "ask", "second")
+    result = executor.resume_sync(RUN, asks_and_fails)
+    assert (result.error, result.step("ask").output) == ("enough", "second")
+
+
+@workflow
+def falls_back_and_fails() -> Steps[None]:
+    """A step that its fallback mended and that is undone, for the run fails."""
+    yield from (
+        step("a")
+        .call(broken)
+        .on_error(lambda context, failed: step("instead").call(nothing))
+        .with_rollback(undo)
+    )
+    raise WorkflowError("enough")
+
+
+def test_the_resume_of_a_failed_run_can_be_killed() -> None:
+    """What was superseded together is gone together: nothing of it turns up in the third drive."""
+    failed = Lives(falls_back_and_fails)
+    failed.through()
+    for writes in range(1, 14):
+        run = failed.twin()
+        run.again = True
+        if run.live(stop_at=writes) is None:
+            run.again = False
+            story = run.through()
+            nothing_recorded_is_performed_again(story)
+            assert (story.result.error, len(story.result.step_results)) == ("enough", 2)
+
+
+@workflow
+def chooses() -> Steps[None]:
+    """A step within a step."""
+    yield from step("branch").branch((lambda context: True, step("arm").call(nothing)))
+
+
+@pytest.mark.parametrize("writes", range(1, 9))
+def test_a_cancellation_can_be_killed(writes: int) -> None:
+    """Once the request is recorded the run ends cancelled, whoever goes on with it."""
+    begun = Lives(chooses)
+    begun.live(stop_at=1)
+    run = begun.twin()
+    run.cancels = "enough"
+    assert run.through([(writes, True)]).result.status == "cancelled"
+
+
+@pytest.mark.parametrize("fail_at", range(2, 9))
+def test_bodies_are_closed_when_a_write_fails(fail_at: int) -> None:
+    """Their ``finally`` runs before the caller hears of it, not whenever they are collected."""
+    ended: list[str] = []
+
+    @workflow
+    def child() -> Steps[None]:
+        try:
+            yield from step("b").call(nothing)
+        finally:
+            ended.append("child")
+            yield from step("c").call(nothing)
+
+    @workflow
+    def flow() -> Steps[None]:
+        try:
+            yield from step("a").run_workflow(child)
+        finally:
+            ended.append("flow")
+            yield from step("d").call(nothing)
+
+    with pytest.raises(JournalFailed):
+        Executor(journal=TextJournal(fail_at=fail_at)).run_sync(flow)
+    assert ended in (["flow"], ["child", "flow"])
+    gc.collect()
