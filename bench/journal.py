@@ -15,8 +15,9 @@ from bench.steps import Nothing, action
 from handrail import Executor, SqliteJournal, Steps, Workflow, WorkflowError, step, workflow
 from handrail.model.events import Event
 
-STEPS = 1000
-SYNCED = 100
+STEPS = 2000
+SYNCED = 300
+REPLAYED = 5000
 LONG = 30_000
 ENGINE_US = 60.0
 """What a journaled step may cost besides what SQLite costs."""
@@ -231,15 +232,15 @@ def _stall(rounds: int) -> Row:
 
 
 def _replay(rounds: int) -> list[Row]:
-    flow = steps_of(STEPS)
+    flow = steps_of(REPLAYED)
     with folder() as where:
-        base, ours = interleaved(rounds, lambda: in_memory(flow), resumable(STEPS, where))
+        base, ours = interleaved(rounds, lambda: in_memory(flow), resumable(REPLAYED, where))
     return [
         Row(
             "replay of a recorded step",
             "in-memory step",
-            base / STEPS * 1e6,
-            ours / STEPS * 1e6,
+            base / REPLAYED * 1e6,
+            ours / REPLAYED * 1e6,
             ours / base,
             1.0,
         )

@@ -272,6 +272,24 @@ async def test_a_step_under_which_the_process_dies_again_and_again_is_given_up()
     assert len(log) == 3
 
 
+async def test_a_resumed_run_can_be_streamed() -> None:
+    """Its events come as they happen, and its result is there after the loop."""
+    log = Log()
+    journal = await recorded(two_versions(log, 1))
+    executor = of(journal)
+    async with executor.stream_resume(RUN, two_versions(log, 2), reuse=["a"]) as run:
+        seen = [type(event).__name__ async for event in run]
+    assert run.result.value == ("a1", "b", "c")
+    assert seen == [
+        "RunResumed",
+        "StepReplayed",
+        "StepReplayed",
+        "StepStarted",
+        "StepCompleted",
+        "WorkflowCompleted",
+    ]
+
+
 # -- undoing ---------------------------------------------------------------------------------------
 
 

@@ -599,6 +599,11 @@ class Machine:
         error = close(generator)
         self._body_ended(node, None, error)
 
+    def go_on_with(self, node: Node, output: Any) -> None:
+        """Send a recorded output into the node's generator, within this ``receive``."""
+        self._opened += 1
+        self._agenda.append((self._advance, (node, output, None)))
+
     def _advance(self, node: Node, value: Any, error: BaseException | None) -> None:
         generator = node.generator
         assert generator is not None
@@ -627,9 +632,12 @@ class Machine:
             return
         modifiers = step.modifiers
         plain = modifiers is PLAIN or modifiers is INLINE
-        if plain and self._plain and step.verb.leaf and not node.unwinding:
-            self._begin_plain(node, step, path)
-            return
+        if plain and step.verb.leaf and not node.unwinding:
+            if self._plain:
+                self._begin_plain(node, step, path)
+                return
+            if self.replaying.replay_plain(node, step, path):
+                return
         if node.unwinding and not node.timer:
             due = self.now + self.setting.cleanup_timeout_s
             node.timer = self.wait(node, due)

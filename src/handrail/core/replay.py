@@ -6,7 +6,7 @@ that were added elsewhere, or that end in another order, change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -286,6 +286,10 @@ class Recorded:
         """True if anything is recorded of this path."""
         return path in self._paths
 
+    def known(self, path: str) -> PathRecord | None:
+        """What is recorded of this path, if anything is."""
+        return self._paths.get(path)
+
     def at(self, path: str) -> PathRecord:
         """What is recorded of this path; an empty record if nothing is."""
         return self._paths.get(path) or PathRecord()
@@ -318,15 +322,26 @@ class Recorded:
 
     def paths_below(self, path: str) -> Iterator[str]:
         """Every recorded path below this one, those above before those below them."""
-        stack = list(self._children.get(path, ()))
+        stack = list(self._counting(path))
         while stack:
             known = stack.pop()
             yield known
-            stack.extend(self._children.get(known, ()))
+            stack.extend(self._counting(known))
+
+    def _counting(self, path: str) -> Collection[str]:
+        """The recorded children of a path, without those of attempts that it did not come to: an
+        earlier drive did, whose end of this step is superseded.
+        """
+        children = self._children.get(path, ())
+        record = self._paths.get(path)
+        if not children or record is None or record.end is None:
+            return children
+        made = record.end.attempts
+        return [child for child in children if _attempt_in(path, child) <= made]
 
     def children(self, path: str) -> list[str]:
         """The recorded paths just below this one, by their place in the group or of yielding."""
-        return sorted(self._children.get(path, ()), key=self._place)
+        return sorted(self._counting(path), key=self._place)
 
     def ends(self) -> Iterator[tuple[str, StepResult[Any]]]:
         """Every finished step of the run, by path."""
@@ -358,8 +373,7 @@ class Recorded:
         """The attempt of the step above that a new child belongs to; a fallback comes after all."""
         above = self._home(path)
         if path.startswith(f"{above}~"):
-            digits = path[len(above) + 1 :].partition("/")[0]
-            return int(digits) if digits.isdigit() else 1
+            return _attempt_in(above, path)
         known = self._paths.get(above)
         return 1 if known is None or not known.attempts else known.attempts + 1
 
@@ -376,11 +390,19 @@ class Recorded:
         stack = [path]
         while stack:
             here = stack.pop()
-            children = self._children.get(here)
+            children = self.children(here)
             if children:
-                found[here] = dict.fromkeys(self.children(here))
+                found[here] = dict.fromkeys(children)
                 stack.extend(children)
         return found
+
+
+def _attempt_in(above: str, path: str) -> int:
+    """The attempt that a path below another says it belongs to."""
+    if not path.startswith(f"{above}~"):
+        return 1
+    digits = path[len(above) + 1 :].partition("/")[0]
+    return int(digits) if digits.isdigit() else 1
 
 
 def replayed(end: StepResult[Any]) -> StepResult[Any]:

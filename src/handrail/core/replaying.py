@@ -11,9 +11,13 @@ from handrail.core.resolving import held_steps, resolve
 from handrail.errors import StepChange
 from handrail.model import commands as cmd
 from handrail.model import events as ev
+from handrail.model.assemble import assembler
+from handrail.model.codec import Unresolved
 from handrail.model.fingerprint import short
 from handrail.model.paths import attempt_base
 from handrail.model.steps import Step
+
+_step_replayed = assembler(ev.StepReplayed)
 
 if TYPE_CHECKING:
     from handrail.core.machine import Machine
@@ -26,6 +30,26 @@ class Replaying:
         self.machine = machine
         self.held = False
         """A change is an end of this drive, not something to be collected with others."""
+
+    def replay_plain(self, parent: Node, step: Step[Any], path: str) -> bool:
+        """Take the recorded success of a leaf without modifiers, below a body: most of a replay.
+
+        True if there is one and nothing speaks against it; else ``replay`` says what to do.
+        """
+        machine = self.machine
+        recorded = machine.setting.recorded
+        record = None if recorded is None else recorded.known(path)
+        if record is None or record.end is None or record.end.status != "succeeded":
+            return False
+        if machine.codec is not None and record.fingerprint != machine.fingerprint(step):
+            return False
+        end = record.end
+        if type(end.output) is Unresolved or parent.stop is not None or machine.limits.max_steps:
+            return False
+        result = machine.results[path] = replayed(end)
+        machine.emit(cmd.Tell(_step_replayed("", 0, 0.0, path, result)))
+        machine.go_on_with(parent, result.output)
+        return True
 
     def replay(self, node: Node, recorded: Recorded) -> bool:
         """Take from the record what it holds of this node; True if nothing is left to do."""
@@ -82,7 +106,7 @@ class Replaying:
                 machine.results[path] = below
             machine.tree.update(recorded.tree_below(node.path))
             machine.end.note_recorded(node.path)
-        machine.emit(cmd.Tell(ev.StepReplayed(node.path, result)))
+        machine.emit(cmd.Tell(_step_replayed("", 0, 0.0, node.path, result)))
         machine.ended(node, result)
 
     def _changed(self, node: Node, step: Step[Any], recorded: Recorded) -> bool:

@@ -36,9 +36,13 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
         return ()
     causes = set[str]() if last.failed_step is None else _causes(history, last.failed_step)
-    settled = _settled(history, causes)
-    own = _outside(_cancelled(history), settled) | (causes - _never_again(history))
-    whole = _outside(_undone(history), settled) | (causes & _validations(history))
+    own, whole = _cancelled(history), _undone(history)
+    if own or whole:
+        settled = _settled(history, causes)
+        own, whole = _outside(own, settled), _outside(whole, settled)
+    if causes:
+        own |= causes - _never_again(history)
+        whole |= causes & _validations(history)
     whole |= _begun_after(history, _what_ended_it(history, last.failed_step))
     return expanded(own, whole, history)
 
@@ -49,10 +53,12 @@ def expanded(
     """``own`` paths, ``whole`` ones with all that is below them, and whatever encloses any of them:
     a composite whose child runs again has not ended either.
     """
+    own, roots = tuple(own), tuple(whole)
+    if not own and not roots:
+        return ()
     known = {
         event.path for event in history if isinstance(event, (ev.StepStarted, ev.MemberStarted))
     }
-    roots = tuple(whole)
     prefixes = tuple(prefix for root in roots for prefix in (f"{root}/", f"{root}~"))
     dropped = {*own, *roots}
     dropped.update(path for path in known if path.startswith(prefixes))

@@ -125,7 +125,7 @@ MAIL_EVERY_S = 0.1
 """How often letters from other processes are looked for."""
 
 _NOTHING: Mapping[str, Any] = {}
-_PROGRESS = get_args(ev.Progress)
+_PROGRESS = frozenset(get_args(ev.Progress))
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
 
 
@@ -273,9 +273,10 @@ class Driver:
                 await anyio.lowlevel.checkpoint()
         self._todo.extend(rehearsal.held)
         self.machine.replaying.held = True
+        _warn_of_masked(self.run_id, [event for event, _ in rehearsal.happened])
 
     def _stamp(self, event: ev.Event | ev.Progress) -> float:
-        if isinstance(event, _PROGRESS):
+        if type(event) in _PROGRESS:
             ev.stamp(event, self.run_id, self._seq, self._now())
         else:
             self._seq += 1
@@ -812,6 +813,21 @@ class Driver:
             self._at(self._now() + 0.02, lambda: self._inbox.append(self._close_when_landed))
         else:
             self._suspend(self._interrupted or "interrupted")
+
+
+def _warn_of_masked(run_id: str, happened: Sequence[ev.Event | ev.Progress]) -> None:
+    """Log which outputs are not what they were: a token was cut from them before they were kept."""
+    paths = [
+        event.path
+        for event in happened
+        if type(event) is ev.StepReplayed and event.result is not None and event.result.masked
+    ]
+    if paths:
+        import structlog
+
+        logger: Any = structlog.get_logger("handrail")
+        with contextlib.suppress(Exception):
+            logger.warning("outputs replay masked", run_id=run_id, paths=paths)
 
 
 class _Vanished(HandrailError):

@@ -192,6 +192,8 @@ class Engine:
     ) -> WorkflowResult[Any]:
         first = ev.WorkflowStarted(definition.name, inputs, self._options.labels)
         with self._leased(run_id):
+            if self._options.run_id is not None and self._journal.events(run_id):
+                raise RunIdTaken(run_id)  # since the call: by another process
             return await self._drive_from(Start(definition, run_id, inputs, first), run)
 
     @contextlib.contextmanager
@@ -287,6 +289,32 @@ class Engine:
             Unresolvable: the class of a recorded value is not known here.
         """
         given = None if workflow is None else definition_of(workflow)
+        return await self._resume(run_id, given, reuse, rerun, None)
+
+    def stream_resume(
+        self,
+        run_id: str,
+        workflow: WorkflowLike[..., Any] | None = None,
+        *,
+        reuse: Sequence[str] = (),
+        rerun: Sequence[str] = (),
+    ) -> Run[Any]:
+        """``resume`` as ``stream``: an async context manager that gives the drive's events."""
+        given = None if workflow is None else definition_of(workflow)
+
+        async def drive(run: Run[Any]) -> WorkflowResult[Any]:
+            return await self._resume(run_id, given, reuse, rerun, run)
+
+        return Run(run_id, drive)
+
+    async def _resume(
+        self,
+        run_id: str,
+        given: WorkflowDefinition | None,
+        reuse: Sequence[str],
+        rerun: Sequence[str],
+        run: Run[Any] | None,
+    ) -> WorkflowResult[Any]:
         with self._leased(run_id):
             history = history_of(self._journal, run_id)
             definition = workflow_for(history, given, self._parts.workflows)
@@ -294,7 +322,7 @@ class Engine:
             if last is not None and last.status == "succeeded" and not rerun:
                 return recorded_result(run_id, definition, history, self._journal.codec)
             start = self._start_again(history, definition, reuse, rerun)
-            return await self._drive_from(start, None)
+            return await self._drive_from(start, run)
 
     def _start_again(
         self,

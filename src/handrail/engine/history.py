@@ -96,12 +96,13 @@ def dropped(
         NotRecorded: ``reuse`` or ``rerun`` names a path that the run has no record of.
     """
     reuse, rerun = tuple(reuse), tuple(rerun)
-    known = {
-        event.path for event in history if isinstance(event, (ev.StepStarted, ev.MemberStarted))
-    }
-    for path in (*reuse, *rerun):
-        if path not in known:
-            raise NotRecorded(run_id, path, near(path, known))
+    if reuse or rerun:
+        known = {
+            event.path for event in history if isinstance(event, (ev.StepStarted, ev.MemberStarted))
+        }
+        for path in (*reuse, *rerun):
+            if path not in known:
+                raise NotRecorded(run_id, path, near(path, known))
     return tuple(sorted({*superseded(history), *expanded((), rerun, history)}))
 
 

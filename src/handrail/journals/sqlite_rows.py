@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3  # noqa: TID253 - loaded with SqliteJournal, on its first use
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from handrail.model.codec import Codec
 from handrail.model.events import Event
 from handrail.model.records import Record, from_record
 
+_pack = struct.Struct("<qd").pack
 LARGE = 16 << 10
 """Values of more characters are stored once each, by what they say."""
 
@@ -130,8 +132,10 @@ def checksum(  # noqa: PLR0917 - the columns, in their order
     blob: str | None,
 ) -> int:
     """The checksum of a row that comes after the one with the checksum ``previous``."""
-    text = f"{seq}\n{at!r}\n{kind}\n{path}\n{body}\n{blob}\n"
-    return crc32((text if value is None else f"{text}{value}").encode(), previous)
+    text = f"{kind}\n{path}\n{body}\n{blob}\n"
+    if value is not None:
+        text += value
+    return crc32(text.encode(), crc32(_pack(seq, at), previous))
 
 
 def begin_checksum(run_id: str) -> int:
