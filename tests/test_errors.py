@@ -159,7 +159,7 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     ),
     (
         StepWasInterrupted("a"),
-        r"step 'a' was running.*once.*rerun",
+        r"step 'a' has begun before.*once.*rerun",
         {"path": "a"},
     ),
     (

@@ -255,7 +255,9 @@ class JournalDamaged(JournalFailed):
 
 
 class StepWasInterrupted(HandrailError):
-    """A step that must not run twice was at work when its process ended."""
+    """A step that must not run twice has begun in an earlier drive, and has no success on record:
+    its process ended, say, while it was at work.
+    """
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -263,7 +265,7 @@ class StepWasInterrupted(HandrailError):
 
     def __str__(self) -> str:
         return (
-            f"step {self.path!r} was running when its process ended, and .once() forbids to run "
+            f"step {self.path!r} has begun before and did not succeed, and .once() forbids to run "
             f"it again. Find out whether it took effect; resume with rerun=[path] if it did not."
         )
 

@@ -31,7 +31,7 @@ RUN = "run"
 PARTS = 10
 KILLS_IN_CI = 5
 KILLS_IN_SOAK = 200
-SEED = 20_240_101
+KILLS_AT_ONCE = 10
 log: Log
 """Where this process leaves its traces."""
 
@@ -229,20 +229,21 @@ def test_a_run_is_killed_at_random_moments(
     """However its processes were killed, it ends as without: nothing is lost, nothing that was
     recorded is done again.
     """
-    prove(tmp_path, KILLS_IN_CI, capfd)
+    prove(tmp_path, KILLS_IN_CI, 0, capfd)
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, KILLS_IN_SOAK // KILLS_AT_ONCE + 1))
 def test_a_run_is_killed_at_many_random_moments(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
 ) -> None:
     """The same, often enough to hit what is rare."""
-    prove(tmp_path, KILLS_IN_SOAK, capfd)
+    prove(tmp_path, KILLS_AT_ONCE, seed, capfd)
 
 
-def prove(folder: Path, kills: int, capfd: pytest.CaptureFixture[str]) -> None:
+def prove(folder: Path, kills: int, seed: int, capfd: pytest.CaptureFixture[str]) -> None:
     """Kill so many processes of as many runs as it takes, and look at each run."""
-    draw = random.Random(SEED)
+    draw = random.Random(seed)
     whole = Run(folder / "whole")
     whole.folder.mkdir()
     began = time.monotonic()
@@ -262,14 +263,14 @@ def prove(folder: Path, kills: int, capfd: pytest.CaptureFixture[str]) -> None:
             run.live(draw.uniform(0.0, whole_s))
         if run.end is None:
             run.live()
-        assert run.end == whole.end, f"{run.folder}, seed {SEED}"
+        assert run.end == whole.end
         twice += performed_again(run.folder)
         assert set[Any]().union(*(one.did for one in traces(run.folder))) == set(alone.did)
         killed += run.kills
         shutil.rmtree(run.folder)
     show(
         capfd,
-        f"kill at random: {killed} kills of {runs} runs of {len(whole.end.steps)} steps "
-        f"({whole_s:.2f} s each without); of {sum(alone.did.values()) * runs} effects {twice} were "
-        f"at work at a kill and came twice",
+        f"kill at random, seed {seed}: {killed} kills of {runs} runs of {len(whole.end.steps)} "
+        f"steps ({whole_s:.2f} s each without); of {sum(alone.did.values()) * runs} effects "
+        f"{twice} were at work at a kill and came twice",
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from typing import Any
 
+import anyio
 import pytest
 
 from handrail import (
@@ -469,3 +472,179 @@ async def test_inputs_that_cannot_be_recorded_are_refused_before_anything_runs()
     with pytest.raises(OutputNotSerializable):
         await of(journal).run(flow, lock())
     assert (log, journal.runs()) == ([], [])
+
+
+# -- what a resume of a failed run does again ------------------------------------------------------
+
+
+async def test_what_was_undone_in_an_earlier_drive_is_done_again() -> None:
+    """Killed after a rollback, resumed to its failure, and resumed once more."""
+    log = Log()
+    fails = True
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(log.do, "a").with_rollback(lambda _: log.do("undo a"))
+        yield from step("b").call(boom if fails else log.do, "b")
+
+    journal = cut(await recorded(flow), ev.RollbackCompleted, "a")
+    assert (await of(journal).resume(RUN, flow)).status == "failed"
+    fails = False
+    log.clear()
+    assert (await of(journal).resume(RUN, flow)).status == "succeeded"
+    assert log == ["a", "b"]
+
+
+async def test_clean_up_is_done_again_whichever_drive_the_failure_was_in() -> None:
+    """Killed in the clean-up, resumed to the failure, and resumed once more."""
+    log = Log()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from step("a").call(boom)
+        finally:
+            yield from step("t1").call(log.do, "t1")
+            yield from step("t2").call(log.do, "t2")
+
+    journal = cut(await recorded(flow), ev.StepCompleted, "t1")
+    await of(journal).resume(RUN, flow)
+    log.clear()
+    await of(journal).resume(RUN, flow)
+    assert log == ["t1", "t2"]
+
+
+async def test_a_handled_failure_that_undid_itself_is_not_entered_again() -> None:
+    """It is raised again, and what it had undone stays undone."""
+    log = Log()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        with contextlib.suppress(StepFailed):
+            yield from step("g").parallel(
+                step("x").call(log.do, "x").with_rollback(lambda _: log.do("undo x")),
+                step("y").call(boom),
+                on_error="all_or_nothing",
+            )
+        yield from step("end").call(boom)
+
+    journal = await recorded(flow)
+    assert log == ["x", "undo x"]
+    log.clear()
+    assert (await of(journal).resume(RUN, flow)).status == "failed"
+    assert log == []
+
+
+async def test_a_race_that_was_won_is_not_run_again_for_its_losers() -> None:
+    """Steps that were cancelled inside of something that succeeded stay as they are."""
+    log = Log()
+
+    async def slow() -> None:
+        await anyio.sleep_forever()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("r").race(step("fast").call(log.do, "fast"), step("slow").call(slow))
+        yield from step("end").call(boom)
+
+    journal = await recorded(flow)
+    result = await of(journal).resume(RUN, flow)
+    assert (result.status, log, result.step("r").replayed) == ("failed", ["fast"], True)
+
+
+async def test_a_step_that_must_not_run_twice_needs_a_word_to_run_again() -> None:
+    """A resume of the failed run does not run it, however often; ``rerun`` does."""
+    log = Log()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("pay").call(log.do, "pay").once()
+
+    journal = cut(await recorded(flow), ev.StepStarted, "pay")
+    for _ in range(3):
+        result = await of(journal).resume(RUN, flow)
+        assert result.step("pay").is_a(StepWasInterrupted)
+    assert log == ["pay"]
+    assert (await of(journal).resume(RUN, flow, rerun=["pay"])).status == "succeeded"
+    assert log == ["pay", "pay"]
+
+
+async def test_a_signal_belongs_to_the_wait_that_took_it() -> None:
+    """A ``wait_for`` that is run again takes its own signal again, not the next one's."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        first = yield from step("a").wait_for("go", str)
+        second = yield from step("b").wait_for("go", str)
+        return first, second
+
+    journal = MemoryJournal()
+    executor = of(journal, workflows=[flow])
+    await executor.options(run_id=RUN).run(flow)
+    await executor.signal(RUN, "go", "1")
+    await executor.signal(RUN, "go", "2")
+    assert (await executor.resume(RUN)).value == ("1", "2")
+    assert (await executor.resume(RUN, rerun=["a"])).value == ("1", "2")
+
+
+async def test_a_changed_member_of_a_finished_group_is_named() -> None:
+    """The steps that a ``parallel`` is made of are compared, too."""
+
+    def flow_of(argument: int) -> Workflow[[], Any]:
+        @workflow("flow")
+        def flow() -> Steps[Any]:
+            yield from step("g").parallel(step("x").call(str, 1), step("y").call(str, argument))
+            raise WorkflowError("late")
+
+        return flow
+
+    journal = await recorded(flow_of(2))
+    with pytest.raises(ReplayMismatch) as raised:
+        await of(journal).resume(RUN, flow_of(3))
+    assert [change.path for change in raised.value.changes] == ["g/y"]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+async def test_a_run_that_is_resumed_only_to_be_cancelled_begins_nothing(*, inline: bool) -> None:
+    """Cancelling a dead run unwinds it; the step that comes next is not performed."""
+    log = Log()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").call(log.do, "a")
+        following = step("b").call(log.do, "b")
+        yield from following.inline() if inline else following
+
+    journal = cut(await recorded(flow), ev.StepCompleted, "a")
+    log.clear()
+    result = await of(journal).cancel(RUN, "enough", flow)
+    assert result is not None
+    assert (result.status, log) == ("cancelled", [])
+
+
+async def test_no_secret_stands_in_the_description_of_a_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fingerprints and digests name the variable; a renewed secret is no change."""
+    log = Log()
+    monkeypatch.setenv("SHOP_API_KEY", "correct horse")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        secret = os.environ["SHOP_API_KEY"]
+        yield from step("a").call(log.do, secret)
+        yield from step("each").for_each([secret], lambda item: step("s").call(log.do, item))
+        yield from step("end").call(boom)
+
+    journal = await recorded(flow)
+    described = [
+        event.fingerprint if isinstance(event, ev.StepStarted) else event.digest
+        for event in journal.events(RUN)
+        if isinstance(event, (ev.StepStarted, ev.MemberStarted))
+    ]
+    assert not any("horse" in text for text in described)
+    assert any("${SHOP_API_KEY}" in text for text in described)
+    log.clear()
+    monkeypatch.setenv("SHOP_API_KEY", "battery staple")
+    assert (await of(journal).resume(RUN, flow)).status == "failed"
+    assert log == []

@@ -63,6 +63,7 @@ def test_an_entry_has_the_fields_of_its_event(story: Story, recorder: Recorder) 
                 "step_type": "agent",
                 "index": 0,
                 "rollback": False,
+                "once": False,
             },
         )
     ]
