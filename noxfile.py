@@ -23,6 +23,7 @@ DIST = ROOT / "dist"
 PYTHONS = ["3.11", "3.12", "3.13"]
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 IN_PARALLEL = ("--numprocesses=auto", "--maxprocesses=4")
+BRIEF = ("--hypothesis-profile=brief",)
 
 
 def group(name: str) -> list[str]:
@@ -69,16 +70,17 @@ def build(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS, requires=["build"])
 def tests(session: nox.Session) -> None:
-    """Run the suite on the installed wheel, with every extra."""
+    """Run the suite on the installed wheel, with every extra; on later Pythons with few examples."""
     session.install(wheel("all"), *group("tests-all"))
-    run_pytest(session, *IN_PARALLEL, "--all-extras")
+    brief = () if session.python == PYTHONS[0] else BRIEF
+    run_pytest(session, *IN_PARALLEL, "--all-extras", *brief)
 
 
 @nox.session(python=PYTHONS[0], requires=["build"])
 def bare(session: nox.Session) -> None:
     """Run what of the suite can run on the wheel with what it needs alone."""
     session.install(wheel(), *group("tests"))
-    run_pytest(session, *IN_PARALLEL)
+    run_pytest(session, *IN_PARALLEL, *BRIEF)
 
 
 @nox.session(requires=["build"])

@@ -15,6 +15,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile(
+    "brief",  # for the further Pythons: what they do otherwise shows in few examples
+    settings.get_profile("repeatable"),
+    max_examples=20,
+)
+settings.register_profile(
     "soak",
     deadline=None,
     max_examples=2_000,

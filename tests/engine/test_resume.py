@@ -648,3 +648,41 @@ async def test_no_secret_stands_in_the_description_of_a_step(
     monkeypatch.setenv("SHOP_API_KEY", "battery staple")
     assert (await of(journal).resume(RUN, flow)).status == "failed"
     assert log == []
+
+
+# -- on disk ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_what_is_to_be_on_disk_is_asked_for(*, alone: bool) -> None:
+    """``.checkpoint()``: the end; ``.once()``: start and end; also in a group, and of a group."""
+
+    class Noting(MemoryJournal):
+        def append(self, event: ev.Event, /, *, sync: bool = False) -> None:
+            if sync:
+                synced.append((type(event).__name__, getattr(event, "path", "")))
+            super().append(event)
+
+    synced: list[tuple[str, str]] = []
+    steps = (
+        step("plain").call(str, 0),
+        step("kept").call(str, 1).checkpoint(),
+        step("once").call(str, 2).once(),
+    )
+
+    @workflow
+    def flow() -> Steps[Any]:
+        if alone:
+            for one in steps:
+                yield from one
+        else:
+            yield from step("g").parallel(*steps).checkpoint()
+
+    assert (await Executor(journal=Noting()).run(flow)).success
+    above = "" if alone else "g/"
+    expected = [
+        ("StepCompleted", f"{above}kept"),
+        ("StepCompleted", f"{above}once"),
+        ("StepStarted", f"{above}once"),
+    ]
+    assert sorted(synced) == sorted([*expected, *([] if alone else [("StepCompleted", "g")])])

@@ -336,7 +336,7 @@ class Driver:
                 event = await self._perform_here(command)
                 if event is None:
                     continue
-                sync = modifiers.checkpoint
+                sync = modifiers.checkpoint or modifiers.once
             elif kind is cmd.Pull:
                 await anyio.lowlevel.checkpoint()
                 self._pull_on(command.path)
@@ -573,7 +573,9 @@ class Driver:
         elif isinstance(outcome, BaseException):
             self._record_later(failed(command, outcome))
         else:
-            self._todo.append(cmd.Record(outcome, command.step.modifiers.checkpoint))
+            modifiers = command.step.modifiers
+            on_disk = modifiers.checkpoint or modifiers.once
+            self._todo.append(cmd.Record(outcome, on_disk))
 
     def _stop(self, path: str) -> None:
         queued = self._flights.pop((path, "queued"), None)
