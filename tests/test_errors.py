@@ -15,6 +15,7 @@ import handrail
 from handrail import (
     AgentError,
     AnswerRejected,
+    CancelledFromWithin,
     CommandFailed,
     CommandNotFound,
     CommandNotStarted,
@@ -183,6 +184,11 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         {"run_id": "r", "pid": 12, "host": "host", "age_s": 3.4},
     ),
     (RunIdTaken("r"), r"run 'r' already.*[Rr]esume", {"run_id": "r"}),
+    (
+        CancelledFromWithin("a"),
+        r"step 'a' was cancelled from within: something it awaited was cancelled",
+        {"path": "a"},
+    ),
     (CoreStalled(), r"neither go on nor end.*defect", {}),
     (
         OutOfSequence("r", 7, 5),

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from handrail.dsl.step import step
     from handrail.engine.contexts import ContextNotAMapping
     from handrail.engine.current import Current, OutsideStep, current
-    from handrail.engine.driver import CoreStalled
     from handrail.engine.run import Run
+    from handrail.engine.stops import CancelledFromWithin, CoreStalled
     from handrail.errors import (
         AgentError,
         AnswerRejected,
@@ -113,8 +113,8 @@ _HOMES = {
     "handrail.dsl.step": ("step",),
     "handrail.engine.contexts": ("ContextNotAMapping",),
     "handrail.engine.current": ("Current", "OutsideStep", "current"),
-    "handrail.engine.driver": ("CoreStalled",),
     "handrail.engine.run": ("Run",),
+    "handrail.engine.stops": ("CancelledFromWithin", "CoreStalled"),
     "handrail.errors": (
         "AgentError",
         "AnswerRejected",
@@ -229,6 +229,7 @@ __all__ = [
     "Backoff",
     "BranchResult",
     "CallbackSink",
+    "CancelledFromWithin",
     "Clock",
     "Codec",
     "CommandBackend",

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from handrail.engine.executor import Engine, Parts
+from handrail.engine.executor import Engine
+from handrail.engine.parts import Parts
 from handrail.errors import DefinitionError
 from handrail.journals.memory import MemoryJournal
 from handrail.model.policy import Limits, Secrets

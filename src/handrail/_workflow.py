@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from handrail._wiring import Executor
-from handrail.engine.executor import refuse_inside_loop
+from handrail.engine.outside import refuse_inside_loop
 from handrail.errors import WrongUse
 from handrail.model.definition import REQUIRED, WorkflowDefinition, define
 from handrail.model.described import text_of

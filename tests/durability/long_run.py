@@ -92,7 +92,11 @@ def main(shape: str, path: Path) -> dict[str, Any]:
     else:
         result = executor.options(run_id=RUN).run_sync(flow)
     took_s = time.perf_counter() - began
-    told = {"took_s": took_s, "memory_kib": peak_kib() - before_kib, "performed": performed - before}
+    told = {
+        "took_s": took_s,
+        "memory_kib": peak_kib() - before_kib,
+        "performed": performed - before,
+    }
     history = journal.events(RUN)
     last = ended(history)
     return {

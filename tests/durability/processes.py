@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import pickle
+import pickle  # noqa: TID251 - what a child of this very process says
 import select
 import signal
 import sys
@@ -148,7 +148,7 @@ def until(holds: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < deadline, f"not within {PATIENCE_S:g} s: {what}"
-        time.sleep(0.002)
+        time.sleep(0.002)  # noqa: TID251 - another process does not wake us
 
 
 def show(capfd: pytest.CaptureFixture[str], figures: str) -> None:

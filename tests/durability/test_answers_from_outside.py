@@ -41,7 +41,6 @@ def answer(path: Path, who: str, barrier: Barrier) -> tuple[str, str | None, str
     try:
         executor.answer_sync(RUN, "who", f"the answer of {who}", by=who)
     except GateClosed as closed:
-        assert closed.gate == "who"
         return who, closed.by, closed.answer
     return who, None, None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import subprocess
 import sys
@@ -19,12 +20,15 @@ MOST_KIB_A_STEP = 2.0
 MOST_KIB_A_STEP_ON_RESUME = 8.0
 MOST_TIMES_AS_LONG = 2.0
 """A resume against the run itself; it is much quicker, but machines stall."""
+LONGEST_S = 1_800
 
 
 def driven(shape: str, path: Path) -> dict[str, Any]:
     """What a process of its own says of the run."""
     command = [sys.executable, "-m", "tests.durability.long_run", shape, str(path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -35,6 +39,7 @@ def test_a_run_of_a_hundred_thousand_steps(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], shape: str
 ) -> None:
     """It fails at its end; its resume replays every step, performs none, and fails there again."""
+    faulthandler.cancel_dump_traceback_later()  # this takes minutes where others are at work, too
     path = tmp_path / "runs.db"
     first, again = driven(shape, path), driven(shape, path)
     bytes_a_step = first["size_bytes"] / STEPS

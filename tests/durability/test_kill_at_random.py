@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import anyio
+import anyio.lowlevel
 import pytest
 
 from handrail import (
@@ -51,7 +51,7 @@ async def work(part: int, item: int) -> dict[str, int]:
     note()
     if item == 7:
         raise Odd(f"{part}: {item}")
-    await anyio.sleep(0)
+    await anyio.lowlevel.checkpoint()
     return {"part": part, "item": item}
 
 
@@ -94,18 +94,18 @@ def one_part(part: int) -> Steps[tuple[Any, ...]]:
         yield from step("try").call(broken)
     except StepFailed as failed:
         said = str(failed)
-    row = []
+    row: list[dict[str, int]] = []
     for number in range(60):
-        row.append((yield from step(f"row{number}").call(work, part, number + 200)))
+        row += [(yield from step(f"row{number}").call(work, part, number + 200))]
     return both, [(one.status, one.output) for one in each], said, row
 
 
 @workflow
 def thousand() -> Steps[list[Any]]:
     """About a thousand steps, in children."""
-    values = []
+    values: list[Any] = []
     for part in range(PARTS):
-        values.append((yield from step(f"part{part}").run_workflow(one_part, part)).unwrap())
+        values += [(yield from step(f"part{part}").run_workflow(one_part, part)).unwrap()]
     return values
 
 

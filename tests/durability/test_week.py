@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -70,6 +69,7 @@ def week_of(clock: JumpClock) -> Any:
                 .timeout(HOUR)
                 .retry(2, backoff=15 * MINUTE)
                 .default("none"),
+                step("call").wait_for("call", str).timeout(2 * HOUR).default("nobody"),
             )
             days.append((day, built, ship, rest))
         yield from step("weekend").sleep(datetime.fromtimestamp(START + 7 * DAY, UTC))
@@ -87,7 +87,10 @@ def plan() -> list[tuple[float, Act]]:
     return sorted([*answers, *deliveries])
 
 
-EXPECTED = [(day, 4, "no" if day in NOBODY_ANSWERS else "yes", (None, day, "none")) for day in DAYS]
+EXPECTED = [
+    (day, 4, "no" if day in NOBODY_ANSWERS else "yes", (None, day, "none", "nobody"))
+    for day in DAYS
+]
 
 
 @dataclass
@@ -208,7 +211,7 @@ def timers_keep_their_times(world: World) -> None:
             dues.setdefault((one.path, one.reason, one.attempt), set()).add(one.due)
         elif isinstance(one, ev.GateOpened) and one.gate.deadline is not None:
             dues.setdefault((one.path, "gate", 1), set()).add(one.gate.deadline)
-    assert {reason for _, reason, _ in dues} == {"sleep", "retry", "gate"}
+    assert {reason for _, reason, _ in dues} == {"sleep", "retry", "timeout", "gate"}
     attempts = {
         (one.path, one.attempt): one.at for one in history if isinstance(one, ev.AttemptFailed)
     }
@@ -217,7 +220,7 @@ def timers_keep_their_times(world: World) -> None:
     for (path, reason, attempt), found in dues.items():
         (due,) = found
         match reason:
-            case "sleep":
+            case "sleep" | "timeout":
                 assert _on_time(world, due, ends[path]), path
             case "retry":
                 assert attempts[path, attempt] < due, path

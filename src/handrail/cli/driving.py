@@ -18,7 +18,7 @@ from handrail.cli.interruption import Interruption
 from handrail.cli.journal import Place
 from handrail.cli.report import tell_ending, tell_mismatch, write_value
 from handrail.cli.screen import Screen
-from handrail.engine.executor import Start
+from handrail.engine.parts import Start
 from handrail.engine.run import Run
 from handrail.errors import ReplayMismatch
 from handrail.model.results import WorkflowResult

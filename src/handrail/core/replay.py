@@ -15,7 +15,7 @@ from handrail.model.assemble import assembler
 from handrail.model.codec import Unresolved
 from handrail.model.results import OpenGate, StepResult
 
-_step_result = assembler(StepResult)
+_step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
 _LEAVES = frozenset({"python", "command", "agent", "generate", "stage"})
 
 

@@ -32,31 +32,28 @@ Timers of the core and of attempts are entries of one heap. Gates and signals co
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import heapq
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context, copy_context
-from typing import Any, TypeAlias, cast, get_args
+from typing import Any, TypeAlias, get_args
 
 import anyio
 import anyio.lowlevel
-import attrs
 import msgspec
 
-from handrail.core.admission import Admission
 from handrail.core.answers import accepted
 from handrail.core.machine import Machine
-from handrail.engine.bus import Bus
 from handrail.engine.calls import UNBEGUN, ActionRaised, InContext, is_async
 from handrail.engine.current import CURRENT, Current
-from handrail.engine.evaluate import Evaluator
 from handrail.engine.mail import Mail
-from handrail.engine.perform import Performer, failed, succeeded
-from handrail.engine.rehearsal import rehearse
+from handrail.engine.perform import failed, succeeded
+from handrail.engine.rehearsal import rehearse, warn_of_masked, write_out
+from handrail.engine.stops import CancelledFromWithin, CoreStalled, cancelled_itself, interruption
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight, Tasks, tasks
 from handrail.engine.unrecordable import instead
+from handrail.engine.wiring import Wiring
 from handrail.errors import (
     DefinitionError,
     GateClosed,
@@ -73,8 +70,6 @@ from handrail.model import events as ev
 from handrail.model.described import text_of
 from handrail.model.results import OpenGate, WorkflowResult, qualified
 from handrail.model.steps import PLAIN, PythonCall
-from handrail.ports.clock import Clock
-from handrail.ports.journal import Journal
 
 TURN_STEPS = 64
 """How many steps in a row may end without the loop having had a turn."""
@@ -83,21 +78,6 @@ ABANDON_AFTER_S = 10.0
 """How long a cancelled flight may take to end before it is left behind."""
 
 Message: TypeAlias = Callable[[], None]
-
-
-@attrs.frozen
-class Wiring:
-    """What a driver is given; every part is a port or a value."""
-
-    journal: Journal
-    bus: Bus
-    clock: Clock
-    performer: Performer
-    evaluator: Evaluator
-    admission: Admission
-    handles_gates: bool
-    linger_s: float
-    suspend_timers_after_s: float | None
 
 
 class Landed:
@@ -127,13 +107,6 @@ MAIL_EVERY_S = 0.1
 _NOTHING: Mapping[str, Any] = {}
 _PROGRESS = frozenset(get_args(ev.Progress))
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
-
-
-class CoreStalled(HandrailError):
-    """The core waits for nothing and has not ended; a defect in handrail."""
-
-    def __str__(self) -> str:
-        return "the run can neither go on nor end. This is a defect in handrail, please report it."
 
 
 class Driver:
@@ -243,7 +216,7 @@ class Driver:
                 await self._loop()
             except (KeyboardInterrupt, SystemExit, anyio.get_cancelled_exc_class()) as error:
                 with anyio.CancelScope(shield=True):
-                    self._interrupt(_interruption(error))
+                    self._interrupt(interruption(error))
                     await self._loop()
                 raise
             finally:
@@ -262,18 +235,10 @@ class Driver:
         rehearsal = rehearse(self.machine, first, known, self._stamp)
         if self.machine.changes:
             raise ReplayMismatch(self.run_id, self.machine.changes)
-        append, emit = self._wiring.journal.append, self._wiring.bus.emit
-        for count, (event, sync) in enumerate(rehearsal.happened):
-            if sync is not None:
-                pending = append(cast("ev.Event", event), sync=sync)
-                if pending is not None:
-                    await pending
-            emit(event)
-            if count % TURN_STEPS == 0:
-                await anyio.lowlevel.checkpoint()
+        await write_out(rehearsal, self._wiring.journal, self._wiring.bus)
         self._todo.extend(rehearsal.held)
         self.machine.replaying.held = True
-        _warn_of_masked(self.run_id, [event for event, _ in rehearsal.happened])
+        warn_of_masked(self.run_id, rehearsal)
 
     def _stamp(self, event: ev.Event | ev.Progress) -> float:
         if type(event) in _PROGRESS:
@@ -460,8 +425,8 @@ class Driver:
             self._action_interrupted(command.path, error)
             return None
         except BaseException as error:  # whatever an action raises fails its step
-            if isinstance(error, anyio.get_cancelled_exc_class()) and not _cancelled_itself():
-                self._note_interruption(command.path, "cancelled")
+            if isinstance(error, anyio.get_cancelled_exc_class()) and not cancelled_itself():
+                self._noteinterruption(command.path, "cancelled")
                 raise
             return failed(command, error)
         if type(outcome) is _Ended:
@@ -492,7 +457,7 @@ class Driver:
 
     def _report_stop(self, path: str, attempt: int, *, abandoned: bool) -> None:
         if self._closing:
-            self._note_interruption(path, self._interrupted or "interrupted")
+            self._noteinterruption(path, self._interrupted or "interrupted")
         else:
             self._receive(cmd.Stopped(path, attempt, abandoned, at=self._now()))
 
@@ -569,7 +534,7 @@ class Driver:
         elif flight.stopping:
             self._report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)
         elif outcome is STOPPED or outcome is ABANDONED:
-            self._record_later(failed(command, _Vanished(flight.path)))
+            self._record_later(failed(command, CancelledFromWithin(flight.path)))
         elif isinstance(outcome, BaseException):
             self._record_later(failed(command, outcome))
         else:
@@ -612,7 +577,7 @@ class Driver:
 
     def _evaluation_landed(self, flight: Flight, outcome: Any) -> None:
         if outcome is STOPPED or outcome is ABANDONED:
-            outcome = _Vanished(flight.path)
+            outcome = CancelledFromWithin(flight.path)
         if isinstance(outcome, BaseException):
             self._receive(cmd.Evaluated(flight.path, error=outcome, at=self._now()))
         else:
@@ -641,7 +606,7 @@ class Driver:
             return
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self._escaped = outcome
-            self._interrupt(_interruption(outcome))
+            self._interrupt(interruption(outcome))
         elif outcome is STOPPED or outcome is ABANDONED:
             return
         elif isinstance(outcome, BaseException):
@@ -668,7 +633,7 @@ class Driver:
         if flight.timed_out:
             outcome = StepTimeout(flight.path, flight.command.rollback.timeout_s)
         elif outcome is STOPPED or outcome is ABANDONED:
-            outcome = _Vanished(flight.path)
+            outcome = CancelledFromWithin(flight.path)
         if isinstance(outcome, BaseException):
             said, kind = text_of(outcome), qualified(type(outcome))
             self._record_later(ev.RollbackCompleted(flight.path, said, kind))
@@ -771,10 +736,10 @@ class Driver:
 
     def _action_interrupted(self, path: str, error: BaseException) -> None:
         self._escaped = error
-        self._note_interruption(path, _interruption(error))
-        self._interrupt(_interruption(error))
+        self._noteinterruption(path, interruption(error))
+        self._interrupt(interruption(error))
 
-    def _note_interruption(self, path: str, reason: str) -> None:
+    def _noteinterruption(self, path: str, reason: str) -> None:
         if self._wiring.journal.durable:
             self._record_later(ev.StepInterrupted(path, reason))
         else:
@@ -817,54 +782,8 @@ class Driver:
             self._suspend(self._interrupted or "interrupted")
 
 
-def _warn_of_masked(run_id: str, happened: Sequence[ev.Event | ev.Progress]) -> None:
-    """Log which outputs are not what they were: a token was cut from them before they were kept."""
-    paths = [
-        event.path
-        for event in happened
-        if type(event) is ev.StepReplayed and event.result is not None and event.result.masked
-    ]
-    if paths:
-        import structlog
-
-        logger: Any = structlog.get_logger("handrail")
-        with contextlib.suppress(Exception):
-            logger.warning("outputs replay masked", run_id=run_id, paths=paths)
-
-
-class _Vanished(HandrailError):
-    """An attempt was cancelled by somebody else than the run."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return f"step {self.path!r} was cancelled from within: something it awaited was cancelled"
-
-
 async def _awaited(value: Any) -> Any:
     try:
         return await value
     except StopIteration as stop:
         raise ActionRaised(stop) from None
-
-
-def _cancelled_itself() -> bool:
-    """True if a cancellation came out of the action, and nobody asked this task to stop."""
-    with contextlib.suppress(RuntimeError):
-        import asyncio
-
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() == 0
-    return False
-
-
-def _interruption(error: BaseException) -> str:
-    match error:
-        case KeyboardInterrupt():
-            return "keyboard interrupt"
-        case SystemExit():
-            return f"exit {error.code}"
-        case _:
-            return "the task that ran it was cancelled"

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import inspect
 import os
-import sys
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, cast
-
-import anyio
-import attrs
+from typing import Any, ParamSpec, Self, TypeVar
 
 from handrail.core.admission import Admission
 from handrail.core.answers import accepted
@@ -23,7 +18,7 @@ from handrail.core.supersede import cancelled_half_way
 from handrail.engine.bus import bus_for
 from handrail.engine.checking import CheckingJournal
 from handrail.engine.contexts import Contexts
-from handrail.engine.driver import Driver, Wiring
+from handrail.engine.driver import Driver
 from handrail.engine.evaluate import Evaluator
 from handrail.engine.history import (
     dropped,
@@ -36,73 +31,23 @@ from handrail.engine.history import (
     workflow_for,
 )
 from handrail.engine.mail import post_answer
+from handrail.engine.outside import run_outside
+from handrail.engine.parts import Options, Parts, Start, check_parts, definition_of, new_run_id
 from handrail.engine.perform import Performer
 from handrail.engine.planning import plan_of
 from handrail.engine.run import Run
-from handrail.errors import DefinitionError, InsideEventLoop, RunIdTaken, RunLocked, WrongUse
+from handrail.engine.wiring import Wiring
+from handrail.errors import RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.plan import Plan
-from handrail.model.policy import Limits, Secrets
 from handrail.model.results import WorkflowResult
 from handrail.model.secrets import secret_values
 from handrail.model.shapes import WorkflowLike
-from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal, Letter, Message
-from handrail.ports.sink import Sink
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
-
-GATE_POLICIES = ("approve", "default", "fail")
-
-
-@attrs.frozen
-class Parts:
-    """Everything an engine is made of."""
-
-    journal: Journal
-    clock: Clock
-    sinks: tuple[Sink, ...] = ()
-    agents: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    stages: Callable[[], Mapping[str, Any]] = dict
-    services: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    config: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    workflows: tuple[WorkflowLike[..., Any], ...] = ()
-    limits: Limits = Limits()
-    gates: Any = None
-    linger_s: float = 0.0
-    suspend_timers_after_s: float | None = None
-    cleanup_timeout_s: float = 30.0
-    max_crashes: int = 5
-    secrets: Secrets = Secrets()
-    durable: bool = False
-
-
-@attrs.frozen
-class Options:
-    """What ``executor.options`` sets for the runs that follow."""
-
-    run_id: str | None = None
-    labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
-
-
-@attrs.frozen
-class Start:
-    """Where a drive begins: with nothing, or after what is recorded (``seq`` events).
-
-    ``letters`` came since, ``cancel`` says why the run is to be cancelled at once.
-    """
-
-    definition: WorkflowDefinition
-    run_id: str
-    inputs: dict[str, Any]
-    first: ev.Event
-    recorded: Recorded | None = None
-    seq: int = 0
-    letters: tuple[ev.Event, ...] = ()
-    cancel: str | None = None
 
 
 class Engine:
@@ -160,7 +105,7 @@ class Engine:
             InsideEventLoop: there is one in this thread; the text says what to write instead.
         """
         prepared = self._prepare(workflow, args, kwargs)
-        return self._sync("run_sync()", "await executor.run(...)", self._drive, *prepared, None)
+        return run_outside("run_sync()", "await executor.run(...)", self._drive, *prepared, None)
 
     def stream(self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """The run as an async context manager that gives its events; see ``Run``."""
@@ -390,7 +335,7 @@ class Engine:
         async def planned() -> Plan:
             return await self.plan(run_id, workflow, reuse=reuse, rerun=rerun)
 
-        return self._sync("plan_sync()", "await executor.plan(...)", planned)
+        return run_outside("plan_sync()", "await executor.plan(...)", planned)
 
     def resume_sync(
         self,
@@ -405,7 +350,7 @@ class Engine:
         async def resumed() -> WorkflowResult[Any]:
             return await self.resume(run_id, workflow, reuse=reuse, rerun=rerun)
 
-        return self._sync("resume_sync()", "await executor.resume(...)", resumed)
+        return run_outside("resume_sync()", "await executor.resume(...)", resumed)
 
     # -- reaching runs --------------------------------------------------------------------------
 
@@ -487,7 +432,7 @@ class Engine:
         async def answered() -> Any:
             return await self.answer(run_id, gate, answer, by=by)
 
-        return self._sync("answer_sync()", "await executor.answer(...)", answered)
+        return run_outside("answer_sync()", "await executor.answer(...)", answered)
 
     def signal_sync(
         self, run_id: str, name: str, payload: Any = None, *, by: str | None = None
@@ -497,7 +442,7 @@ class Engine:
         async def signalled() -> None:
             await self.signal(run_id, name, payload, by=by)
 
-        self._sync("signal_sync()", "await executor.signal(...)", signalled)
+        run_outside("signal_sync()", "await executor.signal(...)", signalled)
 
     def cancel_sync(
         self,
@@ -510,18 +455,7 @@ class Engine:
         async def cancelled() -> WorkflowResult[Any] | None:
             return await self.cancel(run_id, reason, workflow)
 
-        return self._sync("cancel_sync()", "await executor.cancel(...)", cancelled)
-
-    @staticmethod
-    def _sync(name: str, instead: str, function: Callable[..., Awaitable[T]], *args: Any) -> T:
-        refuse_inside_loop(name, f"Write: {instead}.")
-        kept: list[T] = []
-
-        async def keep() -> None:  # asyncio describes the task by its result: that one may be large
-            kept.append(await function(*args))
-
-        anyio.run(keep)
-        return kept[0]
+        return run_outside("cancel_sync()", "await executor.cancel(...)", cancelled)
 
 
 class _Open:
@@ -544,74 +478,3 @@ class _Teller:
 
     def __call__(self, progress: ev.Progress) -> None:
         self.tell(progress)
-
-
-def check_parts(parts: Parts) -> None:
-    """Do nothing, or raise what is wrong with an executor's arguments."""
-    gates = parts.gates
-    if gates is not None and not callable(gates) and gates not in GATE_POLICIES:
-        raise DefinitionError(
-            f"gates is a callable that is given an OpenGate, or one of "
-            f"{', '.join(GATE_POLICIES)}, got {gates!r}"
-        )
-    for sink in parts.sinks:
-        if not callable(getattr(sink, "emit", None)):
-            raise WrongUse(f"a sink has a method emit(event), got {sink!r}")
-    for name, agent in parts.agents.items():
-        if not callable(getattr(agent, "run", None)):
-            raise WrongUse(f"agents[{name!r}] must be an agent, got {agent!r}")
-
-
-def definition_of(workflow: Any) -> WorkflowDefinition:
-    """The definition of a workflow.
-
-    Raises:
-        WrongUse: it is none; the text says what to write.
-    """
-    definition = getattr(workflow, "definition", None)
-    if isinstance(definition, WorkflowDefinition):
-        return definition
-    name = getattr(workflow, "__name__", repr(workflow))
-    raise WrongUse(
-        f"{name} is not a workflow: decorate the generator function with @workflow, and pass the "
-        f"function itself, without calling it"
-    )
-
-
-def new_run_id(name: str) -> str:
-    """A run id for people: the workflow's name and eight random hex digits."""
-    return f"{name}-{os.urandom(4).hex()}"
-
-
-def refuse_inside_loop(name: str, instead: str) -> None:
-    """Raise ``InsideEventLoop`` if an event loop runs in this thread.
-
-    Raises:
-        InsideEventLoop: as said; from a workflow's body it names ``.subworkflow``.
-    """
-    if not _loop_runs_here():
-        return
-    if _in_a_body():
-        instead = (
-            'In a workflow\'s body write: yield from step("name").subworkflow(workflow, {...}).'
-        )
-    raise InsideEventLoop(name, instead)
-
-
-def _loop_runs_here() -> bool:
-    asyncio = cast("Any", sys.modules.get("asyncio"))
-    if asyncio is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001  # documented for this use
-        return True
-    trio = cast("Any", sys.modules.get("trio"))
-    return trio is not None and bool(trio.lowlevel.in_trio_run())
-
-
-def _in_a_body() -> bool:
-    from handrail.model import outcome
-
-    here = inspect.currentframe()
-    while here is not None:
-        if here.f_code is outcome.resume.__code__:
-            return True
-        here = here.f_back
-    return False

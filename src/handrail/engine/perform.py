@@ -38,7 +38,7 @@ from handrail.model.steps import (
 from handrail.ports.clock import Clock
 
 _STAGE_OUTPUT = 20_000
-_step_result = assembler(StepResult)
+_step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
 _step_completed = assembler(StepCompleted)
 
 

@@ -7,13 +7,22 @@ first and carries out the second; if not, nothing of it has happened.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
+
+import anyio.lowlevel
 
 from handrail.core.machine import Machine
+from handrail.engine.bus import Bus
 from handrail.model import commands as cmd
 from handrail.model import events as ev
+from handrail.ports.journal import Journal
+
+EVENTS_A_TURN = 64
+"""How many events are written and shown before the loop gets a turn."""
 
 
 @dataclass(slots=True)
@@ -63,3 +72,30 @@ def rehearse(
             case _:
                 held.append(command)
     return rehearsal
+
+
+async def write_out(rehearsal: Rehearsal, journal: Journal, bus: Bus) -> None:
+    """Journal what happened, and show it, in order."""
+    for count, (event, sync) in enumerate(rehearsal.happened):
+        if sync is not None:
+            pending = journal.append(cast("ev.Event", event), sync=sync)
+            if pending is not None:
+                await pending
+        bus.emit(event)
+        if count % EVENTS_A_TURN == 0:
+            await anyio.lowlevel.checkpoint()
+
+
+def warn_of_masked(run_id: str, rehearsal: Rehearsal) -> None:
+    """Log which outputs are not what they were: a token was cut from them before they were kept."""
+    paths = [
+        event.path
+        for event, _ in rehearsal.happened
+        if type(event) is ev.StepReplayed and event.result is not None and event.result.masked
+    ]
+    if paths:
+        import structlog
+
+        logger: Any = structlog.get_logger("handrail")
+        with contextlib.suppress(Exception):  # a log that cannot be written must not end a run
+            logger.warning("outputs replay masked", run_id=run_id, paths=paths)

@@ -10,6 +10,7 @@ The text is for people too: it is what a mismatch shows. A long one is cut, with
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from types import FunctionType
@@ -112,11 +113,15 @@ def _callable(target: Any, codec: Codec) -> str:
     definition = getattr(target, "definition", None)
     if definition is not None:
         target = definition.function
-    arguments = getattr(target, "args", None)
     named = reference(target)
-    if not named.startswith("partial(") or not isinstance(arguments, tuple):
+    if not isinstance(target, functools.partial):
         return named
-    return f"{named} {codec.identity(list(arguments))} {codec.identity(target.keywords)}"
+    args, keywords = _bound(target)
+    return f"{named} {codec.identity(args)} {codec.identity(keywords)}"
+
+
+def _bound(target: Any) -> tuple[list[Any], dict[str, Any]]:
+    return list(target.args), target.keywords
 
 
 def _agent(agent: Any, codec: Codec) -> str:

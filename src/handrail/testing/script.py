@@ -16,7 +16,7 @@ from handrail.core.behaviours import behaviours
 from handrail.core.machine import Machine, Setting
 from handrail.engine.contexts import Contexts, built_context
 from handrail.engine.evaluate import Evaluator
-from handrail.engine.executor import definition_of
+from handrail.engine.parts import definition_of
 from handrail.errors import GateRefusal
 from handrail.model import commands as cmd
 from handrail.model import events as ev

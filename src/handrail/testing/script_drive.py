@@ -147,8 +147,8 @@ class Drive:
                 self.progress.append(ev.stamp(command.progress, self._run_id, self._seq, self.now))
             case cmd.Finish():
                 self.result = command.result
-            case cmd.Ask():
-                pass  # the gate is open; whoever holds the drive answers it
+            case cmd.Ask() | cmd.Changed():
+                pass  # whoever holds the drive answers the gate; without a record nothing changes
 
     @property
     def _run_id(self) -> str:

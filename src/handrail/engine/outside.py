@@ -1,0 +1,64 @@
+"""For callers without an event loop: one is started for a call, and refused where one runs."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+import anyio
+
+from handrail.errors import InsideEventLoop
+
+T = TypeVar("T")
+
+
+def run_outside(name: str, instead: str, function: Callable[..., Awaitable[T]], *args: Any) -> T:
+    """What an async function gives, called from where no loop runs.
+
+    Raises:
+        InsideEventLoop: one does; the text says to write ``instead``.
+    """
+    refuse_inside_loop(name, f"Write: {instead}.")
+    kept: list[T] = []
+
+    async def keep() -> None:  # asyncio describes the task by its result: that one may be large
+        kept.append(await function(*args))
+
+    anyio.run(keep)
+    return kept[0]
+
+
+def refuse_inside_loop(name: str, instead: str) -> None:
+    """Raise ``InsideEventLoop`` if an event loop runs in this thread.
+
+    Raises:
+        InsideEventLoop: as said; from a workflow's body it names ``.subworkflow``.
+    """
+    if not _loop_runs_here():
+        return
+    if _in_a_body():
+        instead = (
+            'In a workflow\'s body write: yield from step("name").subworkflow(workflow, {...}).'
+        )
+    raise InsideEventLoop(name, instead)
+
+
+def _loop_runs_here() -> bool:
+    asyncio = cast("Any", sys.modules.get("asyncio"))
+    if asyncio is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001  # documented for this use
+        return True
+    trio = cast("Any", sys.modules.get("trio"))
+    return trio is not None and bool(trio.lowlevel.in_trio_run())
+
+
+def _in_a_body() -> bool:
+    from handrail.model import outcome
+
+    here = inspect.currentframe()
+    while here is not None:
+        if here.f_code is outcome.resume.__code__:
+            return True
+        here = here.f_back
+    return False
