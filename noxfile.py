@@ -70,7 +70,7 @@ def build(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS, requires=["build"])
 def tests(session: nox.Session) -> None:
-    """Run the suite on the installed wheel, with every extra; on later Pythons with few examples."""
+    """Run the suite on the installed wheel with every extra; on later Pythons in brief."""
     session.install(wheel("all"), *group("tests-all"))
     brief = () if session.python == PYTHONS[0] else BRIEF
     run_pytest(session, *IN_PARALLEL, "--all-extras", *brief)

@@ -146,10 +146,10 @@ def test_a_path_that_is_not_recorded_is_refused(cli: Cli) -> None:
     """The path that was probably meant is named."""
     cli("run", "durable.py:asks", "--run-id", "a")
 
-    outcome = cli("resume", "a", "--rerun", "befor")
+    outcome = cli("resume", "a", "--rerun", "beforehand")
 
     assert outcome.code == 2
-    assert "no recorded step 'befor'. Did you mean 'before'?" in outcome.err
+    assert "no recorded step 'beforehand'. Did you mean 'before'?" in outcome.err
 
 
 def test_a_failed_run_says_how_to_go_on(cli: Cli) -> None:

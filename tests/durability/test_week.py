@@ -21,6 +21,7 @@ from tests.durability.support import RUN, backends
 pytestmark = pytest.mark.extra("trio")
 
 CRASHES = 20
+MOST_LIVES = 300
 MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
 DAYS = range(1, 8)
 NOBODY_ANSWERS = (3, 6)
@@ -112,7 +113,7 @@ class World:
 
     def to_the_end(self) -> WorkflowResult[Any]:
         """The result, after all lives that it takes."""
-        while True:
+        for _ in range(MOST_LIVES):
             result = anyio.run(self._live, backend=self.backend)
             if result is None:
                 self.crashed += 1
@@ -123,6 +124,7 @@ class World:
                 self._let_time_pass(result)
             else:
                 return result
+        raise AssertionError(f"the run has not ended after {MOST_LIVES} lives")
 
     async def _live(self) -> WorkflowResult[Any] | None:
         """One process; None if it died."""
