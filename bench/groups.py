@@ -10,7 +10,7 @@ import anyio
 
 from bench.measure import Row, interleaved
 from bench.steps import Nothing, action
-from handrail import Executor, Step, Steps, Workflow, step, workflow
+from handrail import Executor, MemoryJournal, Step, Steps, Workflow, step, workflow
 
 
 def group_of(count: int, window: int | None = None) -> Workflow[[], list[int]]:
@@ -182,24 +182,11 @@ def bytes_of_bare(count: int) -> float:
     return asyncio.run(measure()) / count
 
 
-class Forgetful:
+class Forgetful(MemoryJournal):
     """A journal that keeps nothing, so that memory is the run's own."""
-
-    durable = False
 
     def append(self, event: Any, /, *, sync: bool = False) -> None:
         """Forget the event."""
-
-    def events(self, _: str, /) -> list[Any]:
-        """Nothing."""
-        return []
-
-    def runs(self) -> list[Any]:
-        """Nothing."""
-        return []
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 async def settle(run: Any, count: int) -> None:

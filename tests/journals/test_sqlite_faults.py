@@ -56,7 +56,8 @@ def test_a_killed_process_loses_nothing_that_was_stored(tmp_path: Path, durabili
     assert process.stdout is not None
     said = [process.stdout.readline() for _ in range(300)]
     process.kill()
-    said += process.communicate(timeout=60)[0].splitlines()
+    said += process.stdout.read().splitlines()
+    process.wait(60)
     acknowledged = int(said[-1])
     journal = SqliteJournal(path)
     found = journal.events("r")

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from handrail import SqliteJournal
 from handrail.journals.wal import WalScan, cut_off, scan
+from handrail.model.events import WorkflowStarted, stamp
 
 FRAME = 4096 + 24
 
@@ -84,3 +86,25 @@ def test_what_sqlite_did_not_believe_is_told() -> None:
     found = WalScan(32 + 9 * FRAME, 4096, 9, 8)
     assert cut_off(found, 8) == ""
     assert cut_off(found, 5).startswith("the last 3 of 8 frames of the write-ahead log (12360 byt")
+
+
+@pytest.mark.parametrize("left", [24, 2048], ids=["the header of a frame", "up to a page"])
+def test_what_a_kill_leaves_in_the_middle_of_a_write_is_no_damage(
+    tmp_path: Path, left: int
+) -> None:
+    """A piece of a frame that nobody was told of is cut without a notice."""
+    path = tmp_path / "runs.db"
+    journal = SqliteJournal(path)
+    journal.append(stamp(WorkflowStarted("w"), "r", 1, 1.0))
+    raw = Path(f"{path}-wal").read_bytes()
+    copied = tmp_path / "copy" / "runs.db"
+    copied.parent.mkdir()
+    copied.write_bytes(path.read_bytes())
+    room = -len(raw) % 4096 if left != 24 else 24
+    piece = raw[32:56] + b"\1" * 4096
+    Path(f"{copied}-wal").write_bytes(raw + piece[: room or 4096])
+    journal.close()
+    again = SqliteJournal(copied)
+    found = (len(again.events("r")), again.notices)
+    again.close()
+    assert found == (1, [])

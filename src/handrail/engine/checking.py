@@ -37,9 +37,11 @@ class CheckingJournal:
         to_record(event, self.codec)
         return self.journal.append(event, sync=sync)
 
-    def events(self, run_id: str, /) -> Sequence[Event]:
+    def events(
+        self, run_id: str, /, *, secrets: Mapping[str, str] | None = None
+    ) -> Sequence[Event]:
         """As the journal behind it."""
-        return self.journal.events(run_id)
+        return self.journal.events(run_id, secrets=secrets)
 
     def runs(self) -> Sequence[RunInfo]:
         """As the journal behind it."""

@@ -261,7 +261,7 @@ class Engine:
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
         with self._leased(run_id):
-            history = history_of(self._journal, run_id)
+            history = history_of(self._journal, run_id, self._secrets())
             definition = workflow_for(history, given, self._parts.workflows)
             last = ended(history)
             if last is not None and last.status == "succeeded" and not rerun:
@@ -316,7 +316,7 @@ class Engine:
             RunNotFound, NotRecorded, WorkflowNotFound, Unresolvable: as ``resume``.
         """
         given = None if workflow is None else definition_of(workflow)
-        history = history_of(self._journal, run_id)
+        history = history_of(self._journal, run_id, self._secrets())
         definition = workflow_for(history, given, self._parts.workflows)
         start = self._start_again(history, definition, reuse, rerun)
         self._close_unless_used()
@@ -368,7 +368,7 @@ class Engine:
         if driver is not None:
             return driver.answer(gate, answer, by)
         journal = self._journal
-        opened = gate_in(run_id, history_of(journal, run_id), gate)
+        opened = gate_in(run_id, history_of(journal, run_id, self._secrets()), gate)
         value = accepted(opened, answer)
         event = ev.GateAnswered(gate, value, by)
         ev.stamp(event, run_id, 0, self._parts.clock.now())
@@ -410,7 +410,7 @@ class Engine:
         given = None if workflow is None else definition_of(workflow)
         try:
             with self._leased(run_id):
-                history = history_of(self._journal, run_id)
+                history = history_of(self._journal, run_id, self._secrets())
                 definition = workflow_for(history, given, self._parts.workflows)
                 if ended(history) is not None:
                     return recorded_result(run_id, definition, history, self._journal.codec)
@@ -421,7 +421,7 @@ class Engine:
             return None
 
     def _post(self, run_id: str, event: Message) -> None:
-        history_of(self._journal, run_id)
+        history_of(self._journal, run_id, self._secrets())
         stamped = ev.stamp(event, run_id, 0, self._parts.clock.now())
         self._journal.post(Letter(stamped), secrets=self._secrets())
         self._close_unless_used()

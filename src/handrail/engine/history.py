@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from handrail.core.composed import compose
@@ -28,13 +28,15 @@ from handrail.ports.journal import Journal
 _BY_LETTER = (ev.GateAnswered, ev.SignalReceived, ev.CancelRequested)
 
 
-def history_of(journal: Journal, run_id: str) -> list[ev.Event]:
+def history_of(
+    journal: Journal, run_id: str, secrets: Mapping[str, str] | None = None
+) -> list[ev.Event]:
     """All events of a run, the first of which is its start.
 
     Raises:
         RunNotFound: the journal has no such run.
     """
-    history = list(journal.events(run_id))
+    history = list(journal.events(run_id, secrets=secrets))
     if not history or not isinstance(history[0], ev.WorkflowStarted):
         raise RunNotFound(run_id, [info.run_id for info in journal.runs()])
     return history

@@ -119,7 +119,7 @@ class SqliteJournal:
         store.wrote(1 if value is None else 1 + len(value) // PAGE_BYTES)
         return self._synced() if sync else None
 
-    def events(self, run_id: str, /) -> list[Event]:
+    def events(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> list[Event]:
         """All events of a run, in order; see the port.
 
         References to secrets are resolved by those that the run's last ``acquire`` was given.
@@ -128,8 +128,8 @@ class SqliteJournal:
             JournalDamaged: they are not what was written; run and number are named.
         """
         with self._store.desk(f"reading run {run_id}") as connection:
-            name, secrets = self._store.name, self._secrets(run_id)
-            return read_events(name, connection, run_id, self.codec, secrets)
+            known = secrets or self._secrets(run_id)
+            return read_events(self._store.name, connection, run_id, self.codec, known)
 
     def runs(self) -> list[RunInfo]:
         """Every run, oldest first."""

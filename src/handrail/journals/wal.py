@@ -24,6 +24,7 @@ _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
 _MAGIC = 0x377F0682
 _AS_BIG_ENDIAN = 1
+_SYSTEM_PAGE = 4096
 _OLDEST = 1 << 20
 """How many times a log can have begun anew and still have frames of then behind its end."""
 
@@ -74,6 +75,16 @@ def cut_off(found: WalScan, believed: int) -> str:
     return ""
 
 
+def _is_broken_off(piece: bytes, size: int, salts: tuple[int, int]) -> bool:
+    """True for what a write leaves whose process is killed in its midst: SQLite writes the header
+    of a frame, then its page, and the system stops at a page of its own. Nobody was told that it
+    was stored.
+    """
+    if len(piece) == _FRAME.size:
+        return _FRAME.unpack(piece)[2:4] == salts
+    return size % _SYSTEM_PAGE == 0
+
+
 def _scan(fd: int, size: int) -> WalScan:
     header = os.pread(fd, _HEADER.size, 0)
     if not header.strip(b"\0"):
@@ -98,6 +109,7 @@ def _scan(fd: int, size: int) -> WalScan:
             commits = number + 1 if ends else commits
         elif raw.strip(b"\0") and not 0 < (salt - theirs) % (1 << 32) <= _OLDEST:
             strange += frame_bytes
-    if rest and os.pread(fd, rest, size - rest).strip(b"\0"):
+    piece = os.pread(fd, rest, size - rest) if rest else b""
+    if piece.strip(b"\0") and not _is_broken_off(piece, size, (salt, salt_2)):
         strange += rest
     return WalScan(size, page, frames, commits, strange)

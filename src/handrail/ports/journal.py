@@ -97,8 +97,13 @@ class Journal(Protocol):
         """
         ...
 
-    def events(self, run_id: str, /) -> Sequence[Event]:
-        """All events of a run, in order; empty for a run that it does not know."""
+    def events(
+        self, run_id: str, /, *, secrets: Mapping[str, str] | None = None
+    ) -> Sequence[Event]:
+        """All events of a run, in order; empty for a run that it does not know.
+
+        References to ``secrets`` are resolved, by these or by those of the lease that is held.
+        """
         ...
 
     def runs(self) -> Sequence[RunInfo]:

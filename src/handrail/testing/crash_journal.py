@@ -65,9 +65,11 @@ class CrashingJournal:
             die()
         return self._records == self._dies_after
 
-    def events(self, run_id: str, /) -> Sequence[Event]:
+    def events(
+        self, run_id: str, /, *, secrets: Mapping[str, str] | None = None
+    ) -> Sequence[Event]:
         """All events of a run."""
-        return self._inner.events(run_id)
+        return self._inner.events(run_id, secrets=secrets)
 
     def runs(self) -> Sequence[RunInfo]:
         """Every run."""

@@ -130,10 +130,10 @@ class TextJournal:
         self._store.rows.setdefault(run_id, rows).append(_Row(event.at, written))
         self._written()
 
-    def events(self, run_id: str, /) -> list[Event]:
+    def events(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> list[Event]:
         """All events of a run, read anew from their text."""
         self._check_alive()
-        secrets = self._secrets(run_id)
+        secrets = secrets or self._secrets(run_id)
         rows = self._store.rows.get(run_id, ())
         return [
             from_record(run_id, seq, row.at, row.record, self.codec, secrets)
