@@ -57,7 +57,7 @@ def test_a_killed_process_loses_nothing_that_was_stored(tmp_path: Path, durabili
     said = [process.stdout.readline() for _ in range(300)]
     process.kill()
     said += process.stdout.read().splitlines()
-    process.wait(60)
+    process.communicate(timeout=60)
     acknowledged = int(said[-1])
     journal = SqliteJournal(path)
     found = journal.events("r")
