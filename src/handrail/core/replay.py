@@ -7,8 +7,9 @@ that were added elsewhere, or that end in another order, change nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from handrail.model import events as ev
 from handrail.model.assemble import assembler
@@ -19,7 +20,6 @@ _step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
 _LEAVES = frozenset({"python", "command", "agent", "generate", "stage"})
 
 
-# Typed, and four times as fast as ``dict[...]``: a replay makes one of each for every path.
 def _nothing_due() -> dict[tuple[str, int], float]:
     return {}
 
@@ -28,9 +28,11 @@ def _no_gates() -> dict[int, OpenGate]:
     return {}
 
 
-@dataclass(slots=True)
-class PathRecord:
-    """What is recorded of one path; filled while the history is read."""
+class PathRecord(msgspec.Struct, eq=False):
+    """What is recorded of one path; filled while the history is read.
+
+    A struct of msgspec's, since a replay makes one for every path.
+    """
 
     started_at: float | None = None
     verdict: bool | None = None
@@ -41,8 +43,8 @@ class PathRecord:
     """The numbers of the signals that its attempts took."""
     failure: ev.AttemptFailed | None = None
     retry_due: float | None = None
-    due: dict[tuple[str, int], float] = field(default_factory=_nothing_due)
-    gates: dict[int, OpenGate] = field(default_factory=_no_gates)
+    due: dict[tuple[str, int], float] = msgspec.field(default_factory=_nothing_due)
+    gates: dict[int, OpenGate] = msgspec.field(default_factory=_no_gates)
     signal: str = ""
     index: int = 0
     attempt: int = 1
