@@ -167,10 +167,11 @@ class Traces:
     found: int
     did: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
     told: set[str] = field(default_factory=set[str])
+    notices: int = 0
 
 
 def traces(folder: Path) -> list[Traces]:
-    """Those of each process in turn; none of them had a notice of damage."""
+    """Those of each process in turn."""
     lives: list[Traces] = []
     for what, *said in Log(folder / "log").lines():
         match what:
@@ -181,7 +182,7 @@ def traces(folder: Path) -> list[Traces]:
             case "told":
                 lives[-1].told.add(said[0])
             case _:
-                raise AssertionError(f"the journal was damaged: {said}")
+                lives[-1].notices += 1
     return lives
 
 
@@ -220,6 +221,7 @@ def performed_again(folder: Path) -> int:
         again += repeated
         before += one.did
         told |= one.told
+    assert sum(one.notices for one in traces(folder)) == 0, "a kill was taken for damage"
     return again.total()
 
 

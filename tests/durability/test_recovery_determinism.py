@@ -33,9 +33,7 @@ def recovery(died: Lives) -> Any:
     twin = died.twin()
     result = twin.live()
     assert result is not None
-    written = [
-        (one.kind, one.path, one.body, one.value or "") for one in twin.journal.records(RUN)
-    ]
+    written = [(one.kind, one.path, one.body, one.value or "") for one in twin.journal.records(RUN)]
     return essence(result), sorted(map(repr, twin.did)), sorted(written)
 
 

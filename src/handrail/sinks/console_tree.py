@@ -181,6 +181,8 @@ class ConsoleTree:
         self.root.started_at = event.at
 
     def _run_resumed(self, event: ev.RunResumed) -> None:
+        if event.workflow_name:
+            self.workflow_name = self.root.name = clean(event.workflow_name, 80)
         self.root.started_at = event.at
         self.root.note = "resumed"
 
