@@ -29,6 +29,7 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
+from handrail.testing import TextJournal
 from tests.engine.support import boom
 
 pytestmark = pytest.mark.anyio
@@ -354,6 +355,21 @@ async def test_rollbacks_registered_before_a_crash_run_after_it(
         if where not in undone
     ]
     assert sorted(log) == sorted(expected)
+
+
+async def test_a_composite_that_stood_in_has_its_output_again() -> None:
+    """Also as the fallback of a step that is no composite itself."""
+    journal = TextJournal()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        group = step("o").parallel(step("x").call(str, 1))
+        yield from step("a").call(boom).on_error(lambda _, __: group)
+        yield from step("end").call(boom)
+
+    await Executor(journal=journal).options(run_id=RUN).run(flow)
+    result = await Executor(journal=journal).resume(RUN, flow)
+    assert (result.step("a").output, result.step("a/o").output) == (("1",), ("1",))
 
 
 # -- cancelling ------------------------------------------------------------------------------------

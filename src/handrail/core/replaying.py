@@ -95,13 +95,14 @@ class Replaying:
         self, node: Node, step: Step[Any], record: PathRecord, recorded: Recorded
     ) -> None:
         machine = self.machine
+        has_children = not step.verb.leaf or step.modifiers.on_error is not None
         resolve(recorded, node.path, step, machine.codec)
-        if not step.verb.leaf:
+        if has_children:
             compose(recorded, node.path, machine.setting.run_id)
         assert record.end is not None
         result = replayed(record.end)
         machine.nodes.pop(node.path, None)
-        if not step.verb.leaf or step.modifiers.on_error is not None:
+        if has_children:
             for path, below in recorded.below(node.path):
                 machine.results[path] = below
             machine.tree.update(recorded.tree_below(node.path))

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
@@ -42,6 +43,12 @@ class WalScan:
     frames: int = 0
     commits: int = 0
     strange: int = 0
+    ends: tuple[int, ...] = field(default=(), compare=False)
+    """The numbers of the last frames that end a transaction, ``commits`` the last of them."""
+
+    def ends_after(self, frame: int) -> int:
+        """How many transactions end behind a frame, as far as the last ones are known."""
+        return sum(1 for number in self.ends if number > frame)
 
 
 def scan(wal: str) -> WalScan:
@@ -61,14 +68,21 @@ def scan(wal: str) -> WalScan:
 def cut_off(found: WalScan, believed: int) -> str:
     """What was cut off the end of a log of which SQLite believed so many frames; empty if nothing.
 
-    An unfinished transaction at the end is nothing: nobody was told that it was stored.
+    An unfinished transaction at the end is nothing: nobody was told that it was stored. Of one that
+    ends as it should and is not as it was written nobody can say which it is: in a log that began
+    anew an old page may stand behind the header of a frame that a killed process was writing.
     """
     if found.commits > believed:
         lost = found.commits - believed
         size = lost * (found.page_bytes + _FRAME.size)
+        why = (
+            ""
+            if found.ends_after(believed) > 1
+            else ", or not written to their end by a killed process"
+        )
         return (
             f"the last {lost} of {found.commits} frames of the write-ahead log ({size} bytes) were "
-            f"not as they were written"
+            f"not as they were written{why}"
         )
     if found.strange:
         return f"the write-ahead log ended in {found.strange} bytes that are no whole frames of it"
@@ -97,6 +111,7 @@ def _scan(fd: int, size: int) -> WalScan:
     frame_bytes = _FRAME.size + page
     whole, rest = divmod(size - _HEADER.size, frame_bytes)
     frames = commits = strange = 0
+    last: deque[int] = deque(maxlen=2)
     ours = True
     for number in range(whole):
         raw = os.pread(fd, _FRAME.size, _HEADER.size + number * frame_bytes)
@@ -106,10 +121,12 @@ def _scan(fd: int, size: int) -> WalScan:
         ours = ours and (theirs, theirs_2) == (salt, salt_2)
         if ours:
             frames += 1
-            commits = number + 1 if ends else commits
+            if ends:
+                commits = number + 1
+                last.append(commits)
         elif raw.strip(b"\0") and not 0 < (salt - theirs) % (1 << 32) <= _OLDEST:
             strange += frame_bytes
     piece = os.pread(fd, rest, size - rest) if rest else b""
     if piece.strip(b"\0") and not _is_broken_off(piece, size, (salt, salt_2)):
         strange += rest
-    return WalScan(size, page, frames, commits, strange)
+    return WalScan(size, page, frames, commits, strange, tuple(last))
