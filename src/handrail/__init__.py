@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     )
     from handrail.journals.memory import MemoryJournal, OutOfSequence
     from handrail.journals.sqlite import SqliteJournal
-    from handrail.model.codec import Codec, TypeCodec, Unresolvable, Unresolved
+    from handrail.model.codec import Codec, TypeCodec
     from handrail.model.context import WorkflowContext
     from handrail.model.convert import DoesNotFit
     from handrail.model.definition import WorkflowDefinition, WorkflowParameter
@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     )
     from handrail.model.shapes import AgentLike, AgentRequest, WorkflowLike
     from handrail.model.steps import Stage, Step, Steps
+    from handrail.model.unresolved import Unresolvable, Unresolved
     from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
     from handrail.ports.clock import Clock
     from handrail.ports.journal import Holder, Journal, Lease, Letter, RunInfo
@@ -163,7 +164,7 @@ _HOMES = {
     ),
     "handrail.journals.memory": ("MemoryJournal", "OutOfSequence"),
     "handrail.journals.sqlite": ("SqliteJournal",),
-    "handrail.model.codec": ("Codec", "TypeCodec", "Unresolvable", "Unresolved"),
+    "handrail.model.codec": ("Codec", "TypeCodec"),
     "handrail.model.context": ("WorkflowContext",),
     "handrail.model.convert": ("DoesNotFit",),
     "handrail.model.definition": ("WorkflowDefinition", "WorkflowParameter"),
@@ -186,6 +187,7 @@ _HOMES = {
     ),
     "handrail.model.shapes": ("AgentLike", "AgentRequest", "WorkflowLike"),
     "handrail.model.steps": ("Stage", "Step", "Steps"),
+    "handrail.model.unresolved": ("Unresolvable", "Unresolved"),
     "handrail.ports.agent": ("AgentBackend", "AgentReply", "AgentTurn"),
     "handrail.ports.clock": ("Clock",),
     "handrail.ports.journal": ("Holder", "Journal", "Lease", "Letter", "RunInfo"),

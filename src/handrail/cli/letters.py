@@ -19,8 +19,8 @@ from handrail.cli.run_ids import chosen, exactly
 from handrail.engine.history import history_of, unread
 from handrail.errors import GateClosed
 from handrail.model import events as ev
-from handrail.model.codec import Unresolved
 from handrail.model.jsonsafe import json_safe
+from handrail.model.unresolved import Unresolved
 from handrail.ports.journal import Journal, RunInfo
 
 PATIENCE_S = 2.0

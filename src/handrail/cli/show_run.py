@@ -18,8 +18,8 @@ from handrail.cli.run_waits import Waits, waits_of
 from handrail.cli.waiting import answers_to, signals_to
 from handrail.engine.history import ended, history_of
 from handrail.model import events as ev
-from handrail.model.codec import Unresolved
 from handrail.model.jsonsafe import json_safe, short_repr
+from handrail.model.unresolved import Unresolved
 from handrail.ports.journal import Journal, RunInfo
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, clean, duration, error_text
 

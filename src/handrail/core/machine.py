@@ -39,7 +39,7 @@ reverse keeps commands in tree order.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -67,7 +67,6 @@ from handrail.errors import (
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.assemble import assembler
-from handrail.model.codec import Codec
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import line_of
 from handrail.model.fingerprint import fingerprint
@@ -84,6 +83,9 @@ from handrail.model.steps import (
     StageCheck,
     Step,
 )
+
+if TYPE_CHECKING:
+    from handrail.model.codec import Codec  # noqa: TC004  # attrs keeps the annotation as text
 
 _step_started = assembler(ev.StepStarted)
 _NEEDS_VIEW = (AgentCall, Generation, StageCheck)

@@ -13,8 +13,8 @@ import msgspec
 
 from handrail.model import events as ev
 from handrail.model.assemble import assembler
-from handrail.model.codec import Unresolved
 from handrail.model.results import OpenGate, StepResult
+from handrail.model.unresolved import Unresolved
 
 _step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
 _LEAVES = frozenset({"python", "command", "agent", "generate", "stage"})

@@ -12,10 +12,10 @@ from handrail.errors import StepChange
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.assemble import assembler
-from handrail.model.codec import Unresolved
 from handrail.model.fingerprint import short
 from handrail.model.paths import attempt_base
 from handrail.model.steps import Step
+from handrail.model.unresolved import Unresolved
 
 _step_replayed = assembler(ev.StepReplayed)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from handrail.core.replay import Recorded
-from handrail.model.codec import Codec, Unresolved
 from handrail.model.results import AgentResult, CommandResult, StageResult, StepResult
 from handrail.model.schema import hints_of
 from handrail.model.steps import (
@@ -24,6 +23,10 @@ from handrail.model.steps import (
     StageCheck,
     Step,
 )
+from handrail.model.unresolved import Unresolved
+
+if TYPE_CHECKING:
+    from handrail.model.codec import Codec
 
 
 def resolve(recorded: Recorded, path: str, step: Step[Any], codec: Codec | None) -> None:

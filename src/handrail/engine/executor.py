@@ -16,7 +16,6 @@ from handrail.core.machine import Machine, Setting
 from handrail.core.replay import Recorded
 from handrail.core.supersede import cancelled_half_way
 from handrail.engine.bus import bus_for
-from handrail.engine.checking import CheckingJournal
 from handrail.engine.contexts import Contexts
 from handrail.engine.driver import Driver
 from handrail.engine.evaluate import Evaluator
@@ -44,7 +43,7 @@ from handrail.model.plan import Plan
 from handrail.model.results import WorkflowResult
 from handrail.model.secrets import secret_values
 from handrail.model.shapes import WorkflowLike
-from handrail.ports.journal import Journal, Letter, Message
+from handrail.ports.journal import Letter, Message
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,8 +55,11 @@ class Engine:
     def __init__(self, parts: Parts) -> None:
         check_parts(parts)
         self._parts = parts
-        checked = parts.durable and not parts.journal.durable
-        self._journal: Journal = CheckingJournal(parts.journal) if checked else parts.journal
+        self._journal = parts.journal
+        if parts.durable and not parts.journal.durable:
+            from handrail.engine.checking import CheckingJournal
+
+            self._journal = CheckingJournal(parts.journal)
         self._options = Options()
         self._live: dict[str, Driver] = {}
         self._open = _Open()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from handrail.core.composed import compose
 from handrail.core.replay import Recorded
@@ -18,12 +18,15 @@ from handrail.errors import (
     WorkflowNotFound,
 )
 from handrail.model import events as ev
-from handrail.model.codec import Codec, Unresolved
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import OpenGate, WorkflowResult
 from handrail.model.schema import hints_of
 from handrail.model.shapes import WorkflowLike
+from handrail.model.unresolved import Unresolved
 from handrail.ports.journal import Journal
+
+if TYPE_CHECKING:
+    from handrail.model.codec import Codec
 
 _BY_LETTER = (ev.GateAnswered, ev.SignalReceived, ev.CancelRequested)
 

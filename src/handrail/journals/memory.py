@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from handrail.errors import HandrailError, RunLocked
-from handrail.model.codec import Codec
 from handrail.model.events import (
     Event,
     RunResumed,
@@ -20,7 +20,8 @@ from handrail.model.events import (
 from handrail.model.results import RunStatus
 from handrail.ports.journal import Holder, Letter, RunInfo
 
-_plain_codec = Codec()
+if TYPE_CHECKING:
+    from handrail.model.codec import Codec
 
 
 class OutOfSequence(HandrailError):
@@ -48,12 +49,21 @@ class MemoryJournal:
 
     durable = False
 
-    def __init__(self, *, codec: Codec = _plain_codec) -> None:
-        self.codec = codec
+    def __init__(self, *, codec: Codec | None = None) -> None:
+        self._codec = codec
         self._events: dict[str, list[Event]] = {}
         self._letters: dict[str, list[Letter]] = {}
         self._leases: dict[str, MemoryLease] = {}
         self._lock = threading.Lock()
+
+    @property
+    def codec(self) -> Codec:
+        """The one that was given, or a plain one, which is loaded when it is asked for."""
+        if self._codec is None:
+            from handrail.model.codec import Codec
+
+            self._codec = Codec()
+        return self._codec
 
     def append(self, event: Event, /, *, sync: bool = False) -> None:
         """Keep the event.

@@ -15,13 +15,12 @@ for any other class it is tried each time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import attrs
 import msgspec
 
-from handrail.errors import DefinitionError, HandrailError, OutputNotSerializable
+from handrail.errors import DefinitionError, OutputNotSerializable
 from handrail.model.codec_difference import difference
 from handrail.model.codec_identity import Naming, name_of
 from handrail.model.codec_names import Classes, Met, Resolution
@@ -40,6 +39,7 @@ from handrail.model.codec_write import (
 )
 from handrail.model.jsonsafe import short_repr
 from handrail.model.reference import reference
+from handrail.model.unresolved import Unresolvable, Unresolved
 
 _Class: TypeAlias = type[Any]
 _MARK = '"$"'
@@ -47,30 +47,6 @@ UNKNOWN = object()
 """For ``dump``: nobody has said what type is declared for the value."""
 
 _AS_JSON: frozenset[type] = WITH_TEXT | {int, float, list, dict}
-
-
-class Unresolvable(HandrailError):
-    """A recorded value whose class was not found, or does not take what was recorded."""
-
-    def __init__(self, tag: str, why: str) -> None:
-        super().__init__(tag, why)
-        self.tag = tag
-        self.why = why
-
-    def __str__(self) -> str:
-        return (
-            f"a recorded value of {self.tag} cannot be read: {self.why}. Import its module before "
-            f"the run is resumed, declare it as the type of the step's output, or run the step "
-            f"again."
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Unresolved:
-    """A recorded value whose class was not found: its text, and the tag that means nothing here."""
-
-    text: str
-    tag: str
 
 
 def _is_a_class(_: Any, __: Any, value: Any) -> None:

@@ -14,9 +14,8 @@ import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from handrail.model.codec import Codec
 from handrail.model.reference import reference
 from handrail.model.secrets import masked, without_tokens
 from handrail.model.steps import (
@@ -38,6 +37,9 @@ from handrail.model.steps import (
     Validation,
     Verb,
 )
+
+if TYPE_CHECKING:
+    from handrail.model.codec import Codec
 
 _LONGEST = 160
 _KEPT = 120

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from handrail.model.codec import Codec, Unresolved
+from handrail.model.codec import Codec
 from handrail.model.results import (
     OpenGate,
     StageResult,
@@ -16,6 +16,7 @@ from handrail.model.results import (
     Usage,
     ValidationRoundResult,
 )
+from handrail.model.unresolved import Unresolved
 
 _OWN: Mapping[str, type] = {
     f"handrail:{cls.__name__}": cls

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from handrail.model.codec import Codec
 from handrail.model.events import CancelRequested, Event, GateAnswered, SignalReceived
 from handrail.model.results import RunStatus
+
+if TYPE_CHECKING:
+    from handrail.model.codec import Codec
 
 Message: TypeAlias = GateAnswered | SignalReceived | CancelRequested
 
