@@ -229,9 +229,10 @@ class LeaseLost(HandrailError):
         self.host = host
 
     def __str__(self) -> str:
+        who = f"process {self.pid} on {self.host}" if self.pid else "another one, which has ended"
         return (
-            f"run {self.run_id} was taken over by process {self.pid} on {self.host}, because this "
-            f"one did not renew its lease in time. This process stops and records nothing more."
+            f"run {self.run_id} was taken over by {who}, because this process did not renew its "
+            f"lease in time. It stops and records nothing more."
         )
 
 

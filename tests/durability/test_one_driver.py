@@ -160,7 +160,7 @@ def test_a_driver_that_lost_its_lease_records_nothing_more(path: Path) -> None:
             lost = first.result()
             assert second.result() == "done"
     assert isinstance(lost, LeaseLost)
-    assert lost.pid == second.pid
+    assert lost.pid in {second.pid, 0}  # 0: that one had ended by then
     assert [who for what, who in traces() if what == "mark"] == [str(second.pid)]
     journal = SqliteJournal(path)
     history = journal.events(RUN)
