@@ -569,7 +569,7 @@ def test_of_two_functions_with_one_name_the_line_decides() -> None:
 
 def _executed() -> Callable[..., Any]:
     names: dict[str, Any] = {}
-    exec("def made():\n    yield", names)
+    exec(compile("def made():\n    yield", "<made by a test>", "exec"), names)
     made: Callable[..., Any] = names["made"]
     return made
 

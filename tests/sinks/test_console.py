@@ -217,7 +217,8 @@ def test_the_display_ends_with_the_drive(terminal: Callable[..., Any], last: Any
     (thread,) = [t for t in threading.enumerate() if t is display._refresh_thread]
     story.tell(last)
     thread.join(10)
-    assert (sink._display, threading.active_count()) == (None, before)
+    assert sink._display is None
+    assert threading.active_count() <= before  # another test's may have ended meanwhile
     assert console.file.getvalue().count(HIDE) == console.file.getvalue().count(SHOW) == 1
 
 
