@@ -19,6 +19,7 @@ from typing import Any
 from handrail.core.replay import PathRecord, Recorded
 from handrail.core.report import children_of, tree_order, workflow_result
 from handrail.model.events import WorkflowCompleted
+from handrail.model.paths import attempt_base
 from handrail.model.results import BranchResult, StepResult
 
 OUTPUTS = "outputs"
@@ -75,7 +76,7 @@ def _output(recorded: Recorded, path: str, record: PathRecord, composed: str, ru
 def _members(recorded: Recorded, path: str, record: PathRecord) -> list[str]:
     """The members of the attempt that counts, in order."""
     attempts = record.end.attempts if record.end is not None else 1
-    base = path if attempts < 2 else f"{path}~{attempts}"
+    base = attempt_base(path, attempts)
     return [
         member
         for member in recorded.children(path)

@@ -522,8 +522,6 @@ class Machine:
             behaviour = self.behaviours[type(parent.step.verb)]
             behaviour.child_ended(self, parent, node, result)
 
-    # -- steps: failing -------------------------------------------------------------------------
-
     # -- evaluations ----------------------------------------------------------------------------
 
     def _evaluated(self, report: cmd.Evaluated) -> None:
@@ -742,8 +740,6 @@ class Machine:
         if node is not None:
             self.tell_parent(node, event.result)
 
-    # -- stopping -------------------------------------------------------------------------------
-
     # -- timers ---------------------------------------------------------------------------------
 
     def run_overdue(self) -> None:
@@ -757,8 +753,6 @@ class Machine:
         if node is not None and node.step is not None and node.stop is None:
             behaviour: Any = self.behaviours[type(node.step.verb)]
             behaviour.pulled(self, node)
-
-    # -- rollbacks ------------------------------------------------------------------------------
 
     # -- the run --------------------------------------------------------------------------------
 

@@ -14,10 +14,10 @@ import msgspec
 from handrail.model import events as ev
 from handrail.model.assemble import assembler
 from handrail.model.results import OpenGate, StepResult
+from handrail.model.steps import LEAF_KINDS
 from handrail.model.unresolved import Unresolved
 
 _step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
-_LEAVES = frozenset({"python", "command", "agent", "generate", "stage"})
 
 
 def _nothing_due() -> dict[tuple[str, int], float]:
@@ -78,8 +78,6 @@ class Recorded:
         self.answers: dict[str, ev.GateAnswered] = {}
         self.openings: dict[str, int] = {}
         self.reused: set[str] = set()
-        self.cancelled: str | None = None
-        """Why the run was being cancelled when it was last heard of."""
         self.last_letter = 0
         self.begun_once: set[str] = set()
         """Steps that began and must not begin again, whether their record still counts or not."""
@@ -150,7 +148,6 @@ class Recorded:
 
     def _run_completed(self, event: ev.WorkflowCompleted) -> None:
         self.completed = event
-        self.cancelled = None
         self._at_work.clear()
 
     def _run_suspended(self, event: ev.RunSuspended) -> None:
@@ -158,7 +155,6 @@ class Recorded:
         self._at_work.clear()
 
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
-        self.cancelled = event.reason
         self._letter(event.letter)
 
     def _step_started(self, event: ev.StepStarted) -> None:
@@ -176,7 +172,7 @@ class Recorded:
         record.rollback = event.rollback
         if event.once and event.verdict is not False:
             self.begun_once.add(path)
-        if event.step_type in _LEAVES:
+        if event.step_type in LEAF_KINDS:
             record.leaf = True
             self._at_work[path] = None
 

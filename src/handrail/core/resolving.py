@@ -67,9 +67,6 @@ def _described(recorded: Recorded, path: str, step: Step[Any]) -> Iterator[tuple
 
 def held_steps(path: str, step: Step[Any]) -> Iterator[tuple[str, Step[Any]]]:
     """A step and those that it holds as data, with their paths; first attempts only."""
-    if step.verb.leaf:
-        yield path, step
-        return
     stack = [(path, step)]
     while stack:
         here, one = stack.pop()

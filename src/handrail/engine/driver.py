@@ -254,7 +254,6 @@ class Driver:
             flight = Flight("", "mail", None, None)
             flight.over = True
             self._tasks.start(flight, self._postman, self._context.copy())
-            self._reader = flight
 
     async def _postman(self) -> None:
         while True:

@@ -20,6 +20,7 @@ from handrail.engine.contexts import Contexts
 from handrail.engine.driver import Driver
 from handrail.engine.evaluate import Evaluator
 from handrail.engine.history import (
+    asked_to_cancel,
     dropped,
     ended,
     gate_in,
@@ -284,8 +285,8 @@ class Engine:
         letters = unread(self._journal, run_id, history)
         for number, event in enumerate(letters, len(history) + 2):
             ev.stamp(event, run_id, number, event.at)
-        cancelling = Recorded([*history, *letters]).cancelled if letters or _asks(history) else None
-        if cancel is not None or cancelling is not None:
+        cancel = cancel or asked_to_cancel([*history, *letters])
+        if cancel is not None:
             gone = cancelled_half_way(history)
         else:
             gone = dropped(run_id, history, reuse, rerun)
@@ -300,7 +301,7 @@ class Engine:
             recorded,
             len(history),
             tuple(letters),
-            cancel or cancelling,
+            cancel,
         )
 
     async def plan(
@@ -466,10 +467,6 @@ class _Open:
     def __init__(self) -> None:
         self.runs = 0
         self.entered = 0
-
-
-def _asks(history: Sequence[ev.Event]) -> bool:
-    return any(isinstance(event, ev.CancelRequested) for event in history)
 
 
 class _Teller:

@@ -170,6 +170,16 @@ def recorded_result(
     )
 
 
+def asked_to_cancel(events: Sequence[ev.Event]) -> str | None:
+    """Why the run was being cancelled when it was last heard of, or None if it was not."""
+    for event in reversed(events):
+        if isinstance(event, ev.WorkflowCompleted):
+            return None
+        if isinstance(event, ev.CancelRequested):
+            return event.reason
+    return None
+
+
 def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
     """The open gate at a path.
 

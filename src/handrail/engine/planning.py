@@ -13,7 +13,7 @@ from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.plan import Plan, PlannedStep
-from handrail.model.results import RunStatus
+from handrail.ports.journal import status_of
 
 _KINDS = {"call": "python", "run_workflow": "subworkflow"}
 """What results call a verb, where it is typed otherwise."""
@@ -37,7 +37,7 @@ def plan_of(machine: Machine, first: ev.Event, history: Sequence[ev.Event], now:
     return Plan(
         run_id,
         machine.definition.name,
-        _status(history),
+        status_of(history),
         tuple(planned),
         None if finished is None else finished.status,
     )
@@ -102,17 +102,3 @@ def _possible(definition: WorkflowDefinition, known: set[str]) -> Iterator[Plann
     for step in possible:
         if not any(step.matches(path) for path in known):
             yield PlannedStep(step.path, "may run", _KINDS.get(step.verb, step.verb))
-
-
-def _status(history: Sequence[ev.Event]) -> RunStatus | None:
-    for event in reversed(history):
-        match event:
-            case ev.WorkflowCompleted():
-                return event.status
-            case ev.RunSuspended():
-                return "suspended"
-            case ev.WorkflowStarted() | ev.RunResumed():
-                return None
-            case _:
-                pass
-    return None

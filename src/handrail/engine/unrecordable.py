@@ -8,8 +8,7 @@ from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
 from handrail.model.described import bases_of
 from handrail.model.results import StepResult, qualified
-
-_LEAVES = frozenset({"python", "command", "agent", "generate", "stage"})
+from handrail.model.steps import LEAF_KINDS
 
 
 def instead(event: ev.Event, error: OutputNotSerializable) -> ev.Event:
@@ -21,7 +20,7 @@ def instead(event: ev.Event, error: OutputNotSerializable) -> ev.Event:
     kind, bases, said = qualified(type(error)), bases_of(error), str(error)
     match event:
         case ev.StepCompleted(result=result) if (
-            result.status == "succeeded" and result.step_type in _LEAVES
+            result.status == "succeeded" and result.step_type in LEAF_KINDS
         ):
             return ev.AttemptFailed(event.path, result.attempts, said, kind, bases, retryable=False)
         case ev.StepCompleted() | ev.MemberCompleted():

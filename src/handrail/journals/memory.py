@@ -12,13 +12,9 @@ from typing import TYPE_CHECKING
 from handrail.errors import HandrailError, RunLocked
 from handrail.model.events import (
     Event,
-    RunResumed,
-    RunSuspended,
-    WorkflowCompleted,
     WorkflowStarted,
 )
-from handrail.model.results import RunStatus
-from handrail.ports.journal import Holder, Letter, RunInfo
+from handrail.ports.journal import Holder, Letter, RunInfo, status_of
 
 if TYPE_CHECKING:
     from handrail.model.codec import Codec
@@ -155,24 +151,10 @@ def _info(run_id: str, events: list[Event], lease: MemoryLease | None) -> RunInf
     return RunInfo(
         run_id,
         name,
-        _status(events),
+        status_of(events),
         first.at,
         len(events),
         events[-1].at,
         labels,
         None if lease is None else lease.holder,
     )
-
-
-def _status(events: list[Event]) -> RunStatus | None:
-    for event in reversed(events):
-        match event:
-            case WorkflowCompleted():
-                return event.status
-            case RunSuspended():
-                return "suspended"
-            case WorkflowStarted() | RunResumed():
-                return None
-            case _:
-                pass  # an answer or a signal that came after the drive's last event
-    return None

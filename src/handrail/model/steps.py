@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast, get_args
 
 import attrs
 
@@ -236,6 +236,10 @@ Verb: TypeAlias = (
     | SignalWait
     | Pause
 )
+
+
+LEAF_KINDS: frozenset[str] = frozenset(verb.kind for verb in get_args(Verb) if verb.leaf)
+"""What results call the verbs that the engine performs by itself, without steps below."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,16 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from handrail.model.events import CancelRequested, Event, GateAnswered, SignalReceived
+from handrail.model.events import (
+    CancelRequested,
+    Event,
+    GateAnswered,
+    RunResumed,
+    RunSuspended,
+    SignalReceived,
+    WorkflowCompleted,
+    WorkflowStarted,
+)
 from handrail.model.results import RunStatus
 
 if TYPE_CHECKING:
@@ -54,6 +63,21 @@ class Letter:
     event: Message
     key: str = ""
     number: int = 0
+
+
+def status_of(events: Sequence[Event]) -> RunStatus | None:
+    """How a run stands by its events; None while a drive has no end."""
+    for event in reversed(events):
+        match event:
+            case WorkflowCompleted():
+                return event.status
+            case RunSuspended():
+                return "suspended"
+            case WorkflowStarted() | RunResumed():
+                return None
+            case _:
+                pass  # an answer or a signal that came after the drive's last event
+    return None
 
 
 class Lease(Protocol):

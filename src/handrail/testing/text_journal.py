@@ -23,14 +23,10 @@ from handrail.journals.memory import OutOfSequence
 from handrail.model.codec import Codec
 from handrail.model.events import (
     Event,
-    RunResumed,
-    RunSuspended,
-    WorkflowCompleted,
     WorkflowStarted,
 )
 from handrail.model.records import Record, from_record, to_record
-from handrail.model.results import RunStatus
-from handrail.ports.journal import Holder, Letter, RunInfo
+from handrail.ports.journal import Holder, Letter, RunInfo, status_of
 
 
 class ProcessGone(BaseException):
@@ -232,7 +228,7 @@ class TextJournal:
         return RunInfo(
             run_id,
             "" if started is None else started.workflow_name,
-            _status(events),
+            status_of(events),
             first.at,
             len(events),
             last.at,
@@ -274,17 +270,3 @@ class _Store:
     letters: dict[str, list[_LetterRow]] = field(default_factory=dict[str, list[_LetterRow]])
     leases: dict[str, TextLease] = field(default_factory=dict[str, TextLease])
     lost: dict[int, set[str]] = field(default_factory=dict[int, set[str]])
-
-
-def _status(events: list[Event]) -> RunStatus | None:
-    for event in reversed(events):
-        match event:
-            case WorkflowCompleted():
-                return event.status
-            case RunSuspended():
-                return "suspended"
-            case WorkflowStarted() | RunResumed():
-                return None
-            case _:
-                pass  # what came between two drives
-    return None
