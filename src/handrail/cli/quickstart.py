@@ -128,7 +128,8 @@ def _command() -> str:
     found = shutil.which("handrail")
     if found is not None and Path(found).resolve() == script.resolve():
         return "handrail"
-    return shlex.quote(str(script.resolve()))
+    beside = Path(sys.executable).with_name("handrail")  # the folder is another one now
+    return shlex.quote(str(beside if beside.exists() else script.resolve()))
 
 
 def _print_diff(diff: str) -> None:
