@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -10,8 +11,11 @@ from handrail.engine.executor import Engine
 from handrail.engine.parts import Parts
 from handrail.errors import DefinitionError
 from handrail.journals.memory import MemoryJournal
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions
+from handrail.model.agent_settings import AgentSettings
 from handrail.model.policy import Limits, Secrets
 from handrail.model.shapes import WorkflowLike
+from handrail.ports.agent import AgentBackend
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
@@ -27,7 +31,10 @@ class Executor(Engine):
     too. ``services`` and ``config`` are shown to context builders. ``workflows`` are found by name
     on ``resume``. ``gates`` answers ``ask``: a callable that is given an ``OpenGate``, or a policy:
     ``"approve"``, ``"default"``, ``"fail"``; with none the run suspends, after ``linger_s``.
-    Timers longer than ``suspend_timers_after_s`` suspend the run too (None: never).
+    Timers longer than ``suspend_timers_after_s`` suspend the run too (None: never). ``backend``,
+    ``model`` and ``agent_options`` hold for agents where neither they nor their steps say other;
+    where they are not given, ``HANDRAIL_BACKEND`` and ``HANDRAIL_MODEL`` count, then ``backend``
+    and ``model`` in ``[tool.handrail]`` of ``pyproject.toml``.
     """
 
     def __init__(
@@ -49,6 +56,9 @@ class Executor(Engine):
         max_crashes: int = 5,
         secrets: Secrets | None = None,
         durable: bool = False,
+        backend: AgentBackend | str | None = None,
+        model: str | None = None,
+        agent_options: AgentOptions = NO_OPTIONS,
     ) -> None:
         given = dict(stages or {})
         super().__init__(
@@ -69,8 +79,48 @@ class Executor(Engine):
                 max_crashes=max_crashes,
                 secrets=secrets if secrets is not None else Secrets(),
                 durable=durable,
+                agent_defaults=agent_defaults(backend, model, agent_options),
             )
         )
+
+
+def agent_defaults(
+    backend: AgentBackend | str | None, model: str | None, options: AgentOptions
+) -> AgentSettings:
+    """What holds for a run's agents: what is given, else the environment, else the project's.
+
+    Raises:
+        DefinitionError: there is no backend of this name, or ``pyproject.toml`` is malformed.
+        WrongUse: ``backend`` is no backend.
+    """
+    whose = "Executor(backend=)"
+    if backend is None or (model is None and options.model is None):
+        said = _said_around()
+        if backend is None and said.get("backend"):
+            backend, whose = said["backend"], said["where"]
+        if model is None and options.model is None:
+            model = said.get("model") or None
+    if backend is not None:
+        from handrail.agents.routes import check_backend
+
+        check_backend(backend, whose)
+    if model is not None:
+        options = AgentOptions(model=model).over(options)
+    return AgentSettings(backend, options)
+
+
+def _said_around() -> dict[str, str]:
+    """``backend`` and ``model`` of the environment, else of the project, and where that is."""
+    table = _project_table(None)
+    said = {name: table.get(name, "") for name in ("backend", "model")}
+    for name, value in said.items():
+        if not isinstance(value, str):
+            raise DefinitionError(f"[tool.handrail] {name} must be text, got {value!r}")
+    said["where"] = "[tool.handrail] backend of pyproject.toml"
+    if os.environ.get("HANDRAIL_BACKEND"):
+        said["backend"], said["where"] = os.environ["HANDRAIL_BACKEND"], "HANDRAIL_BACKEND"
+    said["model"] = os.environ.get("HANDRAIL_MODEL") or said["model"]
+    return said
 
 
 def configured_stages(start: Path | None = None) -> dict[str, Any]:
@@ -79,22 +129,31 @@ def configured_stages(start: Path | None = None) -> dict[str, Any]:
     Raises:
         DefinitionError: that file is not TOML, or a stage is neither text nor a list of texts.
     """
+    table = _project_table(start)
+    return _checked_stages(table.get("file", ""), table.get("stages", {}))
+
+
+def _project_table(start: Path | None) -> dict[str, Any]:
+    """``[tool.handrail]`` of the nearest ``pyproject.toml`` at or above a folder."""
     folder = (start or Path.cwd()).resolve()
     for above in (folder, *folder.parents):
         file = above / "pyproject.toml"
         if file.is_file():
-            return _stages_in(file)
+            return _table_in(file)
     return {}
 
 
-def _stages_in(file: Path) -> dict[str, Any]:
+def _table_in(file: Path) -> dict[str, Any]:
     import tomllib
 
     try:
         table = tomllib.loads(file.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DefinitionError(f"{file} cannot be read as TOML: {error}") from None
-    stages = table.get("tool", {}).get("handrail", {}).get("stages", {})
+    return {"file": str(file), **table.get("tool", {}).get("handrail", {})}
+
+
+def _checked_stages(file: str, stages: Mapping[str, Any]) -> dict[str, Any]:
     for name, command in stages.items():
         words = cast("list[object]", command if isinstance(command, list) else [command])
         if not words or not all(isinstance(word, str) for word in words):

@@ -8,12 +8,39 @@ copy with its parts as attributes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from handrail.model.results import StageResult, StepResult, ValidationResult, WorkflowResult
+    from handrail.model.launch import Fault
+    from handrail.model.results import (
+        StageResult,
+        StepResult,
+        Usage,
+        ValidationResult,
+        WorkflowResult,
+    )
+
+AgentErrorKind: TypeAlias = Literal[
+    "rate_limit",  # too many requests for the moment
+    "usage_cap",  # the plan's window is used up; it opens again by itself
+    "spending_cap",  # money or credits are used up; a person must act
+    "context_overflow",  # the conversation does not fit the model
+    "auth",  # not logged in, or not allowed; a person must act
+    "transient",  # a server or connection failed; the same again may work
+    "bad_request",  # refused for what it is: unknown model, invalid schema
+    "invalid_output",  # an answer, but none that fits the output type
+    "max_turns",  # the agent used up its turns
+    "output_limit",  # the answer was cut at the model's output limit
+    "refusal",  # the model declined
+    "timeout",  # no first sign, no sign for too long, or too long in all
+    "interrupted",  # stopped by a signal or a person
+    "crashed",  # it ended without its own word that the work is done
+    "not_installed",  # the program or library is not there
+    "config",  # the program did not accept its options
+]
+"""Why a backend gave no answer, in words that are the same for all of them."""
 
 
 class HandrailError(Exception):
@@ -480,19 +507,53 @@ class CommandNotFound(HandrailError, FileNotFoundError):
 
 
 class AgentError(HandrailError):
-    """An agent's backend ended without an answer that can be used."""
+    """An agent's backend ended without an answer that can be used.
 
-    def __init__(self, agent: str, reason: str) -> None:
+    ``kind`` says why in words that all backends share; without one nothing is known but the
+    ``reason``, and the step is not tried again by itself. ``retry_at`` is the time (unix seconds)
+    from which it may work again, ``session`` one that can be gone on in, ``text`` what the agent
+    said last, ``usage`` what was spent, ``hint`` what a person can do.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        reason: str,
+        *,
+        kind: AgentErrorKind | None = None,
+        retry_at: float | None = None,
+        http_status: int | None = None,
+        session: str | None = None,
+        text: str = "",
+        usage: Usage | None = None,
+        model: str | None = None,
+        hint: str = "",
+    ) -> None:
         super().__init__(agent, reason)
         self.agent = agent
         self.reason = reason
+        self.kind: AgentErrorKind | None = kind
+        self.retry_at = retry_at
+        self.http_status = http_status
+        self.session = session
+        self.text = text
+        self.usage = usage
+        self.model = model
+        self.hint = hint
+        self.fault: Fault | None = None
+        """What the ladder needs to know; set by the agent that was launched."""
 
     def __str__(self) -> str:
-        return f"agent {self.agent!r}: {self.reason}"
+        kind = f" ({self.kind.replace('_', ' ')})" if self.kind else ""
+        hint = f" {self.hint}" if self.hint else ""
+        return f"agent {self.agent!r}{kind}: {self.reason}{hint}"
 
 
 class AnswerRejected(AgentError):
     """An agent's answer did not fit its output type after every re-ask."""
+
+    def __str__(self) -> str:
+        return f"agent {self.agent!r}: {self.reason}"
 
 
 class PromptError(AgentError):

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from handrail.core.ladder import Next, following
+from handrail.errors import AgentError
 from handrail.model.context import WorkflowContext
+from handrail.model.events import LadderStep
+from handrail.model.launch import FIRST
+from handrail.model.results import AgentResult
 from handrail.model.shapes import AgentRequest
 
 
@@ -53,3 +59,23 @@ def make_request(
         )
 
     return make
+
+
+@pytest.fixture
+def climb() -> Callable[..., Any]:
+    """A function of an agent and a request: what the agent answers in the end, each launch that
+    failed being followed by what the ladder says.
+    """
+
+    async def run(agent: Any, request: AgentRequest) -> AgentResult[Any]:
+        past: list[LadderStep] = []
+        while True:
+            try:
+                return await agent.run(replace(request, launch=past[-1].next if past else FIRST))
+            except AgentError as error:
+                after = error.fault and following(error.fault, past, 0.0, "seed")
+                if not isinstance(after, Next):
+                    raise
+                past.append(LadderStep("work/plan", 1, error.kind, error.reason, after.launch))
+
+    return run

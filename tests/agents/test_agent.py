@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from handrail.agents.agent import Agent
 from handrail.agents.fake import FakeBackend
 from handrail.errors import AgentError, AnswerRejected, DefinitionError, HandrailError, WrongUse
-from handrail.model.events import AgentMessage, AgentTurnCompleted, AgentTurnStarted
+from handrail.model.events import (
+    AgentFinished,
+    AgentMessage,
+    AgentTurnCompleted,
+    AgentTurnStarted,
+    AgentUsage,
+)
 from handrail.model.jsonsafe import json_safe
 from handrail.model.results import AgentResult, Usage
 from handrail.model.schema import json_schema
@@ -24,6 +30,7 @@ from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentReply
 
 MakeRequest = Callable[..., AgentRequest]
+Climb = Callable[..., Any]
 
 
 @dataclass
@@ -105,7 +112,7 @@ async def test_the_answer_is_of_the_output_type(
 
 
 @pytest.mark.extra("pydantic")
-async def test_a_pydantic_model_is_an_output_type(make_request: MakeRequest) -> None:
+async def test_a_pydantic_model_is_an_output_type(climb: Climb, make_request: MakeRequest) -> None:
     """A model of pydantic is validated by pydantic, and its reason is what the re-ask quotes."""
     import pydantic
 
@@ -113,45 +120,54 @@ async def test_a_pydantic_model_is_an_output_type(make_request: MakeRequest) -> 
         line: int = pydantic.Field(gt=0)
 
     backend = FakeBackend(['{"line": 0}', '{"line": 7}'])
-    result = await Agent("finder", "Find.", output=Finding, backend=backend).run(make_request())
+    result = await climb(Agent("finder", "Find.", output=Finding, backend=backend), make_request())
     assert result.output == Finding(line=7)
     assert "greater than 0" in backend.turns[1].prompt
 
 
-async def test_an_answer_that_does_not_fit_is_asked_for_again(make_request: MakeRequest) -> None:
+async def test_an_answer_that_does_not_fit_is_asked_for_again(
+    climb: Climb, make_request: MakeRequest
+) -> None:
     """The second prompt has the reason, and the result counts both turns."""
     backend = FakeBackend(['{"title": "Fine"}', GOOD])
-    result = await Agent("judge", "Judge it.", output=Report, backend=backend).run(make_request())
+    result = await climb(
+        Agent("judge", "Judge it.", output=Report, backend=backend), make_request()
+    )
     assert result == AgentResult(Report("Fine", 3), attempts=2)
     assert "missing required field `score`" in backend.turns[1].prompt
 
 
 async def test_a_backend_without_a_session_is_told_everything_again(
+    climb: Climb,
     make_request: MakeRequest,
 ) -> None:
     """Where no session is named, a re-ask repeats the whole prompt and the refused answer."""
     backend = FakeBackend(["no idea", GOOD])
-    await Agent("judge", "Judge it.", output=Report, backend=backend).run(make_request())
+    await climb(Agent("judge", "Judge it.", output=Report, backend=backend), make_request())
     first, second = (turn.prompt for turn in backend.turns)
     assert second.startswith(first)
     assert "no idea" in second[len(first) :]
 
 
-async def test_a_session_is_gone_on_with(make_request: MakeRequest) -> None:
+async def test_a_session_is_gone_on_with(climb: Climb, make_request: MakeRequest) -> None:
     """Where a reply names a session, the re-ask goes into it, and repeats nothing."""
     backend = FakeBackend([AgentReply("no idea", session="s-1"), AgentReply(GOOD, session="s-1")])
-    result = await Agent("judge", "Judge it.", output=Report, backend=backend).run(make_request())
+    result = await climb(
+        Agent("judge", "Judge it.", output=Report, backend=backend), make_request()
+    )
     assert [turn.session for turn in backend.turns] == [None, "s-1"]
     assert "no JSON value found" in backend.turns[1].prompt
     assert "Judge it." not in backend.turns[1].prompt
     assert result.session == "s-1"
 
 
-async def test_a_long_refused_answer_is_quoted_in_part(make_request: MakeRequest) -> None:
+async def test_a_long_refused_answer_is_quoted_in_part(
+    climb: Climb, make_request: MakeRequest
+) -> None:
     """Of a refused answer of 100,000 characters only the beginning and the end are sent back."""
     answer = "start " + "x" * 100_000 + " end"
     backend = FakeBackend([answer, GOOD])
-    await Agent("judge", "Judge it.", output=Report, backend=backend).run(make_request())
+    await climb(Agent("judge", "Judge it.", output=Report, backend=backend), make_request())
     again = backend.turns[1].prompt
     assert len(again) < 6_000
     assert "start xxx" in again
@@ -159,7 +175,7 @@ async def test_a_long_refused_answer_is_quoted_in_part(make_request: MakeRequest
     assert "characters left out" in again
 
 
-async def test_usage_is_the_sum_of_all_turns(make_request: MakeRequest) -> None:
+async def test_usage_is_the_sum_of_all_turns(climb: Climb, make_request: MakeRequest) -> None:
     """Tokens and costs of refused answers count as well; the model is the last that was named."""
     backend = FakeBackend(
         [
@@ -168,40 +184,43 @@ async def test_usage_is_the_sum_of_all_turns(make_request: MakeRequest) -> None:
             AgentReply(GOOD, model="m-2", usage=Usage(input_tokens=5, output_tokens=7)),
         ]
     )
-    result = await Agent("judge", "Judge.", output=Report, backend=backend).run(make_request())
+    result = await climb(Agent("judge", "Judge.", output=Report, backend=backend), make_request())
     assert result.usage == Usage(input_tokens=15, output_tokens=7, cost_usd=0.5)
     assert (result.model, result.attempts) == ("m-2", 3)
 
 
 @pytest.mark.parametrize("max_reasks", [0, 1, 2])
-async def test_re_asks_end(make_request: MakeRequest, max_reasks: int) -> None:
+async def test_re_asks_end(climb: Climb, make_request: MakeRequest, max_reasks: int) -> None:
     """After the prompt and max_reasks more the answer is rejected, with the last reason and it."""
     backend = FakeBackend([f"answer {number}" for number in range(1, 10)])
     agent = Agent("judge", "Judge.", output=Report, backend=backend, max_reasks=max_reasks)
     turns = max_reasks + 1
     said = rf"agent 'judge': no answer fits Report\(title: str, score: int\) after {turns} turns?: "
     with pytest.raises(AnswerRejected, match=said) as caught:
-        await agent.run(make_request())
+        await climb(agent, make_request())
     assert len(backend.turns) == turns
     assert f"The last answer was 'answer {turns}'." in str(caught.value)
 
 
-async def test_a_rejected_answer_is_shown_shortened(make_request: MakeRequest) -> None:
+async def test_a_rejected_answer_is_shown_shortened(
+    climb: Climb, make_request: MakeRequest
+) -> None:
     """The error for an answer of 100,000 characters has some hundreds of them."""
     backend = FakeBackend(["x" * 100_000])
     agent = Agent("judge", "Judge.", output=Report, backend=backend, max_reasks=0)
     with pytest.raises(AnswerRejected) as caught:
-        await agent.run(make_request())
+        await climb(agent, make_request())
     assert len(str(caught.value)) < 800
 
 
 async def test_constrained_text_is_asked_for_again_without_json(
+    climb: Climb,
     make_request: MakeRequest,
 ) -> None:
     """Text with constraints is taken as text, checked, and re-asked with the constraint."""
     short = Annotated[str, msgspec.Meta(max_length=5)]
     backend = FakeBackend(["far too long", "short"])
-    result = await Agent("writer", "Write.", output=short, backend=backend).run(make_request())
+    result = await climb(Agent("writer", "Write.", output=short, backend=backend), make_request())
     assert result.output == "short"
     assert "JSON" not in backend.turns[0].prompt
     assert "length <= 5" in backend.turns[1].prompt
@@ -217,27 +236,33 @@ async def test_a_structured_value_is_taken_as_it_is(make_request: MakeRequest) -
 
 
 async def test_a_structured_value_of_another_type_is_asked_for_again(
+    climb: Climb,
     make_request: MakeRequest,
 ) -> None:
     """A structured value that does not fit is refused with the reason, like text."""
     backend = FakeBackend([{"title": "Fine", "score": "three"}, json.loads(GOOD)])
-    result = await Agent("judge", "Judge.", output=Report, backend=backend).run(make_request())
+    result = await climb(Agent("judge", "Judge.", output=Report, backend=backend), make_request())
     assert result.attempts == 2
     assert "Expected `int`, got `str` - at `$.score`" in backend.turns[1].prompt
 
 
-async def test_each_turn_is_told_of(make_request: MakeRequest, emitted: list[Any]) -> None:
+async def test_each_turn_is_told_of(
+    climb: Climb, make_request: MakeRequest, emitted: list[Any]
+) -> None:
     """A turn's start with its prompt and its end with the problem and the usage are emitted."""
     used = Usage(output_tokens=4)
     backend = FakeBackend(["?", AgentReply(GOOD, usage=used)])
-    await Agent("judge", "Judge.", output=Report, backend=backend).run(make_request())
+    await climb(Agent("judge", "Judge.", output=Report, backend=backend), make_request())
     path = "work/plan"
     assert emitted == [
         AgentTurnStarted(path, 1, backend.turns[0].prompt),
         AgentMessage(path, "?"),
+        AgentFinished(path, "completed"),
         AgentTurnCompleted(path, 1, "no JSON value found"),
         AgentTurnStarted(path, 2, backend.turns[1].prompt),
         AgentMessage(path, GOOD),
+        AgentUsage(path, used),
+        AgentFinished(path, "completed", usage=used),
         AgentTurnCompleted(path, 2, None, used),
     ]
 
@@ -266,7 +291,8 @@ async def test_a_backend_that_raises_is_not_asked_again(make_request: MakeReques
         (("a", 3), {}, r"agent 'a': a prompt is text, a pathlib\.Path .* got 3"),
         (("a", "x"), {"output": "Report"}, "output= takes a type, got the text 'Report'"),
         (("a", "x"), {"output": Callable}, "agent 'a', output=: .*has no JSON form"),
-        (("a", "x"), {"backend": "claude"}, r"backend= takes a backend .* got 'claude'"),
+        (("a", "x"), {"backend": 3}, r"backend= takes a backend .* got 3"),
+        (("a", "x"), {"backend": "claud"}, r"there is no backend 'claud'. Did you mean 'claude'"),
         (("a", "x"), {"max_reasks": -1}, "max_reasks of agent 'a' must be a whole number"),
     ],
 )

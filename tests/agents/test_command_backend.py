@@ -51,7 +51,9 @@ async def test_the_program_reads_the_prompt_and_prints_the_answer(
     assert (await agent.run(make_request({"word": "ünder"}))).output == "SHOUT üNDER"
 
 
-async def test_a_program_is_asked_again_with_all_it_needs(make_request: MakeRequest) -> None:
+async def test_a_program_is_asked_again_with_all_it_needs(
+    climb: Callable[..., Any], make_request: MakeRequest
+) -> None:
     """A program remembers nothing, so its second prompt has the task, its answer and the reason."""
     code = (
         "import sys; prompt = sys.stdin.read(); "
@@ -61,7 +63,7 @@ async def test_a_program_is_asked_again_with_all_it_needs(make_request: MakeRequ
     agent = Agent(
         "count", "Count it.", output=int, backend=CommandBackend([sys.executable, "-c", code])
     )
-    result = await agent.run(make_request())
+    result = await climb(agent, make_request())
     assert (result.output, result.attempts) == (42, 2)
 
 

@@ -304,7 +304,8 @@ def test_plain_data_is_plain_json(value: Any) -> None:
             Usage(cost_usd=0.5),
             (
                 '{"$":"handrail:Usage","input_tokens":null,"output_tokens":null,'
-                '"cost_usd":0.5,"turns":null}'
+                '"cost_usd":0.5,"turns":null,"cached_tokens":null,"cache_write_tokens":null,'
+                '"reasoning_tokens":null,"cost_source":null}'
             ),
         ),
     ],
@@ -313,6 +314,12 @@ def test_the_format_is_settled(value: Any, text: str) -> None:
     """Journals that people have are read for ever: these texts may not change."""
     assert CODEC.dump(value) == text
     assert alike(CODEC.load(text), value)
+
+
+def test_what_was_written_before_a_class_had_more_fields_can_be_read() -> None:
+    """Fields that are missing have their defaults."""
+    text = '{"$":"handrail:Usage","input_tokens":7,"output_tokens":null,"cost_usd":0.5,"turns":1}'
+    assert alike(CODEC.load(text), Usage(7, None, 0.5, 1))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
 from handrail.model.codec import Codec, Unresolved
+from handrail.model.launch import FIRST, Launch
 from handrail.model.records import (
     Record,
     UnreadableRecord,
@@ -81,7 +82,26 @@ values = st.recursive(
     ),
     max_leaves=6,
 )
-usages = st.builds(Usage, *[st.none() | numbers] * 2, st.none() | seconds, st.none() | numbers)
+usages = st.builds(
+    Usage,
+    *[st.none() | numbers] * 2,
+    st.none() | seconds,
+    *[st.none() | numbers] * 4,
+    st.sampled_from([None, "reply", "table"]),
+)
+launches = st.builds(
+    Launch,
+    number=numbers,
+    turn=numbers,
+    rung=st.sampled_from(["start", "resume", "wait", "reask", "fallback"]),
+    session=st.none() | texts,
+    route=numbers,
+    reason=talk,
+    answer=talk,
+    reasks=numbers,
+    spent=st.none() | usages,
+    session_usage=st.none() | usages,
+)
 
 
 def _results(path: str) -> st.SearchStrategy[StepResult[Any]]:
@@ -152,11 +172,20 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "round": rounds,
     "result": some_result,
     "composed": st.just(""),
+    **dict.fromkeys(("backend", "session", "scope"), texts),
+    **dict.fromkeys(("tokens", "launch"), numbers),
+    **dict.fromkeys(("duration_s", "used", "limit"), seconds),
+    "cost_usd": st.none() | seconds,
+    "model": optional,
+    "next": launches,
+    "parked": st.booleans(),
 }
 OWN_MEANING: dict[tuple[str, str], st.SearchStrategy[Any]] = {
     ("LimitReached", "value"): seconds,
     **{(kind, "error"): optional for kind in ("WorkflowCompleted", "SubworkflowEnded")},
     ("RollbackCompleted", "error"): optional,
+    ("LadderStep", "session"): optional,
+    ("BudgetReserved", "tokens"): st.none() | numbers,
     **{
         (kind, "error_type"): st.none() | texts
         for kind in ("WorkflowCompleted", "RollbackCompleted")
@@ -337,6 +366,82 @@ FORMAT = [
         ev.RollbackStarted("plan"),
         ("RollbackStarted", "plan", "{}", None),
     ),
+    (
+        ev.AgentSessionStarted("code", "s-1", "claude", "opus", 2),
+        (
+            "AgentSessionStarted",
+            "code",
+            '{"session":"s-1","backend":"claude","model":"opus","launch":2}',
+            None,
+        ),
+    ),
+    (
+        ev.LadderStep(
+            "code",
+            1,
+            "invalid_output",
+            "no JSON",
+            Launch(
+                number=2,
+                turn=3,
+                rung="reask",
+                session="s-1",
+                route=1,
+                reason="it is no JSON",
+                answer="Well.",
+                reasks=3,
+                spent=Usage(1, 2, 0.5, 1, 3, 4, 5, "reply"),
+                session_usage=Usage(70),
+            ),
+            due=90.5,
+            backend="claude",
+            session="s-1",
+        ),
+        (
+            "LadderStep",
+            "code",
+            (
+                '{"attempt":1,"kind":"invalid_output","error":"no JSON","next":{"number":2,'
+                '"turn":3,"rung":"reask","session":"s-1","route":1,"reason":"it is no JSON",'
+                '"answer":"Well.","reasks":3,"spent":{"input_tokens":1,"output_tokens":2,'
+                '"cost_usd":0.5,"turns":1,"cached_tokens":3,"cache_write_tokens":4,'
+                '"reasoning_tokens":5,"cost_source":"reply"},"session_usage":{"input_tokens":70}},'
+                '"due":90.5,"backend":"claude","session":"s-1"}'
+            ),
+            None,
+        ),
+    ),
+    (
+        ev.LadderStep("code", 2, "auth", "log in", FIRST, parked=True),
+        (
+            "LadderStep",
+            "code",
+            '{"attempt":2,"kind":"auth","error":"log in","next":{},"parked":true}',
+            None,
+        ),
+    ),
+    (
+        ev.BudgetReserved("code", 1, 20_000, 0.5),
+        ("BudgetReserved", "code", '{"launch":1,"tokens":20000,"cost_usd":0.5}', None),
+    ),
+    (
+        ev.BudgetSettled("code", 1, Usage(10), 2.5),
+        (
+            "BudgetSettled",
+            "code",
+            '{"launch":1,"usage":{"input_tokens":10},"duration_s":2.5}',
+            None,
+        ),
+    ),
+    (
+        ev.BudgetWarning("a/code", "a", "cost_usd", 0.9, 1.0),
+        (
+            "BudgetWarning",
+            "a/code",
+            '{"scope":"a","name":"cost_usd","used":0.9,"limit":1.0}',
+            None,
+        ),
+    ),
 ]  # fmt: skip
 
 
@@ -403,10 +508,10 @@ def test_a_field_that_is_missing_has_its_default(event: ev.Event) -> None:
 def test_a_kind_of_a_newer_version_is_an_error_that_says_so() -> None:
     """A kind that this version does not know is named, with what to do."""
     with pytest.raises(UnreadableRecord) as caught:
-        from_record("run-1", 7, 0.0, Record("BudgetReserved", "", "{}", None), CODEC)
+        from_record("run-1", 7, 0.0, Record("BudgetBorrowed", "", "{}", None), CODEC)
     assert str(caught.value) == (
-        "run run-1: record 7 (BudgetReserved) cannot be read: this version knows no events of kind "
-        "'BudgetReserved'; a newer version of handrail wrote it. Use that version, or a newer one, "
+        "run run-1: record 7 (BudgetBorrowed) cannot be read: this version knows no events of kind "
+        "'BudgetBorrowed'; a newer version of handrail wrote it. Use that version, or a newer one, "
         "for this run"
     )
     assert str(caught.value) == str(copy.copy(caught.value))
@@ -599,6 +704,8 @@ def test_no_secret_is_in_a_record(value: Any, text: str) -> None:
             "failed", value, text, rollback_errors=(RollbackError("a", text, "E"),)
         ),
         ev.GateAnswered("a", value, text),
+        ev.AgentSessionStarted("a", text),
+        ev.LadderStep("a", 1, "refusal", text, Launch(rung="reask", session=text, answer=text)),
     ):
         record = to_record(event, CODEC, ENVIRON)
         for secret in ENVIRON.values():
@@ -667,6 +774,16 @@ def test_the_words_of_a_record_survive_a_variable_with_such_a_value() -> None:
     gate = OpenGate("verify", "Shall python go on?")
     back = _there_and_back(ev.GateOpened("verify", gate), odd, {})
     assert dataclasses.replace(gate, question="Shall ${TOKEN_KIND} go on?") == back.gate
+    odd = {"A_KEY": "fallback", "B_KEY": "claude", "C_KEY": "output_tokens", "D_KEY": "number"}
+    launch = Launch(2, rung="fallback", reason="claude", spent=Usage(output_tokens=3))
+    ladder = ev.LadderStep("code", 1, "transient", "claude fell", launch, backend="claude")
+    back = _there_and_back(ladder, odd, {})
+    assert (
+        dataclasses.replace(
+            ladder, error="${B_KEY} fell", next=dataclasses.replace(launch, reason="${B_KEY}")
+        )
+        == back
+    )
 
 
 TOKEN = "ghp_" + "a1B2" * 9

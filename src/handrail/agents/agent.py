@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -9,8 +10,11 @@ import attrs
 
 from handrail.agents.conversation import Conversation, schema_for
 from handrail.agents.prompt import Prompt, identity_of, rendered
-from handrail.errors import AgentError, DefinitionError, WrongUse
+from handrail.agents.routes import Fallback, check_backend, check_options, routes_of
+from handrail.errors import DefinitionError, WrongUse
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.jsonsafe import short_repr
+from handrail.model.ladder import DEFAULT_LADDER, Ladder
 from handrail.model.policy import count_of
 from handrail.model.results import AgentResult
 from handrail.model.shapes import AgentRequest
@@ -44,10 +48,26 @@ def _check_output(agent: Agent[Any], _: attrs.Attribute[Any], output: object) ->
 
 
 def _check_backend(agent: Agent[Any], _: attrs.Attribute[Any], backend: object) -> None:
-    if backend is not None and not callable(getattr(backend, "complete", None)):
+    check_backend(backend, f"agent {agent.name!r}")
+
+
+def _check_options(agent: Agent[Any], _: attrs.Attribute[Any], options: object) -> None:
+    whose = f"agent {agent.name!r}"
+    if not isinstance(options, AgentOptions):
+        raise WrongUse(f"{whose}: options= takes AgentOptions(...), got {short_repr(options)}")
+    check_options(agent.backend, options, whose)
+
+
+def _check_fallback(agent: Agent[Any], _: attrs.Attribute[Any], chain: tuple[object, ...]) -> None:
+    for one in chain:
+        if not (isinstance(one, str) and one.startswith(":") and one[1:]):
+            check_backend(one, f"agent {agent.name!r}, fallback")
+
+
+def _check_ladder(agent: Agent[Any], _: attrs.Attribute[Any], ladder: object) -> None:
+    if not isinstance(ladder, Ladder):
         raise WrongUse(
-            f"agent {agent.name!r}: backend= takes a backend (it has an async complete), such as "
-            f"CommandBackend([...]) or FakeBackend([...]), got {short_repr(backend)}"
+            f"agent {agent.name!r}: ladder= takes a Ladder(...), got {short_repr(ladder)}"
         )
 
 
@@ -65,15 +85,24 @@ class Agent(Generic[T_co]):
 
     With an ``output`` other than ``str``, its JSON schema is added to the prompt, and the answer is
     the last JSON value in the reply that fits. If none does, the backend is asked again with the
-    reason, at most ``max_reasks`` times: within its session, or, if it has none, with the prompt
-    and its own answer repeated. Text is stripped of blanks around it.
+    reason, at most ``max_reasks`` times in all: within its session, or, if it has none, with the
+    prompt and its own answer repeated; the last of several times in a new session. Text is stripped
+    of blanks around it.
+
+    ``backend`` is one, or a name: ``"claude"``, ``"codex:gpt-6"`` (with a model). ``options`` are
+    what it is told besides (``model`` is short for ``AgentOptions(model=)``). What the step says of
+    both wins, and what the run says counts where neither speaks. ``fallback`` lists backends, names
+    or ``":model"`` to turn to when one gives no answer. ``ladder`` says what is tried before that.
     """
 
     name: str = attrs.field(validator=_check_name)
     prompt: Prompt = attrs.field(validator=_check_prompt, repr=short_repr)
     output: Any = attrs.field(validator=_check_output)
-    backend: AgentBackend | None = attrs.field(validator=_check_backend)
+    backend: AgentBackend | str | None = attrs.field(validator=_check_backend)
     max_reasks: int = attrs.field(validator=_check_reasks)
+    options: AgentOptions = attrs.field(validator=_check_options)
+    fallback: tuple[Fallback, ...] = attrs.field(validator=_check_fallback)
+    ladder: Ladder = attrs.field(validator=_check_ladder)
 
     @overload
     def __init__(
@@ -81,8 +110,12 @@ class Agent(Generic[T_co]):
         name: str,
         prompt: Prompt,
         *,
-        backend: AgentBackend | None = None,
+        backend: AgentBackend | str | None = None,
         max_reasks: int = 2,
+        model: str | None = None,
+        options: AgentOptions = NO_OPTIONS,
+        fallback: Sequence[Fallback] = (),
+        ladder: Ladder = DEFAULT_LADDER,
     ) -> None: ...
     @overload
     def __init__(
@@ -91,8 +124,12 @@ class Agent(Generic[T_co]):
         prompt: Prompt,
         *,
         output: type[T_co],
-        backend: AgentBackend | None = None,
+        backend: AgentBackend | str | None = None,
         max_reasks: int = 2,
+        model: str | None = None,
+        options: AgentOptions = NO_OPTIONS,
+        fallback: Sequence[Fallback] = (),
+        ladder: Ladder = DEFAULT_LADDER,
     ) -> None: ...
     @overload
     def __init__(
@@ -101,8 +138,12 @@ class Agent(Generic[T_co]):
         prompt: Prompt,
         *,
         output: Any,
-        backend: AgentBackend | None = None,
+        backend: AgentBackend | str | None = None,
         max_reasks: int = 2,
+        model: str | None = None,
+        options: AgentOptions = NO_OPTIONS,
+        fallback: Sequence[Fallback] = (),
+        ladder: Ladder = DEFAULT_LADDER,
     ) -> None: ...
     def __init__(
         self,
@@ -110,10 +151,20 @@ class Agent(Generic[T_co]):
         prompt: Prompt,
         *,
         output: Any = str,
-        backend: AgentBackend | None = None,
+        backend: AgentBackend | str | None = None,
         max_reasks: int = 2,
+        model: str | None = None,
+        options: AgentOptions = NO_OPTIONS,
+        fallback: Sequence[Fallback] = (),
+        ladder: Ladder = DEFAULT_LADDER,
     ) -> None:
-        self.__attrs_init__(name, prompt, output, backend, max_reasks)
+        if model is not None and isinstance(options, AgentOptions):
+            options = AgentOptions(model=model).over(options)
+        if isinstance(fallback, str):
+            raise WrongUse(f"agent {name!r}: fallback= takes a list, got the text {fallback!r}")
+        self.__attrs_init__(
+            name, prompt, output, backend, max_reasks, options, tuple(fallback), ladder
+        )
 
     if TYPE_CHECKING:  # attrs makes it; not every type checker knows
 
@@ -133,23 +184,16 @@ class Agent(Generic[T_co]):
         }
 
     async def run(self, request: AgentRequest, /) -> AgentResult[T_co]:
-        """The answer to the prompt that the request's context makes.
+        """The answer of one launch to the prompt that the request's context makes.
 
         Raises:
             AgentError: there is no backend, or it gave no answer.
             PromptError: the prompt cannot be made from the context.
-            AnswerRejected: no answer was of the output type.
+            AnswerRejected: the answer was not of the output type.
         """
-        if self.backend is None:
-            raise AgentError(self.name, _NO_BACKEND.format(name=self.name))
+        routes = routes_of(self, request.settings, request.defaults)
         text = await rendered(
             self.prompt, agent=self.name, context=request.context, workflow=request.workflow
         )
-        talk = Conversation(self.name, self.backend, self.output, request)
-        return await talk.hold(text, max_reasks=self.max_reasks)
-
-
-_NO_BACKEND = (
-    "it has no backend. Pass one to Agent(..., backend=...), or put another agent in its place "
-    "with Executor(agents={{{name!r}: ...}})."
-)
+        talk = Conversation(self.name, self.output, routes, self.ladder, self.max_reasks, request)
+        return await talk.hold(text)

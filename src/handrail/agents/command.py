@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import PurePath
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import attrs
@@ -14,7 +14,7 @@ import attrs
 from handrail.errors import AgentError, CommandNotFound
 from handrail.model.events import AgentMessage, StepOutput
 from handrail.model.policy import positive_seconds
-from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 from handrail.system.processes import CommandNotStarted, ProcessResult, Stream, run_process
 from handrail.system.spawn import arguments, check_environment
 
@@ -57,6 +57,8 @@ class CommandBackend:
         default=None, kw_only=True, validator=_check_env, repr=_names_only
     )
     timeout: float | None = attrs.field(default=None, kw_only=True, converter=_timeout_s)
+
+    capabilities: ClassVar[Capabilities] = Capabilities()
 
     @property
     def name(self) -> str:

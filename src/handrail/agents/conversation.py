@@ -1,18 +1,25 @@
-"""The turns an agent takes to an answer of its type: asked once, and again while none fits."""
+"""One launch of an agent: its prompt put as the ladder says, its answer read."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from handrail.agents.wording import asked_again, rejected, with_schema
-from handrail.errors import AnswerRejected
+import attrs
+
+from handrail.agents.digest import Digest
+from handrail.agents.routes import Route
+from handrail.agents.wording import KEPT_CHARS, put, rejected, shortened, with_schema
+from handrail.errors import AgentError, AnswerRejected
 from handrail.model.convert import DoesNotFit, fit
 from handrail.model.events import AgentTurnCompleted, AgentTurnStarted
 from handrail.model.extract import Found, NotFound, last_fitting
+from handrail.model.ladder import Ladder
+from handrail.model.launch import Fault, fault_of
 from handrail.model.results import AgentResult, Usage
 from handrail.model.schema import Schema, describe_type, json_schema, plain
 from handrail.model.shapes import AgentRequest
-from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
+from handrail.ports.agent import AgentReply, AgentTurn, capabilities_of
 
 
 def schema_for(output: Any) -> Schema | None:
@@ -34,71 +41,130 @@ def read(reply: AgentReply, output: Any) -> Found | NotFound:
         return NotFound(str(misfit))
 
 
+@attrs.frozen
 class Conversation:
-    """One agent step's exchange with a backend: what was said and used so far. Mutable."""
+    """What an agent wants, to be asked of one of its routes in one launch."""
 
-    def __init__(
-        self, agent: str, backend: AgentBackend, output: Any, request: AgentRequest
-    ) -> None:
-        self._agent = agent
-        self._backend = backend
-        self._output = output
-        self._request = request
-        self._schema = schema_for(output)
-        self._turn = 0
-        self._session: str | None = None
-        self._model: str | None = None
-        self._usage: Usage | None = None
+    agent: str
+    output: Any
+    routes: tuple[Route, ...]
+    ladder: Ladder
+    max_reasks: int
+    request: AgentRequest
 
-    async def hold(self, prompt: str, *, max_reasks: int) -> AgentResult[Any]:
-        """The first answer that fits.
+    async def hold(self, prompt: str) -> AgentResult[Any]:
+        """The answer.
 
         Raises:
-            AnswerRejected: none does, after the prompt and ``max_reasks`` more.
+            AgentError: there is none, or none that fits; ``fault`` says what could follow.
         """
-        task = prompt if self._schema is None else with_schema(prompt, self._schema)
-        prompt = task
-        while True:
-            reply = await self._ask(prompt)
-            answer = self._heard(reply)
-            if isinstance(answer, Found):
-                return AgentResult(
-                    answer.value, self._usage, self._model, self._session, self._turn
-                )
-            if self._turn > max_reasks:
-                wanted = describe_type(self._output)
-                why = rejected(wanted, self._turn, answer.reason, reply.text)
-                raise AnswerRejected(self._agent, why)
-            remembered = self._session is not None
-            prompt = asked_again(task, reply.text, answer.reason, remembered=remembered)
+        request, launch = self.request, self.request.launch
+        route = self.routes[min(launch.route, len(self.routes) - 1)]
+        schema = schema_for(self.output)
+        task = prompt if schema is None else with_schema(prompt, schema)
+        said = put(task, launch, remembered=self._session(route) is not None)
+        digest = Digest(request.emit)
+        request.emit(AgentTurnStarted(request.path, launch.turn, said))
+        try:
+            reply = await route.backend.complete(self._turn(route, said, schema, digest))
+        except AgentError as error:
+            self._explain(error, route, digest)
+            raise
+        return self._heard(reply, route)
 
-    async def _ask(self, prompt: str) -> AgentReply:
-        self._turn += 1
-        request = self._request
-        request.emit(AgentTurnStarted(request.path, self._turn, prompt))
-        return await self._backend.complete(
-            AgentTurn(
-                agent=self._agent,
-                prompt=prompt,
-                run_id=request.run_id,
-                path=request.path,
-                turn=self._turn,
-                session=self._session,
-                schema=self._schema,
-                context=request.context,
-                emit=request.emit,
-                sleep=request.sleep,
-            )
+    def _session(self, route: Route) -> str | None:
+        """The session to go on in: the launch's, or the one that the step was given."""
+        if not capabilities_of(route.backend).sessions:
+            return None
+        launch = self.request.launch
+        if launch.session is None and launch.rung in {"start", "retry", "wait"}:
+            return self.request.settings.session
+        return launch.session
+
+    def _turn(self, route: Route, prompt: str, schema: Schema | None, digest: Digest) -> AgentTurn:
+        request, launch = self.request, self.request.launch
+        session = self._session(route)
+        given = session is not None and launch.session is None
+        return AgentTurn(
+            agent=self.agent,
+            prompt=prompt,
+            run_id=request.run_id,
+            path=request.path,
+            turn=launch.turn,
+            session=session,
+            schema=schema,
+            context=request.context,
+            emit=digest,
+            sleep=request.sleep,
+            options=route.options,
+            fork=given and request.settings.fork,
+            compact=launch.rung == "compact",
+            session_usage=request.settings.session_usage if given else launch.session_usage,
+            now=request.now,
         )
 
-    def _heard(self, reply: AgentReply) -> Found | NotFound:
-        """The answer in the reply, which is counted in and told of."""
-        self._session = reply.session or self._session
-        self._model = reply.model or self._model
-        if reply.usage is not None:
-            self._usage = (self._usage or Usage()) + reply.usage
-        answer = read(reply, self._output)
+    def _heard(self, reply: AgentReply, route: Route) -> AgentResult[Any]:
+        """The result that the reply makes, which is told of."""
+        request, launch = self.request, self.request.launch
+        answer = read(reply, self.output)
         problem = answer.reason if isinstance(answer, NotFound) else None
-        path = self._request.path
-        self._request.emit(AgentTurnCompleted(path, self._turn, problem, reply.usage))
-        return answer
+        request.emit(AgentTurnCompleted(request.path, launch.turn, problem, reply.usage))
+        if isinstance(answer, Found):
+            return AgentResult(
+                answer.value,
+                _sum(launch.spent, reply.usage),
+                reply.model,
+                reply.session or self._session(route),
+                launch.turn,
+                route.name,
+                reply.session_usage,
+            )
+        raise self._misfit(reply, answer.reason, route)
+
+    def _misfit(self, reply: AgentReply, reason: str, route: Route) -> AnswerRejected:
+        launch = self.request.launch
+        why = rejected(describe_type(self.output), launch.turn, reason, reply.text)
+        error = AnswerRejected(
+            self.agent,
+            why,
+            kind="invalid_output",
+            session=reply.session or self._session(route),
+            text=shortened(reply.text, KEPT_CHARS),
+            usage=reply.usage,
+            model=reply.model,
+        )
+        error.fault = self._fault(error, route, reason, reply.session_usage)
+        return error
+
+    def _explain(self, error: AgentError, route: Route, digest: Digest) -> None:
+        """Tell of a failed launch, and give its error what the ladder needs to know."""
+        request, launch = self.request, self.request.launch
+        error.text = error.text or digest.text()
+        error.fault = self._fault(error, route, error.reason, None)
+        problem = f"{error.kind or 'failed'}: {error.reason}"
+        request.emit(AgentTurnCompleted(request.path, launch.turn, problem, error.usage))
+
+    def _fault(
+        self, error: AgentError, route: Route, reason: str, session_usage: Usage | None
+    ) -> Fault | None:
+        fault = fault_of(error, self.request.launch)
+        if fault is None:
+            return None
+        capabilities = capabilities_of(route.backend)
+        return replace(
+            fault,
+            reason=reason,
+            session_usage=session_usage,
+            backend=route.name,
+            ladder=self.ladder,
+            max_reasks=self.max_reasks,
+            routes=len(self.routes),
+            can_resume=capabilities.sessions,
+            can_compact=capabilities.compact,
+        )
+
+
+def _sum(a: Usage | None, b: Usage | None) -> Usage | None:
+    if a is None or b is None:
+        return a or b
+    return a + b

@@ -12,10 +12,16 @@ import anyio
 
 from handrail.agents.script import played, replies_of
 from handrail.errors import AgentError
-from handrail.model.events import AgentMessage
+from handrail.model.agent_options import OPTION_NAMES, PERMISSIONS
+from handrail.model.events import (
+    AgentFinished,
+    AgentMessage,
+    AgentSessionStarted,
+    AgentUsage,
+)
 from handrail.model.jsonsafe import json_safe
 from handrail.model.policy import seconds_of
-from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 
 
 class FakeBackend:
@@ -42,6 +48,19 @@ class FakeBackend:
         self._delay_s = seconds_of(delay, "delay of a FakeBackend")
         self._scripts = _scripts(replies)
 
+    capabilities = Capabilities(
+        options=frozenset(OPTION_NAMES),
+        permissions=frozenset(PERMISSIONS),
+        sessions=True,
+        fork=True,
+        compact=True,
+        schema=True,
+        profiles=True,
+        usage=True,
+        cost=True,
+        reset_times=True,
+    )
+
     def __repr__(self) -> str:
         return f"<FakeBackend {self.name!r}, {len(self.turns)} turns so far>"
 
@@ -56,8 +75,27 @@ class FakeBackend:
         reply = self._next(turn)
         if self._delay_s:
             await (turn.sleep or anyio.sleep)(self._delay_s)
-        made = _as_reply(await played(reply, turn))
+        try:
+            made = _as_reply(await played(reply, turn))
+        except AgentError as error:
+            if error.session is not None:
+                turn.emit(AgentSessionStarted(turn.path, error.session, self.name, error.model))
+            turn.emit(AgentFinished(turn.path, "failed", error.kind or "", error.reason))
+            raise
+        if made.session is not None:
+            turn.emit(AgentSessionStarted(turn.path, made.session, self.name, made.model))
         turn.emit(AgentMessage(turn.path, made.text))
+        if made.usage is not None:
+            turn.emit(AgentUsage(turn.path, made.usage))
+        turn.emit(
+            AgentFinished(
+                turn.path,
+                "completed",
+                usage=made.usage,
+                model=made.model,
+                session=made.session,
+            )
+        )
         return made
 
     def _next(self, turn: AgentTurn) -> Any:

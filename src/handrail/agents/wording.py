@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from handrail.model.jsonsafe import short_repr
+from handrail.model.launch import Launch
 
-_QUOTED_CHARS = 4_000
+_QUOTED_CHARS = 5_000
+KEPT_CHARS = 4_000
+"""How much of an answer is kept to be quoted; what is left out is said in a line of its own."""
 _SHOWN_CHARS = 300
 
 
@@ -34,6 +37,49 @@ def asked_again(task: str, answer: str, reason: str, *, remembered: bool) -> str
     if remembered:
         return refusal
     return f"{task}\n\nYou answered:\n\n{shortened(answer, _QUOTED_CHARS)}\n\n{refusal}"
+
+
+def put(task: str, launch: Launch, *, remembered: bool) -> str:
+    """The task as one launch puts it; ``remembered``: it goes on in a session that knows of it."""
+    match launch.rung:
+        case "start" | "fallback":
+            return task
+        case "reask":
+            return asked_again(task, launch.answer, launch.reason, remembered=remembered)
+        case "reframe":
+            return reframed(task, launch.reason)
+        case "summarise":
+            return continued(task, launch.answer)
+        case "resume" | "retry" | "wait" | "compact":
+            return resumed(task, launch.reason) if remembered and launch.session else task
+
+
+def resumed(task: str, reason: str) -> str:
+    """The prompt that goes on in a session that broke off."""
+    return (
+        f"You were interrupted: {reason.rstrip('.')}. Go on with the task below from where you "
+        f"stopped: see first what is done already, and do not do it twice.\n\n{task}"
+    )
+
+
+def continued(task: str, answer: str) -> str:
+    """The prompt for a new session, after one that had become too long."""
+    done = shortened(answer, _QUOTED_CHARS)
+    if not done:
+        return task
+    return (
+        f"{task}\n\nAn earlier session worked on this and became too long to go on. The end of "
+        f"what it said and did:\n\n{done}\n\nSee first what is done already, and go on from there."
+    )
+
+
+def reframed(task: str, reason: str) -> str:
+    """The prompt for a new session, after answers that did not fit."""
+    return (
+        f"Read the whole task before you begin, and at the end give the answer in exactly the form "
+        f"that it asks for, and nothing after it. Earlier answers were not accepted: "
+        f"{reason.rstrip('.')}.\n\n{task}"
+    )
 
 
 def rejected(wanted: str, turns: int, reason: str, answer: str) -> str:

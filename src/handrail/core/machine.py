@@ -47,6 +47,7 @@ from handrail.core.bodies import close
 from handrail.core.composed import CHILD
 from handrail.core.failing import Failing
 from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
+from handrail.core.launches import LAUNCHED, Launches
 from handrail.core.mistakes import not_a_step
 from handrail.core.node import Node, Phase
 from handrail.core.replay import Recorded
@@ -76,8 +77,6 @@ from handrail.model.results import OpenGate, Skipped, StepResult, StepStatus, Us
 from handrail.model.steps import (
     INLINE,
     PLAIN,
-    AgentCall,
-    Generation,
     PythonCall,
     SignalWait,
     StageCheck,
@@ -88,7 +87,6 @@ if TYPE_CHECKING:
     from handrail.model.codec import Codec  # noqa: TC004  # attrs keeps the annotation as text
 
 _step_started = assembler(ev.StepStarted)
-_NEEDS_VIEW = (AgentCall, Generation, StageCheck)
 
 
 class Behaviour(Protocol):
@@ -173,6 +171,7 @@ class Machine:
         self.failing = Failing(self)
         self.stopping = Stopping(self)
         self.waiting = Waits(self)
+        self.launches = Launches(self)
         self.replaying = Replaying(self)
         self.end = RunEnd(self)
         self.fail, self.fail_with = self.failing.fail, self.failing.fail_with
@@ -191,6 +190,7 @@ class Machine:
         self._reactions: dict[type, Callable[[Any], None]] = {
             ev.StepCompleted: self._step_completed,
             ev.AttemptFailed: self.failing.attempt_failed,
+            ev.LadderStep: self.launches.stepped,
             ev.MemberCompleted: self._member_completed,
             ev.WorkflowStarted: self._workflow_started,
             ev.RunResumed: self._run_resumed,
@@ -204,6 +204,7 @@ class Machine:
             cmd.TimerFired: self.waiting.timer_fired,
             cmd.GateRefused: self.waiting.gate_refused,
             cmd.Stopped: self.stopping.attempt_stopped,
+            cmd.LaunchFailed: self.launches.failed,
             cmd.Pulled: self._pulled,
             cmd.CloseRun: self.end.close_run,
         }
@@ -358,9 +359,12 @@ class Machine:
             interrupted = node.interrupted
             if interrupted:
                 node.interrupted = False
-                if self._must_not_run_again(node, step):
+                if self.must_not_run_again(node):
                     return
-            view = self.view(node, self._validation_above(node)) if _sees(step) else None
+            if type(verb) in LAUNCHED:
+                self.launches.begin(node, interrupted=interrupted)
+                return
+            view = self.view(node, self.validation_above(node)) if _sees(step) else None
             self._out.append(
                 cmd.Perform(node.path, step, node.attempt, node.started_at, view, interrupted)
             )
@@ -372,8 +376,10 @@ class Machine:
             node.deadline = self.wait(node, due)
         self.behaviours[type(verb)].begin(self, node)
 
-    def _must_not_run_again(self, node: Node, step: Step[Any]) -> bool:
+    def must_not_run_again(self, node: Node) -> bool:
         """Fail a leaf that its process did not survive, if once or often enough was too often."""
+        step = node.step
+        assert step is not None
         assert self.setting.recorded is not None
         crashes = self.setting.recorded.at(node.path).crashes
         if step.modifiers.once:
@@ -402,7 +408,8 @@ class Machine:
         recorded = self.setting.recorded
         return None if recorded is None else recorded.due(node.path, reason, node.attempt)
 
-    def _validation_above(self, node: Node) -> Any:
+    def validation_above(self, node: Node) -> Any:
+        """The validation so far that a fix step belongs to, if any."""
         above = node.parent
         while above is not None:
             found = getattr(above.state, "validation_so_far", None)
@@ -656,10 +663,13 @@ class Machine:
         known_as = "" if self.codec is None else self.fingerprint(step)
         begun = _step_started("", 0, 0.0, path, verb.kind, known_as, None, "", 0, False, False)  # noqa: FBT003
         out.append(cmd.Record(begun))
-        view = None
-        if type(verb) is not PythonCall and _sees(step):
-            view = self.view(node, self._validation_above(node))
-        out.append(cmd.Perform(path, step, 1, now, view))
+        if type(verb) is PythonCall:
+            out.append(cmd.Perform(path, step, 1, now, None))
+        elif type(verb) in LAUNCHED:
+            self.launches.begin(node, interrupted=False)
+        else:
+            view = self.view(node, self.validation_above(node)) if _sees(step) else None
+            out.append(cmd.Perform(path, step, 1, now, view))
 
     def _may_visit(self, node: Node, generator: Generator[Any, Any, Any], path: str) -> bool:
         """Count visits by the line that yields: the loop guard, whatever names the loop makes."""
@@ -796,8 +806,8 @@ class Machine:
 
     @property
     def waits(self) -> bool:
-        """True if a timer, a gate or a signal is waited for."""
-        return bool(self.timers or self.gates or self.listeners)
+        """True if a timer, a gate, a signal or what a person must do is waited for."""
+        return bool(self.timers or self.gates or self.listeners or self.launches.parked)
 
 
 _UNIQUE = (
@@ -809,7 +819,7 @@ _TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
 
 
 def _sees(step: Step[Any]) -> bool:
-    return isinstance(step.verb, _NEEDS_VIEW)
+    return isinstance(step.verb, StageCheck)
 
 
 def _adopt(parent: Node, entries: list[Any]) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from handrail.core.failures import Failure
 from handrail.model.commands import View
+from handrail.model.events import LadderStep
+from handrail.model.launch import Launch
 from handrail.model.paths import attempt_base
 from handrail.model.steps import Rollback, Step
 
@@ -73,6 +75,15 @@ class Node:
     """The engine evaluates something for it, and will answer."""
     body_inputs: Mapping[str, Any] | None = None
     """What its children see as the workflow's inputs, where that differs from its own."""
+    ladder: tuple[LadderStep, ...] = ()
+    """How its attempt went on after launches that failed."""
+    pending: Launch | None = None
+    """What is launched when its pause is over."""
+    launched = 0
+    """The number of its last launch."""
+    reasks = 0
+    spent_s = 0.0
+    """How long the launches of its attempt were at work."""
     kept: list[Any] | None = None
     """The items that a one-shot iterator gave, for another attempt."""
 

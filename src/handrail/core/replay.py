@@ -57,12 +57,22 @@ class PathRecord(msgspec.Struct, eq=False):
     value: Any = None
     """What a child workflow returned, and its name."""
     workflow_name: str = ""
+    ladder: tuple[ev.LadderStep, ...] = ()
+    session: ev.AgentSessionStarted | None = None
+    """Of the launch that was at work last; None once it is known how that ended."""
+    reasks: int = 0
     crashes: int = 0
     """How often the process died without a word while this was at work."""
     interrupted: bool = False
     """It was at work when its process ended, and may have taken effect."""
     rollback: bool = False
     undone: ev.RollbackCompleted | None = None
+
+    def waits_at(self, moment: float) -> bool:
+        """True if at this time a pause before its next attempt, or launch, was not yet over."""
+        last = self.ladder[-1] if self.ladder else None
+        due = self.retry_due or (last.due if last is not None and self.session is None else 0.0)
+        return due > moment
 
     def ended(self) -> bool:
         """True if the step's end, or the member's, is recorded."""
@@ -83,6 +93,8 @@ class Recorded:
         """Steps that began and must not begin again, whether their record still counts or not."""
         self.unresolved: set[str] = set()
         """Paths whose output is of a class that is not known here yet."""
+        self.launched: dict[str, int] = {}
+        """The number of each agent step's last launch, whether its record still counts or not."""
         self._signals: list[ev.SignalReceived] = []
         self._at_work: dict[str, None] = {}
         self.completed: ev.WorkflowCompleted | None = None
@@ -95,6 +107,8 @@ class Recorded:
             ev.StepStarted: self._step_started,
             ev.AttemptFailed: self._attempt_failed,
             ev.TimerSet: self._timer_set,
+            ev.AgentSessionStarted: self._session_started,
+            ev.LadderStep: self._ladder_step,
             ev.StepCompleted: self._step_completed,
             ev.MemberStarted: self._member_started,
             ev.MemberCompleted: self._member_completed,
@@ -174,7 +188,8 @@ class Recorded:
             self.begun_once.add(path)
         if event.step_type in LEAF_KINDS:
             record.leaf = True
-            self._at_work[path] = None
+            if not record.waits_at(event.at):
+                self._at_work[path] = None
 
     def _step_interrupted(self, event: ev.StepInterrupted) -> None:
         self._at_work.pop(event.path, None)
@@ -187,6 +202,28 @@ class Recorded:
             record.took += (event.took,)
         record.failure = event
         record.retry_due = None
+        record.session = None
+
+    def _session_started(self, event: ev.AgentSessionStarted) -> None:
+        path = event.path
+        record = self._record(path)
+        record.session = event
+        self._at_work[path] = None
+        self._note_launch(path, event.launch)
+
+    def _ladder_step(self, event: ev.LadderStep) -> None:
+        path = event.path
+        record = self._record(path)
+        record.ladder = (*record.ladder, event)
+        record.session = None
+        record.reasks = event.next.reasks
+        self._note_launch(path, event.next.number - 1)
+        if event.due or event.parked:  # it waits: nothing is at work
+            record.interrupted = False
+            self._at_work.pop(path, None)
+
+    def _note_launch(self, path: str, number: int) -> None:
+        self.launched[path] = max(number, self.launched.get(path, 0))
 
     def _timer_set(self, event: ev.TimerSet) -> None:
         record = self._record(event.path)

@@ -184,6 +184,10 @@ class Replaying:
         """Go on from the last thing that is recorded of a step without an end."""
         machine = self.machine
         node.interrupted = record.interrupted
+        recorded = machine.setting.recorded
+        launched = 0 if recorded is None else recorded.launched.get(node.path, 0)
+        if launched and record.end is None and machine.launches.pick_up(node, record, launched):
+            return
         if record.end is not None and record.end.attempts > record.attempts:
             node.attempt = record.end.attempts - 1  # entered once more, for its rollbacks
             machine.attempt(node)

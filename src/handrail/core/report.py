@@ -53,6 +53,7 @@ def workflow_result(
     completed: WorkflowCompleted | None,
     waiting: tuple[OpenGate, ...] = (),
     signals: tuple[str, ...] = (),
+    error: str | None = None,
     orphaned: tuple[str, ...] = (),
 ) -> WorkflowResult[Any]:
     """The result; ``top`` are the paths of the top-level steps, in order of yield."""
@@ -65,7 +66,7 @@ def workflow_result(
         duration_ms,
         value,
         _final_output(value, ordered, top) if status == "succeeded" else None,
-        completed.error if completed is not None else None,
+        completed.error if completed is not None else error,
         completed.failed_step if completed is not None else None,
         completed.rollback_errors if completed is not None else (),
         waiting,

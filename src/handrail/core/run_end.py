@@ -182,7 +182,8 @@ class RunEnd:
         machine = self.machine
         notes = self.close_bodies()
         gates, signals = tuple(machine.gates.values()), tuple(sorted(machine.listeners))
-        machine.record(ev.RunSuspended(gates, signals, report.reason, tuple(notes)))
+        reason = "; ".join(dict.fromkeys(machine.launches.parked.values())) or report.reason
+        machine.record(ev.RunSuspended(gates, signals, reason, tuple(notes)))
 
     def close_bodies(self) -> list[str]:
         """Close all generators, innermost first; what they raised or yielded, as text."""
@@ -201,6 +202,7 @@ class RunEnd:
             max(0.0, (event.at - self.machine.started_at) * 1000),
             waiting=event.waiting,
             signals=event.signals,
+            error=event.reason if self.machine.launches.parked else None,
         )
 
     def _finish(
@@ -211,6 +213,7 @@ class RunEnd:
         event: ev.WorkflowCompleted | None = None,
         waiting: tuple[OpenGate, ...] = (),
         signals: tuple[str, ...] = (),
+        error: str | None = None,
     ) -> None:
         self.machine.finished = True
         result: WorkflowResult[Any] = workflow_result(
@@ -223,6 +226,7 @@ class RunEnd:
             completed=event,
             waiting=waiting,
             signals=signals,
+            error=error,
             orphaned=() if status == "suspended" else self._orphaned(),
         )
         self.machine.emit(cmd.Finish(result))

@@ -68,6 +68,7 @@ class Stopping:
 
     def all_stopped(self, node: Node) -> None:
         """A stopped node has nothing running below it any more."""
+        self.machine.launches.parked.pop(node.path, None)
         if node is self.machine.root:
             self.machine.end.root_ended(None, None)
             return

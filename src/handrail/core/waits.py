@@ -52,7 +52,9 @@ class Waits:
             self._wait_ended(node)
 
     def _wait_ended(self, node: Node) -> None:
-        if node.phase is Phase.PAUSED:
+        if node.phase is Phase.PAUSED and node.pending is not None:
+            self.machine.launches.go(node, node.pending)
+        elif node.phase is Phase.PAUSED:
             self.machine.attempt(node)
         elif node.generator is not None:
             self.machine.stopping.cleanup_overdue(node)

@@ -22,7 +22,9 @@ from typing import (
 
 import attrs
 
+from handrail.dsl.agent_step import agent_settings
 from handrail.errors import DefinitionError, WrongUse
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.paths import check_name
 from handrail.model.policy import (
     ON_ERROR_MODES,
@@ -60,6 +62,9 @@ from handrail.model.steps import (
     Steps,
     Validation,
 )
+
+if TYPE_CHECKING:
+    from handrail.ports.agent import AgentBackend
 
 P = ParamSpec("P")
 Ts = TypeVarTuple("Ts")
@@ -261,8 +266,27 @@ class StepName:
             raise DefinitionError(f"step {self.name!r}: .command() needs a program, got {argv!r}")
         return Step(self.name, ShellCommand(words, cwd, env, stdin, check, parse))
 
-    def agent(self, agent: AgentLike[T], context: Context | None = None) -> Step[AgentResult[T]]:
-        """Give the agent its context (a mapping, or a function of the ``WorkflowContext``)."""
+    def agent(
+        self,
+        agent: AgentLike[T],
+        context: Context | None = None,
+        *,
+        backend: AgentBackend | str | None = None,
+        model: str | None = None,
+        options: AgentOptions = NO_OPTIONS,
+        session: str | AgentResult[Any] | None = None,
+        fork: bool = False,
+        writes: Sequence[str] | None = None,
+        worktree: bool = False,
+    ) -> Step[AgentResult[T]]:
+        """Give the agent its context (a mapping, or a function of the ``WorkflowContext``).
+
+        ``backend``, ``model`` and ``options`` are for this step, before the agent's own.
+        ``session`` goes on in the session of an earlier step's result (or of an id), ``fork`` in a
+        copy of it; else the agent starts clean. ``writes`` are patterns of the files that it may
+        change, in a git repository: other changes are put into a patch file and undone, and the
+        step fails. ``worktree`` gives it a git worktree of its own, merged back when it succeeds.
+        """
         if not isinstance(getattr(agent, "name", None), str) or not callable(
             getattr(agent, "run", None)
         ):
@@ -270,7 +294,10 @@ class StepName:
                 f"step {self.name!r}: .agent() takes an agent (it has a name and an async run), "
                 f"got {agent!r}. Make one with Agent(name, prompt, backend=...)."
             )
-        return Step(self.name, AgentCall(agent, _context(self.name, context)))
+        settings = agent_settings(
+            self.name, backend, model, options, session, fork=fork, writes=writes, worktree=worktree
+        )
+        return Step(self.name, AgentCall(agent, _context(self.name, context), settings))
 
     def generate(
         self,

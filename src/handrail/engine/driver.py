@@ -98,7 +98,14 @@ class Landed:
 class _Ended(msgspec.Struct):
     """Marks that an attempt ended in this event, and not in an output."""
 
+    event: Any
+
+
+class _Written(msgspec.Struct):
+    """An event that is being written; the next thing to do is to wait for that."""
+
     event: ev.Event
+    pending: Awaitable[None]
 
 
 MAIL_EVERY_S = 0.1
@@ -119,7 +126,7 @@ class Driver:
         self._wiring = wiring
         self._seq = seq
         self._now = wiring.clock.now
-        self._todo: deque[cmd.Command] = deque()
+        self._todo: deque[cmd.Command | _Written] = deque()
         self._inbox: deque[Message] = deque()
         self._wake = anyio.Event()
         self._flights: dict[tuple[str, str], Flight] = {}
@@ -138,6 +145,7 @@ class Driver:
         self._closing = False
         self._linger_until: float | None = None
         self._waits_for_disk = False
+        self._syncing = False
         self._mail = Mail(wiring.journal, machine)
 
     # -- from outside (same event loop) ---------------------------------------------------------
@@ -305,6 +313,9 @@ class Driver:
                 await anyio.lowlevel.checkpoint()
                 self._pull_on(command.path)
                 continue
+            elif kind is _Written:
+                await self._on_disk(command.event, command.pending)
+                continue
             else:
                 self._other(command)
                 continue
@@ -345,8 +356,12 @@ class Driver:
             written.append(command.event)
             if more is not None:
                 waits.append(more)
-        for wait in waits:
-            await wait
+        self._syncing = True
+        try:
+            for wait in waits:
+                await wait
+        finally:
+            self._syncing = False
         for one in written:
             self._wiring.bus.emit(one)
             self._receive(one)
@@ -382,10 +397,26 @@ class Driver:
     def _record_later(self, event: ev.Event) -> None:
         self._todo.append(cmd.Record(event))
 
-    def tell(self, progress: ev.Progress) -> None:
-        """Show progress to the sinks."""
-        ev.stamp(progress, self.run_id, self._seq, self._now())
-        self._wiring.bus.emit(progress)
+    def tell(self, notice: ev.Notice) -> None:
+        """Show progress to the sinks; the start of an agent's session is journaled first, at once,
+        because it is what an interrupted step goes on in.
+        """
+        if type(notice) is not ev.AgentSessionStarted:
+            ev.stamp(notice, self.run_id, self._seq, self._now())
+            self._wiring.bus.emit(notice)
+        elif notice.path not in self.machine.nodes:
+            return  # of an agent that was stopped, and does not know it yet
+        elif self._syncing:  # sinks are to see what is being written first
+            self._record_later(notice)
+            self._wake.set()
+        else:
+            self._stamp(notice)
+            pending = self._wiring.journal.append(notice)
+            if pending is None:
+                self._wiring.bus.emit(notice)
+            else:
+                self._todo.append(_Written(notice, pending))
+                self._wake.set()
 
     # -- attempts -------------------------------------------------------------------------------
 
@@ -429,7 +460,11 @@ class Driver:
                 raise
             return failed(command, error)
         if type(outcome) is _Ended:
-            return outcome.event
+            ended: ev.Event | cmd.LaunchFailed = outcome.event
+            if isinstance(ended, cmd.LaunchFailed):
+                self._receive(ended)
+                return None
+            return ended
         return succeeded(command, outcome, None, self._now())
 
     async def _performed(self, command: cmd.Perform, current: Current) -> _Ended:
@@ -493,7 +528,7 @@ class Driver:
         self._start(flight, lambda: performer.perform(command, current), context)
         timeout_s = command.step.modifiers.timeout_s
         if timeout_s is not None:
-            self._at(self._now() + timeout_s, flight)
+            self._at(self._now() + max(0.0, timeout_s - command.spent_s), flight)
 
     def _start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
         self._flights[flight.path, flight.kind] = flight
@@ -536,6 +571,8 @@ class Driver:
             self._record_later(failed(command, CancelledFromWithin(flight.path)))
         elif isinstance(outcome, BaseException):
             self._record_later(failed(command, outcome))
+        elif type(outcome) is cmd.LaunchFailed:
+            self._receive(outcome)
         else:
             modifiers = command.step.modifiers
             on_disk = modifiers.checkpoint or modifiers.once

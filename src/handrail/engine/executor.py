@@ -42,7 +42,7 @@ from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.plan import Plan
 from handrail.model.results import WorkflowResult
-from handrail.model.secrets import secret_values
+from handrail.model.secrets import SecretValues, secret_values
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Letter, Message
 
@@ -161,7 +161,7 @@ class Engine:
             lease.release()
             self._close_unless_used()
 
-    def _secrets(self) -> Mapping[str, str]:
+    def _secrets(self) -> SecretValues:
         return secret_values(self._parts.secrets, os.environ)
 
     def _close_unless_used(self) -> None:
@@ -174,13 +174,13 @@ class Engine:
         machine = self._machine(start)
         sinks = parts.sinks if run is None else (*parts.sinks, run.queue)
         contexts = Contexts(run_id, parts.services, parts.config)
-        bus = bus_for(run_id, sinks)
+        bus = bus_for(run_id, sinks, self._secrets())
         teller = _Teller()
         wiring = Wiring(
             self._journal,
             bus,
             parts.clock,
-            Performer(contexts, parts.agents, parts.clock, teller),
+            Performer(contexts, parts.agents, parts.clock, teller, parts.agent_defaults),
             Evaluator(contexts, parts.stages, parts.gates),
             Admission(parts.limits),
             parts.gates is not None,
@@ -470,10 +470,10 @@ class _Open:
 
 
 class _Teller:
-    """Passes progress on to a driver that is made later. Mutable."""
+    """Passes notices on to a driver that is made later. Mutable."""
 
     def __init__(self) -> None:
-        self.tell: Callable[[ev.Progress], None] = lambda _: None
+        self.tell: Callable[[ev.Notice], None] = lambda _: None
 
-    def __call__(self, progress: ev.Progress) -> None:
-        self.tell(progress)
+    def __call__(self, notice: ev.Notice) -> None:
+        self.tell(notice)

@@ -14,11 +14,13 @@ import attrs
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.contexts import Contexts, built_context
 from handrail.engine.current import Current, idempotency_key
-from handrail.errors import CommandFailed, StageFailed, WrongUse
+from handrail.errors import AgentError, CommandFailed, StageFailed, WrongUse
+from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
 from handrail.model.assemble import assembler
-from handrail.model.commands import Perform
+from handrail.model.commands import LaunchFailed, Perform
 from handrail.model.described import bases_of, text_of, traceback_of
-from handrail.model.events import AttemptFailed, Progress, StepCompleted, StepOutput
+from handrail.model.events import AttemptFailed, Notice, StepCompleted, StepOutput
+from handrail.model.launch import fault_of
 from handrail.model.results import (
     AgentResult,
     CommandResult,
@@ -49,23 +51,40 @@ class Performer:
     contexts: Contexts
     agents: Mapping[str, Any]
     clock: Clock
-    tell: Callable[[Progress], None]
+    tell: Callable[[Notice], None]
+    defaults: AgentSettings = NO_SETTINGS
 
-    async def perform(self, command: Perform, current: Current) -> StepCompleted | AttemptFailed:
-        """The end of one attempt.
+    async def perform(
+        self, command: Perform, current: Current
+    ) -> StepCompleted | AttemptFailed | LaunchFailed:
+        """The end of one attempt, or of a launch of its agent.
 
         Raises:
             BaseException: cancellation, KeyboardInterrupt and SystemExit, as they come.
         """
         import anyio
 
+        began = self.clock.now()
         try:
             output, usage = await self._output(command, current)
         except (KeyboardInterrupt, SystemExit, Abandoned, anyio.get_cancelled_exc_class()):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
-            return failed(command, error)
+            return self._failed(command, error, began)
         return succeeded(command, output, usage, self.clock.now())
+
+    def _failed(
+        self, command: Perform, error: BaseException, began: float
+    ) -> AttemptFailed | LaunchFailed:
+        """The attempt's end; for a launch that failed in a known way, the core has a say first."""
+        ended = failed(command, error)
+        if not isinstance(error, AgentError):
+            return ended
+        fault = error.fault or fault_of(error, command.launch)
+        if fault is None:
+            return ended
+        now = self.clock.now()
+        return LaunchFailed(command.path, fault, ended, max(0.0, now - began), now)
 
     async def _output(self, command: Perform, current: Current) -> tuple[Any, Usage | None]:
         verb: Any = command.step.verb
@@ -79,7 +98,7 @@ class Performer:
             case ShellCommand():
                 return await self._command(verb, command), None
             case AgentCall():
-                result = await self._agent(verb.agent, verb.context, command, current)
+                result = await self._agent(verb.agent, verb, command, current)
                 return result, result.usage
             case Generation():
                 return await self._generate(verb, command, current)
@@ -120,7 +139,7 @@ class Performer:
     # -- agents ---------------------------------------------------------------------------------
 
     async def _agent(
-        self, agent: Any, context: Any, command: Perform, current: Current
+        self, agent: Any, verb: AgentCall | Generation, command: Perform, current: Current
     ) -> AgentResult[Any]:
         assert command.view is not None
         workflow = self.contexts.of(command.view)
@@ -129,12 +148,16 @@ class Performer:
             self.contexts.run_id,
             command.path,
             command.attempt,
-            await built_context(context, workflow),
+            await built_context(verb.context, workflow),
             workflow,
             idempotency_key(self.contexts.run_id, command.path),
             current.interrupted,
             self.tell,
             self.clock.sleep,
+            command.launch,
+            verb.settings,
+            self.defaults,
+            self.clock.now,
         )
         result: AgentResult[Any] = await chosen.run(request)
         if not isinstance(result, AgentResult):
@@ -149,7 +172,7 @@ class Performer:
         generator: Any = verb.generator
         usage: Usage | None = None
         if callable(getattr(generator, "run", None)):
-            result = await self._agent(generator, verb.context, command, current)
+            result = await self._agent(generator, verb, command, current)
             text, usage = result.output, result.usage
         else:
             assert command.view is not None
@@ -298,6 +321,9 @@ def failed(command: Perform, error: BaseException) -> AttemptFailed:
     output = None
     if isinstance(error, StageFailed):
         output = error.result
+    usage = command.launch.spent
+    if isinstance(error, AgentError):
+        usage = error.fault.spent if error.fault is not None else error.usage or usage
     return AttemptFailed(
         command.path,
         command.attempt,
@@ -307,4 +333,5 @@ def failed(command: Perform, error: BaseException) -> AttemptFailed:
         traceback_of(error),
         retryable,
         output,
+        usage,
     )

@@ -53,6 +53,7 @@ from handrail.ports.journal import Letter, RunInfo
 PAGE_BYTES = 4096
 _BEGINNINGS = frozenset({
     "StepStarted", "MemberStarted", "GroupStarted", "SubworkflowStarted", "TimerSet",
+    "AgentSessionStarted",
 })  # fmt: skip
 """Without these a run does the same; the next event's sync makes them durable too."""
 _plain_codec = Codec()

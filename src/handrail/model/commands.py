@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from handrail.model.events import Event, Progress
+from handrail.model.events import AttemptFailed, Event, Progress
+from handrail.model.launch import FIRST, Fault, Launch
 from handrail.model.results import OpenGate, StepResult, ValidationResult, WorkflowResult
 from handrail.model.steps import Rollback, Stage, Step
 
@@ -38,7 +39,9 @@ class Record(msgspec.Struct, frozen=True):
 class Perform(msgspec.Struct, frozen=True):
     """Make one attempt at a leaf step; ``view`` only where it is needed.
 
-    Answered by ``StepCompleted`` or ``AttemptFailed`` (events), or ``Stopped``.
+    Of an agent step, ``launch`` says which of the attempt's launches it is, and ``spent_s`` how
+    long those before it were at work. Answered by ``StepCompleted`` or ``AttemptFailed`` (events),
+    ``LaunchFailed`` or ``Stopped``.
     """
 
     path: str
@@ -47,6 +50,8 @@ class Perform(msgspec.Struct, frozen=True):
     started_at: float
     view: View | None
     interrupted: bool = False
+    launch: Launch = FIRST
+    spent_s: float = 0.0
 
 
 class AskPredicate(msgspec.Struct, frozen=True):
@@ -184,6 +189,16 @@ class Stopped(msgspec.Struct, frozen=True):
     at: float = 0.0
 
 
+class LaunchFailed(msgspec.Struct, frozen=True):
+    """A launch of an agent failed after ``took_s``; ``failed`` ends the attempt."""
+
+    path: str
+    fault: Fault
+    failed: AttemptFailed
+    took_s: float = 0.0
+    at: float = 0.0
+
+
 class Pulled(msgspec.Struct, frozen=True):
     """A turn of the loop has passed since ``Pull``."""
 
@@ -198,4 +213,6 @@ class CloseRun(msgspec.Struct, frozen=True):
     at: float = 0.0
 
 
-Report: TypeAlias = Evaluated | TimerFired | GateRefused | Stopped | Pulled | CloseRun
+Report: TypeAlias = (
+    Evaluated | TimerFired | GateRefused | Stopped | LaunchFailed | Pulled | CloseRun
+)

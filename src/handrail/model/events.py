@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from handrail.model.launch import Launch
 from handrail.model.results import (
     OpenGate,
     RollbackError,
@@ -24,7 +25,7 @@ from handrail.model.results import (
     ValidationRoundResult,
 )
 
-TimerReason: TypeAlias = Literal["sleep", "retry", "timeout", "gate", "cap", "run"]
+TimerReason: TypeAlias = Literal["sleep", "retry", "timeout", "gate", "cap", "backoff", "run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +330,74 @@ class RollbackCompleted(Stamped):
     error_type: str | None = None
 
 
+# -- agents --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSessionStarted(Stamped):
+    """A backend named its session: what an interrupted step goes on in.
+
+    ``launch`` is the number of the launch, ``backend`` its name, ``model`` what answers, if known.
+    """
+
+    path: str
+    session: str
+    backend: str = ""
+    model: str | None = None
+    launch: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LadderStep(Stamped):
+    """A launch of an agent failed, and what follows instead of the end of the attempt.
+
+    ``kind`` and ``error`` say why it failed, ``next`` what is launched at ``due`` (unix seconds;
+    0: at once). ``backend`` and ``session`` are those that failed. ``parked``: the run suspends
+    before that, and ``error`` says what a person must do.
+    """
+
+    path: str
+    attempt: int
+    kind: str
+    error: str
+    next: Launch
+    due: float = 0.0
+    backend: str = ""
+    session: str | None = None
+    parked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetReserved(Stamped):
+    """A launch is about to be made, and this much of the budgets above ``path`` is set aside."""
+
+    path: str
+    launch: int
+    tokens: int | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSettled(Stamped):
+    """A launch ended; ``usage`` takes the place of what was reserved (None: that stays)."""
+
+    path: str
+    launch: int
+    usage: Usage | None = None
+    duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetWarning(Stamped):
+    """A soft bound of a budget was passed: ``used`` of ``limit`` of ``name``, at ``scope``."""
+
+    path: str
+    scope: str
+    name: str
+    used: float
+    limit: float
+
+
 Event: TypeAlias = (
     WorkflowStarted
     | WorkflowCompleted
@@ -353,6 +422,11 @@ Event: TypeAlias = (
     | SignalReceived
     | RollbackStarted
     | RollbackCompleted
+    | AgentSessionStarted
+    | LadderStep
+    | BudgetReserved
+    | BudgetSettled
+    | BudgetWarning
 )
 
 
@@ -404,6 +478,109 @@ class AgentTurnCompleted(Stamped):
 
 
 @dataclass(frozen=True, slots=True)
+class AgentReasoning(Stamped):
+    """A piece of what an agent thought aloud."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentToolStarted(Stamped):
+    """An agent began to use a tool; ``id`` ties it to its end, ``input`` is JSON data."""
+
+    path: str
+    id: str
+    name: str
+    input: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentToolCompleted(Stamped):
+    """A tool of an agent ended. ``ok`` is False if it failed or was denied; ``exit_code`` where it
+    was a command.
+    """
+
+    path: str
+    id: str
+    name: str = ""
+    ok: bool = True
+    output: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRetry(Stamped):
+    """A backend tries a request again by itself, after ``delay_s`` if that is known."""
+
+    path: str
+    attempt: int | None = None
+    delay_s: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCompaction(Stamped):
+    """A session is being made smaller, or has been; token counts where they are known."""
+
+    path: str
+    phase: Literal["started", "completed", "failed"]
+    before_tokens: int | None = None
+    after_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLimit(Stamped):
+    """How much of a plan's window is used: ``used`` from 0 to 1, ``reset_at`` in unix seconds."""
+
+    path: str
+    status: Literal["allowed", "warning", "reached"]
+    window: str = ""
+    used: float | None = None
+    reset_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPermission(Stamped):
+    """An agent wanted to do what it has to ask for."""
+
+    path: str
+    tool: str
+    decision: Literal["allowed", "denied"]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentUsage(Stamped):
+    """What an answer has used so far."""
+
+    path: str
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFinished(Stamped):
+    """A backend is done with one prompt; always its last word. ``error`` if it gave no answer."""
+
+    path: str
+    status: Literal["completed", "failed", "interrupted"]
+    kind: str = ""
+    error: str = ""
+    usage: Usage | None = None
+    model: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTranscript(Stamped):
+    """One line that was sent to an agent's program or received from it, as it was."""
+
+    path: str
+    line: str
+    direction: Literal["received", "sent"] = "received"
+
+
+@dataclass(frozen=True, slots=True)
 class SinkDropped(Stamped):
     """A sink raised and gets no more events."""
 
@@ -412,5 +589,23 @@ class SinkDropped(Stamped):
 
 
 Progress: TypeAlias = (
-    StepOutput | StepReplayed | AgentMessage | AgentTurnStarted | AgentTurnCompleted | SinkDropped
+    StepOutput
+    | StepReplayed
+    | AgentMessage
+    | AgentReasoning
+    | AgentToolStarted
+    | AgentToolCompleted
+    | AgentTurnStarted
+    | AgentTurnCompleted
+    | AgentRetry
+    | AgentCompaction
+    | AgentLimit
+    | AgentPermission
+    | AgentUsage
+    | AgentFinished
+    | AgentTranscript
+    | SinkDropped
 )
+
+Notice: TypeAlias = Progress | AgentSessionStarted
+"""What an agent or its backend tells while it works; the start of a session is journaled."""

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 
 from handrail.model import events as ev
 from handrail.model.assemble import assembler
+from handrail.model.launch import Launch
 from handrail.model.results import RollbackError, StepResult, Usage
 
 Body: TypeAlias = dict[str, Any]
@@ -51,21 +52,33 @@ def _default(field: Field[Any]) -> Any:
 # -- fields that are no plain JSON -----------------------------------------------------------------
 
 
+_USAGE = tuple(field.name for field in fields(Usage))
+_LAUNCH = {field.name: _default(field) for field in fields(Launch)}
+
+
 def _usage_body(usage: Usage) -> Body:
-    body = {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cost_usd": usage.cost_usd,
-        "turns": usage.turns,
-    }
+    body = {name: getattr(usage, name) for name in _USAGE}
     return {name: number for name, number in body.items() if number is not None}
 
 
 def _usage(body: Body | None) -> Usage | None:
-    if body is None:
-        return None
-    get = body.get
-    return Usage(get("input_tokens"), get("output_tokens"), get("cost_usd"), get("turns"))
+    return None if body is None else Usage(*map(body.get, _USAGE))
+
+
+def _launch_body(launch: Launch) -> Body:
+    items = ((name, getattr(launch, name)) for name in _LAUNCH)
+    return {
+        name: _usage_body(item) if type(item) is Usage else item
+        for name, item in items
+        if item != _LAUNCH[name]
+    }
+
+
+def _launch(body: Body) -> Launch:
+    known: Body = {name: body[name] for name in _LAUNCH if name in body}
+    for name in ("spent", "session_usage"):
+        known[name] = _usage(known.get(name))
+    return Launch(**known)
 
 
 def _rollback_errors_body(errors: tuple[RollbackError, ...]) -> list[Body]:
@@ -78,11 +91,13 @@ def _rollback_errors(bodies: list[Body]) -> tuple[RollbackError, ...]:
 
 _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "labels": dict,
+    "next": _launch_body,
     "rollback_errors": _rollback_errors_body,
     "usage": _usage_body,
 }
 _RESTORED: Mapping[str, Callable[[Any], Any]] = {
     "labels": dict,
+    "next": _launch,
     "rollback_errors": _rollback_errors,
     "usage": _usage,
     **dict.fromkeys(("error_bases", "signals", "notes", "superseded", "reused", "rerun"), tuple),
@@ -311,6 +326,11 @@ def _layouts() -> dict[type, Layout]:
         ),
         ev.RollbackStarted: _by_fields(ev.RollbackStarted, talks=False),
         ev.RollbackCompleted: _by_fields(ev.RollbackCompleted),
+        ev.AgentSessionStarted: _by_fields(ev.AgentSessionStarted),
+        ev.LadderStep: _by_fields(ev.LadderStep),
+        ev.BudgetReserved: _by_fields(ev.BudgetReserved, talks=False),
+        ev.BudgetSettled: _by_fields(ev.BudgetSettled, talks=False),
+        ev.BudgetWarning: _by_fields(ev.BudgetWarning, talks=False),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from handrail.errors import StepFailed, WorkflowFailed
@@ -19,12 +19,22 @@ _SUCCESS: frozenset[str] = frozenset({"succeeded", "skipped", "defaulted"})
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What models consumed: tokens, turns, US dollars. ``None`` is unknown, which is never zero."""
+    """What models consumed. ``None`` is unknown, which is never zero.
+
+    ``input_tokens`` are all that were sent: ``cached_tokens`` of them came from a cache,
+    ``cache_write_tokens`` were put into one. ``output_tokens`` are all that came back,
+    ``reasoning_tokens`` of them thoughts. ``turns`` are the model's own. ``cost_source`` says who
+    knows the cost: the ``"reply"``, or a ``"table"`` of prices.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
     turns: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_source: Literal["reply", "table"] | None = None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -32,6 +42,30 @@ class Usage:
             _plus(self.output_tokens, other.output_tokens),
             _plus(self.cost_usd, other.cost_usd),
             _plus(self.turns, other.turns),
+            _plus(self.cached_tokens, other.cached_tokens),
+            _plus(self.cache_write_tokens, other.cache_write_tokens),
+            _plus(self.reasoning_tokens, other.reasoning_tokens),
+            "table"
+            if "table" in (self.cost_source, other.cost_source)
+            else self.cost_source or other.cost_source,
+        )
+
+    @property
+    def tokens(self) -> int | None:
+        """Input and output together; None if neither is known."""
+        return _plus(self.input_tokens, self.output_tokens)
+
+    def since(self, before: Usage) -> Usage:
+        """What was added to ``before``, of two counts of the same session."""
+        return Usage(
+            _minus(self.input_tokens, before.input_tokens),
+            _minus(self.output_tokens, before.output_tokens),
+            _minus(self.cost_usd, before.cost_usd),
+            _minus(self.turns, before.turns),
+            _minus(self.cached_tokens, before.cached_tokens),
+            _minus(self.cache_write_tokens, before.cache_write_tokens),
+            _minus(self.reasoning_tokens, before.reasoning_tokens),
+            self.cost_source,
         )
 
 
@@ -42,6 +76,13 @@ def _plus(a: N | None, b: N | None) -> N | None:
     if a is None:
         return b
     return a if b is None else a + b
+
+
+def _minus(a: N | None, b: N | None) -> N | None:
+    """A count that went down was begun anew, so all of it is new."""
+    if a is None or b is None:
+        return a
+    return a - b if a >= b else a
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +168,19 @@ class CommandResult(Generic[T_co]):
 @unchangeable
 @dataclass(frozen=True, slots=True)
 class AgentResult(Generic[T_co]):
-    """An agent's answer; ``attempts`` counts the turns it took, re-asks included."""
+    """An agent's answer; ``attempts`` counts the turns it took, re-asks included.
+
+    ``usage`` is what all of them used, ``session_usage`` what the session has used since it began,
+    as its backend counts it. ``backend`` is the name of the one that answered.
+    """
 
     output: T_co
     usage: Usage | None = None
     model: str | None = None
     session: str | None = None
     attempts: int = 1
+    backend: str | None = field(default=None, compare=False)
+    session_usage: Usage | None = field(default=None, compare=False)
 
 
 @unchangeable

@@ -5,7 +5,8 @@ name of the variable::
 
     {"$": "secret", "v": ["Bearer ", {"env": "API_KEY"}]}
 
-``{"env": "API_KEY", "as": "json"}`` is the value as JSON writes it inside a string. An object with
+``{"env": "API_KEY", "as": "json"}`` is the value as JSON writes it inside a string; other spellings
+are those of ``secrets.SPELLINGS``. An object with
 a secret among its keys is ``{"$": "secret", "pairs": [[key, value], ...]}``, base64 text with one
 in its bytes ``{"$": "secret", "base64": [...]}``, whose texts are base64 each. A token that is
 known by its shape alone is cut to its first and last 4 characters; that cannot be undone.
@@ -21,9 +22,9 @@ import msgspec
 
 from handrail.model.secrets import (
     SHORTEST,
+    SPELLINGS,
     SecretFinder,
     finder_of,
-    json_inner,
     may_hold_token,
     placeholder,
     without_tokens,
@@ -36,13 +37,16 @@ _SECRET = "secret"  # noqa: S105  # a tag, not one
 _MARK = '"$":"secret"'
 _BASE64 = '"base64":"'
 
-# By what a record calls things: paths, verbs, classes. They stay even if a variable happens to have
-# such a word as its value, because they are needed whether that variable is there or not.
+# By what a record calls things: paths, verbs, classes, backends. They stay even if a variable
+# happens to have such a word as its value: they are needed whether that variable is there or not.
 _NAMING = frozenset({
     *("path", "result_path", "name", "workflow_name", "run_id", "failed_step", "key", "composed"),
     *("step_type", "status", "error_type", "error_bases", "kind", "on_error"),
     *("signals", "superseded", "reused", "rerun"),
+    *("backend", "rung", "scope", "cost_source"),
 })  # fmt: skip
+
+_PARTS = ("next", "usage", "spent", "session_usage")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -150,8 +154,8 @@ def _parts(finder: SecretFinder, text: str) -> Iterator[str | dict[str, str]]:
     for match in finder.pattern.finditer(text):
         if match.start() > end:
             yield text[end : match.start()]
-        name, as_json = finder.names[match[0]]
-        yield {"env": name, "as": "json"} if as_json else {"env": name}
+        name, spelling = finder.names[match[0]]
+        yield {"env": name, "as": spelling} if spelling else {"env": name}
         end = match.end()
     if end < len(text):
         yield text[end:]
@@ -160,12 +164,21 @@ def _parts(finder: SecretFinder, text: str) -> Iterator[str | dict[str, str]]:
 def _walk(tree: list[Any], seal: _Seal, *, record: bool) -> None:
     """Seal every string of a tree, in place and without recursion: outputs may be deep."""
     todo: list[Any] = [tree]
+    own = _own_objects(tree[0]) if record else ()
     while todo:
         node = todo.pop()
         if type(node) is list:
             _seal_items(node, enumerate(cast("Iterable[Any]", node)), seal, todo)
         else:
-            _seal_object(node, seal, todo, own=record and node is tree[0])
+            _seal_object(node, seal, todo, own=any(node is one for one in own))
+
+
+def _own_objects(record: Node) -> list[Any]:
+    """The objects of a record whose fields are handrail's: itself and its parts."""
+    own = [record]
+    for node in own:  # it grows meanwhile
+        own += [node[part] for part in _PARTS if type(node.get(part)) is dict]
+    return own
 
 
 def _seal_object(node: Node, seal: _Seal, todo: list[Any], *, own: bool) -> None:
@@ -231,7 +244,7 @@ def _shown(part: Any, values: Mapping[str, str]) -> str:
     value = values.get(name)
     if value is None:
         return placeholder(name)
-    return json_inner(value) if part.get("as") == "json" else value
+    return SPELLINGS.get(part.get("as", ""), str)(value)
 
 
 def _base64_of(parts: list[Any], values: Mapping[str, str]) -> str:

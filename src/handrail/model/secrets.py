@@ -7,7 +7,7 @@ and can be put back, and tokens that are known by their shape alone, which canno
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 
 import msgspec
@@ -98,8 +98,8 @@ def secret_values(secrets: Secrets, environ: Mapping[str, str]) -> SecretValues:
 def masked(text: str, values: Mapping[str, str]) -> str:
     """``text`` for people: values as ``${THEIR_NAME}``, tokens as their ends: ``ghp_***a1b2``.
 
-    ``values`` are those of ``secret_values``; they are found as they are and as JSON writes them.
-    Masking a second time changes nothing.
+    ``values`` are those of ``secret_values``; they are found as they are, and as JSON and URLs
+    write them. Masking a second time changes nothing.
     """
     if values:
         finder = finder_of(values)
@@ -142,18 +142,23 @@ def _cut(match: re.Match[str]) -> str:
 class SecretFinder:
     """Where the values of some variables occur in texts, longest first.
 
-    ``names`` says of each text that is looked for which variable it is, and whether it is the value
-    as JSON writes it inside a string rather than the value itself.
+    ``names`` says of each text that is looked for which variable it is, and how its value is
+    spelled there: a key of ``SPELLINGS``. ``inside`` are the characters with which a beginning of
+    one of the texts may end.
     """
 
-    __slots__ = ("_in_json", "names", "pattern")
+    __slots__ = ("_in_json", "inside", "names", "pattern")
 
     def __init__(self, values: Mapping[str, str]) -> None:
         counted = [(name, value) for name, value in values.items() if len(value) >= SHORTEST]
-        self.names = {json_inner(value): (name, True) for name, value in reversed(counted)}
-        self.names |= {value: (name, False) for name, value in reversed(counted)}
+        self.names = {
+            spell(value): (name, spelling)
+            for spelling, spell in SPELLINGS.items()
+            for name, value in reversed(counted)
+        }
         longest_first = sorted(self.names, key=len, reverse=True)
         self.pattern = re.compile("|".join(map(re.escape, longest_first)))
+        self.inside = frozenset("".join(text[:-1] for text in longest_first))
         self._in_json = tuple({json_inner(text): None for text in longest_first})
 
     def occurs_in(self, text: str) -> bool:
@@ -184,3 +189,27 @@ def json_inner(text: str) -> str:
         return msgspec.json.encode(text).decode()[1:-1]
     except UnicodeEncodeError:  # lone surrogates, from an environment that is not UTF-8
         return text
+
+
+def _in_url(text: str, safe: str) -> str:
+    characters = (chr(byte) for byte in text.encode("utf-8", "surrogateescape"))
+    return "".join(c if c in safe else f"%{ord(c):02X}" for c in characters)
+
+
+def _in_form(text: str) -> str:
+    return _in_url(text, f"{_UNRESERVED} ").replace(" ", "+")
+
+
+_UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~"
+
+SPELLINGS: Mapping[str, Callable[[str], str]] = {
+    "form": _in_form,
+    "path": lambda text: _in_url(text, f"{_UNRESERVED}/"),
+    "url": lambda text: _in_url(text, _UNRESERVED),
+    "json": json_inner,
+    "": str,
+}
+"""How a value may be written, the plainest last: inside a form or a URL, JSON, or as it is.
+
+Source: ``urllib.parse.quote_plus``, ``quote``, and ``quote`` with nothing that is safe.
+"""

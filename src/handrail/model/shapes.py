@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
 from handrail.model.context import WorkflowContext
-from handrail.model.events import Progress
+from handrail.model.events import Notice
+from handrail.model.launch import FIRST, Launch
 
 if TYPE_CHECKING:
     from handrail.model.definition import WorkflowDefinition
@@ -29,10 +31,12 @@ class WorkflowLike(Protocol[P, R_co]):
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """One agent step as an agent is asked to carry it out.
+    """One launch of an agent step, as an agent is asked to carry it out.
 
-    ``emit`` takes progress events (never blocks); ``sleep`` waits on the executor's clock, so that
-    scripted delays pass at once under a clock that jumps.
+    ``emit`` takes what happens meanwhile (never blocks); ``sleep`` waits on the executor's clock,
+    so that scripted delays pass at once under a clock that jumps; ``now`` is its time, in unix
+    seconds. ``launch`` says which launch it is and what it follows from, ``settings`` what the step
+    says of backend, model and session, ``defaults`` what the run does.
     """
 
     run_id: str
@@ -42,8 +46,12 @@ class AgentRequest:
     workflow: WorkflowContext
     idempotency_key: str
     interrupted: bool
-    emit: Callable[[Progress], None]
+    emit: Callable[[Notice], None]
     sleep: Callable[[float], Any]
+    launch: Launch = FIRST
+    settings: AgentSettings = NO_SETTINGS
+    defaults: AgentSettings = NO_SETTINGS
+    now: Callable[[], float] = lambda: 0.0
 
 
 class AgentLike(Protocol[T_co]):

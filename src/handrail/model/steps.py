@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, ca
 import attrs
 
 from handrail.errors import DefinitionError, NotPortable, WrongUse
+from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
 from handrail.model.context import WorkflowContext
 from handrail.model.policy import (
     Backoff,
@@ -99,6 +100,7 @@ class AgentCall:
     leaf: ClassVar[bool] = True
     agent: AgentLike[Any]
     context: Context
+    settings: AgentSettings = NO_SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class Generation:
     leaf: ClassVar[bool] = True
     generator: AgentLike[Any] | Callable[..., Any]
     context: Context
+    settings: AgentSettings = NO_SETTINGS
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,56 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from handrail.model.events import Progress
+from handrail.model.agent_options import NO_OPTIONS, WATCHDOGS, AgentOptions
+from handrail.model.events import Notice
 from handrail.model.results import Usage
 
 
 @dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend can do besides answering a prompt.
+
+    ``options`` are the names of the ``AgentOptions`` that it honours, ``permissions`` the levels
+    that it can keep to. ``sessions``: it can go on in a session; ``fork``: in a copy of one;
+    ``compact``: it can make a session smaller on request; ``chooses_session``: the id of a new
+    session can be given to it. ``schema``: it makes the model fit a JSON schema. ``profiles``: its
+    models may be named ``profile@model``. ``usage``, ``cost``, ``reset_times``: its replies and
+    errors tell them.
+    """
+
+    options: frozenset[str] = frozenset()
+    permissions: frozenset[str] = frozenset()
+    sessions: bool = False
+    fork: bool = False
+    compact: bool = False
+    chooses_session: bool = False
+    schema: bool = False
+    profiles: bool = False
+    usage: bool = False
+    cost: bool = False
+    reset_times: bool = False
+
+    def lacking(self, options: AgentOptions) -> tuple[str, ...]:
+        """Those of the options that it cannot honour, described, in the order of their names."""
+        missing = [name for name in options.given if name not in self.options | WATCHDOGS]
+        asked = options.permission if "permission" in self.options else None
+        if asked is not None and asked not in self.permissions:
+            missing.append(f"permission={asked!r}")
+        profile, _ = options.profile_and_model
+        if profile is not None and "model" in self.options and not self.profiles:
+            missing.append(f"the profile in model={options.model!r}")
+        return tuple(missing)
+
+
+@dataclass(frozen=True, slots=True)
 class AgentTurn:
-    """One prompt for a backend. ``session`` is what an earlier reply named, to go on in it;
-    ``turn`` counts from 1 within a step; ``schema`` is the JSON schema the answer must fit, for
-    backends that can enforce one; ``context`` is what the prompt was made from.
+    """One prompt for a backend.
+
+    ``session`` is what an earlier reply named, to go on in it (with ``fork``: in a copy of it);
+    ``session_usage`` is that session's total so far as its backend counts it, if it is known.
+    ``compact``: make that session smaller before the prompt. ``turn`` counts from 1 within a
+    step; ``schema`` is the JSON schema the answer must fit, for backends that can enforce one;
+    ``context`` is what the prompt was made from. ``options`` are whole: what holds for this turn.
     """
 
     agent: str
@@ -25,14 +66,28 @@ class AgentTurn:
     session: str | None = None
     schema: Mapping[str, Any] | None = None
     context: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    emit: Callable[[Progress], None] = lambda _: None
+    emit: Callable[[Notice], None] = lambda _: None
     sleep: Callable[[float], Any] | None = None
+    options: AgentOptions = NO_OPTIONS
+    fork: bool = False
+    compact: bool = False
+    session_usage: Usage | None = None
+    now: Callable[[], float] | None = None
+
+    @property
+    def marker(self) -> str:
+        """What the processes of this turn carry in their environment."""
+        return f"{self.run_id}/{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
 class AgentReply:
-    """A backend's answer as text, with what is known of model, session and usage. ``value`` is a
-    structured answer where the backend has one of its own (``has_value``).
+    """A backend's answer as text, with what is known of model, session and usage.
+
+    ``value`` is a structured answer where the backend has one of its own (``has_value``).
+    ``usage`` is this turn's alone, ``session_usage`` the session's total so far. ``stop_reason`` is
+    the backend's word, ``denials`` what it was not allowed, ``files_changed`` what it says that it
+    changed, ``version`` the program's.
     """
 
     text: str
@@ -41,13 +96,39 @@ class AgentReply:
     usage: Usage | None = None
     value: Any = None
     has_value: bool = False
+    session_usage: Usage | None = None
+    stop_reason: str | None = None
+    denials: tuple[str, ...] = ()
+    files_changed: tuple[str, ...] = ()
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What is known of a backend on this machine, found out without asking a model.
+
+    ``logged_in`` is None where that cannot be told. ``advice`` says what to do if it cannot be
+    used as it is.
+    """
+
+    found: bool
+    version: str | None = None
+    where: str | None = None
+    logged_in: bool | None = None
+    advice: str = ""
 
 
 class AgentBackend(Protocol):
     """What carries an agent out: a program, a model API, a script of replies.
 
-    ``complete`` returns only a whole answer; anything else is an exception. It is cancelled by
-    cancelling its task, and leaves nothing running then. Contract suite:
+    ``complete`` returns only a whole answer, of which the backend itself said that it is done;
+    anything else is an exception. It is cancelled by cancelling its task, and leaves nothing
+    running then. While it works it emits what happens, each notice with the path of its turn: the
+    session (``AgentSessionStarted``) as soon as it is known, messages, reasoning, tools, retries,
+    compactions, limits, permissions, usage, and last ``AgentFinished``, also when it fails.
+
+    A backend may also have ``capabilities`` (a ``Capabilities``; without it nothing but a prompt
+    is understood) and ``async probe() -> Probe``. Contract suite:
     ``handrail.testing.contracts.BackendContract``.
     """
 
@@ -58,6 +139,16 @@ class AgentBackend(Protocol):
         """The reply to one prompt.
 
         Raises:
-            AgentError: there is none, with the reason.
+            AgentError: there is none, with the reason and its ``kind``.
         """
         ...
+
+
+NOTHING_MORE = Capabilities(sessions=True)
+
+
+def capabilities_of(backend: AgentBackend) -> Capabilities:
+    """What a backend declares; one that declares nothing understands a prompt, and goes on in the
+    sessions that its replies name.
+    """
+    return getattr(backend, "capabilities", NOTHING_MORE)

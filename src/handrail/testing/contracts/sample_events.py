@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from handrail.model import events as ev
+from handrail.model.launch import Launch
 from handrail.model.results import (
     OpenGate,
     RollbackError,
@@ -54,6 +55,21 @@ def sample_events(run_id: str = RUN) -> list[ev.Event]:
         ev.RunResumed(("child",), ("plan",), ("each",)),
         ev.LimitReached("max_steps", 10.0, "plan"),
         ev.CancelRequested("enough"),
+        ev.StepStarted("code", "agent"),
+        ev.BudgetReserved("code", 1, 20_000, 0.5),
+        ev.AgentSessionStarted("code", "s-1", "claude", "opus"),
+        ev.LadderStep(
+            "code",
+            1,
+            "usage_cap",
+            "the plan is used up",
+            Launch(2, rung="wait", session="s-1", spent=Usage(10, 5)),
+            due=90.0,
+            backend="claude",
+            session="s-1",
+        ),
+        ev.BudgetSettled("code", 1, Usage(10, 5, 0.01, 1, 4, cost_source="reply"), 2.5),
+        ev.BudgetWarning("code", "", "cost_usd", 0.9, 1.0),
         ev.RollbackStarted("plan"),
         ev.RollbackCompleted("plan", "no way back", "builtins.OSError"),
         ev.WorkflowCompleted(
@@ -74,7 +90,19 @@ def sample_progress(run_id: str = RUN) -> list[ev.Progress]:
         ev.StepOutput("plan", "stdout", "half a li"),
         ev.StepReplayed("plan", StepResult("plan", "plan", "python", "succeeded")),
         ev.AgentTurnStarted("plan", 1, "Plan it."),
+        ev.AgentTranscript("plan", '{"prompt":"Plan it."}', "sent"),
+        ev.AgentReasoning("plan", "Hm."),
         ev.AgentMessage("plan", "Well,"),
+        ev.AgentToolStarted("plan", "t-1", "Bash", {"command": "ls"}),
+        ev.AgentPermission("plan", "Bash", "denied", "not allowed to"),
+        ev.AgentToolCompleted("plan", "t-1", "Bash", ok=False, output="no", exit_code=2),
+        ev.AgentRetry("plan", 1, 2.0, "529 overloaded"),
+        ev.AgentCompaction("plan", "completed", 90_000, 9_000),
+        ev.AgentLimit("plan", "warning", "five_hour", 0.9, 90.0),
+        ev.AgentUsage("plan", Usage(1, 2)),
+        ev.AgentFinished(
+            "plan", "failed", "usage_cap", "the plan is used up", Usage(1, 2), "opus", "s-1"
+        ),
         ev.AgentTurnCompleted("plan", 1, "it is no JSON", Usage(1, 2)),
         ev.SinkDropped("JsonlSink", "OSError: disk full"),
     ]

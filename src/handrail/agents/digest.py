@@ -1,0 +1,32 @@
+"""What an agent said and did in one launch, in short: for a session that must go on without it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from handrail.model.events import AgentMessage, AgentToolStarted, Notice
+from handrail.model.jsonsafe import short_repr
+
+_KEPT = 40
+_SHOWN_CHARS = 160
+_TEXT_CHARS = 4_000
+
+
+class Digest:
+    """Passes notices on, and keeps the last messages and tools. Mutable."""
+
+    def __init__(self, emit: Callable[[Notice], None]) -> None:
+        self._emit = emit
+        self._kept: deque[str] = deque(maxlen=_KEPT)
+
+    def __call__(self, notice: Notice) -> None:
+        if isinstance(notice, AgentMessage):
+            self._kept.append(notice.text)
+        elif isinstance(notice, AgentToolStarted):
+            self._kept.append(f"\n[used {notice.name}: {short_repr(notice.input, _SHOWN_CHARS)}]\n")
+        self._emit(notice)
+
+    def text(self) -> str:
+        """The end of what was said and done."""
+        return "".join(self._kept).strip()[-_TEXT_CHARS:]

@@ -1,0 +1,208 @@
+"""What follows a launch of an agent that failed: the next rung, a person, or giving up.
+
+Everything is decided from how the launch failed and from the ladder steps that the record holds of
+the same attempt, so a resumed run goes on where it stood:
+
+    transient, rate_limit     retry with backoff, or at the time that was named
+    crashed, interrupted      retry, in the session
+    timeout                   retry, in the session
+    usage_cap                 wait until it is over, with one early probe; too long: a person
+    context_overflow          compact the session, else a new one with a summary
+    invalid_output            re-ask, at last reframed in a new session
+    spending_cap, auth        a person must act: the run suspends
+    all others, and what is   the next backend or model of the chain, then giving up
+    used up
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from handrail.core.retry import delay_s
+from handrail.model.events import LadderStep
+from handrail.model.launch import Fault, Launch, Rung
+
+ANSWER_CHARS = 5_000
+"""How much of what an agent said last is kept for the next launch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Launch this at ``due`` (unix seconds; not after now: at once)."""
+
+    launch: Launch
+    due: float
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Nothing helps but a person; ``advice`` says what to do. ``launch`` is for afterwards."""
+
+    advice: str
+    launch: Launch
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The attempt has failed."""
+
+
+Following: TypeAlias = Next | Park | GiveUp
+_GIVE_UP = GiveUp()
+_RETRIED = {
+    "transient": "transient_retries",
+    "rate_limit": "transient_retries",
+    "crashed": "crash_retries",
+    "interrupted": "crash_retries",
+    "timeout": "timeout_retries",
+}
+_PAUSED = frozenset({"transient", "rate_limit"})
+_FOR_A_PERSON = frozenset({"spending_cap", "auth"})
+
+
+def following(fault: Fault, past: Sequence[LadderStep], now: float, seed: str) -> Following:
+    """What to do after a failed launch; ``past`` are the ladder steps of its attempt so far.
+
+    ``seed`` names run and path: the same seed gives the same jitter.
+    """
+    if fault.kind in _FOR_A_PERSON:
+        return Park(_advice(fault), _again(fault, "retry"))
+    if len(past) + 1 >= fault.ladder.max_launches:
+        return _GIVE_UP
+    here = _on_this_route(past)
+    chosen: Following | None = None
+    if fault.kind in _RETRIED:
+        chosen = _retried(fault, here, now, seed)
+    elif fault.kind == "usage_cap":
+        chosen = _capped(fault, here, now)
+    elif fault.kind == "context_overflow":
+        chosen = _overflowed(fault, here, now)
+    elif fault.kind == "invalid_output":
+        chosen = _misfit(fault, now)
+    return chosen or _fallback(fault, now)
+
+
+def _on_this_route(past: Sequence[LadderStep]) -> list[LadderStep]:
+    """The steps since the last change of backend or model."""
+    changes = [place for place, step in enumerate(past) if step.next.rung == "fallback"]
+    return list(past[changes[-1] + 1 :] if changes else past)
+
+
+def _retried(fault: Fault, here: Sequence[LadderStep], now: float, seed: str) -> Next | None:
+    allowance = _RETRIED[fault.kind]
+    used = sum(1 for step in here if _RETRIED.get(step.kind) == allowance)
+    if used >= getattr(fault.ladder, allowance):
+        return None
+    due = now
+    if fault.kind in _PAUSED:
+        due = now + delay_s(fault.ladder.backoff, used + 1, f"{seed}/{fault.launch.number}")
+        if fault.retry_at is not None:
+            due = max(due, fault.retry_at)
+    if due - now > fault.ladder.cap_max_wait_s:
+        return None
+    return Next(_again(fault, "retry"), due)
+
+
+def _capped(fault: Fault, here: Sequence[LadderStep], now: float) -> Following:
+    """Wait for the end of the cap; ``since`` is when this cap was first met."""
+    ladder = fault.ladder
+    waits = _last_waits(here)
+    since = waits[0].at if waits else now
+    if fault.retry_at is not None and fault.retry_at > now:
+        due = fault.retry_at + ladder.cap_margin_s
+        if due - now > ladder.cap_max_wait_s:
+            return Park(_too_long(fault), _again(fault, "wait"))
+        if not waits and ladder.cap_probe_s is not None:
+            due = min(due, now + ladder.cap_probe_s)
+        return Next(_again(fault, "wait"), due)
+    if now - since + ladder.cap_wait_s > ladder.cap_max_wait_s:
+        return Park(_too_long(fault), _again(fault, "wait"))
+    return Next(_again(fault, "wait"), now + ladder.cap_wait_s)
+
+
+def _last_waits(here: Sequence[LadderStep]) -> Sequence[LadderStep]:
+    """The steps at the end of those that waited for one and the same cap."""
+    count = 0
+    for step in reversed(here):
+        if step.kind != "usage_cap":
+            break
+        count += 1
+    return here[len(here) - count :]
+
+
+def _overflowed(fault: Fault, here: Sequence[LadderStep], now: float) -> Next | None:
+    used = sum(1 for step in here if step.kind == "context_overflow")
+    if used >= fault.ladder.overflow_retries:
+        return None
+    compacted = any(step.next.rung == "compact" for step in here)
+    if fault.can_compact and fault.session is not None and not compacted:
+        return Next(_again(fault, "compact"), now)
+    return Next(_anew(fault, "summarise"), now)
+
+
+def _misfit(fault: Fault, now: float) -> Next | None:
+    done = fault.launch.reasks
+    if done >= fault.max_reasks:
+        return None
+    last_of_several = fault.max_reasks > 1 and done + 1 == fault.max_reasks
+    if last_of_several:
+        return Next(_anew(fault, "reframe", reasks=done + 1), now)
+    return Next(_again(fault, "reask", reasks=done + 1), now)
+
+
+def _fallback(fault: Fault, now: float) -> Following:
+    if fault.launch.route + 1 >= fault.routes:
+        return _GIVE_UP
+    return Next(_anew(fault, "fallback", route=fault.launch.route + 1), now)
+
+
+def _again(fault: Fault, rung: Rung, *, reasks: int | None = None) -> Launch:
+    """The next launch, in the session of the one that failed if the backend can go on in it."""
+    session = fault.session if fault.can_resume else None
+    return _launch(fault, rung, session=session, reasks=reasks)
+
+
+def _anew(
+    fault: Fault, rung: Rung, *, reasks: int | None = None, route: int | None = None
+) -> Launch:
+    """The next launch, in a session of its own."""
+    return _launch(fault, rung, session=None, reasks=reasks, route=route)
+
+
+def _launch(
+    fault: Fault, rung: Rung, *, session: str | None, reasks: int | None, route: int | None = None
+) -> Launch:
+    last = fault.launch
+    return Launch(
+        last.number + 1,
+        last.turn + 1,
+        rung,
+        session,
+        last.route if route is None else route,
+        fault.reason,
+        fault.text[-ANSWER_CHARS:],
+        last.reasks if reasks is None else reasks,
+        fault.spent,
+        fault.session_usage if session is not None else None,
+    )
+
+
+def _advice(fault: Fault) -> str:
+    of = f"{fault.backend}: " if fault.backend else ""
+    what = fault.hint or (
+        "Log the program in, then resume the run."
+        if fault.kind == "auth"
+        else "Raise the limit or add credit, then resume the run."
+    )
+    return f"{of}{fault.reason.rstrip('.')}. {what}"
+
+
+def _too_long(fault: Fault) -> str:
+    days = fault.ladder.cap_max_wait_s / 86_400
+    of = f"{fault.backend}: " if fault.backend else ""
+    return (
+        f"{of}{fault.reason.rstrip('.')}. Its end is unknown or more than {days:g} days away, "
+        f"longer than Ladder(cap_max_wait_s=) allows. Resume the run when it is over."
+    )

@@ -1,0 +1,172 @@
+"""Launches of agents: each attempt of an agent step may take several, one after the other.
+
+A launch that fails is reported, not recorded: what follows from it is, as a ``LadderStep``, and
+acted on when that is in the journal. Only when nothing is left to try does the attempt fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from handrail.core.ladder import GiveUp, Next, Park, following
+from handrail.core.node import Node, Phase
+from handrail.core.replay import PathRecord
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+from handrail.model.launch import FIRST, Launch
+from handrail.model.steps import AgentCall, Generation
+
+if TYPE_CHECKING:
+    from handrail.core.machine import Machine
+
+LAUNCHED = (AgentCall, Generation)
+"""The verbs that launch agents."""
+_BROKEN_OFF = "the process that was running it ended"
+
+
+class Launches:
+    """Makes launches, and climbs from one that failed to the next. Mutable."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.parked: dict[str, str] = {}
+        """What a person must do, by path of the step that waits for it."""
+
+    # -- launching ------------------------------------------------------------------------------
+
+    def begin(self, node: Node, *, interrupted: bool) -> None:
+        """Make the first launch of an attempt."""
+        node.ladder = ()
+        node.spent_s = 0.0
+        self.go(node, Launch(node.launched + 1, reasks=node.reasks), interrupted=interrupted)
+
+    def go(self, node: Node, launch: Launch, *, interrupted: bool = False) -> None:
+        """Have the engine make this launch."""
+        step = node.step
+        assert step is not None
+        machine = self.machine
+        node.phase = Phase.RUNNING
+        node.pending = None
+        node.launched = launch.number
+        node.reasks = launch.reasks
+        view = machine.view(node, machine.validation_above(node))
+        machine.emit(
+            cmd.Perform(
+                node.path,
+                step,
+                node.attempt,
+                node.started_at,
+                view,
+                interrupted,
+                launch,
+                node.spent_s,
+            )
+        )
+
+    # -- climbing -------------------------------------------------------------------------------
+
+    def failed(self, report: cmd.LaunchFailed) -> None:
+        """Record what follows: another rung of the ladder, or the failure of the attempt."""
+        machine = self.machine
+        node = machine.nodes.get(report.path)
+        if node is None or node.step is None or node.phase is Phase.ENDING:
+            return
+        if node.stop is not None:
+            machine.end_step(node, "cancelled", error=node.stop)
+            return
+        node.spent_s += report.took_s
+        fault = report.fault
+        seed = f"{machine.setting.run_id}/{node.path}"
+        chosen = (
+            GiveUp()
+            if node.step.modifiers.once  # it may have taken effect
+            else following(fault, node.ladder, machine.now, seed)
+        )
+        match chosen:
+            case Next(launch, due):
+                self._climb(node, report, fault.reason, launch, due)
+            case Park(advice, launch):
+                self._climb(node, report, advice, launch, machine.now, parked=True)
+            case GiveUp():
+                machine.record(report.failed)
+
+    def _climb(
+        self,
+        node: Node,
+        report: cmd.LaunchFailed,
+        error: str,
+        launch: Launch,
+        due: float,
+        *,
+        parked: bool = False,
+    ) -> None:
+        fault = report.fault
+        self.machine.record(
+            ev.LadderStep(
+                node.path,
+                node.attempt,
+                fault.kind,
+                error,
+                launch,
+                due if due > self.machine.now else 0.0,
+                fault.backend,
+                fault.session,
+                parked,
+            )
+        )
+
+    def stepped(self, event: ev.LadderStep) -> None:
+        """Go on from a rung that is in the journal."""
+        machine = self.machine
+        node = machine.nodes.get(event.path)
+        if node is None or node.step is None or node.phase is Phase.ENDING:
+            return
+        node.ladder = (*node.ladder, event)
+        if node.stop is not None:
+            machine.end_step(node, "cancelled", error=node.stop)
+        elif event.parked:
+            node.phase = Phase.PAUSED
+            self.parked[node.path] = event.error
+        elif event.due > machine.now:
+            reason: ev.TimerReason = "cap" if event.kind == "usage_cap" else "backoff"
+            machine.record(ev.TimerSet(node.path, event.due, reason, node.attempt))
+            self._wait(node, event)
+        else:
+            self.go(node, event.next)
+
+    def _wait(self, node: Node, event: ev.LadderStep) -> None:
+        node.phase = Phase.PAUSED
+        node.pending = event.next
+        node.timer = self.machine.wait(node, event.due)
+
+    # -- resuming -------------------------------------------------------------------------------
+
+    def pick_up(self, node: Node, record: PathRecord, launched: int) -> bool:
+        """Go on within an attempt whose ladder, or session, is recorded; False if none is.
+
+        ``launched`` is the number of the last launch, whether its record still counts or not.
+        """
+        node.launched = launched
+        node.reasks = record.reasks
+        attempt = record.attempts + 1
+        ladder = tuple(step for step in record.ladder if step.attempt == attempt)
+        session = record.session
+        if record.failure is not None and record.failure.attempt >= attempt:
+            return False
+        if session is None and not ladder:
+            return False
+        node.attempt = attempt
+        node.ladder = ladder
+        last = ladder[-1] if ladder else None
+        if session is None and last is not None and last.due > self.machine.now:
+            self._wait(node, last)
+            return True
+        if record.interrupted and self.machine.must_not_run_again(node):
+            return True
+        base = last.next if last is not None else FIRST
+        if session is not None:
+            base = replace(base, rung="resume", session=session.session, reason=_BROKEN_OFF)
+        launch = replace(base, number=max(launched + 1, base.number))
+        self.go(node, launch, interrupted=record.interrupted)
+        return True

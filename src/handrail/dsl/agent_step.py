@@ -1,0 +1,94 @@
+"""What ``.agent()`` takes besides the agent and its context, checked at the user's own line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from handrail.errors import DefinitionError, WrongUse
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions
+from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
+from handrail.model.jsonsafe import short_repr
+from handrail.model.results import AgentResult, Usage
+
+if TYPE_CHECKING:
+    from handrail.ports.agent import AgentBackend
+
+
+def agent_settings(
+    name: str,
+    backend: AgentBackend | str | None,
+    model: str | None,
+    options: AgentOptions,
+    session: str | AgentResult[Any] | None,
+    *,
+    fork: bool,
+    writes: Sequence[str] | None,
+    worktree: bool,
+) -> AgentSettings:
+    """The settings of an agent step.
+
+    Raises:
+        WrongUse, DefinitionError: one of them is of the wrong kind, or two do not go together.
+    """
+    if (
+        (backend, model, session, writes) == (None, None, None, None)
+        and options is NO_OPTIONS
+        and not fork
+        and not worktree
+    ):
+        return NO_SETTINGS
+    if (
+        backend is not None
+        and not isinstance(backend, str)
+        and not callable(getattr(backend, "complete", None))
+    ):
+        raise WrongUse(
+            f'step {name!r}: backend= takes a backend or the name of one, such as "claude", '
+            f"got {short_repr(backend)}"
+        )
+    if not isinstance(options, AgentOptions):
+        raise WrongUse(
+            f"step {name!r}: options= takes AgentOptions(...), got {short_repr(options)}"
+        )
+    if model is not None:
+        options = AgentOptions(model=model).over(options)
+    id_, used = _session(name, session)
+    if fork and id_ is None:
+        raise DefinitionError(f"step {name!r}: fork=True needs session=, which is to be copied")
+    return AgentSettings(backend, options, id_, used, fork, _patterns(name, writes), worktree)
+
+
+def _session(name: str, given: object) -> tuple[str | None, Usage | None]:
+    if isinstance(given, AgentResult):
+        if given.session is None:
+            raise DefinitionError(
+                f"step {name!r}: session= was given the result of an agent that has no session"
+                + (f": backend {given.backend!r} keeps none" if given.backend else "")
+            )
+        return given.session, given.session_usage
+    if given is None or (isinstance(given, str) and given.strip()):
+        return given, None
+    raise WrongUse(
+        f"step {name!r}: session= takes the result of an earlier agent step, or the id of a "
+        f"session, got {short_repr(given)}"
+    )
+
+
+def _patterns(name: str, writes: object) -> tuple[str, ...] | None:
+    if writes is None:
+        return None
+    if isinstance(writes, str) or not isinstance(writes, Sequence):
+        raise WrongUse(
+            f"step {name!r}: writes= takes a list of patterns such as ['src/**'], "
+            f"got {short_repr(writes)}"
+        )
+    patterns: list[str] = []
+    for pattern in writes:
+        if not isinstance(pattern, str) or not pattern or pattern.startswith(("/", "../")):
+            raise DefinitionError(
+                f"step {name!r}: a pattern of writes= is relative to the repository, such as "
+                f"'src/**', got {pattern!r}"
+            )
+        patterns.append(pattern)
+    return tuple(patterns)

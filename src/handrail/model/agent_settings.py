@@ -1,0 +1,35 @@
+"""What a step, or a run, says about how an agent is to be carried out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions
+from handrail.model.results import AgentResult, Usage
+
+
+@attrs.frozen
+class AgentSettings:
+    """``backend`` is one, or a name of one; None: not said here. ``session`` is gone on in, with
+    ``fork`` in a copy of it; ``session_usage`` is what it had used so far, if that is known.
+    """
+
+    backend: Any = None
+    options: AgentOptions = NO_OPTIONS
+    session: str | None = None
+    session_usage: Usage | None = None
+    fork: bool = False
+    writes: tuple[str, ...] | None = None
+    worktree: bool = False
+
+
+NO_SETTINGS = AgentSettings()
+
+
+def session_of(given: Any) -> tuple[str | None, Usage | None]:
+    """The id of a session and what it has used, from an id or the result of an agent."""
+    if isinstance(given, AgentResult):
+        return given.session, given.session_usage
+    return given, None

@@ -1,0 +1,280 @@
+"""What is shown of a run, without its secrets.
+
+Theory of operation. Whether a value holds a secret is found out by packing it (in C) and looking
+for the secrets in the bytes; so what holds none, which is nearly everything, is neither copied nor
+walked over. Only where one was found the value is rebuilt around it, with the same types.
+
+Objects of classes that are no records (see ``jsonsafe.record_items``) are left as they are: their
+text may say a secret, and a sink that writes it masks its text; see ``ports.sink``.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass, replace
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from pathlib import PurePath
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+import msgspec
+
+from handrail.model.events import StepCompleted, StepStarted
+from handrail.model.jsonsafe import CUT, MAX_DEPTH, json_safe, record_items
+from handrail.model.partial_secrets import settled
+from handrail.model.secrets import (
+    SHORTEST,
+    SecretValues,
+    masked,
+    may_hold_token,
+)
+
+T = TypeVar("T")
+
+NAME_LEAST = 12
+"""Shorter values stay in names and paths: those are chosen by authors, and often plain words."""
+
+_PLAIN = frozenset({
+    type(None), bool, int, float, type, date, datetime, time, timedelta, Decimal, UUID,
+})  # fmt: skip
+
+# What handrail calls things, in its own records: it stays, as it does in a journal.
+_KEPT = frozenset({
+    *("run_id", "seq", "at", "step_type", "status", "kind", "on_error", "error_type"),
+    *("error_bases", "composed", "fingerprint", "digest", "stream", "direction", "decision"),
+    *("phase", "rung", "backend", "cost_source", "type"),
+})  # fmt: skip
+# What authors call things.
+_NAMES = frozenset({
+    *("path", "name", "key", "workflow_name", "failed_step", "signal", "signals", "superseded"),
+    *("reused", "rerun", "scope", "tool", "orphaned", "waiting_signals"),
+})  # fmt: skip
+
+
+class Mask:
+    """Takes secrets out of what is shown of a run: the values given, and known shapes of tokens.
+
+    Whatever it is given it gives back as it is, the same object, if there is no secret in it.
+    """
+
+    __slots__ = ("_clean", "_in_names", "_latin", "_needles", "values")
+
+    def __init__(self, values: SecretValues) -> None:
+        self.values = values
+        finder = values.finder
+        self._needles = () if finder is None else tuple(map(_utf8, finder.names))
+        self._in_names = {n: value for n, value in values.items() if len(value) >= NAME_LEAST}
+        self._latin = {n: _utf8(value).decode("latin-1") for n, value in values.items()}
+        self._clean = ""  # the path that was looked at last, if it holds no secret
+
+    def text(self, text: str) -> str:
+        """The text with values as ``${THEIR_NAME}`` and tokens as their ends: ``ghp_***a1b2``."""
+        return text if len(text) < SHORTEST else masked(text, self.values)
+
+    def event(self, event: T) -> T:
+        """An event, or another of handrail's records, as it may be shown."""
+        kind = type(event)
+        if kind is StepStarted:
+            started = cast("StepStarted", event)
+            if not started.signal and self._is_clean(started.path):
+                return event
+        elif kind is StepCompleted:
+            ended = cast("StepCompleted", event)
+            result = ended.result
+            if result.error is None and self._is_clean(ended.path):
+                output = result.output
+                if type(output) in _PLAIN or not self.may_be_in(output):
+                    return event
+        if not self.may_be_in(event):
+            return event
+        return cast("T", self._rebuilt(event, ()))
+
+    def value(self, value: T) -> T:
+        """Any value, of the same type as far as that can be."""
+        if type(value) in _PLAIN or not self.may_be_in(value):
+            return value
+        return cast("T", self._rebuilt(value, ()))
+
+    def may_be_in(self, value: object) -> bool:
+        """True if there may be a secret in it; quick where there is none."""
+        try:
+            packed = _pack(value)
+        except Exception:  # noqa: BLE001  # what cannot be packed is walked over
+            return True
+        if any(needle in packed for needle in self._needles):
+            return True
+        return may_hold_token(packed.decode("latin-1"))
+
+    def _is_clean(self, path: str) -> bool:
+        if path == self._clean or len(path) < NAME_LEAST:
+            return True
+        if self._name(path) is not path:
+            return False
+        self._clean = path
+        return True
+
+    def _name(self, name: str) -> str:
+        return name if len(name) < NAME_LEAST else masked(name, self._in_names)
+
+    # -- rebuilding -----------------------------------------------------------------------------
+
+    def _rebuilt(self, value: Any, above: tuple[int, ...]) -> Any:
+        if type(value) in _PLAIN or isinstance(value, Enum):
+            return value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, (bytes, bytearray)):
+            return self._masked_bytes(value)
+        if len(above) >= MAX_DEPTH or id(value) in above:
+            return CUT
+        try:
+            return self._composite(value, (*above, id(value)))
+        except Exception:  # noqa: BLE001  # a user's class may refuse anything
+            return self._plain(json_safe(value))
+
+    def _plain(self, data: Any) -> Any:
+        """JSON data without secrets."""
+        if isinstance(data, str):
+            return self.text(data)
+        if isinstance(data, list):
+            return [self._plain(item) for item in cast("Iterable[Any]", data)]
+        if isinstance(data, dict):
+            items = cast("dict[str, Any]", data).items()
+            return {self.text(key): self._plain(item) for key, item in items}
+        return data
+
+    def _masked_bytes(self, value: bytes | bytearray) -> bytes | bytearray:
+        text = value.decode("latin-1")
+        shown = masked(text, self._latin)
+        return value if shown == text else type(value)(shown.encode("latin-1", "replace"))
+
+    def _composite(self, value: Any, above: tuple[int, ...]) -> Any:
+        kind: Any = value.__class__
+        if issubclass(kind, Mapping):
+            return self._mapping(value, above)
+        if record_items(value) is not None:
+            return self._record(value, above)
+        if issubclass(kind, (list, tuple, deque, AbstractSet)):
+            return self._collection(value, above)
+        if isinstance(value, PurePath):
+            shown = self.text(str(value))
+            return value if shown == str(value) else type(value)(shown)
+        return value
+
+    def _mapping(self, value: Mapping[Any, Any], above: tuple[int, ...]) -> Any:
+        pairs = [
+            (key, item, self._rebuilt(key, above), self._rebuilt(item, above))
+            for key, item in value.items()
+        ]
+        if all(key is new_key and item is new for key, item, new_key, new in pairs):
+            return value
+        shown = {new_key: new for _, _, new_key, new in pairs}
+        if type(value) is dict or not isinstance(value, dict):
+            return shown
+        twin = copy.copy(value)
+        twin.clear()
+        twin.update(shown)
+        return twin
+
+    def _collection(self, value: Any, above: tuple[int, ...]) -> Any:
+        items = list(cast("Iterable[Any]", value))
+        shown = [self._rebuilt(item, above) for item in items]
+        if all(new is item for new, item in zip(shown, items, strict=True)):
+            return value
+        if isinstance(value, deque):
+            return deque(shown, value.maxlen)
+        return value.__class__(shown)
+
+    def _record(self, value: Any, above: tuple[int, ...]) -> Any:
+        """A record of any of the kinds that ``jsonsafe`` knows."""
+        cls: Any = value.__class__
+        own = _is_own(cls)
+        changes: dict[str, Any] = {}
+        for name in _fields_of(cls):
+            item = getattr(value, name, None)
+            if own and name in _KEPT:
+                continue
+            new = self._named(item) if own and name in _NAMES else self._rebuilt(item, above)
+            if new is not item:
+                changes[name] = new
+        if not changes:
+            return value
+        if isinstance(value, tuple):
+            return cast("Any", value)._replace(**changes)
+        if own:
+            if "output" in changes and "masked" in _fields_of(cls):
+                changes["masked"] = True
+            return replace(value, **changes)
+        twin = copy.copy(value)
+        put = msgspec.structs.force_setattr if isinstance(value, msgspec.Struct) else _set
+        for name, new in changes.items():
+            put(twin, name, new)
+        return twin
+
+    def _named(self, item: Any) -> Any:
+        if isinstance(item, str):
+            return self._name(item)
+        kind: Any = item.__class__
+        if kind is tuple:
+            shown = tuple(map(self._named, item))
+            return item if shown == item else shown
+        return item
+
+    # -- texts that come in bits ----------------------------------------------------------------
+
+    def split(self, text: str) -> tuple[str, str]:
+        """What may be shown of the text by now, and the rest, which may be the start of a secret.
+
+        The rest goes before what comes next. However a text was cut, what is shown of the parts is
+        what is shown of the whole.
+        """
+        end = settled(text, self.values.finder)
+        return self.text(text[:end]), text[end:]
+
+
+# -- kinds of values -------------------------------------------------------------------------------
+
+_set = object.__setattr__
+
+
+def _opaque(value: Any) -> object:
+    """What of an object that cannot be packed is looked into; nothing of one that is no record."""
+    kind: Any = value.__class__
+    if issubclass(kind, PurePath):
+        return str(value)
+    if issubclass(kind, Mapping):
+        return dict(value)
+    if issubclass(kind, (deque, AbstractSet)):
+        return list(value)
+    items = record_items(value)
+    return None if items is None else [item for _, item in items]
+
+
+_pack = msgspec.msgpack.Encoder(enc_hook=_opaque).encode
+
+
+@lru_cache(maxsize=256)
+def _is_own(cls: Any) -> bool:
+    return cls.__module__.startswith("handrail.model.") and is_dataclass(cls)
+
+
+@lru_cache(maxsize=256)
+def _fields_of(cls: Any) -> tuple[str, ...]:
+    if issubclass(cls, msgspec.Struct):
+        names: tuple[str, ...] = cls.__struct_fields__
+        return names
+    if is_dataclass(cls):
+        return tuple(field.name for field in fields(cls))
+    if hasattr(cls, "__attrs_attrs__"):
+        return tuple(attribute.name for attribute in cls.__attrs_attrs__)
+    return tuple(cls._fields if hasattr(cls, "_fields") else cls.model_fields)
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")  # as the environment does

@@ -1,0 +1,276 @@
+"""How a run lives through agents that fail, on a clock that jumps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handrail import Agent, AgentError, Executor, FakeBackend, MemorySink, Steps, step, workflow
+from handrail.model import events as ev
+from handrail.model.launch import Launch
+from handrail.model.results import AgentResult, Usage
+from handrail.ports.agent import AgentReply
+from handrail.testing import JumpClock, TextJournal
+from handrail.testing.clock import START
+
+HOUR = 3_600.0
+
+
+def capped(**more: Any) -> AgentError:
+    """A plan whose window is used up."""
+    return AgentError("coder", "you hit your limit", kind="usage_cap", **more)
+
+
+def flow_of(agent: Any, **settings: Any) -> Any:
+    """A workflow of one agent step, which gives the agent's result."""
+
+    @workflow
+    def flow() -> Steps[AgentResult[str]]:
+        return (yield from step("code").agent(agent, {}, **settings))
+
+    return flow
+
+
+def kinds(sink: MemorySink) -> list[str]:
+    """The journaled events of the run, by name, without those of the run itself."""
+    return [
+        type(event).__name__
+        for event in sink.events
+        if isinstance(event, (ev.StepStarted, ev.LadderStep, ev.TimerSet, ev.AttemptFailed))
+    ]
+
+
+async def test_a_cap_is_waited_for_and_costs_no_attempt() -> None:
+    """A step with one attempt survives a cap of five hours: probed once, then waited for."""
+    clock, sink = JumpClock(), MemorySink()
+    backend = FakeBackend([capped(retry_at=START + 5 * HOUR)] * 2 + ["done"])
+    result = await Executor(clock=clock, sinks=[sink]).run(
+        flow_of(Agent("coder", "Do it.", backend=backend))
+    )
+    assert result.unwrap().output == "done"
+    assert (result.step_results[0].attempts, result.value and result.value.attempts) == (1, 3)
+    assert kinds(sink) == ["StepStarted", "LadderStep", "TimerSet", "LadderStep", "TimerSet"]
+    assert 5 * HOUR < clock.now() - START < 5.1 * HOUR
+
+
+async def test_a_transient_failure_is_retried_in_its_session() -> None:
+    """The second prompt goes into the session and says that the first broke off."""
+    down = AgentError("coder", "overloaded", kind="transient", session="s-1")
+    backend = FakeBackend([down, AgentReply("done", session="s-1")])
+    result = await Executor(clock=JumpClock()).run(
+        flow_of(Agent("coder", "Do it.", backend=backend))
+    )
+    assert result.success
+    first, second = backend.turns
+    assert (first.session, second.session) == (None, "s-1")
+    assert "interrupted: overloaded" in second.prompt
+    assert second.prompt.endswith("Do it.")
+
+
+async def test_what_is_used_up_fails_the_attempt_and_then_counts_as_one() -> None:
+    """A failure that goes on is the attempt's, the step's retry follows with a clean session."""
+    down = AgentError("coder", "gone", kind="crashed", session="s-1")
+    backend = FakeBackend([down] * 3 + ["done"])
+    sink = MemorySink()
+    agent = Agent("coder", "Do it.", backend=backend)
+
+    @workflow
+    def flow() -> Steps[AgentResult[str]]:
+        return (yield from step("code").agent(agent, {}).retry(2, backoff=0))
+
+    result = await Executor(clock=JumpClock(), sinks=[sink]).run(flow)
+    assert result.success
+    assert result.step_results[0].attempts == 2
+    assert kinds(sink) == ["StepStarted", "LadderStep", "LadderStep", "AttemptFailed"]
+    assert [turn.session for turn in backend.turns] == [None, "s-1", "s-1", None]
+    assert [turn.turn for turn in backend.turns] == [1, 2, 3, 1]
+
+
+@pytest.mark.parametrize("kind", ["auth", "spending_cap"])
+async def test_what_a_person_must_mend_suspends_the_run(kind: Any) -> None:
+    """The run says what to do and uses no attempt; resumed, the step is launched again."""
+    refused = AgentError("coder", "Not logged in", kind=kind, hint="Run `coder login`.")
+    backend = FakeBackend([refused, "done"])
+    flow = flow_of(Agent("coder", "Do it.", backend=backend))
+    executor = Executor(clock=JumpClock())
+    result = await executor.options(run_id="r").run(flow)
+    assert result.status == "suspended"
+    assert result.error == "fake: Not logged in. Run `coder login`."
+    again = await executor.resume("r", flow)
+    assert again.unwrap().output == "done"
+    assert again.step_results[0].attempts == 1
+
+
+async def test_siblings_go_on_while_one_step_waits_for_a_person() -> None:
+    """The run suspends when nothing else can be done, and not before."""
+    refused = AgentError("coder", "no credit", kind="spending_cap")
+    agent = Agent("coder", "Do it.", backend=FakeBackend([refused]))
+    done: list[str] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (
+            yield from step("both").parallel(
+                step("code").agent(agent, {}),
+                step("slow").sleep(100),
+                step("other").call(done.append, "other"),
+            )
+        )
+
+    sink = MemorySink()
+    result = await Executor(clock=JumpClock(), sinks=[sink]).run(flow)
+    assert (result.status, done) == ("suspended", ["other"])
+    ended = {event.path for event in sink.events if isinstance(event, ev.StepCompleted)}
+    assert ended == {"both/slow", "both/other"}
+
+
+async def test_a_full_session_is_left_with_a_summary() -> None:
+    """A backend that cannot compact gets a new session, told what the old one did."""
+    full = AgentError("coder", "too long", kind="context_overflow", session="s", text="I did A.")
+    backend = FakeBackend([full, full, "done"])
+    backend_without = type("Plain", (), {"name": "plain", "complete": backend.complete})()
+    result = await Executor(clock=JumpClock()).run(
+        flow_of(Agent("coder", "Do it.", backend=backend_without))
+    )
+    assert result.success
+    assert [turn.session for turn in backend.turns] == [None, None, None]
+    assert "I did A." in backend.turns[1].prompt
+    assert backend.turns[1].prompt.startswith("Do it.")
+
+
+async def test_a_backend_that_can_compacts_its_session() -> None:
+    """The same session is gone on in, and the backend is told to make it smaller."""
+    full = AgentError("coder", "too long", kind="context_overflow", session="s")
+    backend = FakeBackend([full, "done"])
+    await Executor(clock=JumpClock()).run(flow_of(Agent("coder", "Do it.", backend=backend)))
+    assert [(turn.session, turn.compact) for turn in backend.turns] == [(None, False), ("s", True)]
+
+
+async def test_the_last_re_ask_is_reframed() -> None:
+    """Told why in the session first, then anew: the prompt again with the reason before it."""
+    backend = FakeBackend([AgentReply("?", session="s"), AgentReply("??", session="s"), "4"])
+    agent = Agent("count", "Count it.", output=int, backend=backend)
+    result = await Executor(clock=JumpClock()).run(flow_of(agent))
+    assert result.unwrap().output == 4
+    assert [turn.session for turn in backend.turns] == [None, "s", None]
+    assert "no JSON value found" in backend.turns[2].prompt
+    assert "Count it." in backend.turns[2].prompt
+
+
+async def test_the_fallback_answers_when_the_first_backend_cannot() -> None:
+    """The next backend of the chain gets the plain prompt, and the result says whose answer it is."""
+    first = FakeBackend([AgentError("coder", "no such model", kind="bad_request")], name="first")
+    second = FakeBackend(["done"], name="second")
+    agent = Agent("coder", "Do it.", backend=first, model="m-1", fallback=[second])
+    result = await Executor(clock=JumpClock()).run(flow_of(agent))
+    assert result.unwrap().backend == "second"
+    assert [turn.prompt for turn in second.turns] == ["Do it."]
+    assert second.turns[0].options.model is None
+
+
+async def test_a_default_is_given_when_everything_failed_and_is_marked() -> None:
+    """Only then, and the run is degraded."""
+    backend = FakeBackend([AgentError("coder", "no", kind="refusal")])
+    agent = Agent("coder", "Do it.", backend=backend)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("code").agent(agent, {}).default("nothing"))
+
+    result = await Executor(clock=JumpClock()).run(flow)
+    assert (result.value, result.degraded) == ("nothing", True)
+    assert result.step_results[0].status == "defaulted"
+
+
+async def test_a_success_that_mentions_a_quota_is_a_success() -> None:
+    """Text of an answer is never taken for a failure."""
+    backend = FakeBackend(["You've hit your usage limit: quota exceeded, 429, context too long"])
+    result = await Executor().run(flow_of(Agent("coder", "Do it.", backend=backend)))
+    assert result.success
+
+
+async def test_a_step_that_must_run_once_climbs_no_ladder() -> None:
+    """A launch that may have taken effect is not made again."""
+    backend = FakeBackend([AgentError("coder", "gone", kind="crashed"), "done"])
+    agent = Agent("coder", "Do it.", backend=backend)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("code").agent(agent, {}).once())
+
+    result = await Executor(clock=JumpClock()).run(flow)
+    assert result.status == "failed"
+    assert len(backend.turns) == 1
+
+
+async def test_all_launches_are_paid_for() -> None:
+    """The usage of a step is that of every launch, failed ones included."""
+    down = AgentError("coder", "down", kind="transient", usage=Usage(100, 1))
+    backend = FakeBackend([down, AgentReply("done", usage=Usage(50, 2))])
+    result = await Executor(clock=JumpClock()).run(flow_of(Agent("c", "Do it.", backend=backend)))
+    assert result.usage == Usage(150, 3)
+
+
+async def test_a_session_is_chained_on_purpose_and_forked() -> None:
+    """session= goes on in the session of an earlier result; without it a step starts clean."""
+    backend = FakeBackend([AgentReply("a", session="s-1"), "b", "c", "d"])
+    agent = Agent("coder", "Do it.", backend=backend)
+
+    @workflow
+    def flow() -> Steps[None]:
+        first = yield from step("a").agent(agent)
+        yield from step("b").agent(agent, session=first)
+        yield from step("c").agent(agent, session=first, fork=True)
+        yield from step("d").agent(agent)
+
+    assert (await Executor().run(flow)).success
+    assert [(turn.session, turn.fork) for turn in backend.turns] == [
+        (None, False), ("s-1", False), ("s-1", True), (None, False),
+    ]  # fmt: skip
+
+
+async def test_a_cancelled_wait_ends_the_step() -> None:
+    """A run that waits for a cap can be cancelled at once."""
+    backend = FakeBackend([capped()])
+    clock = JumpClock(jumps=False)
+    executor = Executor(clock=clock)
+    async with executor.stream(flow_of(Agent("coder", "Do it.", backend=backend))) as run:
+        async for event in run:
+            if isinstance(event, ev.TimerSet):
+                run.cancel("enough")
+    assert run.result.status == "cancelled"
+    assert run.result.step_results[0].status == "cancelled"
+
+
+async def test_a_wait_survives_the_process() -> None:
+    """Resumed before the cap ends, the run waits for what is left; nothing is launched early."""
+    clock, journal = JumpClock(jumps=False), TextJournal()
+    ends = START + 5 * HOUR
+    backend = FakeBackend([capped(retry_at=ends), capped(retry_at=ends), "done"])
+    flow = flow_of(Agent("coder", "Do it.", backend=backend))
+    executor = Executor(clock=clock, journal=journal, suspend_timers_after_s=60)
+    result = await executor.options(run_id="r").run(flow)
+    assert result.status == "suspended"
+    clock.advance(HOUR)
+    assert (await executor.resume("r", flow)).status == "suspended"
+    assert len(backend.turns) == 2  # the probe was due
+    clock.advance(HOUR)
+    assert (await executor.resume("r", flow)).status == "suspended"
+    assert len(backend.turns) == 2
+    clock.advance(3.1 * HOUR)
+    assert (await executor.resume("r", flow)).unwrap().output == "done"
+
+
+async def test_ladder_steps_say_what_follows() -> None:
+    """The record names kind, backend, session, and the next launch."""
+    down = AgentError("coder", "down", kind="timeout", session="s", text="so far")
+    sink = MemorySink()
+    backend = FakeBackend([down, "done"])
+    await Executor(clock=JumpClock(), sinks=[sink]).run(
+        flow_of(Agent("coder", "Do it.", backend=backend))
+    )
+    (taken,) = [event for event in sink.events if isinstance(event, ev.LadderStep)]
+    assert (taken.path, taken.attempt, taken.kind, taken.error) == ("code", 1, "timeout", "down")
+    assert (taken.backend, taken.session, taken.due) == ("fake", "s", 0.0)
+    assert taken.next == Launch(2, 2, "retry", "s", reason="down", answer="so far")
