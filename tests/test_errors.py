@@ -15,6 +15,7 @@ import handrail
 from handrail import (
     AgentError,
     AnswerRejected,
+    BudgetExceeded,
     CancelledFromWithin,
     CommandFailed,
     CommandNotFound,
@@ -38,6 +39,7 @@ from handrail import (
     LimitExceeded,
     MissingExtra,
     NoArmChosen,
+    NotClean,
     NotAStep,
     NotPortable,
     NotRecorded,
@@ -121,6 +123,12 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         r"limit max_steps=3: at step 'd'\. .*Limits",
         {"name": "max_steps", "value": 3, "why": "at step 'd'"},
     ),
+    (
+        BudgetExceeded("build", "usd", 4.5, 5.0, 1.0),
+        r"budget of step 'build' .*usd 4\.5 of 5 used or reserved, and it is reckoned to take 1\.",
+        {"scope": "build", "name": "usd", "used": 4.5, "limit": 5.0, "next": 1.0},
+    ),
+    (NotClean("flow", ["a", "b/c"]), r"'flow' is not clean: .*a, b/c\.", {"paths": ("a", "b/c")}),
     (LimitExceeded("timeout_s", 0.5), r"limit timeout_s=0\.5\. ", {"value": 0.5}),
     (
         InvalidInput("count", "'x'", "an int"),

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from handrail._wiring import Executor
     from handrail._workflow import Workflow, workflow
+    from handrail.agents.acp import AcpBackend
     from handrail.agents.agent import Agent
+    from handrail.agents.api import ApiBackend
+    from handrail.agents.background import Files
+    from handrail.agents.claude import ClaudeBackend
+    from handrail.agents.codex import CodexBackend
+    from handrail.agents.codex_exec import CodexExecBackend
     from handrail.agents.command import CommandBackend
+    from handrail.agents.copilot import CopilotBackend
     from handrail.agents.fake import FakeBackend
     from handrail.dsl.source import SourceUnavailable
     from handrail.dsl.step import step
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     from handrail.errors import (
         AgentError,
         AnswerRejected,
+        BudgetExceeded,
         CommandFailed,
         CommandNotFound,
         DefinitionError,
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
         MissingExtra,
         NoArmChosen,
         NotAStep,
+        NotClean,
         NotPortable,
         NotRecorded,
         OutputNotSerializable,
@@ -67,10 +76,13 @@ if TYPE_CHECKING:
     )
     from handrail.journals.memory import MemoryJournal, OutOfSequence
     from handrail.journals.sqlite import SqliteJournal
+    from handrail.model.agent_options import AgentOptions
+    from handrail.model.budget import Budget
     from handrail.model.codec import Codec, TypeCodec
     from handrail.model.context import WorkflowContext
     from handrail.model.convert import DoesNotFit
     from handrail.model.definition import WorkflowDefinition, WorkflowParameter
+    from handrail.model.ladder import Ladder
     from handrail.model.plan import Plan, PlannedStep
     from handrail.model.policy import Backoff, Limits, Retry, Secrets
     from handrail.model.records import UnreadableRecord
@@ -78,6 +90,7 @@ if TYPE_CHECKING:
         AgentResult,
         BranchResult,
         CommandResult,
+        Incident,
         OpenGate,
         RollbackError,
         Skipped,
@@ -91,7 +104,7 @@ if TYPE_CHECKING:
     from handrail.model.shapes import AgentLike, AgentRequest, WorkflowLike
     from handrail.model.steps import Stage, Step, Steps
     from handrail.model.unresolved import Unresolvable, Unresolved
-    from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
+    from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn, Capabilities, Probe
     from handrail.ports.clock import Clock
     from handrail.ports.journal import Holder, Journal, Lease, Letter, RunInfo
     from handrail.ports.sink import Sink
@@ -119,6 +132,7 @@ _HOMES = {
     "handrail.errors": (
         "AgentError",
         "AnswerRejected",
+        "BudgetExceeded",
         "CommandFailed",
         "CommandNotFound",
         "DefinitionError",
@@ -139,6 +153,7 @@ _HOMES = {
         "MissingExtra",
         "NoArmChosen",
         "NotAStep",
+        "NotClean",
         "NotPortable",
         "NotRecorded",
         "OutputNotSerializable",
@@ -175,6 +190,7 @@ _HOMES = {
         "AgentResult",
         "BranchResult",
         "CommandResult",
+        "Incident",
         "OpenGate",
         "RollbackError",
         "Skipped",
@@ -188,7 +204,13 @@ _HOMES = {
     "handrail.model.shapes": ("AgentLike", "AgentRequest", "WorkflowLike"),
     "handrail.model.steps": ("Stage", "Step", "Steps"),
     "handrail.model.unresolved": ("Unresolvable", "Unresolved"),
-    "handrail.ports.agent": ("AgentBackend", "AgentReply", "AgentTurn"),
+    "handrail.ports.agent": (
+        "AgentBackend",
+        "AgentReply",
+        "AgentTurn",
+        "Capabilities",
+        "Probe",
+    ),
     "handrail.ports.clock": ("Clock",),
     "handrail.ports.journal": ("Holder", "Journal", "Lease", "Letter", "RunInfo"),
     "handrail.ports.sink": ("Sink",),
@@ -198,6 +220,16 @@ _HOMES = {
     "handrail.sinks.memory": ("MemorySink",),
     "handrail.sinks.structlog": ("StructlogSink",),
     "handrail.system.refusal": ("CommandNotStarted",),
+    "handrail.model.agent_options": ("AgentOptions",),
+    "handrail.model.ladder": ("Ladder",),
+    "handrail.model.budget": ("Budget",),
+    "handrail.agents.background": ("Files",),
+    "handrail.agents.claude": ("ClaudeBackend",),
+    "handrail.agents.codex": ("CodexBackend",),
+    "handrail.agents.codex_exec": ("CodexExecBackend",),
+    "handrail.agents.copilot": ("CopilotBackend",),
+    "handrail.agents.acp": ("AcpBackend",),
+    "handrail.agents.api": ("ApiBackend",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -219,21 +251,30 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AcpBackend",
     "Agent",
     "AgentBackend",
     "AgentError",
     "AgentLike",
+    "AgentOptions",
     "AgentReply",
     "AgentRequest",
     "AgentResult",
     "AgentTurn",
     "AnswerRejected",
+    "ApiBackend",
     "Backoff",
     "BranchResult",
+    "Budget",
+    "BudgetExceeded",
     "CallbackSink",
     "CancelledFromWithin",
+    "Capabilities",
+    "ClaudeBackend",
     "Clock",
     "Codec",
+    "CodexBackend",
+    "CodexExecBackend",
     "CommandBackend",
     "CommandFailed",
     "CommandNotFound",
@@ -241,6 +282,7 @@ __all__ = [
     "CommandResult",
     "ConsoleSink",
     "ContextNotAMapping",
+    "CopilotBackend",
     "CoreStalled",
     "Current",
     "DefinitionError",
@@ -248,12 +290,14 @@ __all__ = [
     "DuplicateStepName",
     "Executor",
     "FakeBackend",
+    "Files",
     "GateClosed",
     "GateNotFound",
     "GateRefusal",
     "GroupFailed",
     "HandrailError",
     "Holder",
+    "Incident",
     "InsideEventLoop",
     "InvalidAnswer",
     "InvalidInput",
@@ -261,6 +305,7 @@ __all__ = [
     "JournalDamaged",
     "JournalFailed",
     "JsonlSink",
+    "Ladder",
     "Lease",
     "LeaseLost",
     "Letter",
@@ -271,6 +316,7 @@ __all__ = [
     "MissingExtra",
     "NoArmChosen",
     "NotAStep",
+    "NotClean",
     "NotPortable",
     "NotRecorded",
     "OpenGate",
@@ -279,6 +325,7 @@ __all__ = [
     "OutsideStep",
     "Plan",
     "PlannedStep",
+    "Probe",
     "PromptError",
     "ReplayMismatch",
     "Retry",

@@ -556,6 +556,52 @@ class AnswerRejected(AgentError):
         return f"agent {self.agent!r}: {self.reason}"
 
 
+class NotClean(HandrailError):
+    """A result was to be clean, and defaults took part in it; ``paths`` are their steps."""
+
+    def __init__(self, of: str, paths: Sequence[str]) -> None:
+        super().__init__(of, tuple(paths))
+        self.of = of
+        self.paths = tuple(paths)
+
+    def __str__(self) -> str:
+        return (
+            f"the result of {self.of!r} is not clean: the default was used at "
+            f"{', '.join(self.paths)}. Their results say what had failed."
+        )
+
+
+class BudgetExceeded(HandrailError):
+    """An agent was not launched, because a budget does not allow it.
+
+    ``scope`` is the path of the step that the budget is of, empty for the run's; ``name`` is the
+    bound. ``next`` is what the launch was reckoned to take.
+    """
+
+    def __init__(
+        self,
+        scope: str,
+        name: str,
+        used: float,
+        limit: float,
+        next: float = 0.0,  # noqa: A002
+    ) -> None:
+        super().__init__(scope, name, used, limit, next)
+        self.scope = scope
+        self.name = name
+        self.used = used
+        self.limit = limit
+        self.next = next
+
+    def __str__(self) -> str:
+        of = f"of step {self.scope!r}" if self.scope else "of the run"
+        return (
+            f"the budget {of} does not allow another launch of an agent: "
+            f"{self.name} {self.used:g} of {self.limit:g} used or reserved"
+            + (f", and it is reckoned to take {self.next:g}." if self.next else ".")
+        )
+
+
 class PromptError(AgentError):
     """An agent's prompt could not be rendered from its context."""
 

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from handrail import Agent, AgentError, Executor, FakeBackend, MemorySink, Steps, step, workflow
+from handrail import (
+    Agent,
+    AgentError,
+    Executor,
+    FakeBackend,
+    MemorySink,
+    NotClean,
+    Steps,
+    step,
+    workflow,
+)
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.results import AgentResult, Usage
@@ -274,3 +284,51 @@ async def test_ladder_steps_say_what_follows() -> None:
     assert (taken.path, taken.attempt, taken.kind, taken.error) == ("code", 1, "timeout", "down")
     assert (taken.backend, taken.session, taken.due) == ("fake", "s", 0.0)
     assert taken.next == Launch(2, 2, "retry", "s", reason="down", answer="so far")
+
+
+async def test_what_a_run_lived_through_is_in_its_result() -> None:
+    """Each failed launch with its kind, what followed and how long that took to begin."""
+    down = AgentError("coder", "down", kind="transient")
+    backend = FakeBackend([down, capped(), "done"])
+    result = await Executor(clock=JumpClock()).run(
+        flow_of(Agent("coder", "Do it.", backend=backend))
+    )
+    assert [(one.path, one.kind, one.rung, one.backend) for one in result.incidents] == [
+        ("code", "transient", "retry", "fake"),
+        ("code", "usage_cap", "wait", "fake"),
+    ]
+    assert result.incidents[1].waited_s == 1800
+    assert result.to_dict()["incidents"][0]["error"] == "down"
+
+
+async def test_a_result_can_be_asked_whether_it_is_clean() -> None:
+    """A default is found in the run's result, in a child's, and by the steps after it."""
+    seen: list[str] = []
+
+    @workflow
+    def child() -> Steps[Any]:
+        return (yield from step("risky").call(int, "x").default(0))
+
+    def look(ctx: Any) -> bool:
+        ctx.require_clean("sure")
+        try:
+            ctx.require_clean("inner")
+        except NotClean as error:
+            seen.extend(error.paths)
+        return True
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("sure").call(int, "1")
+        inner = yield from step("inner").run_workflow(child)
+        yield from step("after").call(int, "2").when(look)
+        return inner
+
+    result = await Executor().run(flow)
+    assert seen == ["inner/risky", "inner"] or seen == ["inner", "inner/risky"]
+    assert result.degraded
+    assert result.step("inner").degraded
+    with pytest.raises(NotClean, match=r"inner/risky"):
+        result.require_clean()
+    clean = await Executor().run(flow_of(Agent("c", "x", backend=FakeBackend(["done"]))))
+    assert clean.require_clean() is clean

@@ -442,6 +442,7 @@ FORMAT = [
             None,
         ),
     ),
+    (ev.BudgetRaised("a/code", "a"), ("BudgetRaised", "a/code", '{"scope":"a"}', None)),
 ]  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import pytest
 from handrail.errors import CommandNotFound
 from handrail.system import procfs
 from handrail.system.processes import ProcessResult, kill_marked, run_process
+from tests.leftovers import nothing_left
 
 pytestmark = pytest.mark.anyio
 
@@ -28,43 +29,8 @@ IGNORES_SIGTERM = "trap '' TERM; echo ready; while :; do sleep 60; done"
 def marker() -> Iterator[str]:
     """A marker of its own; afterwards no process carries it, no child and no file is left."""
     marker = f"test-{uuid.uuid4().hex}/step"
-    children, files = children_of_this_process(), open_files()
-    yield marker
-    assert lasting_carriers_of(marker) == []
-    assert children_of_this_process() <= children
-    assert open_files() == files
-
-
-def carriers_of(marker: str) -> list[str]:
-    """The processes whose environment has this text, found without the code under test."""
-    found: list[str] = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                if marker.encode() in (folder / "environ").read_bytes():
-                    found.append(f"{folder.name}: {(folder / 'cmdline').read_bytes()!r}")
-            except OSError:
-                continue
-    return found
-
-
-def lasting_carriers_of(marker: str) -> list[str]:
-    """Those that are still there when one that was sent SIGKILL has had the time to go."""
-    deadline = time.monotonic() + 10
-    while (found := carriers_of(marker)) and time.monotonic() < deadline:
-        time.sleep(0.01)  # noqa: TID251  # the loop is gone by now
-    return found
-
-
-def children_of_this_process() -> set[str]:
-    """Zombies are among them."""
-    tasks = Path("/proc/self/task").iterdir()
-    return {pid for task in tasks for pid in (task / "children").read_text().split()}
-
-
-def open_files() -> int:
-    """How many file descriptors this process has."""
-    return len(list(Path("/proc/self/fd").iterdir()))
+    with nothing_left(marker):
+        yield marker
 
 
 class Until:

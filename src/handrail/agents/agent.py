@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import attrs
 
+from handrail.agents.background import (
+    CONTEXT_MODES,
+    ContextMode,
+    Files,
+    files_of,
+    with_files,
+    with_results,
+)
 from handrail.agents.conversation import Conversation, schema_for
-from handrail.agents.prompt import Prompt, identity_of, rendered
+from handrail.agents.prompt import Prompt, beside, identity_of, rendered
 from handrail.agents.routes import Fallback, check_backend, check_options, routes_of
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
@@ -64,6 +74,24 @@ def _check_fallback(agent: Agent[Any], _: attrs.Attribute[Any], chain: tuple[obj
             check_backend(one, f"agent {agent.name!r}, fallback")
 
 
+def _check_mode(agent: Agent[Any], _: attrs.Attribute[Any], mode: object) -> None:
+    if mode not in CONTEXT_MODES:
+        raise DefinitionError(
+            f"context_mode of agent {agent.name!r} must be one of "
+            f"{', '.join(map(repr, CONTEXT_MODES))}, got {mode!r}"
+        )
+
+
+def _check_tokens(agent: Agent[Any], _: attrs.Attribute[Any], count: object) -> None:
+    count_of(count, f"context_tokens of agent {agent.name!r}")
+
+
+def _caller() -> str | None:
+    """The file in which ``Agent(...)`` is written: of the frame that called ``__init__``."""
+    frame = sys._getframe(2)  # noqa: SLF001  # there is no public way that costs as little
+    return frame.f_globals.get("__file__")
+
+
 def _check_ladder(agent: Agent[Any], _: attrs.Attribute[Any], ladder: object) -> None:
     if not isinstance(ladder, Ladder):
         raise WrongUse(
@@ -79,15 +107,21 @@ def _check_reasks(agent: Agent[Any], _: attrs.Attribute[Any], count: object) -> 
 class Agent(Generic[T_co]):
     """A named task for a model, whose answer is of type ``output``.
 
-    ``prompt`` is Jinja2 text, a ``pathlib.Path`` to a file of it (read at each run; its includes
-    are found in its folder), or a sync or async function of the context. Variables are the
-    context's, and ``ctx``, the ``WorkflowContext``, unless the context has a ``ctx`` of its own.
+    ``prompt`` is Jinja2 text, a ``pathlib.Path`` to a file of it, or a sync or async function of
+    the context. A file is read at each run; a relative path is looked for beside the file that
+    makes the agent, else in the working directory; its includes are found in its own folder.
+    Variables are the context's, and ``ctx``, the ``WorkflowContext``, unless the context has a
+    ``ctx`` of its own.
 
     With an ``output`` other than ``str``, its JSON schema is added to the prompt, and the answer is
     the last JSON value in the reply that fits. If none does, the backend is asked again with the
     reason, at most ``max_reasks`` times in all: within its session, or, if it has none, with the
     prompt and its own answer repeated; the last of several times in a new session. Text is stripped
     of blanks around it.
+
+    ``context_mode`` adds results of earlier steps that the step may see: the ``"last"`` one, or
+    ``"accumulate"``, the latest that fit into ``context_tokens`` (reckoned at 4 characters each).
+    ``files`` are files and folders whose text is shown before the prompt (see ``Files``).
 
     ``backend`` is one, or a name: ``"claude"``, ``"codex:gpt-6"`` (with a model). ``options`` are
     what it is told besides (``model`` is short for ``AgentOptions(model=)``). What the step says of
@@ -103,6 +137,9 @@ class Agent(Generic[T_co]):
     options: AgentOptions = attrs.field(validator=_check_options)
     fallback: tuple[Fallback, ...] = attrs.field(validator=_check_fallback)
     ladder: Ladder = attrs.field(validator=_check_ladder)
+    context_mode: ContextMode = attrs.field(validator=_check_mode)
+    context_tokens: int = attrs.field(validator=_check_tokens)
+    files: tuple[Files, ...] = attrs.field()
 
     @overload
     def __init__(
@@ -116,6 +153,9 @@ class Agent(Generic[T_co]):
         options: AgentOptions = NO_OPTIONS,
         fallback: Sequence[Fallback] = (),
         ladder: Ladder = DEFAULT_LADDER,
+        context_mode: ContextMode = "explicit",
+        context_tokens: int = 8_000,
+        files: Files | Sequence[str | os.PathLike[str]] = (),
     ) -> None: ...
     @overload
     def __init__(
@@ -130,6 +170,9 @@ class Agent(Generic[T_co]):
         options: AgentOptions = NO_OPTIONS,
         fallback: Sequence[Fallback] = (),
         ladder: Ladder = DEFAULT_LADDER,
+        context_mode: ContextMode = "explicit",
+        context_tokens: int = 8_000,
+        files: Files | Sequence[str | os.PathLike[str]] = (),
     ) -> None: ...
     @overload
     def __init__(
@@ -144,6 +187,9 @@ class Agent(Generic[T_co]):
         options: AgentOptions = NO_OPTIONS,
         fallback: Sequence[Fallback] = (),
         ladder: Ladder = DEFAULT_LADDER,
+        context_mode: ContextMode = "explicit",
+        context_tokens: int = 8_000,
+        files: Files | Sequence[str | os.PathLike[str]] = (),
     ) -> None: ...
     def __init__(
         self,
@@ -157,13 +203,26 @@ class Agent(Generic[T_co]):
         options: AgentOptions = NO_OPTIONS,
         fallback: Sequence[Fallback] = (),
         ladder: Ladder = DEFAULT_LADDER,
+        context_mode: ContextMode = "explicit",
+        context_tokens: int = 8_000,
+        files: Files | Sequence[str | os.PathLike[str]] = (),
     ) -> None:
         if model is not None and isinstance(options, AgentOptions):
             options = AgentOptions(model=model).over(options)
         if isinstance(fallback, str):
             raise WrongUse(f"agent {name!r}: fallback= takes a list, got the text {fallback!r}")
         self.__attrs_init__(
-            name, prompt, output, backend, max_reasks, options, tuple(fallback), ladder
+            name,
+            beside(prompt, _caller()),
+            output,
+            backend,
+            max_reasks,
+            options,
+            tuple(fallback),
+            ladder,
+            context_mode,
+            context_tokens,
+            files_of(files, f"agent {name!r}"),
         )
 
     if TYPE_CHECKING:  # attrs makes it; not every type checker knows
@@ -177,11 +236,16 @@ class Agent(Generic[T_co]):
         Plain JSON data for the fingerprint of a step. Of a prompt file it is the text, of a prompt
         function its reference; templates that a prompt includes are not part of it.
         """
-        return {
+        known: dict[str, Any] = {
             "agent": self.name,
             "prompt": identity_of(self.prompt),
             "output": schema_for(self.output),
         }
+        if self.context_mode != "explicit":
+            known["context_mode"] = self.context_mode
+        if self.files:
+            known["files"] = [list(files.paths) for files in self.files]
+        return known
 
     async def run(self, request: AgentRequest, /) -> AgentResult[T_co]:
         """The answer of one launch to the prompt that the request's context makes.
@@ -195,5 +259,8 @@ class Agent(Generic[T_co]):
         text = await rendered(
             self.prompt, agent=self.name, context=request.context, workflow=request.workflow
         )
+        text = with_results(text, self.context_mode, request.workflow.results, self.context_tokens)
+        folder = Path(routes[0].options.cwd or Path.cwd())
+        text = with_files(text, self.files, folder, self.name)
         talk = Conversation(self.name, self.output, routes, self.ladder, self.max_reasks, request)
         return await talk.hold(text)

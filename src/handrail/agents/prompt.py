@@ -57,6 +57,15 @@ async def rendered(
     return _filled(source, agent, {"ctx": workflow, **context})
 
 
+def beside(prompt: Prompt, file: str | None) -> Prompt:
+    """A relative path to a prompt that lies beside a source file, as an absolute one."""
+    if isinstance(prompt, Path) and not prompt.is_absolute() and file is not None:
+        near = Path(file).resolve().parent / prompt
+        if near.is_file():
+            return near
+    return prompt
+
+
 def identity_of(prompt: Prompt) -> str:
     """The template's text, or a function's reference; of a file that cannot be read, its name."""
     if isinstance(prompt, str):

@@ -176,6 +176,25 @@ def quickstart(folder: Path | None = None, /) -> int:
     return start(folder)
 
 
+@app.command
+def doctor(*, as_json: Json = False, dir: Dir = None) -> int:  # noqa: A002
+    """Look at what is here: Python, git, the journal, each backend and its login. Asks no model.
+
+    The exit code is 1 if something is missing without which nothing runs.
+
+    Parameters
+    ----------
+    as_json
+        Print it as JSON.
+    dir
+        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
+    """
+    from handrail.cli.doctor import doctor as look
+    from handrail.cli.journal import place_of
+
+    return look(place_of(dir), as_json=as_json)
+
+
 # -- runs ------------------------------------------------------------------------------------------
 
 

@@ -72,6 +72,8 @@ class Failing:
         node = self.machine.nodes.get(event.path)
         if node is None or node.step is None or node.phase is Phase.ENDING:
             return
+        if node.reserved:
+            self.machine.spending.settle_total(node, event.usage)
         failure = Failure(
             event.error,
             event.error_type,

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from handrail.core.ladder import GiveUp, Next, Park, following
 from handrail.core.node import Node, Phase
 from handrail.core.replay import PathRecord
+from handrail.core.report import incident_of
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
+from handrail.model.results import Incident
 from handrail.model.steps import AgentCall, Generation
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ class Launches:
         self.machine = machine
         self.parked: dict[str, str] = {}
         """What a person must do, by path of the step that waits for it."""
+        recorded = machine.setting.recorded
+        self.incidents: list[Incident] = [] if recorded is None else list(recorded.incidents)
+        """The failures that the run lived through, in all its drives."""
 
     # -- launching ------------------------------------------------------------------------------
 
@@ -50,6 +55,9 @@ class Launches:
         node.pending = None
         node.launched = launch.number
         node.reasks = launch.reasks
+        scopes = machine.spending.scopes(node)
+        if scopes and not machine.spending.admits(node, launch, scopes):
+            return
         view = machine.view(node, machine.validation_above(node))
         machine.emit(
             cmd.Perform(
@@ -61,6 +69,7 @@ class Launches:
                 interrupted,
                 launch,
                 node.spent_s,
+                machine.spending.left_s(scopes) if scopes else None,
             )
         )
 
@@ -72,6 +81,8 @@ class Launches:
         node = machine.nodes.get(report.path)
         if node is None or node.step is None or node.phase is Phase.ENDING:
             return
+        if node.reserved:
+            machine.spending.settle(node, report.fault.usage, report.took_s)
         if node.stop is not None:
             machine.end_step(node, "cancelled", error=node.stop)
             return
@@ -119,6 +130,7 @@ class Launches:
     def stepped(self, event: ev.LadderStep) -> None:
         """Go on from a rung that is in the journal."""
         machine = self.machine
+        self.incidents.append(incident_of(event))
         node = machine.nodes.get(event.path)
         if node is None or node.step is None or node.phase is Phase.ENDING:
             return

@@ -53,6 +53,7 @@ from handrail.core.node import Node, Phase
 from handrail.core.replay import Recorded
 from handrail.core.replaying import Replaying
 from handrail.core.run_end import RunEnd
+from handrail.core.spending import Spending
 from handrail.core.stopping import Stopping
 from handrail.core.visible import VisibleResults
 from handrail.core.waits import Waits
@@ -172,6 +173,8 @@ class Machine:
         self.stopping = Stopping(self)
         self.waiting = Waits(self)
         self.launches = Launches(self)
+        known = setting.recorded.spending if setting.recorded is not None else ()
+        self.spending = Spending(self, known)
         self.replaying = Replaying(self)
         self.end = RunEnd(self)
         self.fail, self.fail_with = self.failing.fail, self.failing.fail_with
@@ -473,6 +476,8 @@ class Machine:
         if node is None:
             return
         result = event.result
+        if node.reserved:
+            self.spending.settle_total(node, result.usage)
         step, parent = node.step, node.parent
         if (  # the road of most steps: a leaf without modifiers, below a body that just goes on
             result.status == "succeeded"

@@ -11,6 +11,7 @@ from handrail.model.commands import View
 from handrail.model.events import LadderStep
 from handrail.model.launch import Launch
 from handrail.model.paths import attempt_base
+from handrail.model.results import Usage
 from handrail.model.steps import Rollback, Step
 
 RollbackEntry = tuple[str, Rollback, View]
@@ -82,6 +83,12 @@ class Node:
     launched = 0
     """The number of its last launch."""
     reasks = 0
+    reserved = 0
+    """The number of the launch that something is reserved for."""
+    launch_spent: Usage | None = None
+    """What the launches before that one used."""
+    budget_gate = ""
+    """Where it is asked whether its launch may be made."""
     spent_s = 0.0
     """How long the launches of its attempt were at work."""
     kept: list[Any] | None = None

@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
+from handrail.core.report import incident_of
 from handrail.model import events as ev
 from handrail.model.assemble import assembler
-from handrail.model.results import OpenGate, StepResult
+from handrail.model.results import Incident, OpenGate, StepResult
 from handrail.model.steps import LEAF_KINDS
 from handrail.model.unresolved import Unresolved
 
@@ -93,6 +94,9 @@ class Recorded:
         """Steps that began and must not begin again, whether their record still counts or not."""
         self.unresolved: set[str] = set()
         """Paths whose output is of a class that is not known here yet."""
+        self.incidents: list[Incident] = []
+        self.spending: list[ev.Event] = []
+        """What was reserved, used and allowed: it was spent, whether its record counts or not."""
         self.launched: dict[str, int] = {}
         """The number of each agent step's last launch, whether its record still counts or not."""
         self._signals: list[ev.SignalReceived] = []
@@ -108,6 +112,10 @@ class Recorded:
             ev.AttemptFailed: self._attempt_failed,
             ev.TimerSet: self._timer_set,
             ev.AgentSessionStarted: self._session_started,
+            ev.BudgetReserved: self._budget_reserved,
+            ev.BudgetSettled: self.spending.append,
+            ev.BudgetRaised: self.spending.append,
+            ev.BudgetWarning: self.spending.append,
             ev.LadderStep: self._ladder_step,
             ev.StepCompleted: self._step_completed,
             ev.MemberStarted: self._member_started,
@@ -215,12 +223,17 @@ class Recorded:
         path = event.path
         record = self._record(path)
         record.ladder = (*record.ladder, event)
+        self.incidents.append(incident_of(event))
         record.session = None
         record.reasks = event.next.reasks
         self._note_launch(path, event.next.number - 1)
         if event.due or event.parked:  # it waits: nothing is at work
             record.interrupted = False
             self._at_work.pop(path, None)
+
+    def _budget_reserved(self, event: ev.BudgetReserved) -> None:
+        self.spending.append(event)
+        self._note_launch(event.path, event.launch)
 
     def _note_launch(self, path: str, number: int) -> None:
         self.launched[path] = max(number, self.launched.get(path, 0))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from handrail.model.events import WorkflowCompleted
+from handrail.model.events import LadderStep, WorkflowCompleted
 from handrail.model.results import (
+    Incident,
     OpenGate,
     RunStatus,
     StepResult,
@@ -55,6 +56,7 @@ def workflow_result(
     signals: tuple[str, ...] = (),
     error: str | None = None,
     orphaned: tuple[str, ...] = (),
+    incidents: tuple[Incident, ...] = (),
 ) -> WorkflowResult[Any]:
     """The result; ``top`` are the paths of the top-level steps, in order of yield."""
     value = completed.value if completed is not None else None
@@ -76,6 +78,7 @@ def workflow_result(
         completed.traceback if completed is not None else None,
         signals,
         orphaned,
+        incidents,
     )
 
 
@@ -87,6 +90,20 @@ def _final_output(value: Any, ordered: tuple[StepResult[Any], ...], top: tuple[s
         if result.path in shown and result.status != "skipped":
             return result.output
     return None
+
+
+def incident_of(event: LadderStep) -> Incident:
+    """What a ladder step tells the reader of a result."""
+    return Incident(
+        event.path,
+        event.at,
+        event.kind,
+        event.error,
+        event.next.rung,
+        max(0.0, event.due - event.at),
+        event.parked,
+        event.backend,
+    )
 
 
 def total_usage(results: Iterable[StepResult[Any]]) -> Usage | None:

@@ -228,6 +228,7 @@ class RunEnd:
             signals=signals,
             error=error,
             orphaned=() if status == "suspended" else self._orphaned(),
+            incidents=tuple(self.machine.launches.incidents),
         )
         self.machine.emit(cmd.Finish(result))
 

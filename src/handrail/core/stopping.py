@@ -69,6 +69,8 @@ class Stopping:
     def all_stopped(self, node: Node) -> None:
         """A stopped node has nothing running below it any more."""
         self.machine.launches.parked.pop(node.path, None)
+        if node.budget_gate:
+            self.machine.spending.stopped(node)
         if node is self.machine.root:
             self.machine.end.root_ended(None, None)
             return

@@ -77,6 +77,9 @@ class Waits:
     def gate_answered(self, event: ev.GateAnswered) -> None:
         """End the step that asked."""
         self.machine.answered[event.path] = event
+        if self.machine.spending.asks(event.path):
+            self.machine.spending.answered(event)
+            return
         gate = self.machine.gates.pop(event.path, None)
         node = self.machine.nodes.get(event.path)
         if gate is not None and node is not None and node.phase is Phase.RUNNING:
@@ -84,6 +87,9 @@ class Waits:
 
     def gate_refused(self, report: cmd.GateRefused) -> None:
         """Fail the step that asked."""
+        if self.machine.spending.asks(report.path):
+            self.machine.spending.refused(report)
+            return
         node = self.machine.nodes.get(report.path)
         if node is None or self.machine.gates.pop(report.path, None) is None:
             return

@@ -1,34 +1,118 @@
-"""Shows events to sinks; drops a sink that raises."""
+"""Shows events to sinks, without secrets; drops a sink that raises.
+
+What comes in pieces (output of programs, text of agents) may have a secret across two of them. So
+the end of a piece that may be the beginning of a secret is kept back and put before the next one,
+or shown when there will be no next one.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 from handrail.model.described import text_of
-from handrail.model.events import Event, Progress, SinkDropped, stamp
+from handrail.model.events import (
+    AgentFinished,
+    AgentMessage,
+    AgentReasoning,
+    AgentToolStarted,
+    AgentTurnCompleted,
+    AttemptFailed,
+    Event,
+    Progress,
+    RunSuspended,
+    SinkDropped,
+    StepCompleted,
+    StepInterrupted,
+    StepOutput,
+    WorkflowCompleted,
+    stamp,
+)
+from handrail.model.masking import Mask
+from handrail.model.secrets import SecretValues
 from handrail.ports.sink import Sink
+
+Piece: TypeAlias = StepOutput | AgentMessage | AgentReasoning
+Stream: TypeAlias = tuple[str, str]
+"""A step's path, and which of its texts."""
+
+_PIECES: Mapping[type, str] = {AgentMessage: "message", AgentReasoning: "reasoning", StepOutput: ""}
+_ENDS = frozenset({
+    AttemptFailed, StepCompleted, StepInterrupted, AgentFinished, AgentToolStarted,
+    AgentTurnCompleted,
+})  # fmt: skip
+"""After these no more of an agent's or program's text follows that goes on from the last piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The end of a stream's last piece, and of what was shown before it."""
+
+    piece: Piece
+    before: str
 
 
 @dataclass(slots=True)
 class Bus:
-    """The sinks of one run. Mutable: it forgets the ones that raised."""
+    """The sinks of one run. Mutable: it forgets the ones that raised, and keeps text back."""
 
     run_id: str
     sinks: list[Sink]
+    mask: Mask
+    kept: dict[Stream, _Kept] = field(default_factory=dict[Stream, "_Kept"])
 
     def emit(self, event: Event | Progress) -> None:
         """Show the event to every sink, in order; never raises an ``Exception``."""
-        sinks = self.sinks
-        for sink in sinks:
-            if self.sinks is not sinks and not any(sink is kept for kept in self.sinks):
-                continue  # it raised at the notice that another one was dropped
-            try:
-                sink.emit(event)
-            except Exception as error:  # noqa: BLE001  # a sink must not be able to stop a run
-                self._drop(sink, error, event)
+        if not self.sinks:
+            return
+        pieces = self.kept or type(event) in _PIECES
+        for shown in self._in_order(event) if pieces else (self.mask.event(event),):
+            sinks = self.sinks
+            for sink in sinks:
+                if self.sinks is not sinks and not any(sink is kept for kept in self.sinks):
+                    continue  # it raised at the notice that another one was dropped
+                try:
+                    sink.emit(shown)
+                except Exception as error:  # noqa: BLE001  # a sink must not be able to stop a run
+                    self._drop(sink, error, shown)
+
+    # -- what comes in pieces --------------------------------------------------------------------
+
+    def _in_order(self, event: Event | Progress) -> list[Event | Progress]:
+        """What is to be shown now: the event, or as much of it as can be, and what was kept."""
+        if isinstance(event, (StepOutput, AgentMessage, AgentReasoning)):
+            piece = self._piece(event)
+            return [] if piece is None else [piece]
+        over: list[Stream] = []
+        if isinstance(event, (WorkflowCompleted, RunSuspended)):
+            over = list(self.kept)
+        elif type(event) in _ENDS:
+            path: str = getattr(event, "path", "")
+            over = [stream for stream in self.kept if stream[0] == path]
+        ends = [self._end(self.kept.pop(stream)) for stream in over]
+        return [*(end for end in ends if end.text), self.mask.event(event)]
+
+    def _end(self, kept: _Kept) -> Piece:
+        return self.mask.event(
+            replace(kept.piece, text=self.mask.after(kept.before, kept.piece.text))
+        )
+
+    def _piece(self, piece: Piece) -> Piece | None:
+        """The piece up to where a secret may begin, after what was kept of the one before."""
+        which = piece.stream if isinstance(piece, StepOutput) else _PIECES[type(piece)]
+        stream = (piece.path, which)
+        kept = self.kept.pop(stream, None)
+        text = piece.text if kept is None else kept.piece.text + piece.text
+        shown, rest, before = self.mask.split(text, "" if kept is None else kept.before)
+        if rest or before:
+            self.kept[stream] = _Kept(replace(piece, text=rest), before)
+        if not shown and text:
+            return None
+        return self.mask.event(piece if shown == piece.text else replace(piece, text=shown))
+
+    # -- sinks that raise ------------------------------------------------------------------------
 
     def _drop(self, sink: Sink, error: Exception, event: Event | Progress) -> None:
         """Forget the sink and tell the others; those that raise at the notice go the same way."""
@@ -36,7 +120,8 @@ class Bus:
         while broken:
             gone, why = broken.pop(0)
             self.sinks = [kept for kept in self.sinks if kept is not gone]
-            notice = SinkDropped(type(gone).__name__, f"{type(why).__name__}: {text_of(why)}")
+            text = self.mask.text(f"{type(why).__name__}: {text_of(why)}")
+            notice = SinkDropped(type(gone).__name__, text)
             stamp(notice, self.run_id, event.seq, event.at)
             _log(notice)
             for kept in self.sinks:
@@ -55,6 +140,12 @@ def _log(notice: SinkDropped) -> None:
         logger.warning("sink dropped", sink=notice.sink, error=notice.error, run_id=notice.run_id)
 
 
-def bus_for(run_id: str, sinks: Iterable[Sink]) -> Bus:
-    """A bus of these sinks."""
-    return Bus(run_id, list(sinks))
+def bus_for(run_id: str, sinks: Iterable[Sink], secrets: SecretValues) -> Bus:
+    """A bus of these sinks, which are shown nothing of ``secrets``."""
+    bus = Bus(run_id, list(sinks), Mask(secrets))
+    for sink in bus.sinks:
+        take = getattr(sink, "mask_with", None)
+        if callable(take):
+            with contextlib.suppress(Exception):  # it is dropped when it raises at an event
+                take(run_id, bus.mask.text)
+    return bus

@@ -299,6 +299,7 @@ class Driver:
                     or self._flights
                     or not self._free
                     or (modifiers is not PLAIN and modifiers.timeout_s is not None)
+                    or command.left_s is not None
                     or machine.timers
                     or machine.gates
                     or machine.listeners
@@ -527,8 +528,11 @@ class Driver:
         performer = self._wiring.performer
         self._start(flight, lambda: performer.perform(command, current), context)
         timeout_s = command.step.modifiers.timeout_s
-        if timeout_s is not None:
-            self._at(self._now() + max(0.0, timeout_s - command.spent_s), flight)
+        bounds = [] if timeout_s is None else [max(0.0, timeout_s - command.spent_s)]
+        if command.left_s is not None:
+            bounds.append(max(0.0, command.left_s))
+        if bounds:
+            self._at(self._now() + min(bounds), flight)
 
     def _start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
         self._flights[flight.path, flight.kind] = flight
@@ -563,7 +567,7 @@ class Driver:
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self._action_interrupted(flight.path, outcome)
         elif flight.timed_out:
-            seconds = command.step.modifiers.timeout_s or 0.0
+            seconds = command.step.modifiers.timeout_s or command.left_s or 0.0
             self._record_later(failed(command, StepTimeout(flight.path, seconds)))
         elif flight.stopping:
             self._report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)

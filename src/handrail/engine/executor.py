@@ -264,6 +264,7 @@ class Engine:
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
         with self._leased(run_id):
+            self._sweep(run_id)
             history = history_of(self._journal, run_id, self._secrets())
             definition = workflow_for(history, given, self._parts.workflows)
             last = ended(history)
@@ -271,6 +272,13 @@ class Engine:
                 return recorded_result(run_id, definition, history, self._journal.codec)
             start = self._start_again(history, definition, reuse, rerun)
             return await self._drive_from(start, run)
+
+    def _sweep(self, run_id: str) -> None:
+        """End what a killed driver left running: it would work beside what is resumed."""
+        if self._journal.durable:
+            from handrail.system.marker import kill_marked
+
+            kill_marked(run_id)
 
     def _start_again(
         self,

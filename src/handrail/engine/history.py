@@ -167,6 +167,7 @@ def recorded_result(
         top=children_of(tree, ""),
         duration_ms=last.duration_ms,
         completed=last,
+        incidents=tuple(recorded.incidents),
     )
 
 

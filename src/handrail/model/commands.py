@@ -39,9 +39,9 @@ class Record(msgspec.Struct, frozen=True):
 class Perform(msgspec.Struct, frozen=True):
     """Make one attempt at a leaf step; ``view`` only where it is needed.
 
-    Of an agent step, ``launch`` says which of the attempt's launches it is, and ``spent_s`` how
-    long those before it were at work. Answered by ``StepCompleted`` or ``AttemptFailed`` (events),
-    ``LaunchFailed`` or ``Stopped``.
+    Of an agent step, ``launch`` says which of the attempt's launches it is, ``spent_s`` how long
+    those before it were at work, and ``left_s`` how long its budgets let it be. Answered by
+    ``StepCompleted`` or ``AttemptFailed`` (events), ``LaunchFailed`` or ``Stopped``.
     """
 
     path: str
@@ -52,6 +52,7 @@ class Perform(msgspec.Struct, frozen=True):
     interrupted: bool = False
     launch: Launch = FIRST
     spent_s: float = 0.0
+    left_s: float | None = None
 
 
 class AskPredicate(msgspec.Struct, frozen=True):

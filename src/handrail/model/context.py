@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from handrail.errors import NotClean
 from handrail.model.results import StepResult, ValidationResult
 
 
@@ -39,3 +40,19 @@ class WorkflowContext:
         """The output of a finished step, looked up as ``result`` does, or ``default``."""
         found = self.result(path)
         return default if found is None or not found.success else found.output
+
+    def require_clean(self, path: str = "") -> None:
+        """Do nothing, unless a default was used at a path or below it (``""``: anywhere).
+
+        Raises:
+            NotClean: one was; the error lists the steps.
+        """
+        found = self.result(path) if path else None
+        top = found.path if found is not None else path.removeprefix("/")
+        used = [
+            known
+            for known, result in self.results.items()
+            if result.degraded and (not top or known == top or known.startswith(f"{top}/"))
+        ]
+        if used:
+            raise NotClean(path or self.run_id, used)

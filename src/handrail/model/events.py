@@ -398,6 +398,14 @@ class BudgetWarning(Stamped):
     limit: float
 
 
+@dataclass(frozen=True, slots=True)
+class BudgetRaised(Stamped):
+    """Somebody allowed as much again of the budget of ``scope``."""
+
+    path: str
+    scope: str
+
+
 Event: TypeAlias = (
     WorkflowStarted
     | WorkflowCompleted
@@ -427,6 +435,7 @@ Event: TypeAlias = (
     | BudgetReserved
     | BudgetSettled
     | BudgetWarning
+    | BudgetRaised
 )
 
 

@@ -331,6 +331,7 @@ def _layouts() -> dict[type, Layout]:
         ev.BudgetReserved: _by_fields(ev.BudgetReserved, talks=False),
         ev.BudgetSettled: _by_fields(ev.BudgetSettled, talks=False),
         ev.BudgetWarning: _by_fields(ev.BudgetWarning, talks=False),
+        ev.BudgetRaised: _by_fields(ev.BudgetRaised, talks=False),
     }
 
 

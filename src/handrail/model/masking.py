@@ -26,8 +26,8 @@ from uuid import UUID
 import msgspec
 
 from handrail.model.events import StepCompleted, StepStarted
-from handrail.model.jsonsafe import CUT, MAX_DEPTH, json_safe, record_items
-from handrail.model.partial_secrets import settled
+from handrail.model.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_items
+from handrail.model.partial_secrets import context_of, settled
 from handrail.model.secrets import (
     SHORTEST,
     SecretValues,
@@ -101,6 +101,21 @@ class Mask:
             return value
         return cast("T", self._rebuilt(value, ()))
 
+    def plain(self, data: Json) -> Json:
+        """JSON data of what was masked, without what the texts of objects in it say."""
+        if isinstance(data, str):
+            return self.text(data)
+        if isinstance(data, list):
+            return [self.plain(item) for item in data]
+        if isinstance(data, dict):
+            return {self.text(key): self._field(key, item) for key, item in data.items()}
+        return data
+
+    def _field(self, key: str, item: Json) -> Json:
+        if isinstance(item, str) and len(item) < NAME_LEAST and key in _KEPT | _NAMES:
+            return item  # a secret there was masked before: it is a word of handrail's, or a name
+        return self.plain(item)
+
     def may_be_in(self, value: object) -> bool:
         """True if there may be a secret in it; quick where there is none."""
         try:
@@ -136,18 +151,7 @@ class Mask:
         try:
             return self._composite(value, (*above, id(value)))
         except Exception:  # noqa: BLE001  # a user's class may refuse anything
-            return self._plain(json_safe(value))
-
-    def _plain(self, data: Any) -> Any:
-        """JSON data without secrets."""
-        if isinstance(data, str):
-            return self.text(data)
-        if isinstance(data, list):
-            return [self._plain(item) for item in cast("Iterable[Any]", data)]
-        if isinstance(data, dict):
-            items = cast("dict[str, Any]", data).items()
-            return {self.text(key): self._plain(item) for key, item in items}
-        return data
+            return self.plain(json_safe(value))
 
     def _masked_bytes(self, value: bytes | bytearray) -> bytes | bytearray:
         text = value.decode("latin-1")
@@ -228,14 +232,21 @@ class Mask:
 
     # -- texts that come in bits ----------------------------------------------------------------
 
-    def split(self, text: str) -> tuple[str, str]:
-        """What may be shown of the text by now, and the rest, which may be the start of a secret.
+    def split(self, text: str, before: str = "") -> tuple[str, str, str]:
+        """What may be shown of a text by now, the rest, and what is to be known of what was shown.
 
-        The rest goes before what comes next. However a text was cut, what is shown of the parts is
-        what is shown of the whole.
+        The rest, which may be the start of a secret, goes before what comes next; ``before`` is the
+        third of the last time. However a text is cut, what is shown of its parts is what is shown
+        of the whole.
         """
         end = settled(text, self.values.finder)
-        return self.text(text[:end]), text[end:]
+        shown = self.after(before, text[:end])
+        return shown, text[end:], context_of(before + shown)
+
+    def after(self, before: str, text: str) -> str:
+        """The text as it may be shown after what was shown before."""
+        shown = self.text(before + text)
+        return shown[len(before) :] if shown.startswith(before) else self.text(text)
 
 
 # -- kinds of values -------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 A text is shown up to where something begins that may yet become a secret: a beginning of a value,
 or a word that may be a token. Whatever lies across that place is kept back as a whole, so that the
-part before it reads as it would with the rest.
+part before it reads as it would with the rest. Of what was shown the last few characters matter to
+what comes next: some tokens are such only at the beginning of a word.
 """
 
 from __future__ import annotations
@@ -19,6 +20,14 @@ _OF_TOKENS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.;
 
 LONGEST_TOKEN = 8_192
 """Of a longer word the end is not waited for: it is base64 or the like."""
+
+_CONTEXT = 5
+"""So far back from its start a token's pattern looks (``;255m``); no secret is that short."""
+
+
+def context_of(text: str) -> str:
+    """What must be known of a text that was shown, to mask the one that follows it."""
+    return text[-_CONTEXT:] if text and (text[-1].isalnum() or text[-1] in _OF_TOKENS) else ""
 
 
 def settled(text: str, finder: SecretFinder | None) -> int:

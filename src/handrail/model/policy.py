@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import attrs
 
 from handrail.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from handrail.model.budget import Budget  # noqa: TC004  # attrs keeps the annotation as text
 
 OnError: TypeAlias = Literal["fail_fast", "continue", "all_or_nothing"]
 RetryOn: TypeAlias = (
@@ -130,6 +133,13 @@ def _counts(_: Any, attribute: attrs.Attribute[Any], value: Mapping[str, int]) -
         count_of(number, f"{attribute.name}[{tag!r}]")
 
 
+def _budget(_: Any, __: attrs.Attribute[Any], value: object) -> None:
+    from handrail.model.budget import Budget
+
+    if value is not None and not isinstance(value, Budget):
+        raise DefinitionError(f"budget of Limits must be a Budget(...), got {value!r}")
+
+
 @attrs.frozen
 class Limits:
     """Bounds of one run, None for none; a run that reaches one ends as failed and names it.
@@ -137,7 +147,7 @@ class Limits:
     ``max_concurrency`` and ``tags`` (units of a tag at once) and ``rates`` (starts a minute, by
     tag) do not end a run, they make steps wait. ``timeout_s`` is wall time from the recorded start
     of the run. ``max_depth`` bounds nested workflows, ``max_visits`` how often one literal step
-    name may recur through f-strings.
+    name may recur through f-strings. ``budget`` bounds what its agents consume.
     """
 
     max_steps: int | None = attrs.field(default=None, validator=_count)
@@ -147,6 +157,7 @@ class Limits:
     timeout_s: float | None = attrs.field(default=None, validator=_optional_seconds)
     max_depth: int = attrs.field(default=32, validator=_count)
     max_visits: int | None = attrs.field(default=None, validator=_count)
+    budget: Budget | None = attrs.field(default=None, validator=_budget)
 
 
 def _texts(given: Iterable[str]) -> tuple[str, ...]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, fields
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
-from handrail.errors import StepFailed, WorkflowFailed
+from handrail.errors import NotClean, StepFailed, WorkflowFailed
 from handrail.model.frozen import unchangeable
+
+if TYPE_CHECKING:
+    from handrail.model.policy import Secrets
 
 T_co = TypeVar("T_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
@@ -132,6 +136,13 @@ class StepResult(Generic[T_co]):
     def success(self) -> bool:
         """True if succeeded, skipped or defaulted."""
         return self.status in _SUCCESS
+
+    @property
+    def degraded(self) -> bool:
+        """True if the output is a default, or the result of a child workflow that one fed into."""
+        if self.status == "defaulted":
+            return True
+        return isinstance(self.output, WorkflowResult) and self.output.degraded
 
     def unwrap(self) -> T_co:
         """The output.
@@ -263,6 +274,24 @@ class RollbackError:
     error_type: str
 
 
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """What a run lived through: a launch of an agent that failed, and what followed.
+
+    ``kind`` and ``error`` say why it failed, ``rung`` what was launched next, after ``waited_s``
+    seconds. ``parked``: the run was suspended until a person had done something.
+    """
+
+    path: str
+    at: float
+    kind: str
+    error: str
+    rung: str
+    waited_s: float = 0.0
+    parked: bool = False
+    backend: str = ""
+
+
 @unchangeable
 @dataclass(frozen=True, slots=True)
 class WorkflowResult(Generic[R_co]):
@@ -271,7 +300,8 @@ class WorkflowResult(Generic[R_co]):
     ``step_results`` holds every finished step, nested ones included, in tree order. ``value`` is
     exactly what the workflow returned (None unless it succeeded); ``final_output`` falls back to
     the output of the last top-level step that was not skipped. ``orphaned`` are paths of recorded
-    steps that the code, changed since, did not come to.
+    steps that the code, changed since, did not come to. ``incidents`` are failures of agents that
+    the run lived through, in all its drives.
     """
 
     workflow_name: str
@@ -291,6 +321,7 @@ class WorkflowResult(Generic[R_co]):
     traceback: str | None = None
     waiting_signals: tuple[str, ...] = ()
     orphaned: tuple[str, ...] = ()
+    incidents: tuple[Incident, ...] = ()
 
     @property
     def success(self) -> bool:
@@ -307,6 +338,17 @@ class WorkflowResult(Generic[R_co]):
             raise WorkflowFailed(self)
         return cast("R_co", self.value)
 
+    def require_clean(self) -> Self:
+        """This result, if no default took part in it.
+
+        Raises:
+            NotClean: one did; the error lists the steps.
+        """
+        defaulted = tuple(one.path for one in self.step_results if one.status == "defaulted")
+        if defaulted:
+            raise NotClean(self.workflow_name, defaulted)
+        return self
+
     def step(self, path: str) -> StepResult[Any]:
         """The result of the step at this path.
 
@@ -320,14 +362,23 @@ class WorkflowResult(Generic[R_co]):
             f"no finished step {path!r}; finished: {[r.path for r in self.step_results]}"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON-safe data, ``success`` included; values of other types become text."""
-        from handrail.model.jsonsafe import json_safe
+    def to_dict(self, *, secrets: Secrets | None = None) -> dict[str, Any]:
+        """All fields as JSON-safe data, ``success`` included; values of other types become text.
 
-        data = {field.name: getattr(self, field.name) for field in fields(self)}
-        data["step_results"] = [_step_dict(result) for result in self.step_results]
-        data["success"] = self.success
-        return cast("dict[str, Any]", json_safe(data))
+        It is for reports, so the values of secret environment variables, as ``secrets`` names them
+        (by default as ``Secrets()`` does), and known tokens are masked.
+        """
+        from handrail.model.jsonsafe import json_safe
+        from handrail.model.masking import Mask
+        from handrail.model.policy import Secrets
+        from handrail.model.secrets import secret_values
+
+        mask = Mask(secret_values(secrets or Secrets(), os.environ))
+        shown = mask.value(self)
+        data = {field.name: getattr(shown, field.name) for field in fields(shown)}
+        data["step_results"] = [_step_dict(result) for result in shown.step_results]
+        data["success"] = shown.success
+        return cast("dict[str, Any]", mask.plain(json_safe(data)))
 
 
 def _step_dict(result: StepResult[Any]) -> dict[str, Any]:

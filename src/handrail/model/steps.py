@@ -15,6 +15,7 @@ import attrs
 
 from handrail.errors import DefinitionError, NotPortable, WrongUse
 from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
+from handrail.model.budget import Budget
 from handrail.model.context import WorkflowContext
 from handrail.model.policy import (
     Backoff,
@@ -275,6 +276,7 @@ class Modifiers:
     once: bool = False
     inline: bool = False
     uses: tuple[tuple[str, int], ...] = ()
+    budget: Budget | None = None
 
 
 PLAIN = Modifiers()
@@ -393,6 +395,17 @@ class Step(Generic[T_co]):
         count_of(amount, f"uses({tag!r}) of step {self.name!r}")
         kept = tuple(pair for pair in self.modifiers.uses if pair[0] != tag)
         return cast("Step[T_co]", self._with(uses=(*kept, (tag, amount))))
+
+    def budget(self, budget: Budget) -> Step[T_co]:
+        """Bound what the agents of this step, or of all steps below it, consume."""
+        if not isinstance(budget, Budget):
+            raise WrongUse(f"step {self.name!r}: .budget() takes a Budget(...), got {budget!r}")
+        if self.verb.leaf and not isinstance(self.verb, (AgentCall, Generation)):
+            raise DefinitionError(
+                f"step {self.name!r}: .budget() is for agents and for steps that hold others, "
+                f"this is a {self.verb.kind} step"
+            )
+        return cast("Step[T_co]", self._with(budget=budget))
 
     # -- for engines that perform steps elsewhere ------------------------------------------------
 

@@ -53,6 +53,29 @@ class Capture:
         return f"{head}\n[... {left_out} bytes left out ...]\n{tail}", left_out
 
 
+class Tail:
+    """Keeps the last ``limit_bytes`` of what it is fed. Mutable."""
+
+    __slots__ = ("_cut", "_data", "_limit")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._data = bytearray()
+        self._cut = False
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes; the oldest ones make room for them."""
+        self._data += data
+        excess = len(self._data) - self._limit
+        if excess > 0:
+            del self._data[:excess]
+            self._cut = True
+
+    def text(self) -> str:
+        """The text, U+FFFD for what is no UTF-8, without a character that the cut went through."""
+        return _whole_tail(self._data)[0] if self._cut else self._data.decode("utf-8", "replace")
+
+
 def _whole_head(data: bytearray) -> tuple[str, int]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data)

@@ -2,10 +2,7 @@
 
 Theory of operation: a child leads a session of its own and carries its step's marker, so the whole
 of what it starts can be found and signalled (``tree``). One loop turns the pump until the child has
-exited. Then, in every case, its tree is ended: SIGTERM, a grace, SIGKILL. The child stays a zombie
-until that is done, so that its id cannot come to mean another process, and is reaped last. Ending
-is shielded from the cancellation that may have caused it; whatever breaks into the ending itself
-(a second interruption) kills the tree at once instead.
+exited. Then, in every case, its tree is ended: SIGTERM, a grace, SIGKILL (``ending``).
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -24,6 +20,7 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from handrail.system.capture import Capture
+from handrail.system.ending import DRAIN_IDLE_S, DRAIN_S, attended, end, leave
 from handrail.system.marker import kill_marked, marked_environment
 from handrail.system.pump import Pump, Stream
 from handrail.system.refusal import CommandNotStarted
@@ -33,18 +30,6 @@ from handrail.system.tree import ProcessTree
 __all__ = ["CommandNotStarted", "OnOutput", "ProcessResult", "Stream", "kill_marked", "run_process"]
 
 OnOutput: TypeAlias = Callable[[Stream, str], None]
-
-DRAIN_IDLE_S = 0.5
-"""How long output may stay away, after the child's exit, before no more of it is expected."""
-DRAIN_S = 2.0
-"""How long output that does not stop may go on after the child's exit."""
-LEAVE_S = 0.1
-"""How long processes may take to be gone that have closed their outputs, as all do who exit."""
-KILL_S = 1.0
-"""How long killed processes may take to vanish; longer only if the kernel cannot stop them."""
-REAP_S = 0.2
-"""How long a dead child may take to be reaped; one that the kernel cannot stop is left to it."""
-LOOK_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +91,7 @@ async def run_process(
             duration_ms = (time.perf_counter() - started_s) * 1000
             await _drain(tree, pump)
         finally:
-            leftovers = await _end(tree, pump, grace_s)
+            leftovers = await end(tree, pump, grace_s)
         pump.empty()
         outputs.finish()
     stdout, stdout_left_out = outputs.captures["stdout"].text()
@@ -133,16 +118,8 @@ def _started(
     """A child and its pump; afterwards both are closed and the child is reaped."""
     with open_selector(argv) as selector:
         child = spawn(argv, cwd=cwd, env=env, has_stdin=bool(stdin))
-        try:
-            with contextlib.closing(Pump(child, stdin, on_bytes, selector)) as pump:
-                yield child, pump
-        finally:
-            for pipe in (child.stdin, child.stdout, child.stderr):
-                if pipe is not None:
-                    pipe.close()
-            child.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(REAP_S)
+        with attended(child, stdin, on_bytes, selector) as pump:
+            yield child, pump
 
 
 async def _drain(tree: ProcessTree, pump: Pump) -> None:
@@ -150,44 +127,7 @@ async def _drain(tree: ProcessTree, pump: Pump) -> None:
     with anyio.move_on_after(DRAIN_S):
         while not pump.silent and await pump.turn(DRAIN_IDLE_S):
             pass
-    if pump.silent:
-        with anyio.move_on_after(LEAVE_S):
-            await _gone(tree, pump, set())
-
-
-async def _end(tree: ProcessTree, pump: Pump, grace_s: float) -> int:
-    """End what lives of the tree; how many processes that were, the child itself not counted."""
-    try:
-        rest = tree.signal(signal.SIGTERM)
-        if rest or not pump.exited:
-            with anyio.CancelScope(shield=True):
-                with anyio.move_on_after(grace_s):
-                    await _ended(tree, pump, rest)
-                with anyio.move_on_after(KILL_S):
-                    while tree.signal(signal.SIGKILL) or not pump.exited:
-                        await pump.turn(LOOK_S)
-    except BaseException:
-        tree.signal(signal.SIGKILL)
-        raise
-    return len(rest)
-
-
-async def _ended(tree: ProcessTree, pump: Pump, told: set[int]) -> None:
-    """Return when nothing of the tree lives. What was started while the signal went round has not
-    heard it, and is told once those that have are gone.
-    """
-    while not pump.exited:
-        await pump.turn()
-    while told := tree.still(told) or tree.signal(signal.SIGTERM):
-        await pump.turn(LOOK_S)
-
-
-async def _gone(tree: ProcessTree, pump: Pump, known: set[int]) -> None:
-    """Return when nothing of the tree lives; until then its output is read, lest it block on it."""
-    while not pump.exited:
-        await pump.turn()
-    while known := tree.still(known) or tree.rest():
-        await pump.turn(LOOK_S)
+    await leave(tree, pump)
 
 
 class _Outputs:

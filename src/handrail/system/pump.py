@@ -12,6 +12,7 @@ import os
 import selectors
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import IO, Literal, TypeAlias
 
@@ -29,7 +30,8 @@ class Pump:
     """Feeds a child's stdin, passes on what it prints, and notices when it has exited.
 
     Mutable. A child that does not read its stdin is no error. Nothing is read while ``on_bytes``
-    runs, so a slow receiver slows the child and costs no memory.
+    runs, so a slow receiver slows the child and costs no memory. The child's stdin ends after
+    ``stdin``; with ``more`` it stays open for ``send``, until ``close_stdin``.
     """
 
     def __init__(
@@ -38,9 +40,14 @@ class Pump:
         stdin: bytes,
         on_bytes: Callable[[Stream, bytes], None],
         selector: selectors.DefaultSelector,
+        *,
+        more: bool = False,
     ) -> None:
         self._child = child
-        self._unsent = memoryview(stdin)
+        self._stdin = child.stdin
+        self._unsent = deque([memoryview(stdin)] if stdin else [])
+        self._more = more
+        self._feeding = False
         self._on_bytes = on_bytes
         self._selector = selector
         self._open: dict[Stream, IO[bytes]] = {}
@@ -53,6 +60,25 @@ class Pump:
     def silent(self) -> bool:
         """True when the child and all who share its outputs have closed them."""
         return not self._open
+
+    def is_open(self, stream: Stream) -> bool:
+        """False when the child and all who share this output have closed it."""
+        return stream in self._open
+
+    def send(self, data: bytes) -> None:
+        """Put more on its stdin: what fits now at once, the rest by turns.
+
+        What a child does not take, because it has closed its stdin or has exited, is dropped.
+        """
+        if self._stdin is not None and data:
+            self._unsent.append(memoryview(data))
+            if not self._feeding:
+                self._feed()
+
+    def close_stdin(self) -> None:
+        """Let its stdin end after what was sent so far."""
+        self._more = False
+        self._watch_stdin()
 
     async def turn(self, timeout_s: float | None = None) -> bool:
         """Wait until something can be done, do it, and say whether output came or ended."""
@@ -81,6 +107,7 @@ class Pump:
 
     def close(self) -> None:
         """Let go of the pidfd; the pipes are the child's and the selector is the caller's."""
+        self._stdin = None
         if self._pidfd is not None:
             os.close(self._pidfd)
 
@@ -90,7 +117,7 @@ class Pump:
             selector.register(self._pidfd, selectors.EVENT_READ, self._note_exit)
         if child.stdin is not None:
             os.set_blocking(child.stdin.fileno(), False)
-            selector.register(child.stdin, selectors.EVENT_WRITE, self._feed)
+            self._watch_stdin()
         if child.stdout is not None:
             self._listen("stdout", child.stdout, lambda: self._read("stdout"))
         if child.stderr is not None:
@@ -115,17 +142,32 @@ class Pump:
             self._drop(pipe)
 
     def _feed(self) -> None:
-        pipe = self._child.stdin
-        assert pipe is not None
+        assert self._stdin is not None
+        first = self._unsent.popleft()
         try:
-            sent = os.write(pipe.fileno(), self._unsent[:_CHUNK_BYTES])
+            rest = first[os.write(self._stdin.fileno(), first[:_CHUNK_BYTES]) :]
         except BlockingIOError:
-            return
+            rest = first
         except (BrokenPipeError, ConnectionResetError):
-            sent = len(self._unsent)
-        self._unsent = self._unsent[sent:]
-        if not self._unsent:
-            self._drop(pipe)
+            self._unsent.clear()
+            self._more = False
+            rest = first[:0]
+        if rest:
+            self._unsent.appendleft(rest)
+        self._watch_stdin()
+
+    def _watch_stdin(self) -> None:
+        """Wait for room in the pipe only while something is to be sent, or it would never block."""
+        if self._stdin is None or (self._feeding and self._unsent):
+            return
+        if self._unsent:
+            self._selector.register(self._stdin, selectors.EVENT_WRITE, self._feed)
+        elif self._feeding:
+            self._selector.unregister(self._stdin)
+        self._feeding = bool(self._unsent)
+        if not self._unsent and not self._more:
+            self._stdin.close()
+            self._stdin = None
 
     def _drop(self, pipe: IO[bytes]) -> None:
         self._selector.unregister(pipe)

@@ -6,8 +6,9 @@ import os
 import selectors
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from handrail.errors import DefinitionError
+from handrail.errors import DefinitionError, HandrailError
 from handrail.system.refusal import why_not_started
 
 SHELL = "/bin/sh"
@@ -32,24 +33,62 @@ def spawn(
         CommandNotStarted: the arguments are too long, or the machine has nothing left.
         DefinitionError: an argument or variable is of a kind that no program can be given.
     """
+    command = checked(argv, cwd=cwd, env=env, has_stdin=has_stdin)
+    try:
+        return command.start()
+    except OSError as error:
+        raise command.refusal(error) from None
+
+
+def checked(
+    argv: Sequence[str] | str,
+    *,
+    cwd: str | os.PathLike[str] | None,
+    env: Mapping[str, str],
+    has_stdin: bool,
+) -> Command:
+    """A command that can be started as far as its words tell; the arguments are ``spawn``'s.
+
+    Raises:
+        DefinitionError: an argument or variable is of a kind that no program can be given.
+    """
     words = arguments(argv)
     check_environment(env)
     folder = None if cwd is None else os.fspath(cwd)
     if folder is not None:
         _check_text(f"the working directory of command {_shown(words)}", folder)
-    try:
+    return Command(words, folder, env, has_stdin)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What is to be executed, where, and in which environment."""
+
+    words: Sequence[str]
+    folder: str | None
+    env: Mapping[str, str]
+    has_stdin: bool
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """A running child, see ``spawn``.
+
+        Raises:
+            OSError: it cannot be started.
+        """
         return subprocess.Popen(
-            words,
-            cwd=folder,
-            env=env,
-            stdin=subprocess.PIPE if has_stdin else subprocess.DEVNULL,
+            self.words,
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.PIPE if self.has_stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,
         )
-    except OSError as error:
-        raise why_not_started(error, words, folder, env) from None
+
+    def refusal(self, error: OSError) -> HandrailError:
+        """The error for people in place of the system's."""
+        return why_not_started(error, self.words, self.folder, self.env)
 
 
 def open_selector(argv: Sequence[str] | str) -> selectors.DefaultSelector:

@@ -59,6 +59,12 @@ class ProcessTree:
             send(pid, signum)
         return rest
 
+    def interrupt(self) -> None:
+        """Send SIGINT to the child's group, as a terminal does; what left the group is the child's
+        to end, which knows how: a tool that dies by itself would look to it like a failed one.
+        """
+        send(-self._child.pid, signal.SIGINT)
+
     def _outside(self, pid: int, *, any_run: bool) -> bool:
         leader = self._child.pid
         if pid < 0 or procfs.group_of(pid) == leader:

@@ -70,6 +70,7 @@ def sample_events(run_id: str = RUN) -> list[ev.Event]:
         ),
         ev.BudgetSettled("code", 1, Usage(10, 5, 0.01, 1, 4, cost_source="reply"), 2.5),
         ev.BudgetWarning("code", "", "cost_usd", 0.9, 1.0),
+        ev.BudgetRaised("code", ""),
         ev.RollbackStarted("plan"),
         ev.RollbackCompleted("plan", "no way back", "builtins.OSError"),
         ev.WorkflowCompleted(

@@ -1,0 +1,62 @@
+"""What several backends say of themselves on this machine, each within a bound of time."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import anyio
+
+from handrail.ports.agent import Probe
+
+PROBE_S = 5.0
+"""How long a backend may take to say whether it can be used."""
+_AT_ONCE = 2
+"""Programs that start take time of the processor; many at once would all look as if they hung."""
+
+Named: TypeAlias = tuple[str, Callable[[], Any]]
+"""A backend's name, and what makes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A backend's name, and its probe or else, in a word and in a sentence, why there is none."""
+
+    name: str
+    probe: Probe | None
+    problem: str = ""
+    reason: str = ""
+    where: str | None = None
+
+
+async def probe_all(backends: Sequence[Named], timeout_s: float = PROBE_S) -> list[Probed]:
+    """What each backend says, in their order. A backend that fails or hangs spoils no other."""
+    found: dict[int, Probed] = {}
+    limiter = anyio.CapacityLimiter(_AT_ONCE)
+
+    async def ask(place: int, named: Named) -> None:
+        async with limiter:
+            found[place] = await _probed(*named, timeout_s)
+
+    async with anyio.create_task_group() as tasks:
+        for place, named in enumerate(backends):
+            tasks.start_soon(ask, place, named)
+    return [found[place] for place in range(len(backends))]
+
+
+async def _probed(name: str, make: Callable[[], Any], timeout_s: float) -> Probed:
+    where: str | None = None
+    try:
+        backend = make()
+        executable = getattr(backend, "executable", None)
+        where = shutil.which(executable) if isinstance(executable, str) else None
+        if not callable(getattr(backend, "probe", None)):
+            return Probed(name, None, "unknown", "It has no probe().", where)
+        with anyio.move_on_after(timeout_s):
+            return Probed(name, await backend.probe())
+    except Exception as error:  # noqa: BLE001  # whatever is wrong with it is what is asked for
+        said = " ".join(str(error).split())
+        return Probed(name, None, "failed", f"{type(error).__name__}: {said}", where)
+    return Probed(name, None, "no answer", f"It said nothing within {timeout_s:g} s.", where)

@@ -1,0 +1,261 @@
+"""Keeps the launches of agents within their budgets.
+
+A budget is a step's (of an agent, a group, a child workflow) or the run's. Before a launch each one
+above it is looked at, innermost first; what the launch may use is recorded as reserved, and what it
+used as settled. See ``model.budget`` for what a breach does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from handrail.core.ledger import Ledger, Spent
+from handrail.core.node import Node, Phase
+from handrail.errors import BudgetExceeded
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+from handrail.model.budget import Budget
+from handrail.model.launch import Launch
+from handrail.model.results import OpenGate, Usage
+
+if TYPE_CHECKING:
+    from handrail.core.machine import Machine
+
+STOP, ALLOW = "stop", "allow"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A budget in force: the path that it is of (``""``: the run), and since when."""
+
+    path: str
+    budget: Budget
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A bound that the next launch would pass."""
+
+    scope: Scope
+    name: str
+    used: float
+    limit: float
+    more: float
+
+    @property
+    def error(self) -> BudgetExceeded:
+        """It, as the error of a step."""
+        return BudgetExceeded(self.scope.path, self.name, self.used, self.limit, self.more)
+
+
+class Spending:
+    """Reserves, settles, warns, and says no. Mutable."""
+
+    def __init__(self, machine: Machine, known: Iterable[ev.Event] = ()) -> None:
+        self.machine = machine
+        self.ledger = Ledger()
+        self._raised: dict[str, int] = {}
+        self._warned: set[tuple[str, str, int]] = set()
+        self._asking: dict[str, tuple[Node, Launch, Breach]] = {}
+        for event in known:
+            self.take(event)
+
+    def take(self, event: ev.Event) -> None:
+        """Count what is recorded, of this drive or of an earlier one."""
+        match event:
+            case ev.BudgetReserved():
+                self.ledger.reserved(event)
+            case ev.BudgetSettled():
+                self.ledger.settled(event)
+            case ev.BudgetRaised():
+                self._raised[event.scope] = self._raised.get(event.scope, 0) + 1
+            case ev.BudgetWarning():
+                times = self._raised.get(event.scope, 0)
+                self._warned.add((event.scope, event.name, times))
+            case _:
+                pass
+
+    # -- before a launch ------------------------------------------------------------------------
+
+    def scopes(self, node: Node) -> tuple[Scope, ...]:
+        """The budgets that a launch of this node is under, innermost first."""
+        return tuple(self._scopes(node))
+
+    def _scopes(self, node: Node) -> Iterator[Scope]:
+        above: Node | None = node
+        while above is not None:
+            budget = above.step.modifiers.budget if above.step is not None else None
+            if budget is not None:
+                yield Scope(above.path, budget, above.started_at)
+            above = above.parent
+        run = self.machine.limits.budget
+        if run is not None:
+            yield Scope("", run, self.machine.started_at)
+
+    def admits(self, node: Node, launch: Launch, scopes: tuple[Scope, ...]) -> bool:
+        """True, with the launch's share reserved; else what follows from the breach is done."""
+        for scope in scopes:
+            breach = self._breach(scope)
+            if breach is not None:
+                self._breached(node, launch, breach)
+                return False
+        tokens = max((self._share_of(scope)[0] or 0 for scope in scopes), default=0)
+        usd = max((self._share_of(scope)[1] or 0.0 for scope in scopes), default=0.0)
+        node.reserved = launch.number
+        node.launch_spent = launch.spent
+        event = ev.BudgetReserved(node.path, launch.number, tokens or None, usd or None)
+        self.ledger.reserved(event)
+        self.machine.record(event)
+        return True
+
+    def left_s(self, scopes: tuple[Scope, ...]) -> float | None:
+        """How long the launch may take, by the budgets that stop it then."""
+        left = [
+            scope.since + self._limit(scope, scope.budget.wall_s) - self.machine.now
+            for scope in scopes
+            if scope.budget.wall_s is not None and scope.budget.on_breach == "fail"
+        ]
+        return min(left, default=None)
+
+    def _limit(self, scope: Scope, bound: float) -> float:
+        return bound * (1 + self._raised.get(scope.path, 0))
+
+    def _share_of(self, scope: Scope) -> tuple[int | None, float | None]:
+        """What to set aside for one launch; of what is not bounded, nothing."""
+        budget, spent = scope.budget, self.ledger.of(scope.path)
+        tokens = usd = None
+        if budget.tokens is not None:
+            tokens = budget.reserve_tokens or spent.dearest_tokens
+        if budget.usd is not None:
+            usd = budget.reserve_usd or spent.dearest_usd
+        return tokens, usd
+
+    def _breach(self, scope: Scope) -> Breach | None:
+        budget, spent = scope.budget, self.ledger.of(scope.path)
+        tokens, usd = self._share_of(scope)
+        wanted: list[tuple[str, float | None, float, float]] = [
+            ("launches", budget.launches, spent.launches, 1),
+            ("tokens", budget.tokens, spent.tokens, tokens or 0),
+            ("usd", budget.usd, spent.usd, usd or 0),
+            ("wall_s", budget.wall_s, self.machine.now - scope.since, 0),
+        ]
+        for name, bound, used, more in wanted:
+            if bound is None:
+                continue
+            limit = self._limit(scope, bound)
+            if used >= limit or used + more > limit:
+                return Breach(scope, name, used, limit, 0 if name == "launches" else more)
+        return None
+
+    # -- breaches -------------------------------------------------------------------------------
+
+    def _breached(self, node: Node, launch: Launch, breach: Breach) -> None:
+        machine = self.machine
+        match breach.scope.budget.on_breach:
+            case "fail":
+                machine.fail_with(node, breach.error, retryable=False)
+            case "suspend":
+                advice = f"{breach.error} Raise it, then resume the run."
+                node.phase = Phase.RUNNING
+                machine.record(
+                    ev.LadderStep(node.path, node.attempt, "budget", advice, launch, parked=True)
+                )
+            case "ask":
+                self._ask(node, launch, breach)
+
+    def _ask(self, node: Node, launch: Launch, breach: Breach) -> None:
+        machine = self.machine
+        scope = breach.scope.path
+        path = f"{node.path}/budget-{self._raised.get(scope, 0) + 1}"
+        self._asking[path] = (node, launch, breach)
+        node.phase = Phase.PAUSED
+        node.budget_gate = path
+        answered = machine.answered.get(path)
+        if answered is not None:
+            self.answered(answered)
+            return
+        question = f"{breach.error} Allow as much again?"
+        gate = OpenGate(path, question, (STOP, ALLOW), str, machine.now)
+        machine.gates[path] = gate
+        machine.record(ev.GateOpened(path, gate))
+        machine.emit(cmd.Ask(path, gate))
+
+    def asks(self, path: str) -> bool:
+        """True if a gate of a budget is open at this path."""
+        return path in self._asking
+
+    def answered(self, event: ev.GateAnswered) -> None:
+        """Go on with the launch, or let the attempt fail."""
+        machine = self.machine
+        node, launch, breach = self._asking.pop(event.path)
+        machine.gates.pop(event.path, None)
+        node.budget_gate = ""
+        if node.phase is not Phase.PAUSED or node.stop is not None:
+            return
+        if event.answer != ALLOW:
+            machine.fail_with(node, breach.error, retryable=False)
+            return
+        raised = ev.BudgetRaised(node.path, breach.scope.path)
+        self.take(raised)
+        machine.record(raised)
+        machine.launches.go(node, launch)
+
+    def refused(self, report: cmd.GateRefused) -> None:
+        """Whoever was to answer could not: the attempt fails with that."""
+        node, _, _ = self._asking.pop(report.path)
+        self.machine.gates.pop(report.path, None)
+        node.budget_gate = ""
+        self.machine.fail_with(node, report.error)
+
+    def stopped(self, node: Node) -> None:
+        """Close the gate of a step that was stopped."""
+        self._asking.pop(node.budget_gate, None)
+        self.machine.gates.pop(node.budget_gate, None)
+
+    # -- after a launch -------------------------------------------------------------------------
+
+    def settle(self, node: Node, usage: Usage | None, took_s: float = 0.0) -> None:
+        """Put what the launch used in the place of what was reserved, and warn if it is much."""
+        event = ev.BudgetSettled(node.path, node.reserved, usage, took_s)
+        node.reserved = 0
+        self.ledger.settled(event)
+        self.machine.record(event)
+        for scope in self.scopes(node):
+            self._warn(node, scope)
+
+    def settle_total(self, node: Node, total: Usage | None) -> None:
+        """The same, where what is known is the sum with the launches before."""
+        before = node.launch_spent
+        self.settle(node, total if total is None or before is None else total.since(before))
+
+    def _warn(self, node: Node, scope: Scope) -> None:
+        budget, spent = scope.budget, self.ledger.of(scope.path)
+        for name, bound, used in _bounds(budget, spent, self.machine.now - scope.since):
+            limit = self._limit(scope, bound)
+            self._warn_once(node, scope, name, used, limit, due=used >= budget.soft * limit)
+        if budget.usd is not None:
+            due = spent.unknown_usd > 0
+            self._warn_once(node, scope, "unknown_usd", spent.unknown_usd, 0, due=due)
+
+    def _warn_once(
+        self, node: Node, scope: Scope, name: str, used: float, limit: float, *, due: bool
+    ) -> None:
+        key = (scope.path, name, self._raised.get(scope.path, 0))
+        if due and key not in self._warned:
+            self._warned.add(key)
+            self.machine.record(ev.BudgetWarning(node.path, scope.path, name, used, limit))
+
+
+def _bounds(budget: Budget, spent: Spent, wall_s: float) -> Iterator[tuple[str, float, float]]:
+    """Each bound that is set, by name, with how much of it is used."""
+    for name, bound, used in (
+        ("launches", budget.launches, spent.launches),
+        ("tokens", budget.tokens, spent.tokens),
+        ("usd", budget.usd, spent.usd),
+        ("wall_s", budget.wall_s, wall_s),
+    ):
+        if bound is not None:
+            yield name, bound, used

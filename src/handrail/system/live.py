@@ -1,0 +1,225 @@
+"""A program that is talked with while it runs: lines from it, bytes to it, and a sure end.
+
+Theory of operation: as in ``processes`` the child leads a session of its own and carries a marker,
+and one pump moves all bytes; but here the caller turns it, by asking for the next line. So nothing
+runs between two questions, a slow caller slows the child, and there is no task that could outlive
+the block. When the child has exited, what others still print into its pipes is waited for a bounded
+time, then they are ended, and only then its exit is told: whoever was told can rely on there being
+nothing left. The way out of the block goes through the same end, whatever the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import subprocess
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from handrail.system.capture import Tail
+from handrail.system.ending import DRAIN_IDLE_S, DRAIN_S, attended, end, leave, reap
+from handrail.system.framing import LINE_BYTES, Line, LineFramer
+from handrail.system.marker import marked_environment
+from handrail.system.patience import spawn_patiently
+from handrail.system.pump import Pump, Stream
+from handrail.system.spawn import open_selector
+from handrail.system.tree import ProcessTree
+
+__all__ = ["Exited", "Line", "LiveProcess", "open_live"]
+
+INTERRUPT_S = 3.0
+"""How long a program may take to end by itself on SIGINT; those that tidy up need 1.6 s."""
+GRACE_S = 5.0
+"""How long it and all it started may then take on SIGTERM."""
+EXIT_S = 5.0
+"""How long a program may go on in silence that has closed its stdout."""
+TAIL_BYTES = 64 << 10
+UNREAD_BYTES = LINE_BYTES
+"""How much of what a program prints while it is being ended is kept until it is asked for."""
+LINE_COST_BYTES = 128
+"""What a line takes in memory besides its bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """A program has exited and nothing it started is left. ``code`` is negative for a signal, None
+    if the kernel could not end it.
+    """
+
+    code: int | None
+
+
+@contextlib.asynccontextmanager
+async def open_live(
+    argv: Sequence[str] | str,
+    *,
+    marker: str,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+) -> AsyncGenerator[LiveProcess, None]:
+    """A running program, of which nothing is left after the block, also if that is cancelled.
+
+    ``env`` is its whole environment (None: this process's), but for ``HANDRAIL_STEP=<marker>``; no
+    two programs may run under one marker at the same time. ``stdin`` is all that it can read; with
+    None its stdin stays open for ``send``. A program that is being updated on disk at this moment
+    is waited for, two seconds at most.
+
+    Raises:
+        CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
+    """
+    around = os.environ if env is None else env
+    environment = {**around, **marked_environment(marker, os.environ)}
+    unread = _Unread()
+    await checkpoint_if_cancelled()
+    with open_selector(argv) as selector:
+        child = await spawn_patiently(argv, cwd=cwd, env=environment, has_stdin=stdin != b"")
+        with attended(child, stdin or b"", unread.feed, selector, more=stdin is None) as pump:
+            live = LiveProcess(child, ProcessTree(child, marker), pump, unread)
+            try:
+                yield live
+            finally:
+                await live.stop()
+
+
+class LiveProcess:
+    """A running program. Mutable.
+
+    One task at a time may ask for the next line or stop it; ``send`` may be called from any.
+    """
+
+    def __init__(
+        self, child: subprocess.Popen[bytes], tree: ProcessTree, pump: Pump, unread: _Unread
+    ) -> None:
+        self._child = child
+        self._tree = tree
+        self._pump = pump
+        self._unread = unread
+        self._moved_s = time.monotonic()
+        self._exited_s = math.inf
+        self._ended: Exited | None = None
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is also that of its group and session."""
+        return self._child.pid
+
+    @property
+    def heard_s(self) -> float | None:
+        """When it last printed a byte, by ``time.monotonic()``; None if it never has."""
+        return self._unread.heard_s
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last 64 KiB that it printed as error output."""
+        return self._unread.stderr.text()
+
+    def send(self, data: bytes) -> None:
+        """Put more on its stdin, in order, without waiting: what the pipe does not take now goes
+        while the next line is waited for. What it does not read any more is dropped.
+        """
+        self._pump.send(data)
+
+    def close_stdin(self) -> None:
+        """Let its stdin end after all that was sent."""
+        self._pump.close_stdin()
+
+    async def next(self, timeout_s: float | None = None) -> Line | Exited | None:
+        """Its next line, the last thing being that it has exited, or None when the time ran out.
+
+        Lines of one stream come in order; between the two there is none. A line that is there is
+        given at once, whatever the time. To end what an exited program left behind may take some
+        seconds more than ``timeout_s``. A program that has closed its stdout, but neither exits nor
+        prints within five seconds, is stopped.
+        """
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        waited = False
+        while (found := self._unread.take() or self._ended) is None:
+            now = time.monotonic()
+            if waited and now >= deadline:
+                return None
+            limit = self._limit_s()
+            if now >= limit:
+                await leave(self._tree, self._pump)
+                await self.stop()
+            else:
+                await self._turn(min(deadline, limit) - now)
+            waited = True
+        return found
+
+    def ready(self) -> Iterator[Line]:
+        """The lines that have come and were not asked for yet, without waiting."""
+        while line := self._unread.take():
+            yield line
+
+    async def stop(self, interrupt_s: float = INTERRUPT_S, grace_s: float = GRACE_S) -> int | None:
+        """Its exit code, after it and all it started were ended.
+
+        It is sent SIGINT and has ``interrupt_s`` seconds; then SIGTERM goes to all that is left,
+        which has ``grace_s``; then SIGKILL. Cancellation does not interrupt this. What it prints
+        meanwhile, up to 64 MiB, can still be asked for. Of a program that has ended it is the code.
+        """
+        if self._ended is None:
+            try:
+                await end(self._tree, self._pump, grace_s, interrupt_s=interrupt_s)
+            finally:
+                self._pump.empty()
+                self._unread.finish()
+                self._ended = Exited(reap(self._child))
+        return self._ended.code
+
+    async def _turn(self, wait_s: float) -> None:
+        if await self._pump.turn(None if wait_s == math.inf else max(0.0, wait_s)):
+            self._moved_s = time.monotonic()
+        if self._pump.exited:
+            self._exited_s = min(self._exited_s, time.monotonic())
+
+    def _limit_s(self) -> float:
+        """The moment from which nothing more is expected of it, unless it moves before that."""
+        if self._pump.exited:
+            if self._pump.silent:
+                return -math.inf
+            idle_s = max(self._moved_s, self._exited_s) + DRAIN_IDLE_S
+            return min(idle_s, self._exited_s + DRAIN_S)
+        return math.inf if self._pump.is_open("stdout") else self._moved_s + EXIT_S
+
+
+class _Unread:
+    """What came and was not asked for yet. Mutable."""
+
+    def __init__(self) -> None:
+        self.heard_s: float | None = None
+        self.stderr = Tail(TAIL_BYTES)
+        self._framers = {"stdout": LineFramer("stdout"), "stderr": LineFramer("stderr")}
+        self._lines: deque[Line] = deque()
+        self._bytes = 0
+
+    def feed(self, stream: Stream, data: bytes) -> None:
+        self.heard_s = time.monotonic()
+        if stream == "stderr":
+            self.stderr.feed(data)
+        self._add(self._framers[stream].feed(data))
+
+    def finish(self) -> None:
+        for framer in self._framers.values():
+            self._add(framer.finish())
+
+    def take(self) -> Line | None:
+        if not self._lines:
+            return None
+        line = self._lines.popleft()
+        self._bytes -= len(line.data) + LINE_COST_BYTES
+        return line
+
+    def _add(self, lines: list[Line]) -> None:
+        for line in lines:
+            # Only what comes while nobody asks, because it is being ended, can pile up.
+            size_bytes = len(line.data) + LINE_COST_BYTES
+            if not self._lines or self._bytes + size_bytes <= UNREAD_BYTES:
+                self._lines.append(line)
+                self._bytes += size_bytes

@@ -1,0 +1,236 @@
+"""What agents may consume, and what happens when it is used up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from handrail import (
+    Agent,
+    AgentError,
+    Executor,
+    FakeBackend,
+    Limits,
+    MemorySink,
+    Steps,
+    step,
+    workflow,
+)
+from handrail.errors import BudgetExceeded, DefinitionError
+from handrail.model import events as ev
+from handrail.model.budget import Budget
+from handrail.model.results import Usage
+from handrail.ports.agent import AgentReply
+from handrail.testing import JumpClock, TextJournal
+
+
+def reply(tokens: int = 0, usd: float | None = None) -> AgentReply:
+    """An answer that used this much."""
+    return AgentReply("ok", usage=Usage(tokens or None, cost_usd=usd))
+
+
+def agent_of(*replies: Any) -> Agent[str]:
+    """An agent with these replies."""
+    return Agent("worker", "Work.", backend=FakeBackend(list(replies)))
+
+
+def flow_of(agent: Any, steps: int) -> Any:
+    """A workflow of that many agent steps; it gives the names of those that were done."""
+
+    @workflow
+    def flow() -> Steps[list[str]]:
+        done = []
+        for number in range(steps):
+            yield from step(f"s{number}").agent(agent)
+            done.append(f"s{number}")
+        return done
+
+    return flow
+
+
+async def run(flow: Any, budget: Budget, *, gates: Any = None) -> tuple[Any, list[Any]]:
+    """The result of a run with this budget, and its events."""
+    sink = MemorySink()
+    executor = Executor(limits=Limits(budget=budget), sinks=[sink], clock=JumpClock(), gates=gates)
+    return await executor.run(flow), list(sink.events)
+
+
+@pytest.mark.parametrize(
+    ("budget", "name"),
+    [
+        (Budget(launches=2), "launches"),
+        (Budget(tokens=250), "tokens"),
+        (Budget(usd=0.25), "usd"),
+    ],
+)
+async def test_a_launch_that_does_not_fit_is_not_made(budget: Budget, name: str) -> None:
+    """Two launches of 100 tokens and 0.1 dollars fit, the third does not, and its step fails."""
+    agent = agent_of(*[reply(100, 0.1)] * 3)
+    result, _ = await run(flow_of(agent, 3), budget)
+    assert result.status == "failed"
+    assert result.failed_step == "s2"
+    assert result.step_results[-1].is_a(BudgetExceeded)
+    assert f"budget of the run does not allow another launch of an agent: {name}" in result.error
+    assert len(agent.backend.turns) == 2
+
+
+async def test_a_share_is_reserved_before_and_settled_after_each_launch() -> None:
+    """The dearest launch so far is set aside, and replaced by what was used."""
+    _, events = await run(flow_of(agent_of(reply(100), reply(40)), 2), Budget(tokens=1_000))
+    told = [one for one in events if isinstance(one, (ev.BudgetReserved, ev.BudgetSettled))]
+    assert [(type(one).__name__, one.path, one.launch) for one in told] == [
+        ("BudgetReserved", "s0", 1), ("BudgetSettled", "s0", 1),
+        ("BudgetReserved", "s1", 1), ("BudgetSettled", "s1", 1),
+    ]  # fmt: skip
+    assert [one.tokens for one in told if isinstance(one, ev.BudgetReserved)] == [None, 100]
+    assert [one.usage.tokens for one in told if isinstance(one, ev.BudgetSettled)] == [100, 40]
+
+
+async def test_retries_and_re_asks_are_launches() -> None:
+    """Each launch counts, and a failed one is paid for too."""
+    down = AgentError("worker", "down", kind="transient", usage=Usage(70))
+    result, events = await run(flow_of(agent_of(down, reply(30)), 1), Budget(tokens=140))
+    assert result.success
+    settled = [one.usage for one in events if isinstance(one, ev.BudgetSettled)]
+    assert [usage and usage.tokens for usage in settled] == [70, 30]
+    result, _ = await run(flow_of(agent_of(down, reply(30)), 1), Budget(launches=1))
+    assert result.status == "failed"
+
+
+async def test_a_warning_is_told_once() -> None:
+    """At 80 percent, not before, and not again."""
+    _, events = await run(flow_of(agent_of(*[reply(100)] * 10), 10), Budget(tokens=1_000))
+    warned = [(one.path, one.name, one.used, one.limit) for one in events
+              if isinstance(one, ev.BudgetWarning)]  # fmt: skip
+    assert warned == [("s7", "tokens", 800, 1_000)]
+
+
+async def test_an_unknown_cost_is_said_and_stays_reserved() -> None:
+    """A launch that does not say what it cost counts as what was set aside for it."""
+    budget = Budget(usd=1.0, reserve_usd=0.4)
+    result, events = await run(flow_of(agent_of(*[reply(10)] * 3), 3), budget)
+    assert result.failed_step == "s2"
+    assert [one.name for one in events if isinstance(one, ev.BudgetWarning)][:1] == ["unknown_usd"]
+
+
+async def test_a_breach_suspends_and_a_larger_budget_goes_on() -> None:
+    """Resumed with the same budget it suspends again; with more it ends."""
+    agent = agent_of(*[reply(100)] * 3)
+    flow = flow_of(agent, 3)
+    journal, clock = TextJournal(), JumpClock()
+
+    def executor(tokens: int) -> Executor:
+        budget = Budget(tokens=tokens, on_breach="suspend")
+        return Executor(limits=Limits(budget=budget), journal=journal, clock=clock)
+
+    result = await executor(200).options(run_id="r").run(flow)
+    assert result.status == "suspended"
+    assert "tokens 200 of 200 used or reserved, and it is reckoned to take 100." in result.error
+    assert "Raise it, then resume the run." in result.error
+    assert (await executor(200).resume("r", flow)).status == "suspended"
+    assert len(agent.backend.turns) == 2
+    assert (await executor(400).resume("r", flow)).success
+
+
+async def test_a_crash_does_not_begin_to_count_anew() -> None:
+    """What was used before a failed drive is used, also of steps that run again."""
+    agent = agent_of(reply(60), AgentError("worker", "no"), reply(60), reply(60))
+    flow = flow_of(agent, 2)
+    journal = TextJournal()
+    executor = Executor(limits=Limits(budget=Budget(tokens=100)), journal=journal)
+    assert (await executor.options(run_id="r").run(flow)).status == "failed"
+    again = await executor.resume("r", flow)
+    assert again.status == "failed"
+    assert "tokens 120 of 100" in again.error or "tokens 60 of 100" in again.error
+
+
+@pytest.mark.parametrize(("answer", "status"), [("allow", "succeeded"), ("stop", "failed")])
+async def test_a_breach_asks_whether_as_much_again_may_be_used(answer: str, status: str) -> None:
+    """The gate says what is used up; each answer allows one budget more, or fails the step."""
+    asked: list[str] = []
+
+    def gates(gate: Any) -> str:
+        asked.append(gate.question)
+        return answer
+
+    budget = Budget(tokens=150, on_breach="ask")
+    agent = agent_of(*[reply(100)] * 4)
+    result, events = await run(flow_of(agent, 4), budget, gates=gates)
+    assert result.status == status
+    assert "tokens 100 of 150 used or reserved, and it is reckoned to take 100. Allow" in asked[0]
+    raised = [one.scope for one in events if isinstance(one, ev.BudgetRaised)]
+    assert raised == ([""] * 2 if answer == "allow" else [])
+
+
+async def test_a_policy_of_approval_allows_no_money() -> None:
+    """Gates that are approved by themselves do not raise a budget."""
+    budget = Budget(launches=1, on_breach="ask")
+    result, _ = await run(flow_of(agent_of(reply(), reply()), 2), budget, gates="approve")
+    assert result.status == "failed"
+
+
+async def test_an_open_gate_of_a_budget_is_answered_later() -> None:
+    """The run suspends at the question, and goes on with its answer in another drive."""
+    agent = agent_of(reply(), reply())
+    flow = flow_of(agent, 2)
+    executor = Executor(
+        limits=Limits(budget=Budget(launches=1, on_breach="ask")), journal=TextJournal()
+    )
+    result = await executor.options(run_id="r").run(flow)
+    (gate,) = result.waiting
+    assert (result.status, gate.path, gate.choices) == (
+        "suspended",
+        "s1/budget-1",
+        ("stop", "allow"),
+    )
+    await executor.answer("r", gate.path, "allow")
+    assert (await executor.resume("r", flow)).success
+
+
+async def test_the_nearest_budget_speaks_first_and_a_child_shares_its_parents() -> None:
+    """A step's own, its group's and the run's all count; the error names whose it is."""
+    agent = agent_of(*[reply(10)] * 6)
+
+    @workflow
+    def child() -> Steps[None]:
+        for number in range(3):
+            yield from step(f"c{number}").agent(agent)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        first = yield from step("first").run_workflow(child).budget(Budget(launches=3))
+        yield from step("own").agent(agent).budget(Budget(launches=1))
+        yield from step("second").run_workflow(child).budget(Budget(launches=1))
+        return first
+
+    result, _ = await run(flow, Budget(launches=100))
+    assert result.status == "failed"
+    assert "budget of step 'second'" in result.error
+    assert len(agent.backend.turns) == 5
+
+
+async def test_wall_time_stops_a_launch() -> None:
+    """A launch that is at work when the time is over is stopped, and its step fails."""
+    slow = FakeBackend(["never"], delay=1_000)
+    result, _ = await run(flow_of(Agent("worker", "Work.", backend=slow), 1), Budget(wall_s=60))
+    assert result.status == "failed"
+    assert result.total_duration_ms == pytest.approx(60_000, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Budget(), "a Budget needs a bound"),
+        (lambda: Budget(usd=0), "usd of a Budget must be above 0"),
+        (lambda: Budget(tokens=0), "tokens of a Budget must be a whole number of at least 1"),
+        (lambda: Budget(usd=1, soft=2), "soft of a Budget must be a share"),
+        (lambda: Budget(usd=1, on_breach="shout"), "on_breach of a Budget must be one of"),  # type: ignore[arg-type]
+        (lambda: step("x").call(print).budget(Budget(usd=1)), r"\.budget\(\) is for agents"),
+        (lambda: Limits(budget=3), "budget of Limits must be a Budget"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_wrong_budget_says_what_is_wrong(make: Any, said: str) -> None:
+    """Each is refused where it is written."""
+    with pytest.raises(DefinitionError, match=said):
+        make()
