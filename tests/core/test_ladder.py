@@ -163,6 +163,17 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(most: int, expected: lis
     assert rungs(fault("invalid_output", max_reasks=most)) == expected
 
 
+@pytest.mark.parametrize("kind", ["bad_request", "config", "crashed"])
+def test_a_session_that_is_gone_is_left(kind: AgentErrorKind) -> None:
+    """A launch that could not go on in its session is made again in a new one, once."""
+    gone = fault(kind, Launch(2, rung="resume", session="s"), session=None)
+    after = following(gone, (), NOW, "seed")
+    assert isinstance(after, Next)
+    assert (after.launch.session, after.due) == (None, NOW)
+    again = following(fault("bad_request", after.launch, session=None), (), NOW, "seed")
+    assert again == GiveUp()
+
+
 def test_re_asks_are_not_multiplied_by_retries() -> None:
     """What an earlier attempt of the step used up is used up."""
     used = Launch(5, reasks=2)

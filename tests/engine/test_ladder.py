@@ -222,6 +222,19 @@ async def test_all_launches_are_paid_for() -> None:
     assert result.usage == Usage(150, 3)
 
 
+async def test_a_cost_that_the_backend_does_not_say_is_of_the_table() -> None:
+    """Where the model is in the table; else it is unknown, and not zero."""
+    said = Usage(100_000, 0)
+    known = AgentReply("x", model="claude-sonnet-4-5", usage=said)
+    backend = FakeBackend([known, AgentReply("x", model="made-up-1", usage=said)])
+    agent = Agent("c", "Do it.", backend=backend)
+    first = (await Executor().run(flow_of(agent))).usage
+    second = (await Executor().run(flow_of(agent))).usage
+    assert first is not None
+    assert (first.cost_usd, first.cost_source) == (pytest.approx(0.3), "table")
+    assert second == said
+
+
 async def test_a_session_is_chained_on_purpose_and_forked() -> None:
     """session= goes on in the session of an earlier result; without it a step starts clean."""
     backend = FakeBackend([AgentReply("a", session="s-1"), "b", "c", "d"])

@@ -3,6 +3,7 @@
 Everything is decided from how the launch failed and from the ladder steps that the record holds of
 the same attempt, so a resumed run goes on where it stood:
 
+    the session is gone       retry in a new one
     transient, rate_limit     retry with backoff, or at the time that was named
     crashed, interrupted      retry, in the session
     timeout                   retry, in the session
@@ -73,6 +74,8 @@ def following(fault: Fault, past: Sequence[LadderStep], now: float, seed: str) -
         return _GIVE_UP
     here = _on_this_route(past)
     chosen: Following | None = None
+    if _session_is_gone(fault):
+        return Next(_anew(fault, "retry"), now)
     if fault.kind in _RETRIED:
         chosen = _retried(fault, here, now, seed)
     elif fault.kind == "usage_cap":
@@ -82,6 +85,13 @@ def following(fault: Fault, past: Sequence[LadderStep], now: float, seed: str) -
     elif fault.kind == "invalid_output":
         chosen = _misfit(fault, now)
     return chosen or _fallback(fault, now)
+
+
+def _session_is_gone(fault: Fault) -> bool:
+    """True if a launch in a session failed in a way that says that there is no such session."""
+    if fault.launch.session is None or fault.session is not None:
+        return False
+    return fault.kind in {"bad_request", "config", "crashed"}
 
 
 def _on_this_route(past: Sequence[LadderStep]) -> list[LadderStep]:

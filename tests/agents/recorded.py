@@ -1,0 +1,98 @@
+"""Recorded runs of agents' programs, and parsers that are fed with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from handrail.agents.turn_parser import Ending, Stop, TurnParser
+from handrail.errors import AgentError
+from handrail.model.events import Notice
+from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.system.framing import LineFramer
+
+SAMPLES = Path(__file__).parent / "samples"
+NOW = 1_795_294_000.0
+"""2026-11-21, 20:46:40 UTC: about when the runs were recorded."""
+
+Make: TypeAlias = Callable[[AgentTurn], TurnParser]
+
+
+def turn_of(*, emitted: list[Notice] | None = None, **given: Any) -> AgentTurn:
+    """A turn of a step ``s`` that nobody listens to, or this list."""
+    emit = (lambda _: None) if emitted is None else emitted.append
+    return replace(AgentTurn("coder", "Say hello.", "run-1", "s", emit=emit), **given)
+
+
+def recorded(program: str, case: str) -> bytes:
+    """What a program printed; nothing for a case in which it printed nothing."""
+    path = SAMPLES / program / f"{case}.jsonl"
+    return path.read_bytes() if path.exists() else b""
+
+
+def ending_of(program: str, case: str, stopped: Stop | None = None) -> Ending:
+    """How the program ended then."""
+    known = _endings(program)[case]
+    return Ending(known["exit_code"], stopped, known["stderr"], now=NOW, after_s=12.0)
+
+
+def case_names(program: str) -> list[str]:
+    """The cases in which a program printed something."""
+    return [case for case in _endings(program) if recorded(program, case)]
+
+
+def _endings(program: str) -> dict[str, Any]:
+    endings: dict[str, Any] = json.loads((SAMPLES / program / "endings.json").read_text("utf-8"))
+    return endings
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a parser made of a run."""
+
+    notices: tuple[Notice, ...]
+    outcome: AgentReply | AgentError
+    finished: bool
+    open_tools: int
+
+    @property
+    def reply(self) -> AgentReply:
+        """The answer, which there must be."""
+        assert isinstance(self.outcome, AgentReply), self.outcome
+        return self.outcome
+
+    @property
+    def error(self) -> AgentError:
+        """The failure, which there must be."""
+        assert isinstance(self.outcome, AgentError), self.outcome
+        return self.outcome
+
+    @property
+    def summary(self) -> tuple[Any, ...]:
+        """All of it, in a form that can be compared."""
+        told: Any = self.outcome
+        if isinstance(told, AgentError):
+            told = (told.kind, told.reason, told.retry_at, told.session, told.text, told.usage)
+        return (self.notices, told, self.finished, self.open_tools)
+
+
+def play(parser: TurnParser, chunks: Iterable[bytes], ending: Ending) -> Played:
+    """What a parser makes of a stream that comes in these chunks."""
+    framer = LineFramer("stdout")
+    lines = [line.data for chunk in chunks for line in framer.feed(chunk)]
+    lines += [line.data for line in framer.finish()]
+    notices = [notice for line in lines for notice in parser.feed(line)]
+    finished, open_tools = parser.finished, parser.open_tools
+    try:
+        outcome: AgentReply | AgentError = parser.conclude(ending)
+    except AgentError as error:
+        outcome = error
+    return Played(tuple(notices), outcome, finished, open_tools)
+
+
+def of_type(notices: Iterable[Notice], kind: type[Any]) -> list[Any]:
+    """The notices of one kind."""
+    return [notice for notice in notices if isinstance(notice, kind)]

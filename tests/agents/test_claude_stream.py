@@ -1,0 +1,695 @@
+"""What the lines of ``claude -p --output-format stream-json`` mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handrail.agents.claude_stream import ClaudeTurn
+from handrail.agents.turn_parser import Ending
+from handrail.errors import AgentError
+from handrail.model.events import (
+    AgentCompaction,
+    AgentLimit,
+    AgentMessage,
+    AgentPermission,
+    AgentReasoning,
+    AgentRetry,
+    AgentSessionStarted,
+    AgentToolCompleted,
+    AgentToolStarted,
+    AgentUsage,
+)
+from handrail.model.results import Usage
+from handrail.ports.agent import AgentReply, AgentTurn
+from tests.agents.recorded import (
+    NOW,
+    Played,
+    case_names,
+    ending_of,
+    of_type,
+    play,
+    recorded,
+    turn_of,
+)
+
+HELLO = "Hello from the stub: naïve ✓ 🙂 done."
+COST = 0.005220000000000001
+SCHEMA_CASES = {"schema_ok", "schema_bad_always"}
+RESUMED_CASES = {
+    "resume_2_same_cwd",
+    "resume_6_compact",
+    "context_overflow_auto_compact",
+    "bad_resume",
+}
+
+
+def calls(number: int, turns: int | None = None, cost: float | None = None) -> Usage:
+    """What this many calls of the stand-in for the model use."""
+    return Usage(
+        1900 * number,
+        25 * number,
+        COST * number if cost is None else cost,
+        number if turns is None else turns,
+        cached_tokens=400 * number,
+        cache_write_tokens=300 * number,
+        reasoning_tokens=0,
+        cost_source="reply",
+    )
+
+
+def turn_for(case: str) -> AgentTurn:
+    """The turn in which a case was recorded, nothing being known of the session it went on in."""
+    return turn_of(
+        session="the-session" if case in RESUMED_CASES else None,
+        schema={"type": "object"} if case in SCHEMA_CASES else None,
+    )
+
+
+def read(case: str, turn: AgentTurn | None = None, stopped: Any = None) -> Played:
+    """What is made of a recorded run."""
+    parser = ClaudeTurn(turn or turn_for(case))
+    return play(parser, [recorded("claude", case)], ending_of("claude", case, stopped))
+
+
+def lines_of(case: str) -> list[dict[str, Any]]:
+    """The events of a recorded run."""
+    return [json.loads(line) for line in recorded("claude", case).splitlines()]
+
+
+def say(*events: Any, turn: AgentTurn | None = None, ending: Ending | None = None) -> Played:
+    """What is made of these events, after which claude exits with 1."""
+    lines = "".join(f"{json.dumps(event)}\n" for event in events)
+    return play(ClaudeTurn(turn or turn_of()), [lines.encode()], ending or Ending(1, now=NOW))
+
+
+def init(**more: Any) -> dict[str, Any]:
+    """How each run begins."""
+    return {"type": "system", "subtype": "init", "session_id": "s-1", "model": "m-1", **more}
+
+
+def assistant(*blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A message of the model."""
+    message = {"id": "msg", "role": "assistant", "model": "m-1-full", "content": list(blocks)}
+    return {"type": "assistant", "message": message, "parent_tool_use_id": None, **more}
+
+
+def text(said: str) -> dict[str, Any]:
+    """A block of text."""
+    return {"type": "text", "text": said}
+
+
+def piece(said: str) -> dict[str, Any]:
+    """A piece of a text that has not come whole."""
+    delta = {"type": "text_delta", "text": said}
+    return {"type": "stream_event", "event": {"type": "content_block_delta", "delta": delta}}
+
+
+def complaint(said: str, **more: Any) -> dict[str, Any]:
+    """The line in which claude tells of a failure in the model's place."""
+    line = assistant(text(said), is_api_error_message=True, **more)
+    line["message"]["model"] = "<synthetic>"
+    return line
+
+
+def result(said: str = "Done.", **more: Any) -> dict[str, Any]:
+    """How a run ends; a success if nothing else is said."""
+    success = {"subtype": "success", "is_error": False, "result": said, "session_id": "s-1"}
+    return {**success, "num_turns": 1, **more, "type": "result"}
+
+
+def failed(said: str, **more: Any) -> dict[str, Any]:
+    """How a run ends whose request to the API failed."""
+    return result(said, **{"is_error": True, "terminal_reason": "api_error", **more})
+
+
+# -- recorded runs -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("case", "said", "usage"),
+    [
+        ("text", HELLO, calls(1)),
+        ("output_json", HELLO, calls(1)),
+        ("thinking", "The answer is 4.", calls(1)),
+        ("tool", "The command printed tool-ok.", calls(2)),
+        ("mcp_ok", "pong received", calls(2)),
+        ("tool_denied", "Wrote the file.", calls(2)),
+        ("tool_dontask_denied", "The command failed.", calls(2)),
+        ("rate_limit_429_then_ok", HELLO, calls(1)),
+        ("schema_ok", '{"name":"Ada","age":36}', calls(1, turns=2)),
+        ("partial", "The command printed tool-ok.", calls(2)),
+        ("resume_1_first", HELLO, calls(1)),
+        (
+            "resume_2_same_cwd",
+            "custom_system_prompt_seen=False appended_seen=False n_tools=12 n_messages=3",
+            calls(1),
+        ),
+        ("context_overflow_auto_compact", HELLO, calls(3, turns=2, cost=0.01566)),
+        ("resume_6_compact", "", calls(2, turns=0)),
+        ("stdin_multi_turn", HELLO, calls(2)),
+    ],
+)
+def test_a_successful_result_is_an_answer(case: str, said: str, usage: Usage) -> None:
+    """The answer is the result's, with its session, the model, and what this turn used."""
+    played = read(case)
+    reply = played.reply
+    session = lines_of("text")[0]["session_id"] if case == "text" else reply.session
+    assert (reply.text, reply.usage) == (said, usage)
+    assert (reply.model, reply.version) == ("claude-sonnet-4-5", "2.1.330")
+    assert [one.session for one in of_type(played.notices, AgentSessionStarted)] == [session]
+    assert of_type(played.notices, AgentUsage)[-1] == AgentUsage("s", usage)
+    assert played.finished
+    assert played.open_tools == 0
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "status", "reason"),
+    [
+        ("auth_401_1_retry", "auth", 401, "Invalid API key · Fix external API key"),
+        ("auth_none", "auth", None, "Not logged in · Please run /login"),
+        ("bad_resume", "bad_request", None, "No conversation found with session ID: 11111111-2222"),
+        ("conn_refused", "transient", None, "API Error: Connection refused"),
+        ("context_overflow_400", "context_overflow", 400, "Prompt is too long"),
+        ("max_budget", "spending_cap", None, "Reached maximum budget ($0.01)"),
+        ("max_turns", "max_turns", None, "Reached maximum number of turns (2)"),
+        ("model_404", "bad_request", 404, "There's an issue with the selected model"),
+        ("rate_limit_429_2_retries", "rate_limit", 429, "API Error: Request rejected (429)"),
+        ("usage_limit_headers_apikey", "rate_limit", 429, "API Error: Request rejected (429)"),
+        ("schema_bad_always", "invalid_output", None, "Failed to provide valid structured output"),
+        ("server_500", "transient", 500, "API Error: 500 Internal server error."),
+        ("usage_limit_oauth", "usage_cap", 429, "You've hit your 5-hour limit"),
+        ("hang_tool_sigint", "interrupted", None, "claude was interrupted"),
+    ],
+)
+def test_a_flagged_result_is_a_failure(
+    case: str, kind: str, status: int | None, reason: str
+) -> None:
+    """A failed turn has a kind, its HTTP status, and claude's own words as the reason."""
+    played = read(case)
+    assert (played.error.kind, played.error.http_status) == (kind, status)
+    assert played.error.reason.startswith(reason)
+    assert of_type(played.notices, AgentMessage) == []
+    assert played.finished
+
+
+def test_a_failed_turn_can_be_gone_on_with() -> None:
+    """The session is known after a failure, unless the failure is that there is none of it."""
+    assert read("server_500").error.session == lines_of("server_500")[0]["session_id"]
+    assert read("bad_resume").error.session is None
+
+
+def test_what_a_failed_turn_used_is_known() -> None:
+    """Calls that were made before a bound was reached are counted."""
+    assert read("max_budget").error.usage == calls(2)
+    assert read("rate_limit_429_2_retries").error.usage == calls(0, turns=1)
+    partly = Usage(1900, turns=1, cached_tokens=400, cache_write_tokens=300)
+    assert read("hang_tool_sigkill").error.usage == partly
+
+
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [("hang_sigint", "interrupted"), ("hang_sigterm", "crashed"), ("hang_tool_sigkill", "crashed")],
+)
+def test_without_a_result_there_is_no_answer(case: str, kind: str) -> None:
+    """A run that ends without its own word about it was interrupted or crashed, whatever the code.
+
+    Interrupted by SIGINT claude exits with 0.
+    """
+    played = read(case)
+    assert (played.error.kind, played.finished) == (kind, False)
+    assert played.error.session == lines_of(case)[0]["session_id"]
+
+
+@pytest.mark.parametrize("case", ["hang_sigint", "hang_sigterm", "hang_tool_sigint"])
+@pytest.mark.parametrize(
+    ("stopped", "kind"),
+    [("interrupted", "interrupted"), ("idle_timeout", "timeout"), ("timeout", "timeout")],
+)
+def test_a_run_that_we_ended_says_why_we_did(case: str, stopped: Any, kind: str) -> None:
+    """What claude says when it is interrupted is not the reason: the watchdog that did it is."""
+    assert read(case, stopped=stopped).error.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("bad_flag", "error: unknown option '--no-such-flag'"),
+        ("empty_prompt", "Input must be provided either through stdin"),
+        ("resume_5_session_id_in_use", "is already in use."),
+        ("schema_malformed_flag", "--json-schema is not valid JSON"),
+    ],
+)
+def test_a_start_that_claude_refuses_is_a_wrong_setting(case: str, said: str) -> None:
+    """What claude says on stderr before its first line is the reason."""
+    error = read(case).error
+    assert error.kind == "config"
+    assert said in error.reason
+
+
+def test_tools_are_told_as_they_begin_and_end() -> None:
+    """A tool has a start with its input and an end with its output, in the order of the run."""
+    notices = read("tool").notices
+    given = {"command": "echo tool-ok", "description": "Print tool-ok"}
+    use = "toolu_abcaed0261cc4040a0e4"
+    assert notices[1:5] == (
+        AgentMessage("s", "I will run a command."),
+        AgentToolStarted("s", use, "Bash", given),
+        AgentToolCompleted("s", use, "Bash", ok=True, output="tool-ok", exit_code=0),
+        AgentMessage("s", "The command printed tool-ok."),
+    )
+    pong = of_type(read("mcp_ok").notices, AgentToolCompleted)[0]
+    assert (pong.name, pong.output, pong.exit_code) == ("mcp__z__ping", "pong", None)
+
+
+def test_thoughts_are_told_apart_from_the_answer() -> None:
+    """What is thought aloud is reasoning, and no message."""
+    notices = read("thinking").notices
+    thought = AgentReasoning("s", "Let me think about it. The answer is 4.")
+    assert notices[1:3] == (thought, AgentMessage("s", "The answer is 4."))
+
+
+def test_text_that_comes_in_pieces_is_told_once() -> None:
+    """The pieces together are the messages; the messages that follow them whole are not told."""
+    told = [one.text for one in of_type(read("partial").notices, AgentMessage)]
+    assert len(told) == 7
+    assert "".join(told) == "I will run a command.The command printed tool-ok."
+
+
+def test_a_structured_answer_is_a_value_and_a_message() -> None:
+    """The value that fits the schema is the reply's, and its text is told like any answer."""
+    played = read("schema_ok")
+    assert (played.reply.has_value, played.reply.value) == (True, {"name": "Ada", "age": 36})
+    assert of_type(played.notices, AgentMessage) == [AgentMessage("s", '{"name":"Ada","age":36}')]
+
+
+def test_what_was_denied_is_told_once() -> None:
+    """A denial is told when it happens, and the reply lists the tools; the result repeats it."""
+    played = read("tool_denied")
+    reason = "Path is outside allowed working directories"
+    assert of_type(played.notices, AgentPermission) == [
+        AgentPermission("s", "Write", "denied", reason)
+    ]
+    assert (played.reply.denials, played.reply.files_changed) == (("Write",), ())
+
+
+def test_a_compaction_has_a_beginning_and_an_end() -> None:
+    """A session that is made smaller, by itself or on request, says so with its token counts."""
+    by_itself, asked = read("context_overflow_auto_compact"), read("resume_6_compact")
+    begun = AgentCompaction("s", "started")
+    assert of_type(by_itself.notices, AgentCompaction) == [
+        begun,
+        AgentCompaction("s", "completed", 1948, 2699),
+    ]
+    assert of_type(asked.notices, AgentCompaction) == [
+        begun,
+        AgentCompaction("s", "completed", 1925, 2683),
+    ]
+
+
+def test_a_retry_is_told_and_asks_for_patience() -> None:
+    """Until the next line comes, claude may be silent for as long as it said it would wait."""
+    parser = ClaudeTurn(turn_of())
+    patience = []
+    for line in recorded("claude", "rate_limit_429_2_retries").splitlines():
+        parser.feed(line)
+        patience.append(parser.patience_s)
+    assert patience == [0, 1.048, 1.228, 0, 0]
+    retries = of_type(read("rate_limit_429_2_retries").notices, AgentRetry)
+    assert retries == [
+        AgentRetry("s", 1, 1.048, "rate_limit (429)"),
+        AgentRetry("s", 2, 1.228, "rate_limit (429)"),
+    ]
+
+
+def test_a_used_up_window_says_when_it_opens() -> None:
+    """The reset time of a plan's limit is the event's, to the second, not that of the words."""
+    played = read("usage_limit_oauth")
+    limit = AgentLimit("s", "reached", "five_hour", 1.0, 1_795_296_912.0)
+    assert of_type(played.notices, AgentLimit) == [limit]
+    assert played.error.retry_at == 1_795_296_912
+
+
+def test_without_an_event_the_reset_time_is_that_of_the_words() -> None:
+    """Where no event told of the window, the sentence does."""
+    events = [event for event in lines_of("usage_limit_oauth") if "rate_limit_info" not in event]
+    events[1].pop("api_error_params")
+    played = say(*events)
+    assert played.error.kind == "usage_cap"
+    assert played.error.retry_at == 1_795_296_900  # 21:35 UTC
+
+
+# -- what the recordings do not show -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("events", "kind"),
+    [
+        ([complaint("x", error="account_on_hold"), failed("x")], "auth"),
+        ([complaint("x", error="oauth_org_not_allowed"), failed("x")], "auth"),
+        ([complaint("x", error="verification_required"), failed("x")], "auth"),
+        ([complaint("x", error="cloud_credential_error"), failed("x")], "auth"),
+        ([complaint("x", error="server_error"), failed("x", api_error_status=529)], "transient"),
+        ([complaint("x", error="overloaded"), failed("x")], "transient"),
+        ([complaint("x", error="unknown"), failed("x")], "transient"),
+        ([complaint("x", error="billing_error"), failed("x")], "spending_cap"),
+        ([complaint("x", error="max_output_tokens"), failed("x")], "output_limit"),
+        (
+            [complaint("x", error="max_output_tokens", api_error_params={"cut": "context_window"})],
+            "context_overflow",
+        ),
+        ([failed("x", api_error="max_output_tokens")], "output_limit"),
+        (
+            [
+                failed(
+                    "API Error: The model has reached its context window limit.",
+                    api_error="max_output_tokens",
+                )
+            ],
+            "context_overflow",
+        ),
+        ([failed("x", api_error="autocompact_thrashing")], "context_overflow"),
+        ([failed("x", api_error="message_over_context_limit")], "context_overflow"),
+        ([failed("x", terminal_reason="blocking_limit")], "context_overflow"),
+        ([failed("x", terminal_reason="rapid_refill_breaker")], "context_overflow"),
+        ([failed("x", api_error="model_requires_usage_credits")], "spending_cap"),
+        ([failed("x", api_error="org_disabled_credential")], "auth"),
+        ([failed("x", api_error="stream_idle_timeout")], "transient"),
+        ([failed("x", api_error="computer_slept")], "transient"),
+        ([failed("x", api_error="empty_completion")], "transient"),
+        ([failed("x", terminal_reason="image_error")], "bad_request"),
+        ([failed("x", terminal_reason="tool_deferred")], "interrupted"),
+        ([result("x", terminal_reason="aborted_streaming")], "interrupted"),
+        ([failed("x", stop_reason="refusal")], "refusal"),
+        ([result("I cannot help with that.", stop_reason="refusal")], "refusal"),
+        ([failed("x", api_error_type="request_too_large")], "context_overflow"),
+        ([failed("x", api_error_status=402)], "spending_cap"),
+        ([failed("x", api_error_status=503)], "transient"),
+        ([failed("something nobody has seen")], "transient"),
+        ([result("x", subtype="error_during_execution", is_error=True)], "crashed"),
+        ([result("x", subtype="error_of_a_new_kind", is_error=True)], "crashed"),
+        ([failed('API Error: 529 {"type":"error"}', terminal_reason=None)], "transient"),
+        ([failed("API Error: Request timed out.", terminal_reason=None)], "transient"),
+        ([failed("OAuth token has expired. Please run /login", terminal_reason=None)], "auth"),
+        ([complaint("Not logged in · Please run /login", error="authentication_failed")], "auth"),
+        ([result("Unknown command: /frobnicate", num_turns=0)], "bad_request"),
+    ],
+)  # fmt: skip
+def test_every_way_to_fail_has_a_kind(events: list[Any], kind: str) -> None:
+    """What the result, or the assistant line before it, says in fields decides; then the words."""
+    assert say(init(), *events).error.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "retry_at"),
+    [
+        ("You've hit your session limit · resets 9:35pm (UTC)", "usage_cap", 1_795_296_900),
+        ("You've hit your org's limit · resets Dec 1, 12am (UTC)", "usage_cap", 1_796_083_200),
+        ("You're out of usage credits · resets 9:35pm (UTC)", "usage_cap", 1_795_296_900),
+        ("You're out of usage credits", "spending_cap", None),
+        ("Your org is out of usage · add funds to continue", "spending_cap", None),
+        ("You've hit your monthly spend limit.", "spending_cap", None),
+        ("Your seat type doesn't include usage credits", "spending_cap", None),
+        ("API Error: Request rejected (429) · retry after 30 seconds", "rate_limit", NOW + 30),
+        ("Claude AI usage limit reached|1795296912", "usage_cap", 1_795_296_912),
+    ],
+)  # fmt: skip
+def test_the_words_of_a_limit_say_which_it_is(said: str, kind: str, retry_at: float | None) -> None:
+    """A window of the plan opens by itself; money and credits do not; the rest is for a moment."""
+    error = say(init(), complaint(said, error="rate_limit"), failed(said)).error
+    assert (error.kind, error.retry_at) == (kind, retry_at)
+    old = say(init(), failed(said, terminal_reason=None, api_error_status=None)).error
+    assert (old.kind, old.retry_at) == (kind, retry_at)
+
+
+def test_a_limit_of_the_api_says_when_it_ends() -> None:
+    """A limit that the organisation set needs a person, or the day that the words name."""
+    said = (
+        "API Error: 400 You have reached your specified API usage limits. "
+        "You will regain access on 2026-12-01 at 00:00 UTC."
+    )
+    error = say(init(), complaint(said, error="invalid_request"), failed(said)).error
+    assert (error.kind, error.retry_at, error.http_status) == ("spending_cap", 1_796_083_200, 400)
+
+
+@pytest.mark.parametrize("said", ["Your quota is fine.", "rate limit 429 · resets 9:35pm (UTC)"])
+def test_a_success_may_speak_of_anything(said: str) -> None:
+    """The words of an answer that is not flagged are never read for reasons."""
+    assert say(init(), assistant(text(said)), result(said)).reply.text == said
+
+
+def test_a_success_after_a_complaint_needs_the_model_to_have_spoken() -> None:
+    """An error in the model's place is a failure also if the result does not say so."""
+    trouble = complaint("API Error: 500", error="server_error")
+    assert say(init(), trouble, result("API Error: 500")).error.kind == "transient"
+    assert say(init(), trouble, assistant(text("Done.")), result()).reply.text == "Done."
+
+
+def test_a_result_counts_though_claude_was_stopped_after_it() -> None:
+    """A success before a hang, a kill or an interruption is a success."""
+    done = (init(), assistant(text("Done.")), result())
+    late = result(subtype="error_during_execution", is_error=True, terminal_reason="aborted_tools")
+    for ending in (Ending(-9), Ending(143, "idle_timeout"), Ending(None, "interrupted")):
+        assert say(*done, ending=ending).reply.text == "Done."
+        assert say(*done, init(), late, ending=ending).reply.text == "Done."
+
+
+def test_the_last_of_several_results_is_the_answer() -> None:
+    """Claude may go on after a result, which it says at once or not, until there is no more."""
+    parser = ClaudeTurn(turn_of())
+    states = []
+    for event in (
+        init(),
+        assistant(text("One.")),
+        result("One.", queued_turn_count=1),
+        init(),
+        result("Two.", queued_turn_count=0),
+        assistant(text("Three?")),
+        result("Three.", num_turns=4),
+    ):
+        parser.feed(json.dumps(event).encode())
+        states.append(parser.finished)
+    assert states == [False, False, False, False, True, False, True]
+    reply = parser.conclude(Ending(0))
+    assert (reply.text, reply.usage) == ("Three.", Usage(turns=6))
+
+
+def test_a_sub_agent_does_not_answer() -> None:
+    """Of a sub-agent the tools are told, its words and failures are not the agent's."""
+    below = {"parent_tool_use_id": "task-1"}
+    use = {"type": "tool_use", "id": "t-2", "name": "Read", "input": {"file_path": "a"}}
+    played = say(
+        init(),
+        assistant({"type": "tool_use", "id": "task-1", "name": "Task", "input": {}}),
+        assistant(text("I am below."), **below),
+        {**piece("I am"), **below},
+        assistant(use, **below),
+        complaint("API Error: 500", error="server_error", **below),
+    )
+    assert [one.name for one in of_type(played.notices, AgentToolStarted)] == ["Task", "Read"]
+    assert of_type(played.notices, AgentMessage) == []
+    assert (played.error.kind, played.error.text, played.open_tools) == ("crashed", "", 2)
+
+
+def test_a_turn_that_breaks_off_leaves_what_was_said() -> None:
+    """The last words of the model are the error's text, and not the program's own."""
+    played = say(init(), assistant(text("Half way.")), complaint("API Error", error="unknown"))
+    assert (played.error.text, played.error.kind) == ("Half way.", "transient")
+    assert played.error.model == "m-1-full"
+
+
+def test_pieces_of_an_answer_that_was_begun_anew_are_followed_by_all_of_it() -> None:
+    """After a stream that broke off, a message that does not continue its pieces is told whole."""
+    same = say(init(), piece("He"), assistant(text("Hello.")), result("Hello."))
+    other = say(init(), piece("He"), assistant(text("Bye.")), result("Bye."))
+    assert [one.text for one in of_type(same.notices, AgentMessage)] == ["He", "llo."]
+    assert [one.text for one in of_type(other.notices, AgentMessage)] == ["He", "Bye."]
+
+
+def test_files_that_were_written_are_listed() -> None:
+    """Files of tools that write and succeeded are listed once, in their order."""
+
+    def wrote(use: str, name: str, file: str, *, is_error: bool = False) -> list[Any]:
+        given = {"file_path": file}
+        ended = {"type": "tool_result", "tool_use_id": use, "content": "x", "is_error": is_error}
+        return [
+            assistant({"type": "tool_use", "id": use, "name": name, "input": given}),
+            {"type": "user", "message": {"role": "user", "content": [ended]}},
+        ]
+
+    events = [
+        *wrote("1", "Write", "b.py"),
+        *wrote("2", "Edit", "a.py"),
+        *wrote("3", "Edit", "b.py"),
+        *wrote("4", "Write", "no.py", is_error=True),
+        *wrote("5", "Read", "read.py"),
+    ]
+    assert say(init(), *events, result()).reply.files_changed == ("b.py", "a.py")
+
+
+def test_a_schema_that_was_ignored_leaves_no_value() -> None:
+    """A success without a structured answer has none, and is the caller's to ask again."""
+    turn = turn_of(schema={"type": "object"})
+    for ignored in (result(), result(structured_output=None)):
+        assert say(init(), ignored, turn=turn).reply.has_value is False
+
+
+def test_a_lone_result_object_is_enough() -> None:
+    """With ``--output-format json`` the result is all there is, and says session and model."""
+    played = say(result(modelUsage={"m-2": {}}, total_cost_usd=0.5))
+    assert (played.reply.text, played.reply.session, played.reply.model) == ("Done.", "s-1", "m-2")
+    assert played.notices[:2] == (
+        AgentSessionStarted("s", "s-1", "claude"),
+        AgentMessage("s", "Done."),
+    )
+
+
+def test_the_session_of_a_launch_that_said_nothing_is_the_resumed_one() -> None:
+    """What was to be gone on in can still be; a copy that was not made is not known."""
+    assert say(turn=turn_of(session="old")).error.session == "old"
+    assert say(turn=turn_of(session="old", fork=True)).error.session is None
+
+
+BEFORE = calls(1)
+
+
+def without_delta(case: str, **more: Any) -> dict[str, Any]:
+    """The result of a case as programs print it that do not know this turn's part."""
+    found: dict[str, Any] = {**lines_of(case)[-1], **more}
+    del found["model_usage_since_last_result"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("event", "before", "cost", "total"),
+    [
+        # totals of the session: this turn's part is told, or the difference, or unknown
+        (lines_of("resume_2_same_cwd")[-1], None, COST, 2 * COST),
+        (without_delta("resume_2_same_cwd"), BEFORE, COST, 2 * COST),
+        (without_delta("resume_2_same_cwd"), Usage(cost_usd=COST), COST, 2 * COST),
+        (without_delta("resume_2_same_cwd"), None, None, 2 * COST),
+        (without_delta("resume_2_same_cwd", modelUsage=None), BEFORE, COST, 2 * COST),
+        # totals of the process alone
+        (without_delta("text"), BEFORE, COST, 2 * COST),
+        (without_delta("text"), None, COST, None),
+    ],
+)
+def test_the_usage_of_a_resumed_session_is_the_difference(
+    event: dict[str, Any], before: Usage | None, cost: float | None, total: float | None
+) -> None:
+    """Cost is this turn's alone however the program counts it, and unknown if it cannot be told."""
+    reply = say(init(), event, turn=turn_of(session="old", session_usage=before)).reply
+    assert reply.usage is not None
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (1900, 25)
+    assert reply.usage.cost_usd == pytest.approx(cost)
+    known = None if reply.session_usage is None else reply.session_usage.cost_usd
+    assert known == pytest.approx(total)
+
+
+def test_a_line_of_many_megabytes_is_read() -> None:
+    """No length is too long, and text in the result that was told before is not told again."""
+    long = "x" * (5 << 20)
+    played = say(init(), assistant(text(long)), result(long))
+    assert len(played.reply.text) == 5 << 20
+    assert len(of_type(played.notices, AgentMessage)) == 1
+
+
+# -- laws ----------------------------------------------------------------------------------------
+
+cases = st.sampled_from(case_names("claude"))
+
+
+@given(cases, st.data())
+def test_the_cuts_of_the_stream_change_nothing(case: str, data: st.DataObject) -> None:
+    """However the bytes are cut into pieces, also within a character, all is as it was."""
+    stream = recorded("claude", case)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=20)))
+    chunks = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    cut = play(ClaudeTurn(turn_for(case)), chunks, ending_of("claude", case))
+    assert cut.summary == read(case).summary
+
+
+NOISE: list[Any] = [
+    {"type": "a_new_event", "data": [1, 2]},
+    {"type": "system", "subtype": "a_new_one", "session_id": "other"},
+    {"type": "control_response", "response": {}},
+    {"type": "stream_event", "event": {"type": "ping"}},
+    {"subtype": "success"},
+    [],
+    {},
+    None,
+    "result",
+]
+
+
+@given(cases, st.data())
+def test_what_is_not_known_changes_nothing(case: str, data: st.DataObject) -> None:
+    """Fields, events and lines of later versions, and other programs' output, are passed over."""
+    events: list[Any] = []
+    for line in lines_of(case):
+        events += data.draw(st.lists(st.sampled_from(NOISE), max_size=2))
+        news = {"a_new_field": data.draw(st.sampled_from([None, 1, {"error": "x"}, "rate limit"]))}
+        events.append({**line, **news} if isinstance(line, dict) else line)
+    stream = b"warning: hm\n\n\xff\xfe{\n" + b"\n".join(json.dumps(one).encode() for one in events)
+    noisy = play(ClaudeTurn(turn_for(case)), [stream], ending_of("claude", case))
+    assert noisy.summary[:3] == read(case).summary[:3]
+
+
+@pytest.mark.parametrize("case", case_names("claude"))
+def test_a_stream_that_breaks_off_before_its_result_is_no_answer(case: str) -> None:
+    """Cut after any line but a successful result, even with exit code 0, there is no success."""
+    lines = recorded("claude", case).splitlines(keepends=True)
+    for length in range(len(lines)):
+        if any(b'"type":"result"' in line for line in lines[:length]):
+            break
+        for code in (0, 1, -9):
+            cut = play(ClaudeTurn(turn_for(case)), lines[:length], Ending(code, now=NOW))
+            assert isinstance(cut.outcome, AgentError)
+            half = [*lines[:length], lines[length][: len(lines[length]) // 2]]
+            broken = play(ClaudeTurn(turn_for(case)), half, Ending(code, now=NOW))
+            assert isinstance(broken.outcome, AgentError)
+
+
+json_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+EVENTS = [event for case in case_names("claude") for event in lines_of(case) if "type" in event]
+
+
+def spoilt(event: Any, choose: Callable[[st.SearchStrategy[Any]], Any]) -> Any:
+    """The event with some of its values, at any depth, replaced by others."""
+    if choose(st.integers(0, 7)) == 0:
+        return choose(json_values)
+    if isinstance(event, dict):
+        return {name: spoilt(value, choose) for name, value in list(event.items())[:12]}
+    return [spoilt(one, choose) for one in event] if isinstance(event, list) else event
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from(EVENTS), max_size=4), st.data())
+def test_no_event_raises(events: list[Any], data: st.DataObject) -> None:
+    """Whatever type a field has, lines give notices and a run gives an answer or an AgentError."""
+    lines = [json.dumps(spoilt(event, data.draw)).encode() for event in events]
+    turn = turn_of(session_usage=data.draw(st.sampled_from([None, BEFORE])))
+    parser = ClaudeTurn(turn)
+    for line in lines:
+        parser.feed_stderr(line)
+        assert all(notice.path == "s" for notice in parser.feed(line))
+        assert parser.patience_s >= 0
+    outcome = play(ClaudeTurn(turn), [b"\n".join(lines)], Ending(0, now=NOW)).outcome
+    assert isinstance(outcome, AgentReply) or (outcome.kind and outcome.reason)
+
+
+@given(st.binary())
+def test_no_bytes_raise(line: bytes) -> None:
+    """A line of anything is a line of no meaning, or gives notices."""
+    parser = ClaudeTurn(turn_of())
+    for start in (b"", b"{", b"[", b'{"type":'):
+        assert isinstance(tuple(parser.feed(start + line)), tuple)

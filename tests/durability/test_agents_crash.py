@@ -1,0 +1,162 @@
+"""Agents that fail in all ways, in runs whose process is killed at every record."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handrail import (
+    Agent,
+    AgentError,
+    Budget,
+    Executor,
+    FakeBackend,
+    Limits,
+    SqliteJournal,
+    Steps,
+    step,
+    workflow,
+)
+from handrail.model import events as ev
+from handrail.model.results import Usage
+from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.ports.journal import Journal
+from handrail.system.marker import carries
+from handrail.system.procfs import environ_of, live_pids
+from handrail.testing import Crashes, JumpClock, TextJournal, plugin
+
+CrashEverywhere = Callable[..., Crashes]
+crash_everywhere = plugin.crash_everywhere
+IN_CI = 12
+
+
+def troubled(turn: AgentTurn) -> Any:
+    """First a cap, then a crash with a session, then an answer that does not fit, then one that
+    does: by the turn, so that it is the same in every process.
+    """
+    used = Usage(10, 1, 0.01)
+    match turn.turn:
+        case 1:
+            return AgentError("coder", "capped", kind="usage_cap", usage=used)
+        case 2:
+            return AgentError("coder", "died", kind="crashed", session="s-1", usage=used)
+        case 3:
+            return AgentReply("no idea", session="s-2", usage=used)
+        case _:
+            return AgentReply("42", session="s-3", usage=used)
+
+
+def agent_of() -> Agent[int]:
+    """An agent with a hard day."""
+    return Agent("coder", "Count.", output=int, backend=FakeBackend([troubled] * 200))
+
+
+@workflow
+def day() -> Steps[Any]:
+    """Two agents beside one another, and one after them in a session of its own."""
+    agent = agent_of()
+    both = yield from step("both").parallel(step("a").agent(agent), step("b").agent(agent).retry(2))
+    last = yield from step("last").agent(agent).checkpoint()
+    return [result.output for result in both], last.output
+
+
+def jumping(journal: Journal) -> Executor:
+    """An executor that waits for nothing in real time, and counts what is spent."""
+    budget = Limits(budget=Budget(launches=500, tokens=100_000))
+    return Executor(journal=journal, clock=JumpClock(), limits=budget)
+
+
+def test_agents_survive_crashes(crash_everywhere: CrashEverywhere) -> None:
+    """Killed at places spread over its record, the run ends as it would have."""
+    told = crash_everywhere(day, executor=jumping, limit=IN_CI)
+    assert told.crashes == IN_CI
+    assert any("LadderStep" in record for record in told.records)
+    assert any("BudgetSettled" in record for record in told.records)
+
+
+@pytest.mark.soak
+def test_agents_survive_every_crash_and_a_second_one(crash_everywhere: CrashEverywhere) -> None:
+    """At every record, and once more while it is resumed."""
+    told = crash_everywhere(day, executor=jumping, twice=True)
+    assert told.left_out == 0
+
+
+def test_an_interrupted_step_goes_on_in_its_own_session_and_no_other_does() -> None:
+    """The session that was recorded is resumed with the task; the step after it starts clean."""
+    calls: list[AgentTurn] = []
+
+    def die(turn: AgentTurn) -> Any:
+        calls.append(turn)
+        turn.emit(ev.AgentSessionStarted(turn.path, "s-1", "fake"))
+        raise KeyboardInterrupt
+
+    def answer(turn: AgentTurn) -> Any:
+        calls.append(turn)
+        return AgentReply("done", session="s-1")
+
+    agent = Agent("coder", "Do it.", backend=FakeBackend([die, answer, answer]))
+
+    @workflow
+    def flow() -> Steps[str]:
+        first = yield from step("first").agent(agent)
+        yield from step("second").agent(agent)
+        return first.output
+
+    journal = TextJournal()
+    executor = Executor(journal=journal)
+    with pytest.raises(KeyboardInterrupt):
+        executor.options(run_id="r").run_sync(flow)
+    assert executor.resume_sync("r", flow).value == "done"
+    assert [turn.session for turn in calls] == [None, "s-1", None]
+    assert "You were interrupted" in calls[1].prompt
+    assert calls[1].prompt.endswith("Do it.")
+
+
+KILLED = """
+import sys
+from handrail import Executor, SqliteJournal, step, workflow
+
+@workflow
+def flow():
+    yield from step("long").command("setsid sleep 300 & echo $! > {pid}; wait")
+
+Executor(journal=SqliteJournal({db!r})).options(run_id={run!r}).run_sync(flow)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="markers are read from /proc")
+def test_what_a_killed_process_left_running_is_ended_by_the_next_start(tmp_path: Path) -> None:
+    """A tool in a session of its own outlives SIGKILL of the run, and not its resume."""
+    run = f"swept-{os.getpid()}-{tmp_path.name}"
+    db, pid_file = tmp_path / "runs.db", tmp_path / "pid"
+    code = KILLED.format(pid=pid_file, db=str(db), run=run)
+    driver = subprocess.Popen([sys.executable, "-c", code])
+    until = time.monotonic() + 30
+    while not pid_file.exists() or not pid_file.read_text().strip():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    assert left_of(run)
+
+    @workflow
+    def flow() -> Steps[int]:
+        yield from step("long").command("true")
+        return 1
+
+    executor = Executor(journal=SqliteJournal(db))
+    assert executor.resume_sync(run, flow, rerun=["long"]).value == 1
+    assert left_of(run) == []
+
+
+def left_of(run_id: str) -> list[int]:
+    """The processes that still carry a marker of this run."""
+    return [pid for pid in live_pids() if carries(environ_of(pid), run_id, below=True)]
