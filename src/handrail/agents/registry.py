@@ -18,6 +18,8 @@ _MADE_BY = {
     "copilot": ("handrail.agents.copilot", "CopilotBackend"),
     "gemini": ("handrail.agents.acp", "gemini"),
     "opencode": ("handrail.agents.acp", "opencode"),
+    "gemini-cli": ("handrail.agents.gemini", "GeminiBackend"),
+    "opencode-run": ("handrail.agents.opencode", "OpencodeBackend"),
     "api": ("handrail.agents.api", "ApiBackend"),
 }
 
