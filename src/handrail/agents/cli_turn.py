@@ -111,8 +111,9 @@ def start_error(
     if cwd is not None and not Path(cwd).is_dir():
         return AgentError(agent, str(error), kind="config")
     how = f"Install {program}: {install}" if install else f"Install {program}"
+    why = str(error).partition(" Did you mean")[0]  # programs of near names are no help here
     return AgentError(
-        agent, str(error), kind="not_installed", hint=f"{how}, or name where it is by executable=."
+        agent, why, kind="not_installed", hint=f"{how}, or name where it is by executable=."
     )
 
 

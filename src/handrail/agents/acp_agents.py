@@ -1,0 +1,78 @@
+"""How agents that speak ACP differ from it, and from one another: all that depends on a name.
+
+Some tell failures, warnings and retries as if the model had said them. The patterns here are those
+texts; they are looked for only where the model cannot have spoken (see ``acp_dialogue``).
+
+Source: what codex-acp 2.6, copilot 1.0.102, claude-agent-acp 0.100, gemini 0.61 and opencode 1.18
+did, and the texts in the sources of the adapters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Family: TypeAlias = Literal["claude", "codex", "copilot", "gemini", "opencode", ""]
+
+_NEVER = re.compile(r"(?!)")
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """What is particular to an agent.
+
+    ``aside`` matches a whole chunk that the program itself said beside the model; ``error`` the
+    beginning of a chunk that is a failure. ``marks_messages``: what its model says has a
+    ``messageId``, what the program says has none. ``counts_last_step``: its usage is that of the
+    last call of a turn alone.
+    """
+
+    family: Family = ""
+    aside: re.Pattern[str] = _NEVER
+    error: re.Pattern[str] = _NEVER
+    marks_messages: bool = False
+    counts_last_step: bool = False
+
+
+UNKNOWN = Manners()
+
+_KNOWN: dict[Family, Manners] = {
+    "codex": Manners(
+        "codex",
+        aside=re.compile(r"\s*(?:(?:Config )?[Ww]arning: |\[codex-acp ).*", re.DOTALL),
+        error=re.compile(
+            r"\s*(?:exceeded retry limit|unexpected status|stream disconnected|rate limit exceeded"
+            r"|Codex ran out of room|You['\u2019]ve hit your|You hit your|Quota exceeded|Incomplete"
+            r" response|Your workspace|To use Codex|Missing environment variable|Selected model is"
+            r"|We['\u2019]re currently experiencing|timeout waiting|\{\s*\"error\"|\{\s*\"detail\")"
+        ),
+        marks_messages=True,
+    ),
+    "copilot": Manners(
+        "copilot",
+        aside=re.compile(
+            r"\s*(?:Info|Warning): .*(?:\.\.\.|\u2026|retry|Retry|compact).*", re.DOTALL
+        ),
+        error=re.compile(r"\s*Error: "),
+    ),
+    "claude": Manners(
+        "claude",
+        aside=re.compile(r"\s*Compacting(?:\.\.\.| completed\.)\s*"),
+        error=re.compile(
+            r"\s*(?:API Error|Invalid API key|Prompt is too long|You['\u2019]ve hit your|Credit"
+            r" balance is too low|Not logged in|Please run /login)"
+        ),
+    ),
+    "gemini": Manners("gemini", error=re.compile(r"\s*\[API Error")),
+    "opencode": Manners("opencode", counts_last_step=True),
+}
+
+
+def manners_of(*names: str) -> Manners:
+    """What is particular to the agent that one of these names is known to belong to."""
+    for name in names:
+        for family, manners in _KNOWN.items():
+            if family in name.lower():
+                return manners
+    return UNKNOWN

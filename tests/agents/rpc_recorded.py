@@ -1,0 +1,110 @@
+"""Recorded conversations in JSON-RPC, and dialogues that are fed with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from handrail.agents.dialogue import Dialogue
+from handrail.agents.turn_parser import Ending
+from handrail.errors import AgentError
+from handrail.model.events import Notice
+from handrail.ports.agent import AgentReply, AgentTurn
+from tests.agents.recorded import NOW, SAMPLES
+
+FOLDERS = {"codex": ("codex", "codex_rpc"), "acp": ("acp", "acp_rpc")}
+EXITED = Ending(0, now=NOW, after_s=1.0)
+
+Make: TypeAlias = Callable[[AgentTurn], Dialogue]
+Message: TypeAlias = Mapping[str, Any]
+
+
+def recording(protocol: str, case: str) -> Path:
+    """The file of a recorded conversation."""
+    names = [SAMPLES / folder / f"{case}.rpc.jsonl" for folder in FOLDERS[protocol]]
+    return next(name for name in names if name.exists())
+
+
+def received(protocol: str, case: str) -> list[Any]:
+    """What the program said in it."""
+    return _said(protocol, case, "agent->client")
+
+
+def sent(protocol: str, case: str) -> list[Any]:
+    """What the program was told in it."""
+    return _said(protocol, case, "client->agent")
+
+
+def _said(protocol: str, case: str, direction: str) -> list[Any]:
+    lines = recording(protocol, case).read_text("utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    return [record["msg"] for record in records if record["dir"] == direction]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a dialogue made of a conversation."""
+
+    notices: tuple[Notice, ...]
+    sent: tuple[Any, ...]
+    outcome: AgentReply | AgentError
+    finished: bool
+    open_tools: int
+
+    @property
+    def methods(self) -> list[str]:
+        """What it asked for, and for answers their results."""
+        return [message.get("method") or json.dumps(message["result"]) for message in self.sent]
+
+    @property
+    def reply(self) -> AgentReply:
+        """The answer, which there must be."""
+        assert isinstance(self.outcome, AgentReply), self.outcome
+        return self.outcome
+
+    @property
+    def error(self) -> AgentError:
+        """The failure, which there must be."""
+        assert isinstance(self.outcome, AgentError), self.outcome
+        return self.outcome
+
+    @property
+    def summary(self) -> tuple[Any, ...]:
+        """All of it, in a form that can be compared."""
+        told: Any = self.outcome
+        if isinstance(told, AgentError):
+            told = (told.kind, told.reason, told.retry_at, told.session, told.text, told.usage)
+        return (self.notices, self.sent, told, self.finished, self.open_tools)
+
+
+def hold(dialogue: Dialogue, messages: Iterable[object], ending: Ending = EXITED) -> Held:
+    """What a dialogue makes of these messages."""
+    notices: list[Notice] = []
+    told: list[Any] = list(dialogue.start())
+    for message in messages:
+        more, answers = dialogue.received(message)
+        notices += more
+        told += answers
+    finished, open_tools = dialogue.finished, dialogue.open_tools
+    try:
+        outcome: AgentReply | AgentError = dialogue.conclude(ending)
+    except AgentError as error:
+        outcome = error
+    return Held(tuple(notices), tuple(told), outcome, finished, open_tools)
+
+
+def with_unknown(value: Any, name: str = "zzUnknown") -> Any:
+    """The same message with a field more in each object that the protocol gives names."""
+    if isinstance(value, list):
+        return [with_unknown(one, name) for one in value]
+    if isinstance(value, dict):
+        inner = {
+            key: one if key in ("rawInput", "arguments", "changes") else with_unknown(one, name)
+            for key, one in value.items()
+        }
+        is_tagged = len(value) == 1 and isinstance(next(iter(value.values())), (dict, str))
+        return inner if is_tagged else {**inner, name: {"deep": [1, None]}}
+    return value

@@ -1,0 +1,658 @@
+"""What is said to agents that speak ACP, and what their messages mean."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handrail.agents.acp_dialogue import AcpDialogue
+from handrail.agents.codex_news import NETWORK_WAITS
+from handrail.agents.turn_parser import Ending
+from handrail.model.agent_options import AgentOptions
+from handrail.model.events import (
+    AgentCompaction,
+    AgentMessage,
+    AgentPermission,
+    AgentReasoning,
+    AgentRetry,
+    AgentSessionStarted,
+    AgentToolCompleted,
+    AgentToolStarted,
+    AgentUsage,
+)
+from handrail.model.results import Usage
+from tests.agents.recorded import NOW, of_type, turn_of
+from tests.agents.rpc_recorded import EXITED, Held, hold, received, sent, with_unknown
+from tests.agents.test_jsonrpc import json_values
+
+HELLO = "Hello from the stub: naïve ✓ 🙂 done."
+THOUGHT = "The answer is 4."
+TOOL = "The command printed tool-ok."
+CLAUDE = Usage(1900, 25, cached_tokens=400, cache_write_tokens=300)
+CODEX = Usage(1200, 25, cached_tokens=400, cache_write_tokens=0, reasoning_tokens=10)
+GEMINI = Usage(1200, 25)
+
+ANSWERED: dict[str, tuple[str, Usage]] = {
+    "claude_text": (HELLO, CLAUDE),
+    "claude_thinking": (THOUGHT, CLAUDE),
+    "claude_tool": (TOOL, CLAUDE + CLAUDE),
+    "codex_text": (HELLO, CODEX),
+    "codex_tool": (TOOL, CODEX + CODEX),
+    "copilot_text": (HELLO, CLAUDE),
+    "copilot_thinking": (THOUGHT, CLAUDE),
+    "copilot_tool": (TOOL, CLAUDE + CLAUDE),
+    "gemini_text": (HELLO, GEMINI),
+    "gemini_thinking": (THOUGHT, GEMINI),
+    "gemini_tool": (TOOL, GEMINI + GEMINI),
+    "opencode_text": (HELLO, CLAUDE),
+    "opencode_thinking": (THOUGHT, CLAUDE),
+    "opencode_tool": (TOOL, Usage()),  # it tells the last call's alone
+}
+COSTS = {
+    "claude_text": 0.00688,
+    "claude_thinking": 0.00688,
+    "claude_tool": 0.01376,
+    "opencode_text": 0.00522,
+    "opencode_thinking": 0.00522,
+    "opencode_tool": 0.01044,
+}
+FAILED: dict[str, tuple[str, str]] = {
+    "claude_auth_401": ("auth", "Invalid API key"),
+    "claude_context_overflow": ("context_overflow", "Prompt is too long"),
+    "claude_max_output": ("output_limit", "output token maximum"),
+    "claude_rate_limit": ("rate_limit", "Request rejected (429)"),
+    "claude_usage_limit": ("rate_limit", "account's rate limit"),
+    "codex_auth_401": ("auth", "Authentication required"),
+    "codex_context_overflow": ("context_overflow", "ran out of room"),
+    "codex_usage_limit": ("usage_cap", "hit your usage limit"),
+    "copilot_auth_401": ("auth", "Authentication failed"),
+    "copilot_rate_limit": ("rate_limit", "Last error: 429"),
+    "gemini_auth_401": ("auth", "API key not valid"),
+    "gemini_context_overflow": ("context_overflow", "exceeds the maximum number of tokens"),
+    "opencode_auth_401": ("auth", "invalid x-api-key"),
+    "opencode_credit_low": ("spending_cap", "credit balance is too low"),
+    "claude_cancel": ("interrupted", "interrupted"),
+    "codex_cancel": ("interrupted", "interrupted"),
+    "copilot_cancel": ("interrupted", "interrupted"),
+    "gemini_cancel": ("interrupted", "interrupted"),
+    "opencode_cancel": ("interrupted", "interrupted"),
+}
+CASES = [*ANSWERED, *FAILED]
+INIT = {"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": {}}}
+
+
+def dialogue(options: AgentOptions | None = None, **turn: Any) -> AcpDialogue:
+    """A dialogue for a turn with these options, with an agent whose name is not known before."""
+    return AcpDialogue(turn_of(**turn), options or AgentOptions(), cwd="/srv/demo")
+
+
+def held(case: str, options: AgentOptions | None = None, ending: Ending = EXITED) -> Held:
+    """What becomes of a recorded conversation."""
+    return hold(dialogue(options), received("acp", case), ending)
+
+
+def greeted(**capabilities: Any) -> dict[str, Any]:
+    """The reply to the greeting of an agent that can do this."""
+    return {"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": capabilities}}
+
+
+def opened(**more: Any) -> dict[str, Any]:
+    """The reply to what opens a session."""
+    return {"id": 2, "result": {"sessionId": "s1", **more}}
+
+
+def update(name: str, /, **more: Any) -> dict[str, Any]:
+    """A notification of a session."""
+    told = {"sessionUpdate": name, **more}
+    return {"method": "session/update", "params": {"sessionId": "s1", "update": told}}
+
+
+def chunk(text: str, **more: Any) -> dict[str, Any]:
+    """A piece of what the agent says."""
+    return update("agent_message_chunk", content={"type": "text", "text": text}, **more)
+
+
+def ended(stop: str = "end_turn", **more: Any) -> dict[str, Any]:
+    """The reply to the prompt of a session in which nothing was set."""
+    return {"id": 3, "result": {"stopReason": stop, **more}}
+
+
+USED = {"usage": {"inputTokens": 5, "outputTokens": 1, "totalTokens": 6}}
+
+
+def talk(name: str, *messages: dict[str, Any], **turn: Any) -> Held:
+    """What becomes of a turn of an agent of this name, of which this comes after the opening."""
+    asked = AcpDialogue(turn_of(**turn), AgentOptions(), cwd="/srv/demo", name=name)
+    return hold(asked, [INIT, opened(), *messages])
+
+
+# -- recorded conversations ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ANSWERED)
+def test_an_answered_turn_is_its_last_message(case: str) -> None:
+    """The reply has the answer, the session, and what was used, cached tokens included."""
+    text, usage = ANSWERED[case]
+    got = held(case)
+    assert got.finished
+    assert got.open_tools == 0
+    assert got.reply.text == text
+    assert got.reply.stop_reason == "end_turn"
+    assert got.reply.version
+    (started,) = of_type(got.notices, AgentSessionStarted)
+    assert (started.session, started.backend) == (got.reply.session, "acp")
+    messages = [notice.text for notice in of_type(got.notices, AgentMessage)]
+    assert messages == (["I will run a command.", TOOL] if "tool" in case else [text])
+    used = got.reply.usage
+    assert used is not None
+    assert (used.input_tokens, used.output_tokens) == (usage.input_tokens, usage.output_tokens)
+    assert (used.cached_tokens, used.reasoning_tokens) == (
+        usage.cached_tokens,
+        usage.reasoning_tokens,
+    )
+    assert used.cost_usd == pytest.approx(COSTS.get(case))
+    assert of_type(got.notices, AgentUsage) == [AgentUsage("s", used)]
+
+
+@pytest.mark.parametrize("case", FAILED)
+def test_a_failed_turn_is_an_error_of_its_kind(case: str) -> None:
+    """Whatever way an agent has to tell a failure, it is an error and no answer."""
+    kind, words = FAILED[case]
+    got = held(case)
+    assert got.finished
+    assert got.error.kind == kind
+    assert words in got.error.reason
+    assert not got.error.reason.startswith("Internal error")
+    assert got.error.session
+    told = [notice.text for notice in of_type(got.notices, AgentMessage)]
+    assert not [text for text in told if words in text]
+    assert bool(got.error.hint) == (kind in ("auth", "spending_cap"))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_sent_is_what_was_sent_then(case: str) -> None:
+    """The conversation takes the same steps as the recorded one."""
+    then = [message.get("method") for message in sent("acp", case)]
+    now = [message.get("method") for message in held(case).sent]
+    assert now == [method for method in then if method != "session/cancel"]
+
+
+@pytest.mark.parametrize("case", [case for case in ANSWERED if case.endswith("_thinking")])
+def test_thoughts_are_told(case: str) -> None:
+    """What an agent thinks is told as such, and is no part of the answer."""
+    assert len(of_type(held(case).notices, AgentReasoning)) == 1
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "code"),
+    [
+        ("claude_tool", "Bash", None),
+        ("codex_tool", "exec_command", 0),
+        ("copilot_tool", "execute", 0),
+        ("opencode_tool", "execute", 0),
+    ],
+)
+def test_a_tool_starts_and_ends(case: str, name: str, code: int | None) -> None:
+    """A tool is told with what it was given, its output and, where it has one, its exit code."""
+    got = held(case)
+    (began,) = of_type(got.notices, AgentToolStarted)
+    (done,) = of_type(got.notices, AgentToolCompleted)
+    assert (began.name, began.input["command"]) == (name, "echo tool-ok")
+    assert (done.id, done.name, done.ok, done.exit_code) == (began.id, name, True, code)
+    assert done.output.startswith("tool-ok")
+
+
+def test_what_a_tool_is_going_to_do_is_not_its_output() -> None:
+    """Gemini shows beforehand what it runs, and afterwards nothing."""
+    (done,) = of_type(held("gemini_tool").notices, AgentToolCompleted)
+    assert done.output == ""
+
+
+def test_a_limit_that_says_when_it_opens_is_waited_for() -> None:
+    """The reset time in the words of an error is when to try again."""
+    retry_at = held("codex_usage_limit").error.retry_at
+    assert retry_at is not None
+    assert 0 < retry_at - NOW < 86400
+
+
+def test_retries_are_told_and_no_part_of_the_answer() -> None:
+    """Copilot says that it tries again as if the model had said it."""
+    got = held("copilot_auth_401")
+    retries = of_type(got.notices, AgentRetry)
+    assert [retry.reason.endswith("Retrying...") for retry in retries] == [True, True]
+    assert of_type(got.notices, AgentMessage) == []
+
+
+# -- what it may do --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("case", "allow", "reject"),
+    [("copilot_tool", "allow_once", "reject_once"), ("opencode_tool", "once", "reject")],
+)
+@pytest.mark.parametrize("level", [None, "read_only", "workspace", "full"])
+def test_what_an_agent_asks_for_is_answered_by_the_level(
+    case: str, allow: str, reject: str, level: Any
+) -> None:
+    """A command is allowed at the level ``full`` alone, and once; either is told."""
+    messages = [{**m, "id": 4} if m.get("id") == 3 else m for m in received("acp", case)]
+    options = AgentOptions(permission=level)
+    setting = {"id": 3, "result": {}}
+    is_set = "session/set" in str(hold(dialogue(options), messages).methods)
+    got = hold(dialogue(options), [*messages[:2], setting, *messages[2:]] if is_set else messages)
+    chosen = allow if level == "full" else reject
+    outcomes = [message["result"]["outcome"] for message in got.sent if "result" in message]
+    assert outcomes == [{"outcome": "selected", "optionId": chosen}]
+    decision = "allowed" if level == "full" else "denied"
+    assert of_type(got.notices, AgentPermission) == [
+        AgentPermission("s", "execute", decision, "echo tool-ok")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("level", "kind", "path", "is_allowed"),
+    [
+        ("workspace", "edit", "/srv/demo/a.py", True),
+        ("workspace", "edit", "/more/a.py", True),
+        ("workspace", "edit", "/srv/demo/../secret", False),
+        ("workspace", "edit", "/srv/demonic", False),
+        ("workspace", "execute", "/srv/demo/a.py", False),
+        ("read_only", "read", "/srv/demo/a.py", True),
+        ("read_only", "edit", "/srv/demo/a.py", False),
+        (None, "read", "/srv/demo/a.py", False),
+        ("full", "execute", "/etc/passwd", True),
+    ],
+)
+def test_a_level_allows_what_it_says(level: Any, kind: str, path: str, is_allowed: bool) -> None:
+    """``workspace`` allows changes within the working folders, ``read_only`` to read there."""
+    options = AgentOptions(permission=level)
+    asked = AcpDialogue(turn_of(), options, cwd="/srv/demo", folders=["/more"])
+    call = {"toolCallId": "c", "kind": kind, "title": "x", "locations": [{"path": path}]}
+    offered = [{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]
+    params = {"sessionId": "s1", "toolCall": call, "options": offered}
+    notices, messages = asked.received(
+        {"id": 0, "method": "session/request_permission", "params": params}
+    )
+    assert messages[0]["result"]["outcome"]["optionId"] == ("y" if is_allowed else "n")
+    assert of_type(notices, AgentPermission)[0].decision == ("allowed" if is_allowed else "denied")
+
+
+@pytest.mark.parametrize("method", ["fs/read_text_file", "terminal/create", "new/question"])
+def test_what_was_not_offered_is_refused(method: str) -> None:
+    """Files and terminals are not offered to agents, and unknown questions get an answer too."""
+    notices, messages = dialogue().received({"id": 8, "method": method, "params": {}})
+    assert notices == []
+    assert (messages[0]["id"], messages[0]["error"]["code"]) == (8, -32601)
+
+
+@pytest.mark.parametrize(
+    ("case", "level", "params"),
+    [
+        ("claude_text", "full", {"configId": "mode", "value": "bypassPermissions"}),
+        ("claude_text", "workspace", {"configId": "mode", "value": "acceptEdits"}),
+        ("claude_text", "read_only", None),
+        ("codex_text", "full", {"configId": "mode", "value": "agent-full-access"}),
+        ("codex_text", "read_only", {"configId": "mode", "value": "read-only"}),
+        ("copilot_text", "full", {"configId": "allow_all", "value": "on"}),
+        ("copilot_text", "workspace", None),
+        ("gemini_text", "full", {"modeId": "yolo"}),
+        ("gemini_text", "workspace", {"modeId": "autoEdit"}),
+        ("opencode_text", "read_only", {"configId": "mode", "value": "plan"}),
+        ("opencode_text", "full", None),
+    ],
+)
+def test_a_level_is_a_mode_where_the_agent_has_one(case: str, level: Any, params: Any) -> None:
+    """The mode of the level is set before the prompt, unless it holds already."""
+    got = hold(dialogue(AgentOptions(permission=level)), received("acp", case)[:3])
+    last = got.sent[-1]
+    if params is None:
+        assert last["method"] == "session/prompt"
+    else:
+        assert last["method"] in ("session/set_mode", "session/set_config_option")
+        assert {**last["params"], "sessionId": ""} == {**params, "sessionId": ""}
+
+
+def test_model_and_effort_are_set_in_turn() -> None:
+    """Which efforts there are depends on the model, so they are looked for when that is set."""
+
+    def option(name: str, category: str, *values: str) -> dict[str, Any]:
+        return {
+            "id": name,
+            "category": category,
+            "currentValue": values[0],
+            "options": [{"group": "g", "options": [{"value": v, "name": v} for v in values]}],
+        }
+
+    model, effort = option("m", "model", "a", "b"), option("e", "thought_level", "low", "high")
+    messages = [
+        greeted(),
+        opened(configOptions=[model]),
+        {"id": 3, "result": {"configOptions": [model, effort]}},
+        {"id": 4, "result": {}},
+    ]
+    got = hold(dialogue(AgentOptions(model="b", effort="high")), messages)
+    assert [m["params"] for m in got.sent[2:4]] == [
+        {"sessionId": "s1", "configId": "m", "value": "b"},
+        {"sessionId": "s1", "configId": "e", "value": "high"},
+    ]
+    assert got.methods[-1] == "session/prompt"
+    assert got.error.model == "b"
+
+
+@pytest.mark.parametrize("options", [{"model": "x"}, {"effort": "high"}])
+def test_what_cannot_be_chosen_is_refused(options: Any) -> None:
+    """An agent that offers no choice of it is not asked with another model or effort instead."""
+    got = hold(dialogue(AgentOptions(**options)), [greeted(), opened()])
+    assert got.error.kind == "config"
+    assert "be chosen" in got.error.reason
+    assert "session/prompt" not in got.methods
+
+
+def test_a_model_that_is_refused_is_a_bad_request() -> None:
+    """An unknown model is told with the agent's words."""
+    refused = {"id": 3, "error": {"code": -32602, "message": "no such model"}}
+    messages = [*received("acp", "gemini_text")[:2], refused]
+    got = hold(dialogue(AgentOptions(model="nope")), messages)
+    assert got.methods[-1] == "session/set_model"
+    assert got.error.kind == "bad_request"
+    assert got.error.reason == "it refused the model 'nope': no such model"
+
+
+# -- sessions --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("able", "turn", "method"),
+    [
+        ({"loadSession": True}, {}, "session/load"),
+        ({"loadSession": True, "sessionCapabilities": {"resume": {}}}, {}, "session/resume"),
+        ({"sessionCapabilities": {"fork": {}}}, {"fork": True}, "session/fork"),
+    ],
+)
+def test_an_earlier_session_is_opened_as_the_agent_can(able: Any, turn: Any, method: str) -> None:
+    """A session is resumed, else loaded; a fork has the id that the agent gives it."""
+    got = hold(dialogue(session="old", **turn), [greeted(**able), {"id": 2, "result": None}])
+    assert got.methods[1] == method
+    assert got.sent[1]["params"] == {"sessionId": "old", "cwd": "/srv/demo", "mcpServers": []}
+    assert ("session/prompt" in got.methods) == (not turn)
+    assert got.error.session == (None if turn else "old")
+
+
+@pytest.mark.parametrize("turn", [{"session": "old"}, {"session": "old", "fork": True}])
+def test_a_session_that_cannot_be_opened_is_an_error(turn: Any) -> None:
+    """An agent that cannot go on in a session is not asked in another one instead."""
+    got = hold(dialogue(**turn), [greeted()])
+    assert got.error.kind == "config"
+    assert "it cannot go on in" in got.error.reason
+
+
+def test_a_session_that_is_not_there_cannot_be_gone_on_in() -> None:
+    """A refusal to open it says so."""
+    gone = {"id": 2, "error": {"code": -32002, "message": "Resource not found"}}
+    got = hold(dialogue(session="old"), [greeted(loadSession=True), gone])
+    assert (got.error.kind, got.error.session) == ("bad_request", None)
+
+
+def test_an_old_session_is_not_told_again() -> None:
+    """What a loaded session had said before the prompt is no part of the turn, nor its cost."""
+    cost = {"amount": 0.5, "currency": "USD"}
+    before = [chunk("old words"), update("tool_call", toolCallId="t", status="completed")]
+    messages = [
+        greeted(loadSession=True),
+        *before,
+        update("usage_update", cost=cost),
+        opened(),
+        chunk("new words"),
+        update("usage_update", cost={**cost, "amount": 0.75}),
+        ended(**USED),
+    ]
+    got = hold(dialogue(session="s1"), messages)
+    assert of_type(got.notices, AgentMessage) == [AgentMessage("s", "new words")]
+    assert of_type(got.notices, AgentToolStarted) == []
+    assert got.reply.usage == Usage(5, 1, cost_usd=0.25, cost_source="reply")
+    assert got.reply.session_usage == Usage(cost_usd=0.75, cost_source="reply")
+
+
+@pytest.mark.parametrize(("earlier", "spent"), [(None, None), (Usage(cost_usd=0.5), 0.25)])
+def test_costs_of_a_session_are_a_difference(earlier: Usage | None, spent: float | None) -> None:
+    """A session's cost is told in all: this turn's is unknown if what went before is."""
+    told = update("usage_update", cost={"amount": 0.75, "currency": "USD"})
+    messages = [greeted(loadSession=True), opened(), told, chunk("x"), ended(**USED)]
+    got = hold(dialogue(session="s1", session_usage=earlier), messages)
+    assert got.reply.usage is not None
+    assert got.reply.usage.cost_usd == spent
+
+
+def test_folders_and_servers_are_named_when_a_session_is_opened() -> None:
+    """Further folders go to agents that take them, MCP servers in the words of ACP."""
+    servers = {
+        "a": {"command": "srv", "args": ["-x"], "env": {"K": "v"}},
+        "b": {"url": "http://b", "headers": {"H": "1"}},
+    }
+    options = AgentOptions(mcp_servers=servers)
+    asked = AcpDialogue(turn_of(), options, cwd="/srv/demo", folders=["/more"])
+    got = hold(asked, [greeted(sessionCapabilities={"additionalDirectories": {}})])
+    assert got.sent[1]["params"] == {
+        "cwd": "/srv/demo",
+        "additionalDirectories": ["/more"],
+        "mcpServers": [
+            {"name": "a", "command": "srv", "args": ["-x"], "env": [{"name": "K", "value": "v"}]},
+            {
+                "type": "http",
+                "name": "b",
+                "url": "http://b",
+                "headers": [{"name": "H", "value": "1"}],
+            },
+        ],
+    }
+    unable = AcpDialogue(turn_of(), options, cwd="/srv/demo", folders=["/more"])
+    assert "add_dirs" in hold(unable, [greeted()]).error.reason
+
+
+def test_another_version_is_refused() -> None:
+    """Version 2 ends turns in another way: better no turn than a misunderstood one."""
+    got = hold(dialogue(), [{"id": 1, "result": {"protocolVersion": 2}}])
+    assert (got.error.kind, got.finished) == ("config", True)
+
+
+# -- failures as text ------------------------------------------------------------------------------
+
+
+def test_an_answer_that_speaks_of_errors_is_an_answer() -> None:
+    """Words alone do not make a failure where tokens were used, or of an agent not known for it."""
+    assert talk("copilot", chunk("Error: quota exceeded"), ended(**USED)).reply.text
+    assert talk("goose", chunk("Error: quota exceeded"), ended()).reply.text
+    assert talk("copilot", chunk("No Error: here"), ended()).reply.text
+
+
+def test_what_codex_says_itself_has_no_message() -> None:
+    """After marked messages an unmarked last word is a failure, though tokens were used."""
+    said = [chunk("Let me see.", messageId="m1"), chunk("exceeded retry limit, last status: 429\n")]
+    got = talk("codex", *said, ended(**USED))
+    assert got.error.kind == "rate_limit"
+    assert got.error.text == "Let me see."
+    assert talk("codex", said[1], ended()).error.kind == "rate_limit"
+    assert talk("codex", chunk("anything"), ended(usage={"inputTokens": 0})).error
+
+
+def test_an_error_in_pieces_is_one() -> None:
+    """An error may come in chunks, or after words of the model."""
+    pieces = [chunk("Err"), chunk("or: 429 rate"), chunk(" limit")]
+    got = talk("copilot", *pieces, ended())
+    assert (got.error.kind, got.error.text) == ("rate_limit", "")
+    got = talk("copilot", chunk("Error: You have exceeded your request allowance."), ended())
+    assert got.error.kind == "usage_cap"
+    got = talk("copilot", chunk("I will look."), chunk("Error: 429 rate limit"), ended())
+    assert (got.error.reason, got.error.text) == ("Error: 429 rate limit", "I will look.")
+
+
+def test_warnings_are_no_part_of_the_answer() -> None:
+    """What codex warns of comes as text without a message; marked text is the model's."""
+    warned = [chunk("Warning: low disk\n\n"), chunk("Warning: yes", messageId="m")]
+    assert talk("codex", *warned, ended(**USED)).reply.text == "Warning: yes"
+
+
+def test_a_compaction_is_told() -> None:
+    """Claude's compaction comes as text, and is told as what it is."""
+    said = [chunk("Compacting..."), chunk("\n\nCompacting completed."), chunk("Done.")]
+    got = talk("claude", *said, ended(**USED))
+    assert [one.phase for one in of_type(got.notices, AgentCompaction)] == ["started", "completed"]
+    assert got.reply.text == "Done."
+
+
+def test_blocks_are_joined_by_their_message() -> None:
+    """Chunks of one message are one text; without ids a tool or a thought is between two."""
+    thought = update("agent_thought_chunk", content={"type": "text", "text": "hm"}, messageId="m")
+    got = talk("x", chunk("a", messageId="m"), thought, chunk("b", messageId="m"), ended(**USED))
+    assert got.reply.text == "ab"
+    assert [one.text for one in of_type(got.notices, AgentMessage)] == ["a", "b"]
+    got = talk("x", chunk("a"), chunk("b"), thought, chunk("c"), ended(**USED))
+    assert got.reply.text == "c"
+
+
+@pytest.mark.parametrize(
+    ("stop", "kind"),
+    [
+        ("max_tokens", "output_limit"),
+        ("max_turn_requests", "max_turns"),
+        ("refusal", "refusal"),
+        ("cancelled", "interrupted"),
+        ("something_new", "crashed"),
+    ],
+)
+def test_only_the_end_of_the_turn_is_an_answer(stop: str, kind: str) -> None:
+    """Any other reason to stop is an error, with what was said until then."""
+    got = talk("x", chunk("half"), ended(stop, **USED))
+    assert (got.error.kind, got.error.text) == (kind, "half")
+    assert got.error.usage == Usage(5, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"code": 429, "message": "slow down"}, "rate_limit"),
+        ({"code": 429, "message": "You have exhausted your daily quota."}, "usage_cap"),
+        ({"code": -32603, "message": "x", "data": {"errorName": "ContextOverflowError"}},
+         "context_overflow"),
+        ({"code": -32603, "message": "x", "data": {"errorName": "ProviderAuthError"}}, "auth"),
+        ({"code": -32603, "message": "x", "data": {"statusCode": 529}}, "transient"),
+        ({"code": -32603, "message": "x", "data": {"errorKind": "overloaded"}}, "transient"),
+        ({"code": -32603, "message": "x", "data": {"errorKind": "billing_error"}}, "spending_cap"),
+        ({"code": -32603, "message": "x", "data": {"codexErrorInfo": "serverOverloaded"}},
+         "transient"),
+        ({"code": -32602, "message": "Invalid params"}, "bad_request"),
+        ({"code": 403, "message": "no"}, "auth"),
+        ({"code": 403, "message": "This needs billing to be enabled."}, "spending_cap"),
+        ({"code": -32603, "message": "You exceeded your request allowance."}, "usage_cap"),
+        ({"code": -32603, "message": "Internal error"}, "transient"),
+    ],
+)  # fmt: skip
+def test_an_error_is_of_the_kind_that_it_tells(error: Any, kind: str) -> None:
+    """Words in ``data`` go before codes, and codes before texts."""
+    assert talk("x", {"id": 3, "error": error}).error.kind == kind
+
+
+def test_a_network_that_never_comes_is_waited_for_in_vain() -> None:
+    """What codex says forever through ACP is an end at some point."""
+    meta = {
+        "codex": {"error": {"message": "Reconnecting... waiting for network", "willRetry": True}}
+    }
+    waiting = [update("session_info_update", _meta=meta)] * NETWORK_WAITS
+    assert not talk("codex", *waiting[1:]).finished
+    got = talk("codex", *waiting)
+    assert (got.finished, got.error.kind) == (True, "transient")
+    assert len(of_type(got.notices, AgentRetry)) == NETWORK_WAITS
+
+
+def test_what_was_changed_is_told() -> None:
+    """Files of completed changes are named, those of failed ones are not."""
+    calls = [
+        update("tool_call", toolCallId=n, kind="edit", title="e", rawInput={"a": 1},
+               locations=[{"path": f"/srv/demo/{n}"}])
+        for n in ("a", "b")
+    ]  # fmt: skip
+    ends = [
+        update("tool_call_update", toolCallId="a", status="completed"),
+        update("tool_call_update", toolCallId="b", status="failed"),
+    ]
+    got = talk("x", *calls, *ends, chunk("Done."), ended(**USED))
+    assert got.reply.files_changed == ("/srv/demo/a",)
+    assert [one.ok for one in of_type(got.notices, AgentToolCompleted)] == [True, False]
+
+
+# -- the end ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_conversation_that_breaks_off_has_no_answer(case: str) -> None:
+    """Without the reply to the prompt there is none, whatever was said before."""
+    messages = received("acp", case)
+    last = max(i for i, m in enumerate(messages) if m.get("id") == 3)
+    for length in range(last):
+        got = hold(dialogue(), messages[:length])
+        assert not got.finished
+        assert got.error.kind == "crashed"
+
+
+def test_a_turn_is_cancelled_in_its_session() -> None:
+    """A cancellation names the session; questions that come after it are cancelled too."""
+    asked = dialogue()
+    asked.start()
+    asked.received(INIT)
+    assert asked.interrupt() == []
+    asked.received(opened())
+    (told,) = asked.interrupt()
+    assert told == {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s1"}}
+    _, messages = asked.received({"id": 5, "method": "session/request_permission", "params": {}})
+    assert messages[0]["result"] == {"outcome": {"outcome": "cancelled"}}
+    asked.received(ended("cancelled"))
+    assert asked.interrupt() == []
+
+
+def test_a_cancellation_by_a_watchdog_is_a_timeout() -> None:
+    """The agent's word that it was cancelled is ours if we had asked for it."""
+    got = held("claude_cancel", ending=Ending(0, "idle_timeout", now=NOW, after_s=3.0))
+    assert got.error.kind == "timeout"
+
+
+# -- leniency --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_unknown_fields_and_messages_change_nothing(case: str) -> None:
+    """A newer agent says more; what is known means the same."""
+    news = {"method": "_x/notice", "params": {"x": [1]}}
+    other = update("state_update", state="new")
+    more = [one for m in received("acp", case) for one in (news, with_unknown(m), other)]
+    assert hold(dialogue(), more).summary == held(case).summary
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_another_session_is_no_part_of_the_turn(case: str) -> None:
+    """What is told of another session changes nothing."""
+    messages = received("acp", case)
+    at = next(i for i, m in enumerate(messages) if m.get("id") == 2) + 1
+    assert (
+        hold(dialogue(), [*messages[:at], chunk("x"), *messages[at:]]).summary == held(case).summary
+    )
+
+
+@given(st.lists(json_values, max_size=6), st.sampled_from(CASES), st.randoms())
+@settings(max_examples=40, deadline=None)
+def test_no_message_raises(values: list[Any], case: str, random: Any) -> None:
+    """Anything may come at any moment, also in the place of what should be there."""
+    messages = deepcopy(received("acp", case))
+    for value in values:
+        spoiled = random.choice([one for one in messages if isinstance(one, dict) and one])
+        at = spoiled.get("params") or spoiled.get("result") or spoiled
+        inner = at.get("update") if isinstance(at, dict) else None
+        place = random.choice([spoiled, at, inner or at])
+        if isinstance(place, dict) and place:
+            place[random.choice(list(place))] = value
+        messages.insert(random.randrange(len(messages)), value)
+    options = AgentOptions(model="x", effort="low", permission="full")
+    hold(dialogue(random.choice([None, options]), session=random.choice([None, "x"])), messages)

@@ -1,0 +1,505 @@
+"""What is said to codex's app-server, and what its messages mean."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handrail.agents.codex_dialogue import CodexDialogue
+from handrail.agents.codex_news import NETWORK_WAITS
+from handrail.agents.turn_parser import Ending, Stop
+from handrail.model.agent_options import AgentOptions
+from handrail.model.events import (
+    AgentCompaction,
+    AgentLimit,
+    AgentMessage,
+    AgentPermission,
+    AgentReasoning,
+    AgentRetry,
+    AgentSessionStarted,
+    AgentToolCompleted,
+    AgentToolStarted,
+    AgentUsage,
+)
+from handrail.model.results import Usage
+from tests.agents.recorded import NOW, of_type, turn_of
+from tests.agents.rpc_recorded import EXITED, Held, hold, received, sent, with_unknown
+from tests.agents.test_jsonrpc import json_values
+
+HELLO = "Hello from the stub: naïve ✓ 🙂 done."
+TOOL = "The command printed tool-ok."
+ONE_CALL = Usage(
+    input_tokens=1200,
+    output_tokens=25,
+    cached_tokens=400,
+    cache_write_tokens=0,
+    reasoning_tokens=10,
+)
+ANSWERED = {"text": HELLO, "tool": TOOL, "reasoning": "The answer is 4.", "approval": TOOL}
+FAILED = {
+    "auth_401": "auth",
+    "context_overflow": "context_overflow",
+    "interrupt": "interrupted",
+    "overloaded_503": "transient",
+    "rate_limit_429": "rate_limit",
+    "rate_limit_sse_retry": "rate_limit",
+    "server_500": "transient",
+    "usage_limit": "usage_cap",
+}
+CASES = [*ANSWERED, "schema", *FAILED]
+
+
+def dialogue(options: AgentOptions | None = None, **turn: Any) -> CodexDialogue:
+    """A dialogue for a turn with these options."""
+    return CodexDialogue(
+        turn_of(**turn), options or AgentOptions(), cwd="/srv/demo", client_version="1"
+    )
+
+
+def said(case: str) -> list[Any]:
+    """What codex said in a recorded conversation."""
+    return received("codex", f"appserver_{case}")
+
+
+def held(case: str, options: AgentOptions | None = None, ending: Ending = EXITED) -> Held:
+    """What becomes of a recorded conversation."""
+    return hold(dialogue(options), said(case), ending)
+
+
+def thread_of(messages: list[Any]) -> str:
+    """The id of the thread of a conversation."""
+    return next(m["params"]["threadId"] for m in messages if "threadId" in m.get("params", {}))
+
+
+# -- recorded conversations -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ANSWERED)
+def test_an_answered_turn_is_its_last_message(case: str) -> None:
+    """The reply has the answer, the thread, the model and what was used."""
+    got = held(case)
+    assert got.finished
+    assert got.open_tools == 0
+    assert got.reply.text == ANSWERED[case]
+    assert got.reply.model == "gpt-5"
+    assert got.reply.session == thread_of(said(case))
+    assert got.reply.version == "0.169.0"
+    assert got.reply.stop_reason == "completed"
+    started = AgentSessionStarted("s", got.reply.session or "", "codex", "gpt-5")
+    assert of_type(got.notices, AgentSessionStarted) == [started]
+    messages = [notice.text for notice in of_type(got.notices, AgentMessage)]
+    assert messages[-1] == got.reply.text
+    assert len(messages) == len(set(messages))
+
+
+@pytest.mark.parametrize("case", FAILED)
+def test_a_failed_turn_is_an_error_of_its_kind(case: str) -> None:
+    """The error has its kind from codex's typed error, and the thread, which can be gone on in."""
+    got = held(case)
+    assert got.finished
+    assert got.error.kind == FAILED[case]
+    assert got.error.agent == "coder"
+    assert got.error.reason
+    assert got.error.session == thread_of(said(case))
+    assert bool(got.error.hint) == (got.error.kind == "auth")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_sent_is_what_was_sent_then(case: str) -> None:
+    """The conversation takes the same steps as the recorded one."""
+    then = [message.get("method") for message in sent("codex", f"appserver_{case}")]
+    now = [message.get("method") for message in held(case).sent]
+    assert now == [method for method in then if method != "turn/interrupt"]
+
+
+def test_calls_of_a_turn_are_summed_up() -> None:
+    """The usage of a turn is that of all its calls, though codex tells each one's and a total."""
+    got = held("tool")
+    two = Usage(
+        input_tokens=2400,
+        output_tokens=50,
+        cached_tokens=800,
+        cache_write_tokens=0,
+        reasoning_tokens=20,
+    )
+    assert got.reply.usage == two
+    assert got.reply.session_usage == two
+    assert of_type(got.notices, AgentUsage) == [AgentUsage("s", ONE_CALL), AgentUsage("s", two)]
+
+
+def test_a_tool_starts_and_ends() -> None:
+    """A command is told when it begins, and with its output and exit code when it ends."""
+    got = held("tool")
+    (began,) = of_type(got.notices, AgentToolStarted)
+    (ended,) = of_type(got.notices, AgentToolCompleted)
+    assert (began.name, began.input["command"]) == ("shell", "/bin/bash -lc 'echo tool-ok'")
+    assert ended == AgentToolCompleted("s", began.id, "shell", True, "tool-ok\n", 0)
+
+
+def test_thoughts_are_told_whole() -> None:
+    """A summary that came in pieces and whole is told once."""
+    assert of_type(held("reasoning").notices, AgentReasoning) == [
+        AgentReasoning("s", "**Thinking about it**\n\nThe answer is four.")
+    ]
+
+
+def test_the_answer_to_a_schema_is_a_value() -> None:
+    """A schema goes to codex with the prompt, and what comes back is read."""
+    schema = {"type": "object"}
+    asked = CodexDialogue(turn_of(), AgentOptions(), cwd="/srv/demo", schema=schema)
+    got = hold(asked, said("schema"))
+    assert got.sent[-1]["params"]["outputSchema"] == schema
+    assert (got.reply.has_value, got.reply.value) == (True, {"name": "Ada", "age": 36})
+    assert held("schema").reply.has_value is False
+
+
+def test_a_used_up_window_says_when_it_opens() -> None:
+    """The plan's windows are told, and the full one's reset is when to try again."""
+    got = held("usage_limit")
+    assert of_type(got.notices, AgentLimit) == [
+        AgentLimit("s", "reached", "five_hour", 1.0, 1795297715.0),
+        AgentLimit("s", "allowed", "seven_day", 0.4, 1795380515.0),
+    ]
+    assert got.error.retry_at == 1795297715.0
+
+
+def test_a_limit_without_a_used_up_window_is_one_of_money() -> None:
+    """The same failure with room in every window needs a person."""
+    messages = deepcopy(said("usage_limit"))
+    for message in messages:
+        if message.get("method") == "account/rateLimits/updated":
+            message["params"]["rateLimits"]["primary"]["usedPercent"] = 10
+        for error in (message.get("params", {}).get("turn", {}).get("error"),):
+            if error:
+                error["message"] = "Quota exceeded. Check your plan and billing details."
+    got = hold(dialogue(), messages)
+    assert (got.error.kind, got.error.retry_at) == ("spending_cap", None)
+    assert got.error.hint
+
+
+def test_a_retry_is_told_and_waited_for() -> None:
+    """Codex's own retry has its number and delay; so long may it be silent."""
+    talk = dialogue()
+    got: list[Any] = []
+    waits: list[float] = []
+    talk.start()
+    for message in said("rate_limit_sse_retry"):
+        notices, _ = talk.received(message)
+        waits += [talk.patience_s for _ in of_type(notices, AgentRetry)]
+        got += of_type(notices, AgentRetry)
+    assert [(retry.attempt, retry.delay_s) for retry in got] == [(1, 1.5)]
+    assert waits == [1.5]
+    assert talk.patience_s == 0.0
+
+
+# -- what it may do -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("level", "decision"),
+    [(None, "decline"), ("read_only", "decline"), ("workspace", "decline"), ("full", "accept")],
+)
+def test_what_codex_asks_for_is_answered_by_the_level(level: Any, decision: str) -> None:
+    """Only at the level ``full`` is a request for approval accepted; either is told."""
+    got = held("approval", AgentOptions(permission=level))
+    answers = [message for message in got.sent if "result" in message]
+    assert answers == [{"jsonrpc": "2.0", "id": 0, "result": {"decision": decision}}]
+    is_full = decision == "accept"
+    assert of_type(got.notices, AgentPermission) == [
+        AgentPermission(
+            "s", "shell", "allowed" if is_full else "denied", "/bin/bash -lc 'echo tool-ok'"
+        )
+    ]
+    assert got.reply.denials == (() if is_full else ("shell",))
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "denied", "allowed"),
+    [
+        ("item/fileChange/requestApproval", {}, {"decision": "decline"}, {"decision": "accept"}),
+        (
+            "item/permissions/requestApproval",
+            {"permissions": {"network": {"enabled": True}}},
+            {"permissions": {}, "scope": "turn"},
+            {"permissions": {"network": {"enabled": True}}, "scope": "turn"},
+        ),
+        (
+            "mcpServer/elicitation/request",
+            {"mode": "form", "message": "Sure?", "requestedSchema": {"properties": {}}},
+            {"action": "decline", "content": None, "_meta": None},
+            {"action": "accept", "content": {}, "_meta": None},
+        ),
+        ("item/tool/requestUserInput", {"questions": []}, {"answers": {}}, {"answers": {}}),
+    ],
+)
+def test_every_question_has_an_answer(method: str, params: Any, denied: Any, allowed: Any) -> None:
+    """What codex may ask is answered in the form of that question, and told."""
+    for level, result in ((None, denied), ("full", allowed)):
+        talk = dialogue(AgentOptions(permission=level))
+        notices, messages = talk.received({"id": "q", "method": method, "params": params})
+        assert messages == [{"jsonrpc": "2.0", "id": "q", "result": result}]
+        assert len(of_type(notices, AgentPermission)) == 1
+
+
+def test_an_unknown_question_is_refused() -> None:
+    """What is not known to be asked is refused, so that codex does not wait for it."""
+    notices, messages = dialogue().received({"id": 9, "method": "new/question", "params": {}})
+    assert notices == []
+    assert messages[0]["id"] == 9
+    assert messages[0]["error"]["code"] == -32601
+
+
+def test_options_are_settings() -> None:
+    """Each option that codex honours is a setting of the thread or the turn."""
+    options = AgentOptions(
+        model="fast@gpt-6",
+        effort="high",
+        system_prompt="Be.",
+        append_system_prompt="More.",
+        permission="workspace",
+        add_dirs=("/more",),
+        mcp_servers={"z": {"url": "http://z", "headers": {"A": "b"}, "type": "http"}},
+    )
+    profile = {"model_reasoning_summary": "none", "tools": {"web_search": False}}
+    talk = CodexDialogue(turn_of(), options, cwd="/srv/demo", profile=profile)
+    got = hold(talk, said("text"))
+    assert got.sent[2]["params"] == {
+        "cwd": "/srv/demo",
+        "model": "gpt-6",
+        "approvalPolicy": "never",
+        "sandbox": "workspace-write",
+        "baseInstructions": "Be.",
+        "developerInstructions": "More.",
+        "config": {
+            "model_reasoning_summary": "none",
+            "tools.web_search": False,
+            "sandbox_workspace_write.writable_roots": ["/more"],
+            "mcp_servers.z": {"url": "http://z", "http_headers": {"A": "b"}},
+        },
+    }
+    assert got.sent[3]["params"] == {
+        "threadId": thread_of(said("text")),
+        "input": [{"type": "text", "text": "Say hello."}],
+        "effort": "high",
+    }
+
+
+# -- sessions -------------------------------------------------------------------------------------
+
+
+def test_a_thread_is_gone_on_in() -> None:
+    """An old thread is resumed; its usage is what was added to what it had before."""
+    messages = said("text")
+    thread = thread_of(messages)
+    got = hold(dialogue(session=thread, session_usage=Usage(input_tokens=1000)), messages)
+    assert got.methods[2] == "thread/resume"
+    assert got.sent[2]["params"] == {"threadId": thread, "cwd": "/srv/demo"}
+    assert got.reply.usage == Usage(input_tokens=200)
+
+
+def test_a_thread_tells_what_it_had_used_before() -> None:
+    """A count under an older turn's id is what the thread began with, whatever the caller knew."""
+    messages = deepcopy(said("text"))
+    counts = [m for m in messages if m.get("method") == "thread/tokenUsage/updated"]
+    earlier = deepcopy(counts[0])
+    earlier["params"]["turnId"] = "an older one"
+    earlier["params"]["tokenUsage"]["total"]["inputTokens"] = 1100
+    at = next(i for i, m in enumerate(messages) if m.get("method") == "thread/started")
+    thread = thread_of(messages)
+    got = hold(dialogue(session=thread), [*messages[: at + 1], earlier, *messages[at + 1 :]])
+    assert got.reply.usage is not None
+    assert got.reply.usage.input_tokens == 100
+    assert got.reply.session_usage == ONE_CALL
+
+
+def test_a_thread_whose_past_is_unknown_counts_from_its_first_call() -> None:
+    """Without an earlier count the first total less its last call is what was there before."""
+    messages = deepcopy(said("tool"))
+    for message in messages:
+        if message.get("method") == "thread/tokenUsage/updated":
+            message["params"]["tokenUsage"]["total"]["inputTokens"] += 5000
+    got = hold(dialogue(session=thread_of(messages)), messages)
+    assert got.reply.usage is not None
+    assert got.reply.usage.input_tokens == 2400
+    assert got.reply.session_usage is not None
+    assert got.reply.session_usage.input_tokens == 7400
+
+
+def test_a_copy_of_a_thread_is_another_one() -> None:
+    """A fork has an id of its own, and until it is known the session is not the old one."""
+    talk = dialogue(session="old", fork=True)
+    assert hold(talk, said("text")).methods[2] == "thread/fork"
+    assert hold(dialogue(session="old", fork=True), []).error.session is None
+
+
+def test_a_thread_that_is_not_there_cannot_be_gone_on_in() -> None:
+    """Codex refuses to open a thread that it does not have: another turn must not try it again."""
+    messages = [
+        *said("text")[:1],
+        {"id": 2, "error": {"code": -32600, "message": "no rollout found for thread id gone"}},
+    ]
+    got = hold(dialogue(session="gone"), messages)
+    assert got.finished
+    assert (got.error.kind, got.error.session) == ("bad_request", None)
+
+
+def test_refused_settings_are_an_error_of_config() -> None:
+    """A refusal in unknown words is one of the settings, before a turn begins."""
+    refused = {"id": 2, "error": {"code": -32600, "message": "bad setting: x"}}
+    got = hold(dialogue(), [*said("text")[:1], refused])
+    assert (got.error.kind, got.error.reason) == ("config", "bad setting: x")
+
+
+def compacted(*, fail: bool = False) -> list[Any]:
+    """A conversation in which a thread is made smaller and then prompted."""
+    messages = deepcopy(said("compact"))
+    first = next(i for i, m in enumerate(messages) if m.get("id") == 3)
+    ready = next(i for i, m in enumerate(messages) if m.get("id") == 4)
+    opening, prompted, compaction = messages[:first], messages[first:ready], messages[ready:]
+    compaction[0]["id"], prompted[0]["id"] = 3, 4
+    if fail:
+        error = {"message": "no room", "codexErrorInfo": "contextWindowExceeded"}
+        compaction[-1]["params"]["turn"].update(status="failed", error=error)
+    return [*opening, *compaction, *prompted]
+
+
+def test_a_thread_is_made_smaller_first() -> None:
+    """The prompt waits for the end of the compaction, which is told, and is part of the usage."""
+    messages = compacted()
+    got = hold(dialogue(session=thread_of(messages), compact=True), messages)
+    assert got.methods[2:] == ["thread/resume", "thread/compact/start", "turn/start"]
+    assert [notice.phase for notice in of_type(got.notices, AgentCompaction)] == [
+        "started",
+        "completed",
+    ]
+    assert of_type(got.notices, AgentCompaction)[1].after_tokens == 6062
+    assert got.reply.text == HELLO
+
+
+def test_a_compaction_that_fails_is_the_end() -> None:
+    """A thread that cannot be made smaller is not prompted."""
+    messages = compacted(fail=True)
+    got = hold(dialogue(session=thread_of(messages), compact=True), messages)
+    assert got.methods[-1] == "thread/compact/start"
+    assert got.error.kind == "context_overflow"
+
+
+def test_a_refused_compaction_does_not_keep_the_prompt_back() -> None:
+    """A codex that knows no compaction is prompted all the same."""
+    messages = compacted()
+    at = next(i for i, m in enumerate(messages) if m.get("id") == 3)
+    messages[at] = {"id": 3, "error": {"code": -32601, "message": "unknown method"}}
+    got = hold(dialogue(session=thread_of(messages), compact=True), messages[: at + 1])
+    assert got.methods[-1] == "turn/start"
+    assert [notice.phase for notice in of_type(got.notices, AgentCompaction)] == ["failed"]
+
+
+# -- the end --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_conversation_that_breaks_off_has_no_answer(case: str) -> None:
+    """Without the end of the turn there is no reply, whatever was said before and the exit code."""
+    messages = said(case)
+    last = max(i for i, m in enumerate(messages) if m.get("method") == "turn/completed")
+    for length in range(last + 1):
+        got = hold(dialogue(), messages[:length])
+        assert not got.finished
+        assert got.error.kind == "crashed"
+
+
+@pytest.mark.parametrize("stop", ["start_timeout", "idle_timeout", "timeout"])
+def test_an_interruption_by_a_watchdog_is_a_timeout(stop: Stop) -> None:
+    """Codex's word that the turn was interrupted is ours if we had asked for it."""
+    got = held("interrupt", ending=Ending(0, stop, now=NOW, after_s=3.0))
+    assert got.error.kind == "timeout"
+    assert held("interrupt", ending=Ending(0, "interrupted", now=NOW)).error.kind == "interrupted"
+
+
+def test_an_answer_before_a_hang_counts() -> None:
+    """What was completed stays so, however codex ended."""
+    assert held("text", ending=Ending(-9, "timeout", now=NOW)).reply.text == HELLO
+
+
+def test_a_turn_is_interrupted_by_its_id() -> None:
+    """The interruption names thread and turn; without a turn at work there is none."""
+    talk = dialogue()
+    talk.start()
+    assert talk.interrupt() == []
+    for message in said("interrupt"):
+        if message.get("method") == "turn/completed":
+            break
+        talk.received(message)
+    (asked,) = talk.interrupt()
+    (then,) = (m for m in sent("codex", "appserver_interrupt") if m["method"] == "turn/interrupt")
+    assert (asked["method"], asked["params"]) == (then["method"], then["params"])
+    talk.received(message)
+    assert talk.interrupt() == []
+
+
+def test_a_network_that_never_comes_is_waited_for_in_vain() -> None:
+    """Codex says forever that it waits for a network; at some point that is the end."""
+    waiting = {
+        "method": "error",
+        "params": {
+            "error": {"message": "Reconnecting... waiting for network (error sending request)"},
+            "willRetry": True,
+        },
+    }
+    opening = [m for m in said("text") if m.get("method") != "turn/completed"]
+    got = hold(dialogue(), [*opening, *[waiting] * (NETWORK_WAITS - 1)])
+    assert not got.finished
+    got = hold(dialogue(), [*opening, *[waiting] * NETWORK_WAITS])
+    assert got.finished
+    assert got.error.kind == "transient"
+
+
+def test_pieces_of_a_broken_off_message_are_told() -> None:
+    """What was being said when the turn ended is told once, and is the error's text."""
+    messages = deepcopy(said("text"))
+    kept = [
+        m for m in messages if "agentMessage" not in json.dumps(m.get("params", {}).get("item"))
+    ]
+    kept[-1]["params"]["turn"].update(status="interrupted", items=[])
+    got = hold(dialogue(), kept)
+    assert of_type(got.notices, AgentMessage) == [AgentMessage("s", HELLO)]
+    assert got.error.text == HELLO
+
+
+# -- leniency -------------------------------------------------------------------------------------
+
+
+def test_another_thread_is_no_part_of_the_turn() -> None:
+    """What agents that codex started say on the same line changes nothing."""
+    ours, theirs = said("text"), deepcopy(said("tool"))
+    theirs = [m for m in theirs if "threadId" in m.get("params", {})]
+    at = next(i for i, m in enumerate(ours) if m.get("method") == "turn/started")
+    got = hold(dialogue(), [*ours[: at + 1], *theirs, *ours[at + 1 :]])
+    assert got.summary == held("text").summary
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_unknown_fields_and_messages_change_nothing(case: str) -> None:
+    """A newer codex says more; what is known means the same."""
+    news = {"method": "new/notice", "params": {"x": [1]}}
+    more = [one for m in said(case) for one in (news, with_unknown(m), {"id": 77, "result": {}})]
+    assert hold(dialogue(), more).summary == held(case).summary
+
+
+@given(st.lists(json_values, max_size=6), st.sampled_from(CASES), st.randoms())
+@settings(max_examples=40, deadline=None)
+def test_no_message_raises(values: list[Any], case: str, random: Any) -> None:
+    """Anything may come at any moment, also in the place of what should be there."""
+    messages = deepcopy(said(case))
+    for value in values:
+        spoiled = random.choice([one for one in messages if isinstance(one, dict) and one])
+        at = random.choice([spoiled, spoiled.get("params") or spoiled.get("result") or spoiled])
+        if isinstance(at, dict) and at:
+            at[random.choice(list(at))] = value
+        messages.insert(random.randrange(len(messages)), value)
+    hold(dialogue(session="x", compact=random.random() < 0.5), messages)

@@ -1,0 +1,449 @@
+"""What the lines of ``copilot --output-format json`` mean."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handrail.agents.copilot_errors import Fault
+from handrail.agents.copilot_stream import CopilotParser
+from handrail.agents.turn_parser import Ending
+from handrail.errors import AgentError
+from handrail.model.events import (
+    AgentCompaction,
+    AgentLimit,
+    AgentMessage,
+    AgentPermission,
+    AgentReasoning,
+    AgentRetry,
+    AgentSessionStarted,
+    AgentToolCompleted,
+    AgentToolStarted,
+    AgentUsage,
+)
+from handrail.model.results import Usage
+from handrail.ports.agent import AgentReply, AgentTurn
+from tests.agents.recorded import (
+    NOW,
+    SAMPLES,
+    Played,
+    case_names,
+    ending_of,
+    of_type,
+    play,
+    recorded,
+    turn_of,
+)
+
+HELLO = "Hello from the stub: naïve ✓ 🙂 done."
+MODEL = "claude-sonnet-4.5"
+REPORT = json.loads((SAMPLES / "copilot" / "usage_file.usage.json").read_text("utf-8"))
+TWO_CALLS = Usage(3800, 50, cached_tokens=800, cache_write_tokens=600)
+
+
+def read(case: str, turn: AgentTurn | None = None, **given: Any) -> Played:
+    """What is made of a recorded run."""
+    stopped = given.pop("stopped", None)
+    parser = CopilotParser(turn or turn_of(), **given)
+    return play(parser, [recorded("copilot", case)], ending_of("copilot", case, stopped))
+
+
+def event(name: str, **data: Any) -> dict[str, Any]:
+    """An event of copilot."""
+    return {"type": name, "data": data, "id": "e", "parentId": None}
+
+
+def done(code: Any = 0) -> dict[str, Any]:
+    """The last line."""
+    return {"type": "result", "sessionId": "s-1", "exitCode": code}
+
+
+def say(*events: Any, turn: AgentTurn | None = None, **given: Any) -> Played:
+    """What is made of these events, after which copilot exits with 1."""
+    ending = given.pop("ending", Ending(1, now=NOW))
+    stream = "".join(f"{json.dumps(one)}\n" for one in events)
+    return play(CopilotParser(turn or turn_of(), **given), [stream.encode()], ending)
+
+
+@pytest.mark.parametrize(
+    ("case", "text"),
+    [
+        ("text", HELLO),
+        ("thinking", "The answer is 4."),
+        ("tool", "The command printed tool-ok."),
+        ("tool_failed", "The command failed."),
+    ],
+)
+def test_a_result_is_an_answer(case: str, text: str) -> None:
+    """The answer is the last message; the session is the one that the result names."""
+    played = read(case)
+    session = json.loads(recorded("copilot", case).splitlines()[-1])["sessionId"]
+    assert (played.reply.text, played.reply.model, played.reply.session) == (text, MODEL, session)
+    assert played.reply.usage is None
+    assert played.finished
+    assert played.open_tools == 0
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "status"),
+    [
+        ("auth_401", "auth", 401),
+        ("context_overflow_400", "context_overflow", 400),
+        ("model_404", "bad_request", 404),
+        ("rate_limit_429", "rate_limit", 429),
+        ("server_500", "transient", 500),
+    ],
+)
+def test_an_error_of_the_session_has_a_kind(case: str, kind: str, status: int) -> None:
+    """The type of the error says the kind, else the status and the words of the failed request."""
+    played = read(case)
+    assert (played.error.kind, played.error.http_status) == (kind, status)
+    assert (played.error.model, played.error.retry_at) == (MODEL, None)
+    assert played.error.session
+    assert played.finished
+
+
+@pytest.mark.parametrize("case", ["hang_sigint", "hang_tool_sigint"])
+@pytest.mark.parametrize(
+    ("stopped", "kind"),
+    [("interrupted", "interrupted"), ("idle_timeout", "timeout"), (None, "interrupted")],
+)
+def test_a_turn_that_was_broken_off_is_no_answer(case: str, stopped: Any, kind: str) -> None:
+    """Copilot exits with 0, and may even say so in a result: an ``abort`` counts for more."""
+    played = read(case, stopped=stopped)
+    assert ending_of("copilot", case).exit_code == 0
+    assert played.error.kind == kind
+
+
+def test_a_killed_turn_crashed() -> None:
+    """With no result there is no answer."""
+    played = read("hang_tool_sigkill")
+    assert (played.error.kind, played.open_tools, played.finished) == ("crashed", 1, False)
+
+
+@pytest.mark.parametrize("case", ["auth_none", "bad_flag", "bad_resume"])
+def test_a_start_that_copilot_refuses_is_a_wrong_setting(case: str) -> None:
+    """What it says on stderr before its first event is the reason; no session was begun."""
+    error = read(case, session="chosen").error
+    assert (error.kind, error.session) == ("config", None)
+    assert error.reason.startswith("copilot exited with 1: ")
+
+
+def test_no_login_is_found_out() -> None:
+    """A refusal that speaks of logging in is a matter of the login."""
+    ending = Ending(1, stderr="Error: No authentication information found. Run /login.", now=NOW)
+    assert say(ending=ending).error.kind == "auth"
+
+
+def test_the_session_is_told_with_its_model() -> None:
+    """The chosen id is told once, as soon as copilot turns to the prompt."""
+    first = read("text", session="e59af6b0-516f-4306-b1dd-766a610849c3").notices[0]
+    session = "e59af6b0-516f-4306-b1dd-766a610849c3"
+    assert first == AgentSessionStarted("s", session, "copilot", MODEL)
+    assert len(of_type(read("text", session=session).notices, AgentSessionStarted)) == 1
+
+
+def test_another_session_than_chosen_is_told_too() -> None:
+    """If copilot names another session in the end, that is the one to go on in."""
+    played = say(event("user.message"), done(), session="chosen")
+    told = [one.session for one in of_type(played.notices, AgentSessionStarted)]
+    assert told == ["chosen", "s-1"]
+
+
+def test_each_text_is_told_once() -> None:
+    """Pieces of a message are not told besides the whole, nor is a thought told twice."""
+    said = (AgentMessage, AgentReasoning)
+    assert [one for one in read("thinking").notices if isinstance(one, said)] == [
+        AgentReasoning("s", "Let me think about it. The answer is 4."),
+        AgentMessage("s", "The answer is 4."),
+    ]
+    assert of_type(read("text").notices, AgentMessage) == [AgentMessage("s", HELLO)]
+
+
+def test_pieces_count_where_no_whole_came() -> None:
+    """A message that came in pieces alone is told at the end of the model's turn."""
+    played = say(
+        event("assistant.message_delta", messageId="m", deltaContent="Hel"),
+        event("assistant.message_delta", messageId="m", deltaContent="lo"),
+        event("assistant.reasoning_delta", reasoningId="r", deltaContent="hm"),
+        event("assistant.turn_end"),
+        done(),
+    )
+    assert played.notices[:2] == (AgentReasoning("s", "hm"), AgentMessage("s", "Hello"))
+    assert played.reply.text == "Hello"
+
+
+def test_a_message_in_chunks_is_one_answer() -> None:
+    """A reply that was split at its thoughts is put together."""
+    parts = [
+        event("assistant.message", messageId=str(n), apiCallId="c", chunkIndex=n, content=word)
+        for n, word in enumerate(["one ", "two"])
+    ]
+    assert say(*parts, done()).reply.text == "one two"
+
+
+def test_tools_are_told() -> None:
+    """A command that failed did fail, though copilot calls that a success."""
+    ref = "toolu_6feee83e7f7446ae9996"
+    given = {"command": "echo oops >&2; exit 3", "description": "fail"}
+    output = "oops\n<shellId: 0 completed with exit code 3>"
+    assert [one for one in read("tool_failed").notices if "Tool" in type(one).__name__] == [
+        AgentToolStarted("s", ref, "bash", given),
+        AgentToolCompleted("s", ref, "bash", False, output, 3),
+    ]
+
+
+def test_inner_retries_are_told() -> None:
+    """Each retry is told with its number and the reason."""
+    retries = of_type(read("rate_limit_429").notices, AgentRetry)
+    assert [one.attempt for one in retries] == [1, 2, 3, 4, 5]
+    assert retries[0].reason.startswith('rate_limit: {"type":"rate_limit_error"')
+
+
+def test_compactions_are_told() -> None:
+    """A compaction has a start and an end, which may be a failure."""
+    played = say(
+        event("session.compaction_start", currentTokens=9000),
+        event(
+            "session.compaction_complete",
+            success=True,
+            preCompactionTokens=9000,
+            postCompactionTokens=1000,
+        ),
+        event("session.compaction_complete", success=False),
+    )
+    assert played.notices == (
+        AgentCompaction("s", "started", 9000),
+        AgentCompaction("s", "completed", 9000, 1000),
+        AgentCompaction("s", "failed"),
+    )
+
+
+def test_permissions_are_told() -> None:
+    """What was asked for is told with the answer, and denials are the reply's."""
+    asked = [
+        event("permission.requested", requestId="1", permissionRequest={"kind": "shell"}),
+        event("permission.completed", requestId="1", result={"kind": "denied-by-rules"}),
+        event(
+            "permission.requested",
+            requestId="2",
+            permissionRequest={"kind": "mcp", "toolName": "ping"},
+        ),
+        event("permission.completed", requestId="2", result={"kind": "approved-for-session"}),
+    ]
+    played = say(*asked, event("assistant.message", content="x"), done())
+    assert of_type(played.notices, AgentPermission) == [
+        AgentPermission("s", "shell", "denied", "denied-by-rules"),
+        AgentPermission("s", "ping", "allowed", "approved-for-session"),
+    ]
+    assert played.reply.denials == ("shell",)
+
+
+def test_usage_of_calls_is_summed() -> None:
+    """Where copilot tells the usage of each call, their sum is the turn's; quotas are limits."""
+    quota = {
+        "premium": {"remainingPercentage": 25, "resetDate": "2026-12-01T00:00:00Z"},
+        "gone": {"remainingPercentage": 0},
+        "free": {"remainingPercentage": 100, "isUnlimitedEntitlement": True},
+        "odd": 7,
+    }
+    call = event("assistant.usage", inputTokens=10, outputTokens=2, quotaSnapshots=quota)
+    played = say(call, call, event("assistant.message", content="x"), done(), report=lambda: REPORT)
+    assert played.reply.usage == Usage(20, 4)
+    assert [one.usage for one in of_type(played.notices, AgentUsage)] == [
+        Usage(10, 2),
+        Usage(20, 4),
+    ]
+    assert of_type(played.notices, AgentLimit)[:2] == [
+        AgentLimit("s", "allowed", "premium", 0.75, 1_796_083_200.0),
+        AgentLimit("s", "reached", "gone", 1.0),
+    ]
+
+
+def test_usage_is_in_the_report() -> None:
+    """Else the report that copilot writes at its end has it; it is told then, also of a failure."""
+    emitted: list[Any] = []
+    played = read("tool", turn_of(emitted=emitted), report=lambda: REPORT)
+    assert (played.reply.usage, played.reply.session_usage) == (TWO_CALLS, TWO_CALLS)
+    assert emitted == [AgentUsage("s", TWO_CALLS)]
+    assert read("rate_limit_429", report=lambda: REPORT).error.usage == TWO_CALLS
+
+
+def test_a_report_on_a_session_is_no_report_on_a_turn() -> None:
+    """A report that covers earlier prompts is a total; what it grew by is this turn's."""
+    total = REPORT | {"totalUserRequests": 2}
+    before = Usage(1800, 25, cached_tokens=400, cache_write_tokens=300)
+    known = read("tool", turn_of(session="s", session_usage=before), report=lambda: total).reply
+    assert known.usage == Usage(2000, 25, cached_tokens=400, cache_write_tokens=300)
+    assert known.session_usage == TWO_CALLS
+    unknown = read("tool", turn_of(session="s"), report=lambda: total).reply
+    assert (unknown.usage, unknown.session_usage) == (None, None)
+
+
+def test_what_a_helper_of_the_agent_says_is_no_answer() -> None:
+    """Messages and errors of sub-agents do not count; their tools are told."""
+    helper = {"agentId": "a1"}
+    played = say(
+        event("assistant.message", content="mine"),
+        event("assistant.message", content="theirs") | helper,
+        event("session.error", errorType="quota", message="q") | helper,
+        event("tool.execution_start", toolCallId="1", toolName="grep") | helper,
+        done(),
+    )
+    assert played.reply.text == "mine"
+    assert len(of_type(played.notices, AgentToolStarted)) == 1
+
+
+def test_an_error_that_was_got_over_is_none() -> None:
+    """If the model goes on after an error, the result counts."""
+    error = event("session.error", errorType="rate_limit", message="m")
+    more = [event("assistant.turn_start"), event("assistant.message", content="done")]
+    assert say(error, *more, done()).reply.text == "done"
+    assert say(*more, error, done()).error.kind == "rate_limit"
+
+
+@pytest.mark.parametrize("code", [1, None, "0", True, False])
+def test_only_an_exit_code_of_zero_is_success(code: Any) -> None:
+    """A result with another code, or none that is a number, is no answer."""
+    assert say(event("assistant.message", content="x"), done(code)).error.kind == "crashed"
+
+
+def test_a_result_without_an_answer_after_a_stop_is_none() -> None:
+    """If we stopped it and it said nothing, its result is not that of its work."""
+    assert say(done(), ending=Ending(0, "idle_timeout", now=NOW)).error.kind == "timeout"
+
+
+def test_used_up_credits_are_a_spending_cap() -> None:
+    """A turn that copilot broke off at its credit limit needs a person."""
+    abort = event("abort", reason="autopilot_credit_limit")
+    assert say(abort, done()).error.kind == "spending_cap"
+
+
+def test_the_wait_that_copilot_tells_is_a_reset_time() -> None:
+    """Where it says how long a limit lasts, that is waited for, by the watchdog too."""
+    parser = CopilotParser(turn_of())
+    wait = event("auto_mode_switch.requested", retryAfterSeconds=90)
+    list(parser.feed(json.dumps(wait).encode()))
+    assert parser.patience_s == 90
+    error = event("session.error", errorType="rate_limit", message="m")
+    assert say(wait, error, done(1)).error.retry_at == NOW + 90
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (Fault("rate_limit", "user_weekly_rate_limited"), "usage_cap"),
+        (Fault("rate_limit", "user_model_rate_limited"), "rate_limit"),
+        (Fault("quota", "quota_exceeded", status=402), "usage_cap"),
+        (Fault("quota", "session_quota_exceeded"), "spending_cap"),
+        (Fault("authorization"), "auth"),
+        (Fault("context_limit"), "context_overflow"),
+        (Fault("query", message="400 Your credit balance is too low", status=400), "spending_cap"),
+        (Fault("query", message="Prompt is too long", status=400), "context_overflow"),
+        (Fault("query", message="no", status=402), "spending_cap"),
+        (Fault("query", message="stream closed"), "transient"),
+        (Fault("query", message="quota and credits", status=500), "transient"),
+        (Fault("query", message="blocked by Responsible AI"), "refusal"),
+        (Fault(), "transient"),
+    ],
+)
+def test_faults_have_kinds(fault: Fault, kind: str) -> None:
+    """Code before type, type before status; words only of requests that were refused."""
+    assert fault.kind == kind
+
+
+def test_time_that_was_waited_is_no_reset_time() -> None:
+    """How long copilot waited between its retries does not say when to try again."""
+    fault = Fault("rate_limit", message="retried 5 times (total retry wait time: 5.50 seconds)")
+    assert fault.retry_at(NOW) is None
+
+
+# -- laws ----------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(case=st.sampled_from(case_names("copilot")), data=st.data())
+def test_a_stream_may_be_cut_anywhere(case: str, data: st.DataObject) -> None:
+    """Where the bytes are cut into pieces changes nothing."""
+    stream = recorded("copilot", case)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    edges = [0, *cuts, len(stream)]
+    chunks = [stream[a:b] for a, b in pairwise(edges)]
+    ending = ending_of("copilot", case)
+    whole = play(CopilotParser(turn_of()), [stream], ending)
+    assert play(CopilotParser(turn_of()), chunks, ending).summary == whole.summary
+
+
+@pytest.mark.parametrize("case", case_names("copilot"))
+def test_a_broken_stream_is_never_an_answer(case: str) -> None:
+    """A stream that ends before the result gives no answer, wherever it ends."""
+    lines = recorded("copilot", case).splitlines(keepends=True)
+    for kept in range(len(lines)):
+        played = play(CopilotParser(turn_of()), lines[:kept], Ending(0, now=NOW))
+        assert isinstance(played.outcome, AgentError)
+
+
+@pytest.mark.parametrize("case", case_names("copilot"))
+def test_unknown_events_and_fields_change_nothing(case: str) -> None:
+    """Events, fields and lines that nobody knows are passed over."""
+    lines = [json.loads(line) for line in recorded("copilot", case).splitlines()]
+    more: list[Any] = []
+    for line in lines:
+        data = {"data": line["data"] | {"new": [{}]}} if "data" in line else {}
+        more += [event("new.thing", exitCode=0, content="x"), line | data | {"new": 1}, 5, []]
+    stream = "\n\r\n".join(["not json", *map(json.dumps, more), '{"type": "resu'])
+    ending = ending_of("copilot", case)
+    noisy = play(CopilotParser(turn_of()), [stream.encode()], ending)
+    plain = play(CopilotParser(turn_of()), [recorded("copilot", case)], ending)
+    assert noisy.summary == plain.summary
+
+
+NAMES = [
+    *("assistant.message", "assistant.message_delta", "assistant.reasoning", "assistant.usage"),
+    *("tool.execution_start", "tool.execution_complete", "session.error", "abort", "result"),
+    *("permission.requested", "permission.completed", "assistant.turn_end", "model.call_failure"),
+    *("session.compaction_complete", "assistant.turn_retry", "session.start", "assistant.idle"),
+]
+KEYS = [
+    "data",
+    "content",
+    "messageId",
+    "deltaContent",
+    "result",
+    "error",
+    "success",
+    "exitCode",
+    "sessionId",
+    "quotaSnapshots",
+    "inputTokens",
+    "toolCallId",
+    "shellExecution",
+    "message",
+    "statusCode",
+]
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6)
+    ),
+    max_leaves=10,
+)
+events = st.builds(
+    lambda name, fields: {**fields, "type": name},
+    st.sampled_from(NAMES),
+    st.dictionaries(st.sampled_from(KEYS), values, max_size=6),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(events, max_size=5), st.binary())
+def test_nothing_that_is_printed_breaks_the_reader(said: list[Any], noise: bytes) -> None:
+    """Any JSON and any bytes are read, and end in an answer or an error of a known kind."""
+    stream = b"\n".join([*(json.dumps(one).encode() for one in said), noise])
+    played = play(CopilotParser(turn_of()), [stream], Ending(1, stderr="x", now=NOW))
+    assert isinstance(played.outcome, AgentReply) or played.error.kind

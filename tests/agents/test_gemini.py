@@ -1,0 +1,217 @@
+"""A turn of gemini: how it is called, and what the lines that it prints mean."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handrail.agents.gemini import GeminiBackend
+from handrail.agents.gemini_errors import kind_of_failure
+from handrail.agents.gemini_stream import GeminiParser
+from handrail.agents.turn_parser import Ending
+from handrail.errors import AgentError
+from handrail.model.agent_options import AgentOptions
+from handrail.model.events import (
+    AgentMessage,
+    AgentRetry,
+    AgentSessionStarted,
+    AgentToolCompleted,
+    AgentToolStarted,
+)
+from handrail.model.results import Usage
+from handrail.ports.agent import AgentReply, AgentTurn
+from tests.agents.fake_program import install, path_with
+from tests.agents.recorded import (
+    NOW,
+    Played,
+    case_names,
+    ending_of,
+    of_type,
+    play,
+    recorded,
+    turn_of,
+)
+from tests.leftovers import nothing_left
+
+
+def read(case: str, turn: AgentTurn | None = None, stopped: Any = None) -> Played:
+    """What is made of a recorded run."""
+    ending = ending_of("gemini", case, stopped)
+    return play(GeminiParser(turn or turn_of()), [recorded("gemini", case)], ending)
+
+
+def test_a_successful_result_is_an_answer() -> None:
+    """The pieces since the last tool are the answer, and are told as they come."""
+    played = read("tool")
+    reply = played.reply
+    assert (reply.text, reply.model) == ("The command printed tool-ok.", "gemini-2.5-flash")
+    assert reply.usage == Usage(2400, 50, cached_tokens=800)
+    ref = "run_shell_command__run_shell_command_1795294210558_0"
+    given = {"command": "echo tool-ok", "description": "print"}
+    assert played.notices[:5] == (
+        AgentSessionStarted("s", "e289c59c-ea2f-4e88-b593-2c58f36b7987", "gemini", reply.model),
+        AgentMessage("s", "I will run a command."),
+        AgentToolStarted("s", ref, "run_shell_command", given),
+        AgentToolCompleted("s", ref, "run_shell_command", True, "tool-ok"),
+        AgentMessage("s", "The command printed tool-ok."),
+    )
+    assert read("text").reply.text == "Hello from the stub: naïve ✓ 🙂 done."
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "status"),
+    [
+        ("auth_403", "auth", 403),
+        ("auth_invalid_key", "auth", 400),
+        ("context_overflow", "context_overflow", 400),
+        ("model_404", "bad_request", None),
+        ("auth_none", "auth", None),
+        ("bad_flag", "config", None),
+        ("bad_resume", "config", None),
+        ("hang_sigterm", "crashed", None),
+        ("hang_tool_sigkill", "crashed", None),
+        ("text_json", "crashed", None),
+    ],
+)
+def test_a_failed_turn_has_a_kind(case: str, kind: str, status: int | None) -> None:
+    """The API's own error counts before gemini's words; with no result the exit does."""
+    error = read(case).error
+    assert (error.kind, error.http_status) == (kind, status)
+
+
+def test_a_stop_of_ours_is_no_crash() -> None:
+    """Gemini exits with 0 on a signal and says nothing: what counts is that we sent it."""
+    assert read("hang_sigterm", stopped="idle_timeout").error.kind == "timeout"
+    assert read("hang_sigterm", stopped="interrupted").error.kind == "interrupted"
+    assert read("hang_tool_sigkill").open_tools == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("You have exhausted your daily quota on this model.", "usage_cap"),
+        (
+            '[API Error: {"error":{"code":429,"message":"You exceeded your current quota."}}]',
+            "rate_limit",
+        ),
+        (
+            '[API Error: {"error":{"code":429,"message":"Prepayment credits are depleted"}}]',
+            "spending_cap",
+        ),
+        ('[API Error: {"error":{"code":503,"message":"quota, billing"}}]', "transient"),
+        ("[API Error: fetch failed]", "transient"),
+        ("", "transient"),
+    ],
+)
+def test_messages_have_kinds(message: str, kind: str) -> None:
+    """A daily quota opens again, money does not, and a server's error is one whatever it says."""
+    assert kind_of_failure({"type": "unknown", "message": message})[0] == kind
+
+
+def test_a_type_counts_before_words() -> None:
+    """An error with a type of its own is not read."""
+    error = {"type": "FatalTurnLimitedError", "message": "quota"}
+    assert kind_of_failure(error) == ("max_turns", None)
+
+
+def test_retries_are_read_from_stderr() -> None:
+    """While it waits for a retry it may be silent for as long as it said."""
+    parser = GeminiParser(turn_of())
+    lines = ending_of("gemini", "rate_limit_retryable").stderr.encode().splitlines()
+    retries = [notice for line in lines for notice in parser.feed_stderr(line)]
+    assert of_type(retries, AgentRetry)[0] == AgentRetry(
+        "s", 1, None, "You exceeded your current quota. Please retry in 3.2s"
+    )
+    assert parser.patience_s > 5
+    parser.feed(b'{"type": "message"}')
+    assert parser.patience_s == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(case=st.sampled_from(case_names("gemini")), data=st.data())
+def test_a_stream_may_be_cut_anywhere(case: str, data: st.DataObject) -> None:
+    """Where the bytes are cut into pieces changes nothing."""
+    stream = recorded("gemini", case)
+    edges = [0, *sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8))), len(stream)]
+    chunks = [stream[a:b] for a, b in pairwise(edges)]
+    ending = ending_of("gemini", case)
+    whole = play(GeminiParser(turn_of()), [stream], ending)
+    assert play(GeminiParser(turn_of()), chunks, ending).summary == whole.summary
+
+
+@pytest.mark.parametrize("case", case_names("gemini"))
+def test_a_broken_stream_is_never_an_answer(case: str) -> None:
+    """A stream that ends before the result gives no answer, wherever it ends."""
+    lines = recorded("gemini", case).splitlines(keepends=True)
+    for kept in range(len(lines)):
+        played = play(GeminiParser(turn_of()), lines[:kept], Ending(0, now=NOW))
+        assert isinstance(played.outcome, AgentError)
+
+
+KEYS = ["type", "status", "stats", "error", "content", "role", "tool_id", "session_id", "message"]
+TYPES = ["init", "message", "tool_use", "tool_result", "error", "result", "success", "assistant"]
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(TYPES),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.dictionaries(st.sampled_from(KEYS), values), max_size=5), st.binary())
+def test_nothing_that_is_printed_breaks_the_reader(said: list[Any], noise: bytes) -> None:
+    """Any JSON and any bytes are read, and end in an answer or an error of a known kind."""
+    stream = b"\n".join([*(json.dumps(one).encode() for one in said), noise])
+    parser = GeminiParser(turn_of())
+    parser.feed_stderr(noise)
+    played = play(parser, [stream], Ending(1, stderr="x", now=NOW))
+    assert isinstance(played.outcome, AgentReply) or played.error.kind
+
+
+@pytest.mark.anyio
+async def test_options_are_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_id: str
+) -> None:
+    """The prompt goes to stdin, a system prompt to a file, the rest into arguments."""
+    monkeypatch.setenv("PATH", path_with(tmp_path))
+    gemini = install(tmp_path, "gemini", recorded("gemini", "text"))
+    options = AgentOptions(
+        model="m", permission="full", system_prompt="Be brief.", cwd=str(tmp_path), add_dirs=("d",)
+    )
+    with nothing_left(run_id):
+        reply = await GeminiBackend(options=options).complete(turn_of(run_id=run_id, session="x"))
+    assert reply.text.startswith("Hello")
+    assert gemini.argv == [
+        *("--output-format", "stream-json", "--skip-trust", "-m", "m", "--approval-mode", "yolo"),
+        *("--include-directories", str(tmp_path / "d"), "--resume=x"),
+    ]
+    assert gemini.call["stdin"] == "Say hello."
+    assert gemini.call["env"]["GEMINI_SYSTEM_MD"].endswith("system.md")
+    assert gemini.call["env"]["GEMINI_CLI_NO_RELAUNCH"] == "true"
+
+
+@pytest.mark.anyio
+async def test_probing_finds_program_version_and_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a model being asked: is gemini there, which one, does it have a login."""
+    monkeypatch.setenv("PATH", path_with(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"):
+        monkeypatch.delenv(name, raising=False)
+    install(tmp_path, "gemini", version="0.61.0")
+    out = await GeminiBackend().probe()
+    assert (out.version, out.logged_in) == ("0.61.0", False)
+    (tmp_path / ".gemini").mkdir()
+    (tmp_path / ".gemini" / "settings.json").write_text('{"security": {"auth": {}}}', "utf-8")
+    assert (await GeminiBackend().probe()).logged_in is None
+    (tmp_path / ".gemini" / "oauth_creds.json").write_text('{"access_token": "x"}', "utf-8")
+    assert (await GeminiBackend().probe()).logged_in is True

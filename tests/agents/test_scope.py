@@ -1,0 +1,520 @@
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handrail import (
+    Agent,
+    AgentError,
+    DefinitionError,
+    Executor,
+    FakeBackend,
+    ScopeViolated,
+    SqliteJournal,
+    Steps,
+    step,
+    workflow,
+)
+from handrail.agents.launch_places import places_of
+from handrail.agents.scope import before_launch
+from handrail.agents.scope_patterns import allows
+from handrail.model.agent_options import AgentOptions
+from handrail.model.agent_settings import AgentSettings
+from handrail.model.results import Usage
+from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.system.git import repository_of
+from handrail.system.shadow import Shadow
+from tests.agents.repositories import contents, git, needs_git, repository, write
+
+pytestmark = needs_git
+
+Work = Callable[[Path], object]
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository with `src/a.py` and `docs/guide.md`."""
+    return repository(tmp_path / "repo")
+
+
+@pytest.fixture
+def launch(make_request: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that has an agent do something in a repository, within its scope."""
+
+    async def run(repo: Path, work: Work, *writes: str, **changes: Any) -> Any:
+        def reply(turn: AgentTurn) -> Any:
+            done = work(Path(turn.options.cwd or ""))
+            return done if isinstance(done, (AgentReply, BaseException)) else "done"
+
+        agent = Agent(
+            "coder", "work", backend=FakeBackend([reply]), options=AgentOptions(cwd=str(repo))
+        )
+        request = replace(make_request(), settings=AgentSettings(writes=writes), **changes)
+        return await agent.run(request)
+
+    return run
+
+
+def apply(repo: Path, patch: str | None) -> None:
+    assert patch is not None
+    git(repo, "apply", "--whitespace=nowarn", patch)
+
+
+async def test_what_is_allowed_stays(repo: Path, launch: Callable[..., Any]) -> None:
+    """An agent that keeps to its scope succeeds, and its changes are there."""
+    await launch(repo, lambda at: write(at, {"src/a.py": "a = 2\n", "src/new/b.py": ""}), "src/**")
+    assert contents(repo)["src/a.py"] == ("file", b"a = 2\n")
+    assert "src/new/b.py" in contents(repo)
+    assert not (repo / ".handrail/launches").exists()
+
+
+async def test_what_is_outside_is_undone_and_kept_in_a_patch(
+    repo: Path, launch: Callable[..., Any]
+) -> None:
+    """Changed, added, deleted, renamed and made executable: each is undone; the patch has it."""
+    write(repo, {"docs/old.md": "old\n" * 9, "docs/run.sh": "true\n", "docs/gone.md": "x\n"})
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "-m", "more")
+
+    def work(at: Path) -> None:
+        write(at, {"src/a.py": "a = 2\n", "docs/guide.md": "mine\n", "notes/new": b"\0\xff\n"})
+        (at / "docs/old.md").rename(at / "docs/moved.md")
+        (at / "docs/run.sh").chmod(0o755)
+        (at / "docs/gone.md").unlink()
+
+    before = contents(repo)
+    with pytest.raises(ScopeViolated) as caught:
+        await launch(repo, work, "src/**")
+    error = caught.value
+    allowed = {**before, "src/a.py": ("file", b"a = 2\n")}
+    assert contents(repo) == allowed
+    assert error.files == (
+        "docs/gone.md (deleted)",
+        "docs/guide.md (changed)",
+        "docs/moved.md (added)",
+        "docs/old.md (deleted)",
+        "docs/run.sh (mode changed)",
+        "notes/new (added)",
+    )
+    assert error.patch == str(next(repo.glob(".handrail/quarantine/run-*/work/plan.patch")))
+    assert f"git apply {error.patch}" in str(error)
+    assert "'src/**'" in str(error)
+    apply(repo, error.patch)
+    assert contents(repo)["notes/new"] == ("file", b"\0\xff\n")
+    assert contents(repo)["docs/run.sh"][0] == "program"
+    assert git(repo, "status", "--porcelain").count("\n") == 7
+
+
+async def test_a_file_that_was_dirty_gets_its_dirty_content_back(
+    repo: Path, launch: Callable[..., Any]
+) -> None:
+    """Not the content of the last commit, nor is the user's index touched."""
+    write(repo, {"docs/guide.md": "staged\n"})
+    git(repo, "add", "docs/guide.md")
+    write(repo, {"docs/guide.md": "dirty\r\n", "untracked": "mine\n"})
+    index = (repo / ".git/index").read_bytes()
+    with pytest.raises(ScopeViolated):
+        await launch(repo, lambda at: write(at, {"docs/guide.md": "", "untracked": ""}), "src/**")
+    assert contents(repo)["docs/guide.md"][1] == b"dirty\r\n"
+    assert contents(repo)["untracked"][1] == b"mine\n"
+    assert (repo / ".git/index").read_bytes() == index
+    assert git(repo, "diff", "--cached", "--name-only") == "docs/guide.md\n"
+
+
+async def test_bytes_come_back_whatever_attributes_say(
+    repo: Path, launch: Callable[..., Any]
+) -> None:
+    """Neither line endings nor filters have a part in what is put back."""
+    write(repo, {".gitattributes": "* text eol=lf\n*.bin filter=absent\n"})
+    write(repo, {"docs/guide.md": "one\r\ntwo\n", "docs/x.bin": "x\n"})
+    before = contents(repo)
+    with pytest.raises(ScopeViolated):
+        await launch(
+            repo, lambda at: write(at, {"docs/guide.md": "z", "docs/x.bin": "z"}), "src/**"
+        )
+    assert contents(repo) == before
+
+
+async def test_a_commit_is_taken_back(repo: Path, launch: Callable[..., Any]) -> None:
+    """HEAD, branch and index are where they were; what is allowed stays, not committed."""
+
+    def work(at: Path) -> None:
+        git(at, "checkout", "--quiet", "-b", "agents-own")
+        write(at, {"src/a.py": "a = 2\n", "docs/guide.md": "mine\n"})
+        git(at, "commit", "--quiet", "--all", "-m", "agent")
+
+    head = git(repo, "rev-parse", "HEAD")
+    with pytest.raises(ScopeViolated) as caught:
+        await launch(repo, work, "src/**")
+    assert git(repo, "rev-parse", "HEAD") == head
+    assert git(repo, "symbolic-ref", "HEAD") == "refs/heads/main\n"
+    assert git(repo, "status", "--porcelain") == " M src/a.py\n"
+    assert git(repo, "rev-parse", "agents-own").strip() in str(caught.value)
+    apply(repo, caught.value.patch)
+    assert contents(repo)["docs/guide.md"][1] == b"mine\n"
+
+
+async def test_a_commit_within_the_scope_stays(repo: Path, launch: Callable[..., Any]) -> None:
+    """An agent may commit what it may write."""
+
+    def work(at: Path) -> None:
+        write(at, {"src/a.py": "a = 2\n"})
+        git(at, "commit", "--quiet", "--all", "-m", "agent")
+
+    await launch(repo, work, "src/**")
+    assert git(repo, "log", "--format=%s") == "agent\nfirst\n"
+
+
+async def test_a_file_that_was_only_committed_is_found(
+    repo: Path, launch: Callable[..., Any]
+) -> None:
+    """To commit what the user had changed, elsewhere, is a change too."""
+    write(repo, {"docs/guide.md": "the user's\n"})
+
+    def work(at: Path) -> None:
+        git(at, "commit", "--quiet", "--all", "-m", "agent")
+
+    with pytest.raises(ScopeViolated) as caught:
+        await launch(repo, work, "src/**")
+    assert caught.value.files == ("docs/guide.md (committed)",)
+    assert caught.value.patch is None
+    assert git(repo, "log", "--format=%s") == "first\n"
+    assert git(repo, "status", "--porcelain") == " M docs/guide.md\n"
+
+
+async def test_a_repository_without_a_commit_has_a_scope_too(
+    tmp_path: Path, launch: Callable[..., Any]
+) -> None:
+    """A first commit of the agent's is taken back to none."""
+    git(tmp_path, "init", "--quiet", "--initial-branch=main")
+
+    def work(at: Path) -> None:
+        write(at, {"src/a": "a", "b": "b"})
+        git(at, "add", "--all")
+        git(at, "commit", "--quiet", "-m", "agent")
+
+    with pytest.raises(ScopeViolated):
+        await launch(tmp_path, work, "src/")
+    assert git(tmp_path, "status", "--porcelain") == "?? src/\n"
+
+
+async def test_ignored_files_are_left_alone(repo: Path, launch: Callable[..., Any]) -> None:
+    """What git ignores, by whichever list, is nobody's scope."""
+    write(repo, {".gitignore": "*.log\n", ".git/info/exclude": "build/\n"})
+    await launch(repo, lambda at: write(at, {"x.log": "", "build/y": ""}), "src/**")
+    assert {"x.log", "build/y"} <= contents(repo).keys()
+
+
+async def test_what_a_new_ignore_file_hides_is_found(
+    repo: Path, launch: Callable[..., Any]
+) -> None:
+    """The lists that count are those from before the launch."""
+    write(repo, {".git/info/exclude": ""})
+
+    def work(at: Path) -> None:
+        write(at, {".gitignore": "*.x\n", "hidden.x": "1", "hidden.y": "2"})
+        write(at, {".git/info/exclude": "*.y\n"})
+
+    before = contents(repo)
+    with pytest.raises(ScopeViolated) as caught:
+        await launch(repo, work, "src/**")
+    assert contents(repo) == before
+    apply(repo, caught.value.patch)
+    assert {".gitignore", "hidden.x", "hidden.y"} <= contents(repo).keys()
+
+
+async def test_hooks_and_settings_of_git_are_put_back(
+    repo: Path, launch: Callable[..., Any]
+) -> None:
+    """A hook would run with the user's next commit, so a pattern for all files is not enough."""
+
+    def work(at: Path) -> None:
+        write(at, {".git/hooks/pre-commit": "#!/bin/sh\n"})
+        git(at, "config", "core.fsmonitor", "touch /tmp/x")
+
+    config = (repo / ".git/config").read_bytes()
+    with pytest.raises(ScopeViolated) as caught:
+        await launch(repo, work, "**")
+    assert caught.value.files == (".git/config (changed)", ".git/hooks/pre-commit (added)")
+    assert (repo / ".git/config").read_bytes() == config
+    assert not (repo / ".git/hooks/pre-commit").exists()
+    kept = next(repo.glob(".handrail/quarantine/*/work/plan.git/hooks/pre-commit"))
+    assert kept.read_text() == "#!/bin/sh\n"
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_a_new_repository_within_is_moved_away(
+    repo: Path, launch: Callable[..., Any], *, commit: bool
+) -> None:
+    """It cannot be in a patch, so it is kept as a whole."""
+
+    def work(at: Path) -> None:
+        write(at, {"sub/x": "1"})
+        git(at / "sub", "init", "--quiet")
+        if commit:
+            git(at / "sub", "commit", "--quiet", "--allow-empty", "-m", "x")
+
+    with pytest.raises(ScopeViolated) as caught:
+        await launch(repo, work, "src/**")
+    assert caught.value.files == ("sub (added)",)
+    assert not (repo / "sub").exists()
+    assert next(repo.glob(".handrail/quarantine/*/work/plan.repositories/sub/x")).read_text() == "1"
+
+
+async def test_a_folder_in_place_of_a_file_is_undone(
+    repo: Path, launch: Callable[..., Any]
+) -> None:
+    """What is allowed gives way where what is not must come back, and is in the patch."""
+
+    def work(at: Path) -> None:
+        (at / "docs/guide.md").unlink()
+        write(at, {"docs/guide.md/src/x": "1"})
+        shutil.rmtree(at / "src")
+        (at / "src").symlink_to("docs")
+
+    before = contents(repo)
+    with pytest.raises(ScopeViolated) as caught:
+        await launch(repo, work, "x", "src", "!src/a.py")
+    assert contents(repo) == before
+    apply(repo, caught.value.patch)
+    assert contents(repo)["docs/guide.md/src/x"] == ("file", b"1")
+    assert (repo / "src").is_symlink()
+
+
+async def test_a_failed_launch_is_checked_too(repo: Path, launch: Callable[..., Any]) -> None:
+    """An agent that fails leaves nothing outside of its scope either; what it used is known."""
+
+    def work(at: Path) -> Exception:
+        write(at, {"docs/guide.md": "x", "src/a.py": "b\n"})
+        return AgentError("coder", "busy", kind="transient", usage=Usage(5, 6))
+
+    with pytest.raises(ScopeViolated) as caught:
+        await launch(repo, work, "src/**")
+    assert caught.value.kind is None
+    assert caught.value.usage == Usage(5, 6)
+    assert git(repo, "status", "--porcelain") == " M src/a.py\n"
+
+
+async def test_a_cancelled_launch_is_checked_too(
+    repo: Path, make_request: Callable[..., Any], emitted: list[Any]
+) -> None:
+    """A cancelled agent leaves nothing outside of its scope; the cancellation goes on."""
+
+    async def reply(turn: AgentTurn) -> str:
+        write(repo, {"docs/guide.md": "x"})
+        scope.cancel()
+        await anyio.sleep(60)
+        return turn.prompt
+
+    agent = Agent("coder", "w", backend=FakeBackend([reply]), options=AgentOptions(cwd=str(repo)))
+    request = replace(make_request(), settings=AgentSettings(writes=("src/**",)))
+    with anyio.CancelScope() as scope:
+        await agent.run(request)
+    assert scope.cancelled_caught
+    assert git(repo, "status", "--porcelain") == ""
+    assert "docs/guide.md (changed)" in emitted[-1].text
+
+
+async def test_a_crash_is_no_way_out(
+    repo: Path, launch: Callable[..., Any], run_id: str
+) -> None:
+    """What a killed launch did outside counts when the step is launched again."""
+    found = await repository_of(repo, "m")
+    assert found is not None
+    places = places_of(repo, run_id, "work/plan")
+    await before_launch(Shadow(places.shadow, repo, "m"), places, found)
+    write(repo, {"docs/guide.md": "by the killed agent\n"})  # and then the process dies
+    with pytest.raises(ScopeViolated, match="killed") as caught:
+        await launch(repo, lambda _: None, "src/**", interrupted=True)
+    assert caught.value.files == ("docs/guide.md (changed)",)
+    assert git(repo, "status", "--porcelain") == ""
+
+
+async def test_there_must_be_a_repository(tmp_path: Path, launch: Callable[..., Any]) -> None:
+    """Without git nothing could be enforced, so the agent is not launched."""
+    begun: list[Path] = []
+    with pytest.raises(DefinitionError, match=r"'work/plan': writes= needs a git repository"):
+        await launch(tmp_path, begun.append, "src/**")
+    assert begun == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="open files are known on Linux and macOS")
+def test_the_journal_of_the_run_is_nobodys_change(repo: Path) -> None:
+    """A journal in the working tree grows during the launch, and is not undone."""
+
+    def reply(turn: AgentTurn) -> str:
+        write(Path(turn.options.cwd or ""), {"docs/guide.md": "x"})
+        return "done"
+
+    agent = Agent("c", "w", backend=FakeBackend([reply]), options=AgentOptions(cwd=str(repo)))
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("work").agent(agent, writes=["src/**"])
+
+    executor = Executor(journal=SqliteJournal(repo / "runs.db"))
+    result = executor.run_sync(flow)
+    assert result.step("work").is_a(ScopeViolated)
+    assert "runs.db" not in str(result.error)
+    assert (repo / "runs.db").stat().st_size > 0
+
+
+def test_a_violation_fails_the_step_once(repo: Path) -> None:
+    """The ladder does not launch the agent again; the step's error says what was undone."""
+
+    def reply(turn: AgentTurn) -> AgentReply:
+        write(Path(turn.options.cwd or ""), {"x": "1"})
+        return AgentReply("done", usage=Usage(7, 8))
+
+    backend = FakeBackend([reply, reply])
+    agent = Agent("coder", "w", backend=backend, options=AgentOptions(cwd=str(repo)))
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("work").agent(agent, writes=[])
+
+    result = Executor().run_sync(flow)
+    assert result.failed_step == "work"
+    assert len(backend.turns) == 1
+    assert "x (added)" in str(result.error)
+    assert result.step("work").usage == Usage(7, 8)
+
+
+# -- patterns --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("patterns", "yes", "no"),
+    [
+        (["src/**"], ["src/a", "src/b/c"], ["src", "a/src/b", "srcs/a"]),
+        (["src/*"], ["src/a"], ["src/b/c"]),
+        (["src/*.py"], ["src/a.py"], ["src/a.txt", "src/b/a.py"]),
+        (["*.md"], ["a.md", "b/a.md"], ["a.md/x", "amd"]),
+        (["docs/"], ["docs/a", "x/docs/b/c"], ["docs", "docs2/a"]),
+        (["a/docs/"], ["a/docs/x"], ["b/a/docs/x", "a/docs"]),
+        (["src"], ["src", "src/a", "x/src"], ["srcs"]),
+        (["a/**/b"], ["a/b", "a/x/b", "a/x/y/b", "a/b/c"], ["x/a/b"]),
+        (["**/t.py"], ["t.py", "a/b/t.py"], ["at.py"]),
+        (["**"], ["a", "a/b"], [".git/config"]),
+        ([".git/hooks/**"], [".git/hooks/x"], [".git/config"]),
+        (["src/**", "!src/keep/**"], ["src/a"], ["src/keep/a"]),
+        (["!src/keep/**", "src/**"], ["src/keep/a"], []),
+        (["[a-c]?.py"], ["bx.py"], ["dx.py", "b/.py", "b.py"]),
+        (["[!a].py"], ["b.py"], ["a.py"]),
+        (["\\*.py"], ["*.py"], ["a.py"]),
+        (["./src/a.py"], ["src/a.py"], ["x/src/a.py"]),
+        (["[x"], ["[x"], ["x"]),
+        ([], [], ["a"]),
+    ],
+)
+def test_patterns_are_those_of_gitignore(
+    patterns: Sequence[str], yes: Sequence[str], no: Sequence[str]
+) -> None:
+    """`*` stays in its folder, `**` does not; the last pattern that covers a path decides."""
+    assert [path for path in yes if not allows(patterns, path)] == []
+    assert [path for path in no if allows(patterns, path)] == []
+
+
+# -- any change, any scope -------------------------------------------------------------------------
+
+NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "d/e/a", "d", "d/e", "f.x", "d/f.x"])
+OPERATIONS = st.one_of(
+    st.tuples(st.just("write"), NAMES, st.sampled_from([b"1\n", b"2\n2\n", b"\0\1\2", b"no end"])),
+    st.tuples(st.just("delete"), NAMES, st.just(b"")),
+    st.tuples(st.just("rename"), NAMES, st.sampled_from([b"a", b"d/n", b"n"])),
+    st.tuples(st.just("mode"), NAMES, st.just(b"")),
+    st.tuples(st.just("link"), NAMES, st.just(b"a")),
+    st.tuples(st.just("commit"), st.just(""), st.just(b"")),
+)
+PATTERNS = st.lists(st.sampled_from(["a", "d/**", "d/*", "*.x", "d/e/", "!b", "/b"[1:]]), max_size=2)
+
+
+def perform(root: Path, operation: tuple[str, str, bytes]) -> None:
+    """Do it, if it can be done; what stands in the way of a write is removed."""
+    kind, name, data = operation
+    file = root / name
+    if kind == "commit":
+        git(root, "add", "--all")
+        git(root, "commit", "--quiet", "--allow-empty", "-m", "x")
+    elif kind in {"write", "link"}:
+        for above in [file, *file.parents]:
+            if above != root and root in above.parents and (above.is_symlink() or above.is_file()):
+                above.unlink()
+        if file.is_dir():
+            shutil.rmtree(file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.symlink_to(os.fsdecode(data)) if kind == "link" else file.write_bytes(data)
+    elif kind == "rename" and file.is_file() and not (root / os.fsdecode(data)).exists():
+        target = root / os.fsdecode(data)
+        if not target.is_symlink() and not any(p.is_file() for p in target.parents):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file.rename(target)
+    elif kind == "delete" and (file.is_file() or file.is_symlink()):
+        file.unlink()
+    elif kind == "mode" and file.is_file() and not file.is_symlink():
+        file.chmod(0o755)
+
+
+@settings(max_examples=30)
+@given(
+    dirty=st.lists(OPERATIONS.filter(lambda o: o[0] != "commit"), max_size=3),
+    done=st.lists(OPERATIONS, min_size=1, max_size=6),
+    patterns=PATTERNS,
+)
+def test_exactly_the_allowed_changes_remain(
+    tmp_path_factory: pytest.TempPathFactory,
+    dirty: list[tuple[str, str, bytes]],
+    done: list[tuple[str, str, bytes]],
+    patterns: list[str],
+) -> None:
+    """What is not allowed is as before, what is allowed as the agent left it (unless it stands in
+    the way of the former), and the patch makes of that what the agent had left.
+    """
+    root = repository(tmp_path_factory.mktemp("scope"), {"a": "1\n", "d/a": "1\n", "d/f.x": "1\n"})
+    for operation in dirty:
+        perform(root, operation)
+    before = contents(root)
+    left: dict[str, Any] = {}
+
+    def work(turn: AgentTurn) -> str:
+        for operation in done:
+            perform(Path(turn.options.cwd or ""), operation)
+        left.update(contents(root))
+        return "done"
+
+    agent = Agent("c", "w", backend=FakeBackend([work]), options=AgentOptions(cwd=str(root)))
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("work").agent(agent, writes=patterns)
+
+    executor = Executor(agents={})
+    result = executor.run_sync(flow)
+    now = contents(root)
+    outside = {
+        path
+        for path in before.keys() | left.keys()
+        if before.get(path) != left.get(path) and not allows(patterns, path)
+    }
+    for path in before.keys() | left.keys():
+        if path in outside or before.get(path) == left.get(path):
+            assert now.get(path) == before.get(path), path
+        elif now.get(path) != left.get(path):
+            restored = {one for one in outside if one in before}
+            assert any(f"{o}/".startswith(f"{path}/") or path.startswith(f"{o}/") for o in restored)
+    assert now.keys() <= before.keys() | left.keys()
+    if outside:
+        assert not result.success
+        patch = next(root.glob(".handrail/quarantine/*/*.patch"))
+        apply(root, str(patch))
+        assert contents(root) == left
