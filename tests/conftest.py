@@ -28,7 +28,7 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
-# Folders, and files, that need optional modules; a test elsewhere says `@pytest.mark.extra("jinja2")`.
+# Folders and files that need optional modules; others say `@pytest.mark.extra("jinja2")`.
 FOLDERS_OF_EXTRAS = {
     "agents": ["jinja2"],
     "agents/test_api_backend.py": ["jinja2", "pydantic_ai"],

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from handrail.agents.turn_parser import Ending, Stop, TurnParser
+from handrail.agents.programs.turn_parser import Ending, Stop, TurnParser
 from handrail.errors import AgentError
 from handrail.model.events import Notice
 from handrail.ports.agent import AgentReply, AgentTurn

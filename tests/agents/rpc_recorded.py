@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from handrail.agents.dialogue import Dialogue
-from handrail.agents.turn_parser import Ending
+from handrail.agents.programs.dialogue import Dialogue
+from handrail.agents.programs.turn_parser import Ending
 from handrail.errors import AgentError
 from handrail.model.events import Notice
 from handrail.ports.agent import AgentReply, AgentTurn

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.agents.acp import ACP, AcpBackend, copilot_acp, gemini, opencode
+from handrail.agents.acp.backend import ACP, AcpBackend, copilot_acp, gemini, opencode
 from handrail.errors import AgentError, DefinitionError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentFinished, AgentTranscript
@@ -108,7 +108,7 @@ async def test_an_agent_that_stays_is_ended(
     agent: Callable[..., Path], turn: AgentTurn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some do not go when their stdin ends; their answer counts."""
-    monkeypatch.setattr("handrail.agents.acp._GRACE_S", 0.1)
+    monkeypatch.setattr("handrail.agents.acp.backend._GRACE_S", 0.1)
     agent("gemini", "gemini_text", "stay", "child")
     with nothing_left(turn.run_id):
         assert (await gemini().complete(turn)).text == HELLO

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.agents.acp_dialogue import AcpDialogue
-from handrail.agents.codex_news import NETWORK_WAITS
-from handrail.agents.turn_parser import Ending
+from handrail.agents.acp.dialogue import AcpDialogue
+from handrail.agents.codex.news import NETWORK_WAITS
+from handrail.agents.programs.turn_parser import Ending
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
     AgentCompaction,

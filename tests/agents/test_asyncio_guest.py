@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from handrail.agents.asyncio_guest import Emit, on_asyncio
+from handrail.agents.api.asyncio_guest import Emit, on_asyncio
 from handrail.model.events import AgentMessage
 
 

@@ -64,8 +64,8 @@ async def test_files_and_folders_are_shown_with_their_names(tmp_path: Path) -> N
     files = Files(["src", "big.txt"], max_bytes=100)
     prompt = await prompt_of(files=files, options=AgentOptions(cwd=tmp_path))
     assert prompt == (
-        "# Files\n\n## src/a.py\n\n````\n```\ncode\n```\n````\n\n## src/b.py\n\n```\nprint('b')\n```"
-        "\n\nLeft out, because they are too large: big.txt (500 bytes)\n\n# Your task\n\nWork."
+        "# Files\n\n## src/a.py\n\n````\n```\ncode\n```\n````\n\n"
+        "## src/b.py\n\n```\nprint('b')\n```\n\nLeft out, because they are too large: big.txt (500 bytes)\n\n# Your task\n\nWork."
     )
 
 
@@ -89,8 +89,11 @@ async def test_a_prompt_file_is_found_beside_the_file_that_makes_the_agent(
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts" / "work.md").write_text("From beside.")
     scope: dict[str, Any] = {"__file__": str(tmp_path / "flow.py")}
-    code = "from pathlib import Path\nfrom handrail import Agent\n" \
-           "agent = Agent('w', Path('prompts/work.md'))"  # fmt: skip
+    code = """
+from pathlib import Path
+from handrail import Agent
+agent = Agent('w', Path('prompts/work.md'))
+"""
     exec(code, scope)
     monkeypatch.chdir(Path(__file__).parent)
     assert scope["agent"].identity["prompt"] == "From beside."

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.agents.codex_errors import (
+from handrail.agents.codex.errors import (
     fault_of_info,
     fault_of_message,
     hint_of,
     status_of_info,
     status_of_message,
 )
-from handrail.agents.http_status import kind_of_status
+from handrail.agents.programs.http_status import kind_of_status
 from tests.agents.recorded import NOW
 
 CAP = (

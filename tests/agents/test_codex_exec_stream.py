@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.agents.codex_exec_stream import CodexExecParser
-from handrail.agents.turn_parser import Ending
+from handrail.agents.codex.exec_stream import CodexExecParser
+from handrail.agents.programs.turn_parser import Ending
 from handrail.errors import AgentError
 from handrail.model.events import (
     AgentCompaction,

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from handrail.agents.copilot import CopilotBackend
+from handrail.agents.copilot.backend import CopilotBackend
 from handrail.errors import AgentError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentFinished, AgentUsage

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.agents.copilot_errors import Fault
-from handrail.agents.copilot_stream import CopilotParser
-from handrail.agents.turn_parser import Ending
+from handrail.agents.copilot.errors import Fault
+from handrail.agents.copilot.stream import CopilotParser
+from handrail.agents.programs.turn_parser import Ending
 from handrail.errors import AgentError
 from handrail.model.events import (
     AgentCompaction,

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.agents.gemini import GeminiBackend
-from handrail.agents.gemini_errors import kind_of_failure
-from handrail.agents.gemini_stream import GeminiParser
-from handrail.agents.turn_parser import Ending
+from handrail.agents.gemini.backend import GeminiBackend
+from handrail.agents.gemini.errors import kind_of_failure
+from handrail.agents.gemini.stream import GeminiParser
+from handrail.agents.programs.turn_parser import Ending
 from handrail.errors import AgentError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from handrail.agents.program_end import kind_of_end, said_on_stderr, words_of_end
-from handrail.agents.turn_parser import Ending
+from handrail.agents.programs.ending import kind_of_end, said_on_stderr, words_of_end
+from handrail.agents.programs.turn_parser import Ending
 
 
 @pytest.mark.parametrize(

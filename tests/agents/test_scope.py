@@ -325,9 +325,7 @@ async def test_a_cancelled_launch_is_checked_too(
     assert "docs/guide.md (changed)" in emitted[-1].text
 
 
-async def test_a_crash_is_no_way_out(
-    repo: Path, launch: Callable[..., Any], run_id: str
-) -> None:
+async def test_a_crash_is_no_way_out(repo: Path, launch: Callable[..., Any], run_id: str) -> None:
     """What a killed launch did outside counts when the step is launched again."""
     found = await repository_of(repo, "m")
     assert found is not None
@@ -436,7 +434,9 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("link"), NAMES, st.just(b"a")),
     st.tuples(st.just("commit"), st.just(""), st.just(b"")),
 )
-PATTERNS = st.lists(st.sampled_from(["a", "d/**", "d/*", "*.x", "d/e/", "!b", "/b"[1:]]), max_size=2)
+PATTERNS = st.lists(
+    st.sampled_from(["a", "d/**", "d/*", "*.x", "d/e/", "!b", "/b"[1:]]), max_size=2
+)
 
 
 def perform(root: Path, operation: tuple[str, str, bytes]) -> None:
@@ -465,7 +465,7 @@ def perform(root: Path, operation: tuple[str, str, bytes]) -> None:
         file.chmod(0o755)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     dirty=st.lists(OPERATIONS.filter(lambda o: o[0] != "commit"), max_size=3),
     done=st.lists(OPERATIONS, min_size=1, max_size=6),

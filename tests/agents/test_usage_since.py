@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handrail.agents.usage_since import added_since
+from handrail.agents.programs.usage_since import added_since
 from handrail.model.results import Usage
 
 

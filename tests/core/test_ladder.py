@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -114,7 +115,7 @@ def test_a_cap_of_unknown_end_is_probed_until_the_bound() -> None:
     """Every half hour for eight days, then a person is asked for."""
     told = climbed(fault("usage_cap"))
     waits = [now for now, after in told if isinstance(after, Next)]
-    assert all(b - a == 1800 for a, b in zip(waits, waits[1:], strict=False))
+    assert all(b - a == 1800 for a, b in pairwise(waits))
     last, after = told[-1]
     assert isinstance(after, Park)
     assert 7.9 * DAY < last - NOW <= 8 * DAY

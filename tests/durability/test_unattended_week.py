@@ -27,8 +27,8 @@ from handrail import (
     step,
     workflow,
 )
-from handrail.agents.claude import ClaudeBackend
-from handrail.agents.codex_exec import CodexExecBackend
+from handrail.agents.claude.backend import ClaudeBackend
+from handrail.agents.codex.exec import CodexExecBackend
 from handrail.model import events as ev
 from handrail.system.marker import carries
 from handrail.system.procfs import environ_of, live_pids

@@ -221,7 +221,7 @@ async def test_wall_time_stops_a_launch() -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Budget(), "a Budget needs a bound"),
+        (Budget, "a Budget needs a bound"),
         (lambda: Budget(usd=0), "usd of a Budget must be above 0"),
         (lambda: Budget(tokens=0), "tokens of a Budget must be a whole number of at least 1"),
         (lambda: Budget(usd=1, soft=2), "soft of a Budget must be a share"),

@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from handrail.model import events as ev
+from handrail.model.launch import Launch
 from handrail.model.results import Skipped
 from handrail.sinks.console_plain import LOUD, PlainLog
 from handrail.sinks.console_text import ASCII, UNICODE, text_of
+from handrail.testing.contracts.sample_events import sample_progress
 from tests.sinks.story import Story
 
 
@@ -245,3 +248,50 @@ def test_ascii_is_enough() -> None:
     story.begin()
     story.run("plan", status="failed", attempts=2)
     assert log.said[1:] == ["> plan  python", "x plan  python  failed  x2  1.0 s  ValueError: boom"]
+
+
+def test_what_follows_the_failure_of_an_agent_is_a_line(log: Log, story: Story) -> None:
+    """It says which rung comes next and why; the wait for a cap is said once."""
+    story.begin()
+    story.start("code", "agent")
+    step = ev.LadderStep("code", 1, "invalid_output", "no JSON", Launch(2, rung="reask"))
+    story.tell(step)
+    cap = ev.LadderStep("code", 1, "usage_cap", "used up", Launch(3, rung="wait"), 33.0, "claude")
+    story.tell(cap)
+    story.tell(ev.TimerSet("code", 33.0, "cap"))
+    story.tell(ev.LadderStep("code", 1, "auth", "log in", Launch(4), backend="x", parked=True))
+    story.tell(ev.TimerSet("code", 90.0, "cap"))
+    assert log.said[2:] == [
+        "↻ code  asks again: invalid output",
+        "⏸ code  waits 30 s: usage cap, claude",
+        "⏸ code  needs a person: auth, x: log in",
+        "⏸ code  waits for a limit  until 01:01 (in 1 min)".replace("01:01", clock(90.0)),
+    ]
+
+
+def clock(at: float) -> str:
+    """The time of day, where this runs."""
+    return time.strftime("%H:%M", time.localtime(at))
+
+
+def test_budgets_have_lines(log: Log, story: Story) -> None:
+    """A soft bound that was passed, and more that was allowed, are said."""
+    story.begin()
+    story.tell(ev.BudgetReserved("code", 1, 10))
+    story.tell(ev.BudgetWarning("code", "", "cost_usd", 0.9, 1.0))
+    story.tell(ev.BudgetWarning("code", "a/b", "tokens", 900.0, 1000.0))
+    story.tell(ev.BudgetRaised("code", ""))
+    assert log.said[1:] == [
+        "▸ budget  used 0.9 of 1 cost_usd",
+        "▸ budget  used 900 of 1000 tokens of a/b",
+        "▸ budget  as much again is allowed",
+    ]
+
+
+def test_what_an_agent_does_has_no_line(log: Log, story: Story) -> None:
+    """Tools, limits, usage and lines of its program are no news for a log."""
+    story.begin()
+    for notice in sample_progress():
+        if type(notice).__name__.startswith("Agent"):
+            story.tell(notice)
+    assert len(log.said) == 1

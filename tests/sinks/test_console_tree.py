@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handrail.model import events as ev
-from handrail.model.results import OpenGate, Skipped, StepResult
+from handrail.model.launch import Launch
+from handrail.model.results import OpenGate, Skipped, StepResult, Usage
 from handrail.sinks.console_text import ASCII, text_of
 from handrail.sinks.console_tree import ConsoleTree
 from handrail.testing.contracts.sample_events import sample_events, sample_progress
@@ -220,6 +221,56 @@ def test_a_group_of_unknown_size_counts_what_is_done(tree: ConsoleTree, story: S
         story.member(f"review/{index}", index)
         story.member_ends(f"review/{index}")
     assert "  20 done  " in drawn(tree)[1]
+
+
+def test_what_an_agent_is_at_is_in_its_row(tree: ConsoleTree, story: Story) -> None:
+    """Tools, limits and refusals take each other's place; lines of its program are not shown."""
+    story.begin()
+    story.start("code", "agent")
+    for event, said in [
+        (ev.AgentReasoning("code", "First\nlook at it."), "look at it."),
+        (ev.AgentToolStarted("code", "t", "Bash", {"n": 1, "command": "ls -l"}), "Bash ls -l"),
+        (ev.AgentToolCompleted("code", "t", "Bash"), "Bash ls -l"),
+        (ev.AgentToolCompleted("code", "t", "Bash", ok=False, output="a\nno"), "Bash failed: no"),
+        (ev.AgentPermission("code", "Write", "denied", "read only"), "denied Write: read only"),
+        (ev.AgentPermission("code", "Read", "allowed"), "denied Write: read only"),
+        (ev.AgentRetry("code", 2, 1.5, "529"), "tries again in 1.5 s: 529"),
+        (ev.AgentCompaction("code", "started"), "makes its session smaller"),
+        (ev.AgentLimit("code", "allowed", "five_hour", 0.1), "makes its session smaller"),
+        (ev.AgentLimit("code", "warning", "five_hour", 0.9), "five hour 90% used"),
+        (ev.AgentLimit("code", "reached", reset_at=20.0), "limit reached, opens again in 19 s"),
+        (ev.AgentTranscript("code", "{}"), "limit reached, opens again in 19 s"),
+        (ev.AgentUsage("code", Usage(1)), "limit reached, opens again in 19 s"),
+    ]:
+        story.tell(event, after=0)
+        assert drawn(tree, now=story.at)[1].endswith(f" agent  {said}"), event
+
+
+def test_a_cap_that_is_waited_for_is_in_the_row(tree: ConsoleTree, story: Story) -> None:
+    """The row says which cap, whose it is, and how long it lasts."""
+    story.begin()
+    story.start("code", "agent")
+    wait = Launch(2, rung="wait")
+    story.tell(ev.LadderStep("code", 1, "usage_cap", "used up", wait, 32.0, "claude"))
+    story.tell(ev.TimerSet("code", 32.0, "cap"), after=0)
+    assert drawn(tree) == [
+        "⏸ ship  2.0 s  run ship-1",
+        "└─ ⏸ code  agent  1.0 s  usage cap, claude in 30 s  failed once: used up",
+    ]
+    assert drawn(tree, now=33.0)[1] == "└─ ⠋ code  agent  32 s  failed once: used up"
+
+
+def test_another_rung_is_said_in_the_row(tree: ConsoleTree, story: Story) -> None:
+    """What follows a failure at once, or needs a person, takes the place of what was said."""
+    story.begin()
+    story.start("code", "agent")
+    again = Launch(2, rung="reask")
+    story.tell(ev.LadderStep("code", 1, "invalid_output", "no JSON", again, backend="claude"))
+    assert drawn(tree)[1].endswith("  asks again: invalid output, claude")
+    story.tell(ev.LadderStep("code", 1, "auth", "log in", Launch(3), parked=True))
+    assert drawn(tree)[1].endswith("  needs a person: auth: log in")
+    story.tell(ev.BudgetWarning("code", "", "cost_usd", 0.9, 1.0))
+    assert drawn(tree)[0] == "⠋ ship  4.0 s  used 0.9 of 1 cost_usd  run ship-1"
 
 
 def test_a_large_group_has_a_bar(tree: ConsoleTree, story: Story) -> None:

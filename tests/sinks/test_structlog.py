@@ -7,7 +7,20 @@ from typing import Any
 import pytest
 import structlog
 
-from handrail.model.events import RollbackCompleted, SinkDropped, StepOutput, StepReplayed
+from handrail.model.events import (
+    AgentFinished,
+    AgentLimit,
+    AgentSessionStarted,
+    AgentToolStarted,
+    AgentTranscript,
+    BudgetWarning,
+    LadderStep,
+    RollbackCompleted,
+    SinkDropped,
+    StepOutput,
+    StepReplayed,
+)
+from handrail.model.launch import Launch
 from handrail.sinks.structlog import StructlogSink, facts_of, name_of
 from handrail.testing.contracts import SinkContract
 from handrail.testing.contracts.sample_events import sample_events, sample_progress
@@ -112,6 +125,23 @@ def test_progress_is_for_debugging(story: Story, recorder: Recorder) -> None:
     story.tell(RollbackCompleted("plan", "no way back"))
     levels = [level for level, _ in recorder.entries]
     assert levels == ["debug", "debug", "error", "info", "error"]
+
+
+def test_what_agents_do_is_for_debugging_unless_it_fails(story: Story, recorder: Recorder) -> None:
+    """Steps of the ladder, budgets and caps are warnings; lines and inputs are not logged."""
+    story.tell(AgentToolStarted("code", "t", "Bash", {"command": "ls"}))
+    story.tell(AgentTranscript("code", "{}"))
+    story.tell(AgentLimit("code", "warning", "five_hour", 0.9))
+    story.tell(AgentLimit("code", "reached", "five_hour", 1.0))
+    story.tell(AgentFinished("code", "failed", "usage_cap", "used up"))
+    story.tell(LadderStep("code", 1, "usage_cap", "used up", Launch(2, rung="wait"), 9.0))
+    story.tell(BudgetWarning("code", "", "cost_usd", 0.9, 1.0))
+    story.tell(AgentSessionStarted("code", "s-1", "claude"))
+    levels = [level for level, _ in recorder.entries]
+    assert levels == ["debug"] * 3 + ["warning"] * 4 + ["info"]
+    assert not {"input", "line"} & {name for _, entry in recorder.entries for name in entry}
+    kinds = [entry.get("kind") for _, entry in recorder.entries]
+    assert kinds[4:6] == ["usage_cap", "usage_cap"]
 
 
 def test_every_event_has_plain_facts() -> None:

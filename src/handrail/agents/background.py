@@ -22,6 +22,10 @@ _SKIPPED_DIRS = frozenset({"__pycache__", "node_modules"})
 _LOOKED_AT = 8_192
 
 
+def _texts(given: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
+    return tuple(os.fspath(one) for one in given)
+
+
 @attrs.frozen
 class Files:
     """Files and folders for an agent to read: paths, and how many bytes of them at most.
@@ -31,7 +35,7 @@ class Files:
     ``max_file_bytes`` by itself, is named and left out.
     """
 
-    paths: tuple[str, ...] = attrs.field(converter=lambda given: tuple(map(os.fspath, given)))
+    paths: tuple[str, ...] = attrs.field(converter=_texts)
     max_bytes: int = attrs.field(default=200_000, kw_only=True)
     max_file_bytes: int = attrs.field(default=100_000, kw_only=True)
 

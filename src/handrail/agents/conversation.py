@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from handrail.agents.bounds import bounds_of
 from handrail.agents.digest import Digest
 from handrail.agents.routes import Route
 from handrail.agents.wording import KEPT_CHARS, put, rejected, shortened, with_schema
@@ -57,6 +58,7 @@ class Conversation:
 
         Raises:
             AgentError: there is none, or none that fits; ``fault`` says what could follow.
+            ScopeViolated, WorktreeConflict: see ``bounds``.
         """
         request, launch = self.request, self.request.launch
         route = self.routes[min(launch.route, len(self.routes) - 1)]
@@ -65,12 +67,20 @@ class Conversation:
         said = put(task, launch, remembered=self._session(route) is not None)
         digest = Digest(request.emit)
         request.emit(AgentTurnStarted(request.path, launch.turn, said))
+        async with bounds_of(request, self.agent, route.backend, route.options) as bounds:
+            turn = self._turn(route, said, schema, digest)
+            bounds.reply = await self._asked(replace(turn, options=bounds.options), route, digest)
+            return self._heard(bounds.reply, route)
+
+    async def _asked(self, turn: AgentTurn, route: Route, digest: Digest) -> AgentReply:
+        """The backend's reply; an error of it knows what could follow."""
         try:
-            reply = await route.backend.complete(self._turn(route, said, schema, digest))
+            reply = await route.backend.complete(turn)
         except AgentError as error:
+            error.usage = _priced(error.usage, error.model or route.options.model)
             self._explain(error, route, digest)
             raise
-        return self._heard(reply, route)
+        return replace(reply, usage=_priced(reply.usage, reply.model or route.options.model))
 
     def _session(self, route: Route) -> str | None:
         """The session to go on in: the launch's, or the one that the step was given."""
@@ -101,6 +111,7 @@ class Conversation:
             compact=launch.rung == "compact",
             session_usage=request.settings.session_usage if given else launch.session_usage,
             now=request.now,
+            launch=launch.number,
         )
 
     def _heard(self, reply: AgentReply, route: Route) -> AgentResult[Any]:
@@ -162,6 +173,15 @@ class Conversation:
             can_resume=capabilities.sessions,
             can_compact=capabilities.compact,
         )
+
+
+def _priced(usage: Usage | None, model: str | None) -> Usage | None:
+    """With what it costs by the table of prices, where the backend does not say."""
+    if usage is None or usage.cost_usd is not None or model is None:
+        return usage
+    from handrail.agents.prices import cost_of
+
+    return cost_of(model, usage)
 
 
 def _sum(a: Usage | None, b: Usage | None) -> Usage | None:

@@ -21,6 +21,7 @@ class Digest:
         self._kept: deque[str] = deque(maxlen=_KEPT)
 
     def __call__(self, notice: Notice) -> None:
+        """Keep it if it is of use, and pass it on."""
         if isinstance(notice, AgentMessage):
             self._kept.append(notice.text)
         elif isinstance(notice, AgentToolStarted):

@@ -10,11 +10,11 @@ from typing import Any
 
 import anyio
 
+from handrail.agents.programs.outcome import finished_notice
 from handrail.agents.script import played, replies_of
 from handrail.errors import AgentError
 from handrail.model.agent_options import OPTION_NAMES, PERMISSIONS
 from handrail.model.events import (
-    AgentFinished,
     AgentMessage,
     AgentSessionStarted,
     AgentUsage,
@@ -80,22 +80,14 @@ class FakeBackend:
         except AgentError as error:
             if error.session is not None:
                 turn.emit(AgentSessionStarted(turn.path, error.session, self.name, error.model))
-            turn.emit(AgentFinished(turn.path, "failed", error.kind or "", error.reason))
+            turn.emit(finished_notice(turn.path, error))
             raise
         if made.session is not None:
             turn.emit(AgentSessionStarted(turn.path, made.session, self.name, made.model))
         turn.emit(AgentMessage(turn.path, made.text))
         if made.usage is not None:
             turn.emit(AgentUsage(turn.path, made.usage))
-        turn.emit(
-            AgentFinished(
-                turn.path,
-                "completed",
-                usage=made.usage,
-                model=made.model,
-                session=made.session,
-            )
-        )
+        turn.emit(finished_notice(turn.path, made))
         return made
 
     def _next(self, turn: AgentTurn) -> Any:

@@ -12,15 +12,15 @@ from handrail.model.agent_options import AgentOptions
 from handrail.ports.agent import AgentBackend, capabilities_of
 
 _MADE_BY = {
-    "claude": ("handrail.agents.claude", "ClaudeBackend"),
-    "codex": ("handrail.agents.codex", "CodexBackend"),
-    "codex-exec": ("handrail.agents.codex_exec", "CodexExecBackend"),
-    "copilot": ("handrail.agents.copilot", "CopilotBackend"),
-    "gemini": ("handrail.agents.acp", "gemini"),
-    "opencode": ("handrail.agents.acp", "opencode"),
-    "gemini-cli": ("handrail.agents.gemini", "GeminiBackend"),
-    "opencode-run": ("handrail.agents.opencode", "OpencodeBackend"),
-    "api": ("handrail.agents.api", "ApiBackend"),
+    "claude": ("handrail.agents.claude.backend", "ClaudeBackend"),
+    "codex": ("handrail.agents.codex.app_server", "CodexBackend"),
+    "codex-exec": ("handrail.agents.codex.exec", "CodexExecBackend"),
+    "copilot": ("handrail.agents.copilot.backend", "CopilotBackend"),
+    "gemini": ("handrail.agents.acp.backend", "gemini"),
+    "opencode": ("handrail.agents.acp.backend", "opencode"),
+    "gemini-cli": ("handrail.agents.gemini.backend", "GeminiBackend"),
+    "opencode-run": ("handrail.agents.opencode.backend", "OpencodeBackend"),
+    "api": ("handrail.agents.api.backend", "ApiBackend"),
 }
 
 

@@ -1,0 +1,1 @@
+"""Any program that speaks the Agent Client Protocol."""

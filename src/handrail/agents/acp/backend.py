@@ -1,0 +1,165 @@
+"""Any agent that speaks ACP, the Agent Client Protocol: gemini, opencode, copilot and many more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from handrail.agents.acp.dialogue import AcpDialogue
+from handrail.agents.programs.environment import child_environment
+from handrail.agents.programs.probe import probe_program
+from handrail.agents.programs.rpc_turn import own_version, run_rpc
+from handrail.errors import DefinitionError
+from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
+
+_GRACE_S = 1.5
+"""How long an agent may take to exit when its stdin ends: most need 0.1 s, codex-acp never does."""
+
+ACP = Capabilities(
+    options=frozenset(
+        {"model", "effort", "permission", "mcp_servers", "cwd", "add_dirs", "env", "extra_args"}
+    ),
+    permissions=frozenset(PERMISSIONS),
+    sessions=True,
+    fork=True,
+    usage=True,
+    cost=True,
+)
+"""What an agent that speaks ACP may be able to do; one that is not says so when it is started."""
+
+
+def _argv(argv: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(argv, str) or not argv:
+        raise DefinitionError(
+            f'AcpBackend takes a list of arguments, such as ["goose", "acp"], got {argv!r}'
+        )
+    return tuple(argv)
+
+
+def _names_only(env: Mapping[str, str]) -> str:
+    return repr(sorted(env))  # the values may be secrets
+
+
+@attrs.frozen
+class AcpBackend:
+    """A program that speaks ACP on its stdin and stdout, one process a turn.
+
+    ``name`` is its name for people; where it is that of an agent whose manners are known (or the
+    agent gives such a name itself), failures that it tells as text are told from answers.
+    ``model_flag`` is the argument that chooses a model, for agents that do not let it be chosen in
+    a session. ``can_do`` may be narrowed to what the agent is known to be able to do. ``env`` is
+    added to its environment. ``install`` and ``login`` are commands, for advice.
+    """
+
+    argv: tuple[str, ...] = attrs.field(converter=_argv)
+    name: str = attrs.field(default="acp", kw_only=True)
+    options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
+    model_flag: str | None = attrs.field(default=None, kw_only=True)
+    can_do: Capabilities = attrs.field(default=ACP, kw_only=True)
+    env: Mapping[str, str] = attrs.field(factory=dict[str, str], kw_only=True, repr=_names_only)
+    install: str = attrs.field(default="", kw_only=True)
+    login: str = attrs.field(default="", kw_only=True)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do; no schemas, system prompts, limits of turns or cost, or reset times."""
+        return self.can_do
+
+    async def complete(self, turn: AgentTurn, /) -> AgentReply:
+        """The agent's last message, after it ended its turn.
+
+        Raises:
+            AgentError: it did not, or it failed, with the reason and its kind.
+        """
+        options = turn.options.over(self.options)
+        return await run_rpc(
+            turn,
+            self._command(options),
+            self._dialogue(turn, options),
+            env=child_environment(options, add=self.env),
+            cwd=options.cwd,
+            options=options,
+            program=self.name,
+            install=self.install,
+            grace_s=_GRACE_S,
+        )
+
+    async def probe(self) -> Probe:
+        """Whether the program is there, and its version; not whether it has a login."""
+        return await probe_program(
+            self.argv[0],
+            child_environment(self.options, add=self.env),
+            logged_in=lambda _: None,
+            install=self.install or f"see the documentation of {self.name}",
+            login=self.login,
+        )
+
+    def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> AcpDialogue:
+        cwd = Path(options.cwd or ".").absolute()
+        return AcpDialogue(
+            turn,
+            options,
+            cwd=str(cwd),
+            folders=[str(cwd / folder) for folder in options.add_dirs or ()],
+            name=self.name,
+            sets_model=self.model_flag is None,
+            client_version=own_version(),
+        )
+
+    def _command(self, options: AgentOptions) -> list[str]:
+        model = options.model
+        flag = [] if model is None or self.model_flag is None else [self.model_flag, model]
+        return [*self.argv, *flag, *(options.extra_args or ())]
+
+
+def gemini(executable: str = "gemini", *, options: AgentOptions = NO_OPTIONS) -> AcpBackend:
+    """Gemini CLI."""
+    return AcpBackend(
+        [executable, "--acp", "--skip-trust"],
+        name="gemini",
+        options=options,
+        model_flag="-m",
+        can_do=_narrowed("effort", "add_dirs", fork=False, cost=False),
+        env={"GEMINI_CLI_NO_RELAUNCH": "true"},
+        install="npm install -g @google/gemini-cli",
+        login="gemini",
+    )
+
+
+def opencode(executable: str = "opencode", *, options: AgentOptions = NO_OPTIONS) -> AcpBackend:
+    """opencode; its models are named ``provider/model``."""
+    return AcpBackend(
+        [executable, "acp"],
+        name="opencode",
+        options=options,
+        can_do=_narrowed("effort", "add_dirs"),
+        install="npm install -g opencode-ai",
+        login="opencode auth login",
+    )
+
+
+def copilot_acp(executable: str = "copilot", *, options: AgentOptions = NO_OPTIONS) -> AcpBackend:
+    """GitHub Copilot CLI by ACP; ``CopilotBackend`` knows more of it."""
+    return AcpBackend(
+        [executable, "--acp", "--no-auto-update"],
+        name="copilot-acp",
+        options=options,
+        model_flag="--model",
+        can_do=_narrowed("effort", "add_dirs", fork=False, cost=False),
+        install="npm install -g @github/copilot",
+        login="copilot login",
+    )
+
+
+def _narrowed(*lacks: str, fork: bool = True, cost: bool = True) -> Capabilities:
+    return Capabilities(
+        options=ACP.options - set(lacks),
+        permissions=ACP.permissions,
+        sessions=True,
+        fork=fork,
+        usage=True,
+        cost=cost,
+    )

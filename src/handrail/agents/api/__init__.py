@@ -1,0 +1,1 @@
+"""Model APIs, by way of pydantic-ai."""

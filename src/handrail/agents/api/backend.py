@@ -1,0 +1,191 @@
+"""A backend that is a model's API, through pydantic-ai."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Any
+
+import anyio
+import attrs
+
+from handrail.agents.api.asyncio_guest import Emit, on_asyncio
+from handrail.agents.api.errors import failure_of
+from handrail.agents.api.library import library
+from handrail.agents.api.sessions import Session, Sessions
+from handrail.agents.api.turn import ApiTurn
+from handrail.agents.programs.outcome import finished_notice
+from handrail.errors import AgentError, WrongUse
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions
+from handrail.model.events import AgentSessionStarted
+from handrail.model.jsonsafe import short_repr
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
+
+_CAPABILITIES = Capabilities(
+    options=frozenset({"model", "effort", "system_prompt", "append_system_prompt", "max_turns"}),
+    sessions=True,
+    fork=True,
+    schema=True,
+    usage=True,
+    cost=True,
+    reset_times=True,
+)
+_INSTALL = 'pip install "handrail[api]"'
+
+
+def _check_model(_: Any, __: attrs.Attribute[Any], model: object) -> None:
+    if isinstance(model, str) and ":" not in model and model != "test":
+        raise WrongUse(
+            f"ApiBackend takes a model as provider:model, such as 'anthropic:claude-opus-5', "
+            f"got {model!r}"
+        )
+    if isinstance(model, (str, type(None))):
+        return
+    if not hasattr(model, "request") and not hasattr(model, "is_model_request_node"):
+        raise WrongUse(
+            f"ApiBackend takes a model as text, a Model or an Agent of pydantic-ai, "
+            f"got {short_repr(model)}"
+        )
+
+
+@attrs.frozen
+class ApiBackend:
+    """A model behind its provider's API; needs pydantic-ai: the extra ``api``.
+
+    ``model`` is ``"provider:model"``, a ``Model`` of pydantic-ai, or an ``Agent`` of it with tools
+    and instructions of its own; without one, ``AgentOptions(model=)`` must name it. Keys are taken
+    from the environment, as pydantic-ai does. Nothing is tried again by the provider's client.
+
+    A provider remembers nothing: sessions live in this object, so an agent goes on in them as long
+    as the process lives. ``start_timeout_s`` is ``idle_timeout_s`` unless given, and that 600 s.
+    On trio the library runs on an asyncio loop in a thread.
+    """
+
+    model: Any = attrs.field(default=None, validator=_check_model, repr=short_repr)
+    options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
+    _name: str | None = attrs.field(default=None, kw_only=True)
+    _sessions: Sessions = attrs.field(factory=Sessions, init=False, eq=False, repr=False)
+    _models: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False, eq=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name it was given, or ``"api"``."""
+        return self._name or "api"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it honours; a model alone has no tools, so there is nothing to permit or deny."""
+        return _CAPABILITIES
+
+    async def complete(self, turn: AgentTurn, /) -> AgentReply:
+        """The model's answer.
+
+        Raises:
+            AgentError: there is none, with its kind.
+            MissingExtra: pydantic-ai is not installed.
+        """
+
+        async def work(emit: Emit) -> AgentReply:
+            return await self._told(turn, emit)
+
+        return await on_asyncio(work, turn.emit)
+
+    async def _told(self, turn: AgentTurn, emit: Emit) -> AgentReply:
+        """The answer, with the last word said in every case."""
+        try:
+            reply = await self._answer(turn, emit)
+        except BaseException as error:
+            emit(finished_notice(turn.path, error))
+            raise
+        emit(finished_notice(turn.path, reply))
+        return reply
+
+    async def _answer(self, turn: AgentTurn, emit: Emit) -> AgentReply:
+        options = turn.options.over(self.options)
+        # In a thread, because the library and a provider's client take seconds to be imported.
+        agent, model = await anyio.to_thread.run_sync(self._resolved, turn, options)
+        session = self._session(turn)
+        named = _name_of(model if model is not None else agent.model)
+        emit(AgentSessionStarted(turn.path, session.id, self.name, named))
+        asked = ApiTurn(turn, options, session, emit)
+        try:
+            return await asked.ask(agent, model)
+        finally:
+            self._sessions.keep(asked.session())
+
+    def _session(self, turn: AgentTurn) -> Session:
+        if turn.session is None:
+            return self._sessions.begin()
+        session = self._sessions.find(turn.session)
+        if session is None:
+            # Not bad_request: the same prompt does well in a new session.
+            raise AgentError(
+                turn.agent,
+                f"session {turn.session} was held in the memory of a process that has ended, or "
+                f"of another ApiBackend",
+                kind="crashed",
+            )
+        return self._sessions.fork(session) if turn.fork else session
+
+    def _resolved(self, turn: AgentTurn, options: AgentOptions) -> tuple[Any, Any]:
+        """The pydantic-ai agent to ask, and the model to ask it with if it is not its own."""
+        package = library()
+        wanted = options.model or self.model
+        if wanted is None:
+            raise AgentError(
+                turn.agent,
+                "no model is named. Say ApiBackend('provider:model') or AgentOptions(model=...).",
+                kind="config",
+            )
+        try:
+            model = self._inferred(wanted) if isinstance(wanted, str) else wanted
+            if hasattr(self.model, "is_model_request_node"):
+                return self.model, None if model is self.model else model
+            return package.Agent(model, retries=0, name=turn.agent), None
+        except Exception as error:
+            failure = failure_of(error)
+            raise AgentError(
+                turn.agent, failure.reason, kind=failure.kind, hint=failure.hint
+            ) from error
+
+    def _inferred(self, text: str) -> Any:
+        """The model of this name, made once: it holds its provider's client."""
+        if text not in self._models:
+            self._models[text] = library("pydantic_ai.models").infer_model(text)
+        return self._models[text]
+
+    async def probe(self) -> Probe:
+        """Whether the library is installed, and the provider's key is set."""
+        if find_spec("pydantic_ai") is None:
+            return Probe(found=False, advice=_INSTALL)
+        try:
+            library_version = version("pydantic-ai-slim")
+        except PackageNotFoundError:
+            library_version = None
+        found = Probe(found=True, version=library_version, where=self._named_model())
+        if found.where is None or not isinstance(self.options.model or self.model, str):
+            return found
+        try:
+            await anyio.to_thread.run_sync(self._inferred, found.where, abandon_on_cancel=True)
+        except Exception as error:  # noqa: BLE001  # a probe tells what is wrong
+            failure = failure_of(error)
+            missing = failure.kind == "not_installed"
+            return replace(
+                found,
+                found=not missing,
+                logged_in=False if failure.kind == "auth" else None,
+                advice=" ".join(part for part in (failure.reason, failure.hint) if part),
+            )
+        return replace(found, logged_in=True)
+
+    def _named_model(self) -> str | None:
+        wanted = self.options.model or self.model
+        return None if wanted is None else _name_of(wanted)
+
+
+def _name_of(model: Any) -> str | None:
+    return model if isinstance(model, str) else getattr(model, "model_name", None)
+
+
+__all__ = ["ApiBackend"]

@@ -1,0 +1,122 @@
+"""What the exceptions of pydantic-ai mean, in the words that all backends share.
+
+They are known by the names of their classes, so that nothing is imported, and a version of the
+library that lacks some of them, or has more, is understood as far as it goes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from handrail.agents.programs.http_status import kind_of_status
+from handrail.errors import AgentErrorKind
+
+_SHOWN_CHARS = 600
+
+# The first that an exception is or derives from counts, so what is special comes first.
+_KINDS: tuple[tuple[str, AgentErrorKind], ...] = (
+    ("ModelRateLimitError", "rate_limit"),
+    ("ModelQuotaExceededError", "spending_cap"),
+    ("ModelContextWindowExceededError", "context_overflow"),
+    ("ModelAuthenticationError", "auth"),
+    ("ModelNotFoundError", "bad_request"),
+    ("ModelRequestRejectedError", "bad_request"),
+    ("ModelRequestTimeout", "timeout"),
+    ("ModelUnavailableError", "transient"),
+    ("ModelServerError", "transient"),
+    ("ModelConnectionError", "transient"),
+    ("RunTimedOut", "timeout"),
+    ("RunCancelled", "interrupted"),
+    ("UsageLimitExceeded", "max_turns"),
+    ("ConcurrencyLimitExceeded", "transient"),
+    ("ContentFilterError", "refusal"),
+    ("OutputTokenLimitExceeded", "output_limit"),
+    ("IncompleteToolCall", "output_limit"),
+    ("UnexpectedModelBehavior", "invalid_output"),
+    ("UserError", "config"),
+    ("ImportError", "not_installed"),
+)
+# Of these nothing more is known than the status, if there is one.
+_PLAIN: tuple[tuple[str, AgentErrorKind], ...] = (
+    ("ModelAPIError", "transient"),
+    ("TransportError", "transient"),  # httpx, where a provider's client lets it through
+    ("ConnectionError", "transient"),
+    ("TimeoutError", "transient"),
+)
+_RESETS_DAILY = re.compile(r"per.?day|daily", re.IGNORECASE)
+_KEY_MISSING = re.compile(r"api.?key", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What an exception means; ``after_s`` is how long the provider asked to wait."""
+
+    kind: AgentErrorKind | None
+    reason: str
+    http_status: int | None = None
+    after_s: float | None = None
+    hint: str = ""
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What an exception means that came out of a model request."""
+    if isinstance(error, BaseExceptionGroup):  # of a chain of models: why the last one failed
+        return failure_of(cast("BaseExceptionGroup[BaseException]", error).exceptions[-1])
+    status = getattr(error, "status_code", None)
+    http_status = status if isinstance(status, int) else None
+    after = getattr(error, "retry_after", None)
+    after_s = float(after) if isinstance(after, (int, float)) and after >= 0 else None
+    reason = _reason(error)
+    kind = _kind(error, http_status, reason)
+    return Failure(kind, reason, http_status, after_s, _hint(kind, reason))
+
+
+def _kind(error: BaseException, status: int | None, reason: str) -> AgentErrorKind | None:
+    names = {cls.__name__ for cls in type(error).__mro__}
+    known: AgentErrorKind | None = next((kind for name, kind in _KINDS if name in names), None)
+    if known == "spending_cap" and _RESETS_DAILY.search(reason):
+        return "usage_cap"
+    if known == "config" and _KEY_MISSING.search(reason):
+        return "auth"
+    plain: AgentErrorKind | None = next((kind for name, kind in _PLAIN if name in names), None)
+    return known or kind_of_status(status) or plain
+
+
+def _reason(error: BaseException) -> str:
+    """The provider's own sentence if there is one, else the exception's."""
+    said = _message(getattr(error, "body", None)) or str(error).strip()
+    name = type(error).__name__.lstrip("_")
+    text = " ".join(said.split()) or name
+    known = isinstance(error, ImportError) or any(
+        cls.__module__.startswith("pydantic_ai") for cls in type(error).__mro__
+    )
+    shown = text if known or text == name else f"{name}: {text}"
+    return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}..."
+
+
+def _message(body: object) -> str:
+    if not isinstance(body, Mapping):
+        return ""
+    fields = cast("Mapping[str, Any]", body)
+    inner = fields.get("error")
+    if isinstance(inner, Mapping):
+        return _message(cast("Mapping[str, Any]", inner))
+    said = fields.get("message")
+    return said.strip() if isinstance(said, str) else ""
+
+
+def _hint(kind: AgentErrorKind | None, reason: str) -> str:
+    match kind:
+        case "auth":
+            return "Set the provider's API key in the environment, then resume the run."
+        case "spending_cap":
+            return "Add credit or raise the limit at the provider, then resume the run."
+        case "not_installed":
+            return "" if "pip install" in reason else "Install the provider's library."
+        case "config":
+            return "A model is named as provider:model, such as openai:gpt-5."
+        case _:
+            return ""

@@ -1,0 +1,296 @@
+"""One turn of a model API, driven through pydantic-ai."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from handrail.agents.api.asyncio_guest import Emit
+from handrail.agents.api.errors import failure_of
+from handrail.agents.api.library import as_object, innermost, library, streams
+from handrail.agents.api.sessions import Session
+from handrail.agents.api.usage import usage_of
+from handrail.agents.api.watch import Watch
+from handrail.errors import AgentError, AgentErrorKind, MissingExtra
+from handrail.model.agent_options import AgentOptions
+from handrail.model.events import (
+    AgentMessage,
+    AgentReasoning,
+    AgentToolCompleted,
+    AgentToolStarted,
+    AgentUsage,
+)
+from handrail.model.results import Usage
+from handrail.ports.agent import AgentReply, AgentTurn
+
+_EFFORTS: Mapping[str, Any] = {
+    **{word: word for word in ("minimal", "low", "medium", "high", "xhigh", "max")},
+    "none": False,
+}
+_CUT: Mapping[str, tuple[AgentErrorKind, str]] = {
+    "length": ("output_limit", "the answer was cut at the model's output limit"),
+    "content_filter": ("refusal", "the provider withheld the answer"),
+    "error": ("transient", "the model ended with an error"),
+}
+_OUTPUT_TOOL = "final_result"
+"""What pydantic-ai calls the tool by which a model hands over a structured answer."""
+
+
+class ApiTurn:
+    """One prompt to a model and what came of it so far. Mutable; lives as long as the turn."""
+
+    def __init__(
+        self, turn: AgentTurn, options: AgentOptions, session: Session, emit: Emit
+    ) -> None:
+        self._turn = turn
+        self._options = options
+        self._session = session
+        self._emit = emit
+        self._watch = Watch(options)
+        self._run: Any = None
+        self._responses: list[Any] = []
+        self._wrapped = False
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    async def ask(self, agent: Any, model: Any = None) -> AgentReply:
+        """The answer of a ``pydantic_ai.Agent``, by another model than its own if one is given.
+
+        Raises:
+            AgentError: there is none.
+        """
+        result: Any = None
+        try:
+            with self._watch.total, self._watch.silence:
+                result = await self._run_to_end(agent, model)
+        except Exception as error:  # noqa: BLE001  # classified and raised again
+            return self._without_result(error)
+        if result is None:
+            raise self._error("timeout", self._watch.reason)
+        return self._reply(result.output)
+
+    async def _run_to_end(self, agent: Any, model: Any) -> Any:
+        async with self._opened(agent, model) as run:
+            self._run = run
+            self._watch.start()
+            async for node in run:
+                if agent.is_model_request_node(node):
+                    self._asked(node.request)
+                    self._watch.start()
+                    if streams(model if model is not None else agent.model):
+                        await self._listen(node)
+                elif agent.is_call_tools_node(node):
+                    self._answered(node.model_response)
+                    self._watch.tools()
+            return run.result
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, agent: Any, model: Any) -> AsyncGenerator[Any]:
+        """A run of the agent, in which nothing is tried again: that is for the ladder to do."""
+        options = self._options
+        limits = library("pydantic_ai.usage").UsageLimits(request_limit=options.max_turns)
+        added = options.append_system_prompt
+        replaced: Any = contextlib.nullcontext()
+        if options.system_prompt is not None:
+            said = [options.system_prompt] if added is None else [options.system_prompt, added]
+            replaced = agent.override(instructions=said)
+        with replaced:
+            async with (
+                agent,
+                agent.iter(
+                    self._turn.prompt,
+                    output_type=self._output_type(),
+                    message_history=list(self._session.messages),
+                    model=model,
+                    instructions=added,
+                    model_settings=self._settings(model if model is not None else agent.model),
+                    usage_limits=limits,
+                    infer_name=False,
+                ) as run,
+            ):
+                yield run
+
+    async def _listen(self, node: Any) -> None:
+        """Stream a response. Its pieces are signs of life; it is told of when it is whole."""
+        async with node.stream(self._run.ctx) as pieces:
+            async for _ in pieces:
+                self._watch.sign()
+
+    def _settings(self, model: Any) -> dict[str, Any]:
+        ignored = getattr(innermost(model), "unsupported_settings", frozenset[str]())
+        settings: dict[str, Any] = {} if "max_retries" in ignored else {"max_retries": 0}
+        if (effort := self._options.effort) is not None:
+            if effort not in _EFFORTS:
+                known = ", ".join(_EFFORTS)
+                raise self._error("config", f"effort={effort!r} is unknown. Known: {known}.")
+            settings["thinking"] = _EFFORTS[effort]
+        return settings
+
+    def _output_type(self) -> Any:
+        """A dictionary of the schema asked for; text where there is none, or it is recursive."""
+        schema = self._turn.schema
+        if schema is None:
+            return str
+        whole, wrapped = as_object(schema)
+        package = library()
+        try:
+            structured = package.StructuredDict(whole, name="answer")
+        except library("pydantic_ai.exceptions").UserError:
+            return str
+        self._wrapped = wrapped
+        return structured
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def _answered(self, response: Any) -> None:
+        """Tell of a model's response, part by part."""
+        self._responses.append(response)
+        path = self._turn.path
+        for part in response.parts:
+            match part.part_kind:
+                case "thinking" if part.content:
+                    self._emit(AgentReasoning(path, part.content))
+                case "text" if part.content:
+                    self._emit(AgentMessage(path, part.content))
+                case "tool-call" if part.tool_name != _OUTPUT_TOOL:
+                    called = _json(part.args)
+                    self._emit(AgentToolStarted(path, part.tool_call_id, part.tool_name, called))
+                case _:
+                    pass
+        if (usage := self._usage()) is not None:
+            self._emit(AgentUsage(path, usage))
+
+    def _asked(self, request: Any) -> None:
+        """Tell of what tools gave back, which is sent to the model with its next request."""
+        path = self._turn.path
+        for part in request.parts:
+            kind, name = part.part_kind, getattr(part, "tool_name", None) or _OUTPUT_TOOL
+            if kind not in {"tool-return", "retry-prompt"} or name == _OUTPUT_TOOL:
+                continue
+            ok = kind == "tool-return" and getattr(part, "outcome", "success") == "success"
+            said = str(part.model_response_str() if kind == "tool-return" else part.content)
+            self._emit(AgentToolCompleted(path, part.tool_call_id, name, ok, said))
+
+    # -- concluding ------------------------------------------------------------------------------
+
+    def _reply(self, output: Any) -> AgentReply:
+        """The reply, if the model itself ended its answer.
+
+        Raises:
+            AgentError: it was cut off.
+        """
+        finish: str | None = (
+            getattr(self._responses[-1], "finish_reason", None) if self._responses else None
+        )
+        if finish is not None and finish in _CUT and not isinstance(output, dict):
+            raise self._error(*_CUT[finish])
+        usage = self._usage()
+        reply = AgentReply(
+            text=self.text if isinstance(output, dict) else str(output),
+            model=self.model,
+            session=self._session.id,
+            usage=usage,
+            session_usage=self._session_usage(usage),
+            stop_reason=finish,
+        )
+        if not isinstance(output, dict):
+            return reply
+        return self._with_value(reply, cast("dict[str, Any]", output))
+
+    def _with_value(self, reply: AgentReply, output: Mapping[str, Any]) -> AgentReply:
+        """The reply with the value that the model handed over.
+
+        pydantic-ai also finds values somewhere within a text. Those are left to our own reading of
+        it, which looks for the last one that fits.
+        """
+        called = any(part.part_kind == "tool-call" for part in self._responses[-1].parts)
+        if not called and _json(self.text) != output:
+            return reply
+        if self._wrapped and set(output) != {"value"}:
+            return reply if reply.text else replace(reply, text=_shown(output))
+        value = output["value"] if self._wrapped else output
+        return replace(reply, text=_shown(value), value=value, has_value=True)
+
+    def _without_result(self, error: Exception) -> AgentReply:
+        """The text of a model that was to hand over a value, and wrote it down instead.
+
+        Raises:
+            AgentError: for any other failure, with what it means.
+        """
+        if isinstance(error, (AgentError, MissingExtra)):
+            raise error
+        failure = failure_of(error)
+        text = self.text
+        if failure.kind == "invalid_output" and self._turn.schema is not None and text:
+            return self._reply(text)
+        now = self._turn.now
+        retry_at = None if failure.after_s is None or now is None else now() + failure.after_s
+        raise self._error(
+            failure.kind,
+            failure.reason,
+            retry_at=retry_at,
+            http_status=failure.http_status,
+            hint=failure.hint,
+        ) from error
+
+    def _error(self, kind: AgentErrorKind | None, reason: str, **more: Any) -> AgentError:
+        return AgentError(
+            self._turn.agent,
+            reason,
+            kind=kind,
+            session=self._session.id,
+            text=self.text,
+            usage=self._usage(),
+            model=self.model,
+            **more,
+        )
+
+    @property
+    def model(self) -> str | None:
+        """The model that answered, in its provider's words."""
+        return getattr(self._responses[-1], "model_name", None) if self._responses else None
+
+    @property
+    def text(self) -> str:
+        """What the model wrote last."""
+        return _text(self._responses[-1].parts) if self._responses else ""
+
+    def session(self) -> Session:
+        """The session with this turn in it; what no model has seen yet is left out."""
+        if self._run is None or not self._responses:
+            return self._session
+        messages = list(self._run.all_messages())
+        while messages and messages[-1].kind != "response":
+            messages.pop()
+        total = self._session_usage(self._usage())
+        return Session(self._session.id, tuple(messages), total)
+
+    def _session_usage(self, usage: Usage | None) -> Usage | None:
+        earlier = self._turn.session_usage or self._session.usage
+        if self._session.messages and earlier is None:
+            return None
+        return usage if earlier is None or usage is None else earlier + usage
+
+    def _usage(self) -> Usage | None:
+        return None if self._run is None else usage_of(self._run.usage, self.model)
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _text(parts: Iterable[Any]) -> str:
+    return "".join(part.content for part in parts if part.part_kind == "text")
+
+
+def _json(args: Any) -> Any:
+    """The arguments of a call as data; the text itself where a model wrote no JSON."""
+    if not isinstance(args, str):
+        return args
+    try:
+        return json.loads(args)
+    except ValueError:
+        return args

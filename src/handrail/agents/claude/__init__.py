@@ -1,0 +1,1 @@
+"""Claude Code, driven through its stream of JSON lines."""

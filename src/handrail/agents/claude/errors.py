@@ -1,0 +1,242 @@
+"""What a failure of claude is: by its structured fields, and by its words where those are vague.
+
+One failure is told in several places: the error of the last assistant line, the result's subtype,
+``terminal_reason`` and ``api_error*``, the HTTP status, a plan's window, and a sentence. The most
+exact that speaks decides; the sentence of a plan's limit says which of two caps it is.
+
+Source: the enumerations and messages of claude 2.1.197 to 2.1.330, and what these printed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from handrail.agents.programs.http_status import kind_of_status
+from handrail.agents.programs.reset_times import reset_time
+from handrail.errors import AgentErrorKind
+
+ABORTED = frozenset({"aborted_streaming", "aborted_tools"})
+"""Terminal reasons of a turn that was interrupted."""
+UNDONE = ABORTED | {
+    "api_error", "background_requested", "blocking_limit", "budget_exhausted", "image_error",
+    "malformed_tool_use_exhausted", "max_turns", "model_error", "prompt_too_long",
+    "rapid_refill_breaker", "structured_output_retry_exhausted", "tool_deferred",
+    "tool_deferred_unavailable", "turn_setup_failed",
+}  # fmt: skip
+"""Terminal reasons after which there is no whole answer, whatever else the result says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What was said of a turn that failed, by the names that claude uses; empty where nothing was.
+
+    ``cut`` is that of ``api_error_params``. ``is_capped``: a window of the plan was used up, until
+    ``resets_at`` (unix seconds) if that was said.
+    """
+
+    text: str = ""
+    subtype: str = ""
+    terminal_reason: str = ""
+    stop_reason: str = ""
+    error: str = ""
+    api_error: str = ""
+    api_error_type: str = ""
+    cut: str = ""
+    status: int | None = None
+    is_capped: bool = False
+    resets_at: float | None = None
+
+
+def kind_of(failure: Failure) -> AgentErrorKind:
+    """The kind of the failure, in the words that all backends share."""
+    if failure.terminal_reason in ABORTED:
+        return "interrupted"
+    if kind := _SUBTYPES.get(failure.subtype):
+        return kind
+    if failure.stop_reason == "refusal":
+        return "refusal"
+    if failure.api_error in _LIMITS or failure.error in _LIMITS:
+        return _limit(failure)
+    if failure.api_error == "max_output_tokens" or failure.error == "max_output_tokens":
+        return "context_overflow" if _is_window_full(failure) else "output_limit"
+    exact = _API_ERRORS.get(failure.api_error) or _TERMINAL.get(failure.terminal_reason)
+    if exact or (exact := _ERRORS.get(failure.error)):
+        return exact
+    return (
+        _by_words(failure)
+        or _TYPES.get(failure.api_error_type)
+        or kind_of_status(status_of(failure))
+        or _VAGUE.get(failure.error)
+        or ("transient" if failure.terminal_reason == "api_error" else "crashed")
+    )
+
+
+def retry_at(failure: Failure, kind: AgentErrorKind, now: float) -> float | None:
+    """The unix time from which it may work again, if it was said."""
+    if kind == "usage_cap" and failure.resets_at is not None:
+        return failure.resets_at
+    if kind in {"usage_cap", "spending_cap", "rate_limit", "transient"}:
+        return reset_time(failure.text, now)
+    return None
+
+
+def status_of(failure: Failure) -> int | None:
+    """The HTTP status, from the sentence if it is nowhere else."""
+    if failure.status is not None:
+        return failure.status
+    found = _STATUS.search(failure.text)
+    return int(found[1]) if found else None
+
+
+def hint_of(kind: AgentErrorKind | None) -> str:
+    """What a person can do about a failure of claude of this kind; empty if nothing."""
+    return _HINTS.get(kind, "")
+
+
+_STATUS = re.compile(r"(?:API Error:?\s{0,3}\(?|Request rejected \()([45]\d\d)\b")
+_LIMITS = frozenset({"usage_limit_reached", "rate_limit", "billing_error"})
+
+_SUBTYPES: dict[str, AgentErrorKind] = {
+    "error_max_turns": "max_turns",
+    "error_max_budget_usd": "spending_cap",
+    "error_max_structured_output_retries": "invalid_output",
+}
+_TERMINAL: dict[str, AgentErrorKind] = {
+    "background_requested": "interrupted",
+    "blocking_limit": "context_overflow",
+    "budget_exhausted": "spending_cap",
+    "image_error": "bad_request",
+    "malformed_tool_use_exhausted": "transient",
+    "max_turns": "max_turns",
+    "model_error": "transient",
+    "prompt_too_long": "context_overflow",
+    "rapid_refill_breaker": "context_overflow",
+    "structured_output_retry_exhausted": "invalid_output",
+    "tool_deferred": "interrupted",
+    "tool_deferred_unavailable": "interrupted",
+}
+_API_ERRORS: dict[str, AgentErrorKind] = {
+    "autocompact_thrashing": "context_overflow",
+    "computer_slept": "transient",
+    "connection_failed": "transient",
+    "empty_completion": "transient",
+    "message_over_context_limit": "context_overflow",
+    "model_requires_usage_credits": "spending_cap",
+    "org_disabled_credential": "auth",
+    "stream_idle_timeout": "transient",
+}
+_ERRORS: dict[str, AgentErrorKind] = {
+    "account_on_hold": "auth",
+    "authentication_failed": "auth",
+    "cloud_credential_error": "auth",
+    "model_not_found": "bad_request",
+    "oauth_org_not_allowed": "auth",
+    "overloaded": "transient",
+    "server_error": "transient",
+    "verification_required": "auth",
+}
+_VAGUE: dict[str, AgentErrorKind] = {"invalid_request": "bad_request", "unknown": "transient"}
+_TYPES: dict[str, AgentErrorKind] = {  # of the API itself
+    "api_error": "transient",
+    "authentication_error": "auth",
+    "billing_error": "spending_cap",
+    "not_found_error": "bad_request",
+    "overloaded_error": "transient",
+    "permission_error": "auth",
+    "rate_limit_error": "rate_limit",
+    "request_too_large": "context_overflow",
+    "timeout_error": "transient",
+}
+
+_WINDOW_FULL = re.compile(
+    r"prompt is too long|context (?:window|limit)|maximum context|conversation is too long"
+    r"|max_tokens.{0,20} exceed|request (?:is )?too large",
+    re.IGNORECASE,
+)
+_MONEY = re.compile(
+    r"credit balance|spend(?:ing)? (?:limit|cap)|add funds|specified api usage limits"
+    r"|usage credits are required|extra usage is required|requires usage credits"
+    r"|insufficient (?:credit|fund)|payment required|billing"
+    # Limits that somebody set, and that no window opens again:
+    r"|seat type doesn't include|disabled (?:by your admin|for your org)|limit is set to \$0",
+    re.IGNORECASE,
+)
+_OUT_OF_CREDITS = re.compile(
+    r"out of (?:usage|extra usage|credits?|usage credits)\b", re.IGNORECASE
+)
+_PLAN = re.compile(
+    r"(?:hit|reached) your .{0,40}limit|usage limit reached|limit reached|limit will reset"
+    r"|(?:5-hour|weekly|session|monthly usage) limit",
+    re.IGNORECASE,
+)
+_RATE = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
+_LOGIN = re.compile(
+    r"not logged in|/login|api key|authenticat|oauth token|unauthorized|forbidden"
+    r"|organization has been disabled|disabled organization|does not have access to claude",
+    re.IGNORECASE,
+)
+_REFUSED = re.compile(r"usage policy|safeguards flagged", re.IGNORECASE)
+_OUTPUT_FULL = re.compile(r"output token maximum|output token limit", re.IGNORECASE)
+_SERVER = re.compile(
+    r"overloaded|internal server error|server error|connection|timed? ?out|socket|network"
+    r"|econn|enotfound|etimedout|epipe|unavailable|bad gateway|fetch failed",
+    re.IGNORECASE,
+)
+_UNKNOWN_SESSION = re.compile(r"no conversation found|session .{0,60}not found", re.IGNORECASE)
+_UNKNOWN_COMMAND = re.compile(r"^unknown (?:slash )?command:", re.IGNORECASE)
+_UNKNOWN_MODEL = re.compile(
+    r"model.{0,80}(?:may not exist|not found)|invalid_request", re.IGNORECASE
+)
+
+_HINTS: dict[AgentErrorKind | None, str] = {
+    "auth": "Log in (`claude auth login`), or set ANTHROPIC_API_KEY; then resume.",
+    "spending_cap": (
+        "Add credit or raise the limit (claude.ai/settings/usage, or the Console's billing page; "
+        "max_cost_usd if it was that), then resume."
+    ),
+    "not_installed": "Install it: npm install -g @anthropic-ai/claude-code",
+    "config": "Compare the options with `claude --help`; `claude update` brings newer ones.",
+}
+
+
+def is_unknown_session(text: str) -> bool:
+    """True if the failure is that the session to go on in does not exist."""
+    return _UNKNOWN_SESSION.search(text) is not None
+
+
+def _limit(failure: Failure) -> AgentErrorKind:
+    """Which limit it is: money, a window of the plan, or too much for the moment."""
+    if failure.error == "billing_error" or _MONEY.search(failure.text):
+        return "spending_cap"
+    if _OUT_OF_CREDITS.search(failure.text):  # the plan's window may open before there is credit
+        opens = failure.resets_at is not None or "resets" in failure.text
+        return "usage_cap" if opens else "spending_cap"
+    said = failure.api_error == "usage_limit_reached" or failure.is_capped
+    return "usage_cap" if said or _PLAN.search(failure.text) else "rate_limit"
+
+
+def _is_window_full(failure: Failure) -> bool:
+    return failure.cut == "context_window" or _WINDOW_FULL.search(failure.text) is not None
+
+
+def _by_words(failure: Failure) -> AgentErrorKind | None:
+    """What the sentence says, where no field is exact; None if it says nothing known."""
+    text = failure.text
+    if _WINDOW_FULL.search(text):
+        return "context_overflow"
+    if _MONEY.search(text) or _OUT_OF_CREDITS.search(text) or _PLAN.search(text):
+        return _limit(failure)
+    return next((kind for kind, pattern in _WORDS if pattern.search(text)), None)
+
+
+_WORDS: tuple[tuple[AgentErrorKind, re.Pattern[str]], ...] = (
+    ("bad_request", _UNKNOWN_SESSION),
+    ("bad_request", _UNKNOWN_COMMAND),
+    ("rate_limit", _RATE),
+    ("auth", _LOGIN),
+    ("refusal", _REFUSED),
+    ("output_limit", _OUTPUT_FULL),
+    ("bad_request", _UNKNOWN_MODEL),
+    ("transient", _SERVER),
+)

@@ -1,0 +1,154 @@
+"""What a result of claude says that was used, as this turn's part and as the session's total.
+
+``total_cost_usd`` and ``modelUsage`` are totals: of the session, what was resumed included, in
+newer programs, and of the process in older ones. The newer have this turn's part of them,
+``model_usage_since_last_result``; without it the counts must show which of the two it is.
+``usage`` is of the main model's calls alone, without those that compact, and is the last resort.
+
+Source: measured with claude 2.1.197 (totals of the process) and 2.1.330 (of the session).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from handrail.agents.programs.loose_json import Object, count_in, number_in, object_in
+from handrail.model.results import Usage
+
+
+def turn_usage(result: Object, before: Usage | None, *, resumed: bool) -> Usage | None:
+    """What the turn used that a result ended.
+
+    ``before`` is the session's total at its start, if that is known. What cannot be told from the
+    total is unknown.
+    """
+    since = result.get("model_usage_since_last_result")
+    by_model = _by_model(since)
+    tokens = by_model if by_model is not None and by_model.tokens else _main_model(result)
+    if isinstance(since, dict):
+        cost = by_model.cost_usd if by_model and by_model.cost_usd is not None else None
+        cost = 0.0 if not since else cost
+    else:
+        cost = _cost_since(result, before, resumed=resumed)
+    return _or_none(_with(tokens or Usage(), cost, count_in(result, "num_turns")))
+
+
+def session_usage(
+    result: Object, before: Usage | None, turn: Usage | None, *, resumed: bool
+) -> Usage | None:
+    """The session's total after a result, as far as it is known."""
+    earlier = before if resumed else Usage(0, 0, 0.0, 0, 0, 0, 0)
+    summed = earlier + turn if earlier is not None and turn is not None else None
+    if resumed and _is_of_process(result, before) is not False:
+        return summed
+    tokens = _by_model(result.get("modelUsage")) or summed
+    turns = summed.turns if summed and earlier and earlier.turns is not None else None
+    return _or_none(_with(tokens or Usage(), number_in(result, "total_cost_usd"), turns))
+
+
+def known_input(messages: Iterable[Object]) -> Usage | None:
+    """What is known of a turn that broke off, from the usage of its messages.
+
+    That is their input; their output was counted before it had come, so it is unknown.
+    """
+    spent, turns = Usage(), 0
+    for usage in messages:
+        turns += 1
+        spent += _main_model({"usage": usage}) or Usage()
+    known = Usage(
+        spent.input_tokens,
+        turns=turns or None,
+        cached_tokens=spent.cached_tokens,
+        cache_write_tokens=spent.cache_write_tokens,
+    )
+    return _or_none(known)
+
+
+def _cost_since(result: Object, before: Usage | None, *, resumed: bool) -> float | None:
+    """The turn's part of a total cost."""
+    total = number_in(result, "total_cost_usd")
+    if not total or not resumed:
+        return total
+    of_process = _is_of_process(result, before)
+    if of_process:
+        return total
+    if of_process is None or before is None or before.cost_usd is None:
+        return None
+    return Usage(cost_usd=total).since(before).cost_usd
+
+
+def _is_of_process(result: Object, before: Usage | None) -> bool | None:
+    """Whether the totals are without what was resumed; None if they do not show it."""
+    if isinstance(result.get("model_usage_since_last_result"), dict):
+        return False
+    total, used = _by_model(result.get("modelUsage")), _main_model(result)
+    if total is None or total.tokens is None or used is None or used.tokens is None:
+        return False
+    if used.tokens == 0:  # what was used besides, to compact, is in no other count
+        return None if total.tokens else False
+    if before is not None and before.tokens:
+        return total.tokens - before.tokens < used.tokens
+    return total.tokens == used.tokens
+
+
+def _main_model(result: Object) -> Usage | None:
+    usage = object_in(result, "usage")
+    fresh = count_in(usage, "input_tokens")
+    written = count_in(usage, "cache_creation_input_tokens")
+    cached = count_in(usage, "cache_read_input_tokens")
+    return _or_none(
+        Usage(
+            _sum(fresh, written, cached),
+            count_in(usage, "output_tokens"),
+            cached_tokens=cached,
+            cache_write_tokens=written,
+            reasoning_tokens=count_in(object_in(usage, "output_tokens_details"), "thinking_tokens"),
+        )
+    )
+
+
+def _by_model(models: object) -> Usage | None:
+    """The sum over a table of models; None if it says nothing."""
+    total = Usage()
+    if not isinstance(models, dict):
+        return None
+    for model in cast("Object", models).values():
+        if isinstance(model, dict):
+            total += _of_model(cast("Object", model))
+    return _or_none(total)
+
+
+def _of_model(model: Object) -> Usage:
+    written = count_in(model, "cacheCreationInputTokens")
+    cached = count_in(model, "cacheReadInputTokens")
+    return Usage(
+        _sum(count_in(model, "inputTokens"), written, cached),
+        count_in(model, "outputTokens"),
+        number_in(model, "costUSD"),
+        cached_tokens=cached,
+        cache_write_tokens=written,
+        reasoning_tokens=count_in(model, "thinkingTokens"),
+    )
+
+
+def _with(tokens: Usage, cost_usd: float | None, turns: int | None) -> Usage:
+    return Usage(
+        tokens.input_tokens,
+        tokens.output_tokens,
+        cost_usd,
+        turns,
+        tokens.cached_tokens,
+        tokens.cache_write_tokens,
+        tokens.reasoning_tokens,
+        "reply" if cost_usd is not None else None,
+    )
+
+
+def _sum(*counts: int | None) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _or_none(usage: Usage) -> Usage | None:
+    return None if usage == Usage() else usage

@@ -1,0 +1,128 @@
+"""Codex through ``codex app-server``: typed errors, reset times, compaction, clean interruption."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import attrs
+
+from handrail.agents.codex.dialogue import CodexDialogue
+from handrail.agents.codex.exec import INSTALL, codex_logged_in
+from handrail.agents.codex.profile import profile_settings
+from handrail.agents.programs.environment import child_environment
+from handrail.agents.programs.outcome import finished_notice
+from handrail.agents.programs.probe import probe_program
+from handrail.agents.programs.rpc_turn import own_version, run_rpc
+from handrail.agents.programs.strict_schema import strict_schema
+from handrail.agents.programs.watchdog import GRACE_S
+from handrail.errors import AgentError
+from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
+
+_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@attrs.frozen
+class CodexBackend:
+    """``codex app-server``, one process a turn; it goes on in threads, forks and compacts them.
+
+    ``options`` hold unless an agent or a step says otherwise. What it may not do without asking it
+    does not do: what it asks for is denied, unless the permission level is ``full``.
+    """
+
+    executable: str = "codex"
+    options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
+
+    @property
+    def name(self) -> str:
+        """``"codex"``."""
+        return "codex"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Sessions, forks, compaction, schemas, profiles, tokens and reset times; no cost."""
+        return _CAPABILITIES
+
+    async def complete(self, turn: AgentTurn, /) -> AgentReply:
+        """The last message of the turn, after codex said that it is completed.
+
+        Raises:
+            AgentError: it was not, with the reason and its kind.
+        """
+        options = turn.options.over(self.options)
+        try:
+            dialogue = self._dialogue(turn, options)
+        except AgentError as error:
+            turn.emit(finished_notice(turn.path, error))
+            raise
+        return await run_rpc(
+            turn,
+            [self.executable, *_ARGUMENTS, *(options.extra_args or ())],
+            dialogue,
+            env=child_environment(options),
+            cwd=options.cwd,
+            options=options,
+            program="codex",
+            install=INSTALL,
+            grace_s=GRACE_S,
+        )
+
+    async def probe(self) -> Probe:
+        """Whether codex is there, its version, and whether it has a login."""
+        return await probe_program(
+            self.executable,
+            child_environment(self.options),
+            logged_in=codex_logged_in,
+            install=INSTALL,
+            login="codex login",
+        )
+
+    def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> CodexDialogue:
+        """What is said to codex.
+
+        Raises:
+            AgentError: an option cannot be said to it.
+        """
+        for server in options.mcp_servers or ():
+            if not _SERVER_NAME.fullmatch(server):
+                raise AgentError(
+                    turn.agent,
+                    f"codex takes MCP servers whose names are letters, digits, - and _, not "
+                    f"{server!r}",
+                    kind="config",
+                )
+        name, _ = options.profile_and_model
+        profile = name and profile_settings(turn.agent, name, child_environment(options))
+        cwd = Path(options.cwd or ".").absolute()
+        folders = [str(cwd / folder) for folder in options.add_dirs or ()]
+        return CodexDialogue(
+            turn,
+            attrs.evolve(options, add_dirs=folders or None),
+            cwd=str(cwd),
+            schema=None if turn.schema is None else strict_schema(turn.schema),
+            profile=profile or None,
+            backend=self.name,
+            client_version=own_version(),
+        )
+
+
+_ARGUMENTS = (
+    # Analytics add 5 s to every exit when offline.
+    *("app-server", "--listen", "stdio://"),
+    *("-c", "analytics.enabled=false"),
+)
+_CAPABILITIES = Capabilities(
+    options=frozenset(
+        {"model", "effort", "system_prompt", "append_system_prompt", "permission", "mcp_servers"}
+        | {"cwd", "add_dirs", "env", "extra_args"}
+    ),
+    permissions=frozenset(PERMISSIONS),
+    sessions=True,
+    fork=True,
+    compact=True,
+    schema=True,
+    profiles=True,
+    usage=True,
+    reset_times=True,
+)

@@ -1,0 +1,64 @@
+"""What codex's app-server is told of a turn: the options in its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from handrail.agents.codex.exec import codex_mcp_server
+from handrail.model.agent_options import AgentOptions, Permission
+
+SANDBOXES: Mapping[Permission, str] = {
+    "read_only": "read-only",
+    "workspace": "workspace-write",
+    "full": "danger-full-access",
+}
+
+
+def thread_settings(
+    options: AgentOptions, *, cwd: str, profile: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The parameters of ``thread/start``, ``thread/resume`` and ``thread/fork``.
+
+    Without a permission level the user's own settings hold; with one codex does not ask, but is
+    told that it may not.
+    """
+    _, model = options.profile_and_model
+    level = options.permission
+    settings = {
+        "cwd": cwd,
+        "model": model,
+        "approvalPolicy": None if level is None else "never",
+        "sandbox": None if level is None else SANDBOXES[level],
+        "baseInstructions": options.system_prompt,
+        "developerInstructions": options.append_system_prompt,
+        "config": {**flattened(profile), **_config(options)} or None,
+    }
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def turn_settings(options: AgentOptions, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The parameters of ``turn/start`` besides the prompt and its thread."""
+    settings = {"effort": options.effort, "outputSchema": schema}
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by their dotted names, so that one of them does not replace its whole table."""
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        inner = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if inner and not any("." in key for key in inner):
+            flat.update(flattened(inner, f"{prefix}{name}."))
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _config(options: AgentOptions) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    if options.add_dirs:
+        config["sandbox_workspace_write.writable_roots"] = list(options.add_dirs)
+    for name, server in (options.mcp_servers or {}).items():
+        config[f"mcp_servers.{name}"] = codex_mcp_server(server)
+    return config

@@ -1,0 +1,153 @@
+"""GitHub Copilot's CLI, a process a turn."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import attrs
+
+from handrail.agents.copilot.stream import CopilotParser
+from handrail.agents.programs.cli_turn import run_cli
+from handrail.agents.programs.environment import child_environment
+from handrail.agents.programs.probe import home_of, json_file, probe_program
+from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
+
+INSTALL = "npm install -g @github/copilot"
+
+_PERMISSIONS: dict[str, tuple[str, ...]] = {
+    "read_only": ("--deny-tool=write",),  # and what would be asked for is denied
+    "workspace": ("--allow-tool=write",),  # paths outside the folders are still refused
+    "full": ("--allow-all",),
+}
+
+
+@attrs.frozen
+class CopilotBackend:
+    """``copilot`` with its JSON events, one process a turn; it goes on in sessions.
+
+    ``options`` hold unless an agent or a step says otherwise. What it would have to ask for is
+    denied. With ``permission="workspace"`` it edits files in its folders, and runs of commands only
+    those that it takes for harmless, unless ``allowed_tools`` names more (``"shell(git:*)"``).
+    """
+
+    executable: str = "copilot"
+    options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
+
+    @property
+    def name(self) -> str:
+        """``"copilot"``."""
+        return "copilot"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Sessions whose ids can be chosen, and tokens; no schema, no cost, no system prompt."""
+        return _CAPABILITIES
+
+    async def complete(self, turn: AgentTurn, /) -> AgentReply:
+        """The last message of the turn, after copilot ended it without an error.
+
+        Raises:
+            AgentError: it did not, with the reason and its kind.
+        """
+        options = turn.options.over(self.options)
+        session = turn.session or str(uuid4())
+        with _folder(options) as folder:
+            report = folder / "usage.json"
+            parser = CopilotParser(
+                turn,
+                session=session,
+                model=options.profile_and_model[1],
+                report=lambda: json_file(report),
+            )
+            return await run_cli(
+                turn,
+                copilot_argv(self.executable, turn, options, session=session, folder=folder),
+                parser,
+                stdin=turn.prompt.encode("utf-8", "replace"),
+                env=child_environment(options, add={"COPILOT_AUTO_UPDATE": "false"}),
+                cwd=options.cwd,
+                options=options,
+                program="copilot",
+                install=INSTALL,
+            )
+
+    async def probe(self) -> Probe:
+        """Whether copilot is there, its version, and whether it has a login."""
+        return await probe_program(
+            self.executable,
+            child_environment(self.options),
+            logged_in=copilot_logged_in,
+            install=INSTALL,
+            login="copilot, then /login",
+        )
+
+
+_CAPABILITIES = Capabilities(
+    options=frozenset(
+        {"model", "effort", "permission", "allowed_tools", "denied_tools", "mcp_servers"}
+        | {"cwd", "add_dirs", "env", "extra_args"}
+    ),
+    permissions=frozenset(PERMISSIONS),
+    sessions=True,
+    chooses_session=True,
+    usage=True,
+    reset_times=True,
+)
+
+
+def copilot_argv(
+    executable: str, turn: AgentTurn, options: AgentOptions, *, session: str, folder: Path
+) -> list[str]:
+    """The arguments of one turn; the prompt goes to stdin. ``folder`` holds the turn's files."""
+    _, model = options.profile_and_model
+    argv = [executable, "--output-format", "json", "--no-auto-update", "--no-ask-user"]
+    argv += _PERMISSIONS.get(options.permission or "", ())
+    argv += [f"--allow-tool={tool}" for tool in options.allowed_tools or ()]
+    argv += [f"--deny-tool={tool}" for tool in options.denied_tools or ()]
+    argv += [] if model is None else ["--model", model]
+    argv += [] if options.effort is None else ["--reasoning-effort", options.effort]
+    for more in options.add_dirs or ():
+        argv += ["--add-dir", str(Path(options.cwd or ".", more).absolute())]
+    if options.mcp_servers:
+        argv += ["--additional-mcp-config", f"@{folder / 'mcp.json'}"]
+    argv += ["--usage-output-file", str(folder / "usage.json")]
+    argv += options.extra_args or ()
+    return [*argv, f"--resume={session}" if turn.session else f"--session-id={session}"]
+
+
+def copilot_logged_in(env: Mapping[str, str]) -> bool | None:
+    """Whether copilot has a login, as far as files and variables tell.
+
+    None if they do not: the token may be in the system's keychain.
+    """
+    names = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL")
+    if any(env.get(name) for name in names):
+        return True
+    home = Path(env.get("COPILOT_HOME") or home_of(env) / ".copilot")
+    settings = json_file(home / "config.json")
+    known = settings.get("logged_in_users") or settings.get("loggedInUsers")
+    return True if known else None
+
+
+@contextlib.contextmanager
+def _folder(options: AgentOptions) -> Generator[Path, None, None]:
+    """A folder for the files of one turn, gone after it."""
+    with tempfile.TemporaryDirectory(prefix="handrail-copilot-") as name:
+        folder = Path(name)
+        if options.mcp_servers:  # in a file, for they may hold secrets, which arguments show to all
+            servers = {name: _server(one) for name, one in options.mcp_servers.items()}
+            (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
+        yield folder
+
+
+def _server(server: Mapping[str, Any]) -> dict[str, Any]:
+    """An MCP server as copilot's settings have it, with all of its tools."""
+    kind = "http" if "url" in server else "local"
+    return {"type": kind, "tools": ["*"], **server}

@@ -1,0 +1,1 @@
+"""The Gemini CLI, by its own stream of events."""

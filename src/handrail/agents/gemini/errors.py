@@ -1,0 +1,85 @@
+"""What a failure of Gemini's CLI is, from the API's own error inside its message, else its words.
+
+Source: what gemini 0.61 printed, and its exit codes.
+"""
+
+from __future__ import annotations
+
+import re
+
+from handrail.agents.programs.http_status import kind_of_status
+from handrail.agents.programs.loose_json import (
+    Object,
+    as_object,
+    json_value,
+    object_in,
+    text_in,
+    whole_in,
+)
+from handrail.errors import AgentErrorKind
+
+EXITS: dict[int, AgentErrorKind] = {
+    41: "auth",
+    42: "config",
+    44: "config",
+    52: "config",
+    53: "max_turns",
+    130: "interrupted",
+}
+"""Exit codes that mean something; of a failed answer it is the HTTP status modulo 256."""
+
+HINTS: dict[AgentErrorKind, str] = {
+    "auth": "Run `gemini` and log in, or set GEMINI_API_KEY.",
+    "spending_cap": "Check plan and billing of the account.",
+    "config": "Compare the arguments with `gemini --help`.",
+}
+
+_TYPES: dict[str, AgentErrorKind] = {
+    "FatalAuthenticationError": "auth",
+    "FatalInputError": "config",
+    "FatalSandboxError": "config",
+    "FatalConfigError": "config",
+    "FatalTurnLimitedError": "max_turns",
+    "FatalCancellationError": "interrupted",
+}
+_API_ERROR = re.compile(r"^\[API Error: (.*)\]$", re.DOTALL)
+_WORDS: tuple[tuple[AgentErrorKind, re.Pattern[str]], ...] = (
+    ("auth", re.compile(r"api key not valid|api_key_invalid|permission_denied|unauthenticated")),
+    ("usage_cap", re.compile(r"daily quota|per ?day|daily limit")),
+    ("spending_cap", re.compile(r"billing|prepayment|credits? (?:are|is) depleted|spending cap")),
+    (
+        "context_overflow",
+        re.compile(r"exceeds the maximum number of tokens|context window|token limit"),
+    ),
+    ("rate_limit", re.compile(r"resource_exhausted|rate limit|too many requests|quota")),
+    ("max_turns", re.compile(r"max(?:imum)? session turns|turn limit")),
+    ("refusal", re.compile(r"prohibited|blocked by safety|safety settings|recitation")),
+    ("bad_request", re.compile(r"is not found|not supported|invalid_argument")),
+)
+
+
+def api_error_of(message: str) -> Object:
+    """The API's own error in a message, or an empty one."""
+    found = _API_ERROR.match(message.strip())
+    _, value = json_value(found[1]) if found else (False, None)
+    inner = as_object(value)
+    return object_in(inner, "error") or inner
+
+
+def kind_of_failure(error: Object) -> tuple[AgentErrorKind, int | None]:
+    """What the ``error`` of a result is, with its HTTP status if that is known."""
+    message = text_in(error, "message")
+    api = api_error_of(message)
+    status = whole_in(api, "code")
+    known = _TYPES.get(text_in(error, "type"))
+    if known is not None:
+        return known, status
+    worded = _worded(message.lower())
+    kind: AgentErrorKind = kind_of_status(status) or worded or "transient"
+    if kind in ("bad_request", "rate_limit"):  # which words may say more exactly
+        kind = worded or kind
+    return kind, status
+
+
+def _worded(said: str) -> AgentErrorKind | None:
+    return next((kind for kind, pattern in _WORDS if pattern.search(said)), None)

@@ -1,0 +1,181 @@
+"""What ``gemini --output-format stream-json`` prints, read for one turn.
+
+The last line is a ``result`` with a status. Messages come in pieces alone. While a request is tried
+again nothing comes but a line on stderr.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from handrail.agents.gemini.errors import EXITS, HINTS, api_error_of, kind_of_failure
+from handrail.agents.programs.ending import kind_of_end, words_of_end
+from handrail.agents.programs.loose_json import Object, count_in, object_in, object_of, text_in
+from handrail.agents.programs.reset_times import reset_time
+from handrail.agents.programs.turn_parser import Ending
+from handrail.errors import AgentError, AgentErrorKind
+from handrail.model.events import (
+    AgentMessage,
+    AgentRetry,
+    AgentSessionStarted,
+    AgentToolCompleted,
+    AgentToolStarted,
+    AgentUsage,
+    Notice,
+)
+from handrail.model.results import Usage
+from handrail.ports.agent import AgentReply, AgentTurn
+
+_ATTEMPT = re.compile(rb"Attempt (\d{1,6}) failed(.{0,400})")
+_DELAY = re.compile(rb"Retrying after (\d{1,9})\s?ms")
+
+
+class GeminiParser:
+    """Reads one turn of gemini. Mutable."""
+
+    def __init__(self, turn: AgentTurn, *, model: str | None = None) -> None:
+        self._turn = turn
+        self._model = model
+        self._session: str | None = None
+        self._text = ""
+        self._is_speaking = False
+        self._tools: dict[str, str] = {}
+        self._result: Object | None = None
+        self._usage: Usage | None = None
+        self._alive = False
+        self.patience_s = 0.0
+
+    @property
+    def finished(self) -> bool:
+        """True once the result was seen."""
+        return self._result is not None
+
+    @property
+    def open_tools(self) -> int:
+        """How many tools are at work."""
+        return len(self._tools)
+
+    def feed(self, line: bytes, /) -> Iterable[Notice]:
+        """What a line means, in order."""
+        event = object_of(line)
+        name = text_in(event, "type") if event is not None else ""
+        if event is None or not name:
+            return ()
+        self._alive, self.patience_s = True, 0.0
+        is_piece = name == "message" and text_in(event, "role") == "assistant"
+        notices = tuple(self._read(name, event))
+        self._is_speaking = is_piece
+        return notices
+
+    def feed_stderr(self, line: bytes, /) -> Iterable[Notice]:
+        """A request that is tried again, and how long that is waited for."""
+        if delay := _DELAY.search(line):
+            self.patience_s = int(delay[1]) / 1000
+        attempt = _ATTEMPT.search(line)
+        if attempt is None:
+            return ()
+        reason = attempt[2].decode("utf-8", "replace").strip(" :.")
+        return (AgentRetry(self._turn.path, int(attempt[1]), None, reason),)
+
+    def conclude(self, ending: Ending, /) -> AgentReply:
+        """The answer, if the result says so.
+
+        Raises:
+            AgentError: it does not, or there is none.
+        """
+        if self._result is None:
+            raise self._unsaid(ending)
+        if text_in(self._result, "status") == "success":
+            return self._reply()
+        error = object_in(self._result, "error")
+        kind, status = kind_of_failure(error)
+        said = text_in(error, "message")
+        reason = text_in(api_error_of(said), "message") or said or "gemini does not say why"
+        failed = self._error(kind, reason)
+        failed.http_status = status
+        if kind in ("rate_limit", "usage_cap", "transient"):
+            failed.retry_at = reset_time(reason, ending.now)
+        raise failed
+
+    def _reply(self) -> AgentReply:
+        before = self._turn.session_usage if self._turn.session is not None else Usage()
+        usage = self._usage
+        return AgentReply(
+            self._text,
+            model=self._model,
+            session=self._session,
+            usage=usage,
+            session_usage=None if before is None or usage is None else before + usage,
+        )
+
+    def _unsaid(self, ending: Ending) -> AgentError:
+        known = EXITS.get(ending.exit_code or 0) if ending.stopped is None else None
+        kind = known or kind_of_end(ending, alive=self._alive)
+        return self._error(kind, words_of_end("gemini", ending, alive=self._alive))
+
+    def _error(self, kind: AgentErrorKind, reason: str) -> AgentError:
+        return AgentError(
+            self._turn.agent,
+            reason,
+            kind=kind,
+            session=self._session or self._turn.session,
+            text=self._text,
+            usage=self._usage,
+            model=self._model,
+            hint=HINTS.get(kind, ""),
+        )
+
+    def _read(self, name: str, event: Object) -> Iterator[Notice]:
+        path = self._turn.path
+        match name:
+            case "init":
+                self._model = text_in(event, "model") or self._model
+                session = text_in(event, "session_id")
+                if session and self._session is None:
+                    self._session = session
+                    yield AgentSessionStarted(path, session, "gemini", self._model)
+            case "message" if text_in(event, "role") == "assistant":
+                yield from self._said(text_in(event, "content"))
+            case "tool_use":
+                yield self._tool(event)
+            case "tool_result":
+                yield from self._tool_done(event)
+            case "result":
+                yield from self._over(event)
+            case _:
+                pass
+
+    def _said(self, piece: str) -> Iterator[Notice]:
+        if piece:
+            self._text = self._text + piece if self._is_speaking else piece
+            yield AgentMessage(self._turn.path, piece)
+
+    def _tool(self, event: Object) -> Notice:
+        ref, name = text_in(event, "tool_id"), text_in(event, "tool_name")
+        self._tools[ref] = name
+        return AgentToolStarted(self._turn.path, ref, name, event.get("parameters"))
+
+    def _tool_done(self, event: Object) -> Iterator[Notice]:
+        ref = text_in(event, "tool_id")
+        if ref not in self._tools:
+            yield self._tool(event)
+        name = self._tools.pop(ref, "")
+        is_ok = text_in(event, "status") not in ("error", "failed", "cancelled")
+        error = text_in(object_in(event, "error"), "message")
+        yield AgentToolCompleted(
+            self._turn.path, ref, name, is_ok, text_in(event, "output") or error
+        )
+
+    def _over(self, event: Object) -> Iterator[Notice]:
+        self._result = event
+        self._tools.clear()
+        stats = object_in(event, "stats")
+        usage = Usage(
+            input_tokens=count_in(stats, "input_tokens"),
+            output_tokens=count_in(stats, "output_tokens"),
+            cached_tokens=count_in(stats, "cached"),
+        )
+        if usage != Usage():
+            self._usage = usage
+            yield AgentUsage(self._turn.path, usage)

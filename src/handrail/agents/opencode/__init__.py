@@ -1,0 +1,1 @@
+"""opencode, by its own stream of events."""

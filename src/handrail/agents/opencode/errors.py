@@ -1,0 +1,65 @@
+"""What an error of opencode is: by its name, then the status of the API, then its words."""
+
+from __future__ import annotations
+
+import re
+from email.utils import parsedate_to_datetime
+
+from handrail.agents.programs.http_status import kind_of_status
+from handrail.agents.programs.loose_json import Object, object_in, text_in, whole_in
+from handrail.agents.programs.reset_times import reset_time
+from handrail.errors import AgentErrorKind
+
+HINTS: dict[AgentErrorKind, str] = {
+    "auth": "Run `opencode auth login`.",
+    "spending_cap": "Add credits to the provider's account.",
+    "config": "Compare the arguments with `opencode run --help`.",
+}
+
+_NAMES: dict[str, AgentErrorKind] = {
+    "ContextOverflowError": "context_overflow",
+    "ProviderAuthError": "auth",
+    "MessageOutputLengthError": "output_limit",
+    "MessageAbortedError": "interrupted",
+    "UnknownError": "bad_request",  # such as a model that is not known
+}
+_OVERFLOW = re.compile(r"prompt is too long|context (?:length|window|limit)|maximum context")
+_CREDIT = re.compile(r"\bcredits?\b|billing|quota exceeded|insufficient_quota|current quota")
+_VAGUE = frozenset({None, "bad_request", "rate_limit"})
+
+
+def kind_of_error(error: Object) -> AgentErrorKind:
+    """The kind of an error event's ``error``."""
+    name, data = text_in(error, "name"), object_in(error, "data")
+    if name in _NAMES:
+        return _NAMES[name]
+    kind = kind_of_status(whole_in(data, "statusCode"))
+    if kind in _VAGUE:
+        said = text_in(data, "message").lower()
+        if _OVERFLOW.search(said):
+            return "context_overflow"
+        if _CREDIT.search(said):
+            return "spending_cap"
+    return kind or "transient"
+
+
+def retry_at_of(data: Object, now: float) -> float | None:
+    """When to try again, by the answer's headers, else by its words."""
+    given = {key.lower(): one for key, one in object_in(data, "responseHeaders").items()}
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        if (after := _number(given.get(name))) is not None:
+            return now + after * unit_s
+    date = _date(given.get("retry-after"))
+    return reset_time(text_in(data, "message"), now) if date is None else date
+
+
+def _number(value: object) -> float | None:
+    text = str(value).strip()
+    return float(text) if re.fullmatch(r"\d{1,9}(?:\.\d{1,6})?", text) else None
+
+
+def _date(value: object) -> float | None:
+    try:
+        return parsedate_to_datetime(value).timestamp() if isinstance(value, str) else None
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,1 @@
+"""What the backends that are programs share: starting, watching and reading them."""

@@ -1,0 +1,133 @@
+"""JSON-RPC 2.0 between equals, one message a line: which answer belongs to which request.
+
+Both sides ask, answer and notify. The peer makes the messages that are sent and says what a
+received one is; it reads and writes nothing. It is lenient where programs are: replies without
+``"jsonrpc"`` (codex), ids that come back as text, members that it does not know.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from handrail.agents.programs.loose_json import NOTHING, Object, object_in, text_in, whole_in
+
+METHOD_NOT_FOUND = -32601
+REFUSED = frozenset({-32700, -32600, METHOD_NOT_FOUND, -32602})
+"""Codes of errors that say: what was asked is not understood, so asking again will not help."""
+
+Message: TypeAlias = dict[str, Any]
+"""A JSON-RPC message as it is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class RpcError:
+    """Why the other side did not do what it was asked."""
+
+    message: str
+    code: int | None = None
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to our request ``id`` of ``method``: its ``result``, or an ``error``."""
+
+    id: int
+    method: str
+    result: Object
+    error: RpcError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the other side asks, under an id of its own; it waits until it is answered."""
+
+    id: Any
+    method: str
+    params: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """What the other side tells; no answer is expected."""
+
+    method: str
+    params: Object
+
+
+Received: TypeAlias = Reply | Request | Notification
+
+
+class Peer:
+    """Our side of a conversation: numbers what we ask, and knows the answers. Mutable."""
+
+    __slots__ = ("_asked", "_last")
+
+    def __init__(self) -> None:
+        self._asked: dict[int, str] = {}
+        self._last = 0
+
+    def request(self, method: str, params: Mapping[str, Any]) -> Message:
+        """A message that asks; its answer will be known by its id."""
+        self._last += 1
+        self._asked[self._last] = method
+        return {"jsonrpc": "2.0", "id": self._last, "method": method, "params": dict(params)}
+
+    def received(self, message: Object) -> Received | None:
+        """What a message is; None if it is none, or answers nothing that we asked."""
+        method, number = message.get("method"), message.get("id")
+        if not isinstance(method, str):
+            return self._answer(message)
+        params = object_in(message, "params")
+        return Notification(method, params) if number is None else Request(number, method, params)
+
+    def _answer(self, message: Object) -> Reply | None:
+        asked = _our_id(message)
+        if asked not in self._asked or not ("result" in message or "error" in message):
+            return None
+        method = self._asked.pop(asked)
+        if message.get("error") is None:
+            return Reply(asked, method, object_in(message, "result"))
+        return Reply(asked, method, NOTHING, _error(message))
+
+
+def notification(method: str, params: Mapping[str, Any] | None = None) -> Message:
+    """A message that tells something and expects no answer."""
+    told: Message = {"jsonrpc": "2.0", "method": method}
+    return told if params is None else {**told, "params": dict(params)}
+
+
+def answer(request: Request, result: Any) -> Message:
+    """A message that gives the other side what it asked for."""
+    return {"jsonrpc": "2.0", "id": request.id, "result": result}
+
+
+def refusal(request: Request, message: str, code: int = METHOD_NOT_FOUND) -> Message:
+    """A message that says why the other side does not get what it asked for."""
+    return {"jsonrpc": "2.0", "id": request.id, "error": {"code": code, "message": message}}
+
+
+def encode(message: Message) -> bytes:
+    """A message as a line, with its newline. Halves of characters, which have no UTF-8, are lost:
+    a program that cannot read a message would not even say so.
+    """
+    line = json.dumps(message, separators=(",", ":"), ensure_ascii=False)
+    return line.encode("utf-8", "replace") + b"\n"
+
+
+def _our_id(message: Object) -> int:
+    """The id of an answer as we number requests; 0, which none has, for anything else."""
+    given = text_in(message, "id")
+    if given.isascii() and given.isdigit() and len(given) < 10:
+        return int(given)
+    return whole_in(message, "id") or 0
+
+
+def _error(message: Object) -> RpcError:
+    """The error of an answer as it should be; it may be just a text."""
+    error = object_in(message, "error")
+    said = text_in(error, "message") or text_in(message, "error") or "it gave no reason"
+    return RpcError(said, whole_in(error, "code"), error.get("data"))

@@ -1,0 +1,117 @@
+"""Reading what a program prints as JSON, whatever it is: what does not fit is absent, not an error.
+
+Programs change their protocols without notice, and some of what they print is not theirs. So a
+line that is no object is None, and a field of another type than expected is as if it were missing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+Object: TypeAlias = Mapping[str, Any]
+"""A JSON object as it was read."""
+
+NOTHING: Object = {}
+
+_HALF_PAIRS = (b"\\ud", b"\\uD")
+
+
+def object_of(line: bytes) -> Object | None:
+    """The JSON object that a line is; None if it is anything else."""
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        value = msgspec.json.decode(line)
+    except (ValueError, RecursionError):  # broken UTF-8, halves of pairs, NaN, or no JSON at all
+        value = _patiently(line)
+    return cast("Object", value) if isinstance(value, dict) else None
+
+
+def _patiently(line: bytes) -> Any:
+    try:
+        value = json.loads(line.decode("utf-8", "replace"))
+        return encodable(value) if any(half in line for half in _HALF_PAIRS) else value
+    except (ValueError, RecursionError):
+        return None
+
+
+def json_value(text: str) -> tuple[bool, Any]:
+    """Whether a text is JSON, which knows no NaN, and its value."""
+    try:
+        return True, encodable(json.loads(text, parse_constant=_refuse))
+    except (ValueError, RecursionError):
+        return False, None
+
+
+def object_in(data: Object, name: str) -> Object:
+    """A field that is an object; an empty one if it is not."""
+    return as_object(data.get(name))
+
+
+def list_in(data: Object, name: str) -> list[Any]:
+    """A field that is a list; an empty one if it is not."""
+    value: object = data.get(name)
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def objects_in(data: Object, name: str) -> list[Object]:
+    """The objects in a field that is a list."""
+    return [cast("Object", one) for one in list_in(data, name) if isinstance(one, dict)]
+
+
+def text_in(data: Object, *names: str) -> str:
+    """The first of these fields that is a text with something in it; else an empty one."""
+    for name in names:
+        value = data.get(name)
+        if isinstance(value, str) and value:
+            return value
+    return ""
+
+
+def number_in(data: Object, name: str) -> float | None:
+    """A field that is a finite number; True and False are none."""
+    value = data.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
+
+
+def whole_in(data: Object, name: str) -> int | None:
+    """A field that is a whole number, of either sign."""
+    number = number_in(data, name)
+    return int(number) if number is not None and number == int(number) else None
+
+
+def count_in(data: Object, name: str) -> int | None:
+    """A field that is a whole number from 0 up."""
+    number = whole_in(data, name)
+    return number if number is not None and number >= 0 else None
+
+
+def as_object(value: object) -> Object:
+    """A value that is a JSON object; an empty one if it is not."""
+    return cast("Object", value) if isinstance(value, dict) else NOTHING
+
+
+def encodable(value: Any) -> Any:
+    """The same JSON value without halves of surrogate pairs, which UTF-8 cannot write."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return {encodable(name): encodable(member) for name, member in members.items()}
+    if isinstance(value, list):
+        return [encodable(member) for member in cast("list[object]", value)]
+    return value
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
