@@ -51,6 +51,7 @@ from handrail.core.mistakes import not_a_step
 from handrail.core.node import Node, Phase
 from handrail.core.replay import Recorded
 from handrail.core.replaying import Replaying
+from handrail.core.resolving import declared_for, recordable
 from handrail.core.run_end import RunEnd
 from handrail.core.stopping import Stopping
 from handrail.core.visible import VisibleResults
@@ -388,12 +389,19 @@ class Machine:
         """What the step is, for the record; empty where nothing is to be durable."""
         return "" if self.codec is None else fingerprint(step, self.codec, self.setting.secrets)
 
-    def unrecordable(self, value: Any, where: str) -> OutputNotSerializable | None:
-        """Why a value cannot be recorded, or None if it can or need not."""
+    def unrecordable(
+        self, value: Any, where: str, declared: Callable[[], tuple[Any, ...]] | None = None
+    ) -> OutputNotSerializable | None:
+        """Why a value cannot be recorded, or None if it can or need not; ``declared`` gives the
+        types by which it will be read, if it will be.
+        """
         if self.codec is None:
             return None
         try:
-            self.codec.dump(value, where=where)
+            if declared is None:
+                self.codec.dump(value, where=where)
+            else:
+                recordable(value, self.codec, declared, where)
         except OutputNotSerializable as error:
             return error
         return None
@@ -694,7 +702,7 @@ class Machine:
 
     def _member_body_ended(self, node: Node, value: Any, error: BaseException | None) -> None:
         if error is None:
-            error = self.unrecordable(value, f"member {node.path!r}")
+            error = self.unrecordable(value, f"member {node.path!r}", lambda: declared_for(node))
         if error is None:
             self.end_member(node, "succeeded", output=value)
         else:

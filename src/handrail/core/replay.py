@@ -226,6 +226,8 @@ class Recorded:
         record = self._record(event.path)
         record.value = event.value
         record.workflow_name = event.workflow_name
+        if type(event.value) is Unresolved:
+            self.unresolved.add(event.path)
 
     def _rollback_completed(self, event: ev.RollbackCompleted) -> None:
         self._record(event.path).undone = event

@@ -45,8 +45,10 @@ import msgspec
 
 from handrail.core.answers import accepted
 from handrail.core.machine import Machine
+from handrail.core.node import Phase
 from handrail.engine.calls import UNBEGUN, ActionRaised, InContext, is_async
 from handrail.engine.current import CURRENT, Current
+from handrail.engine.declared import declared_in, with_text
 from handrail.engine.mail import Mail
 from handrail.engine.perform import failed, succeeded
 from handrail.engine.rehearsal import rehearse, warn_of_masked, write_out
@@ -235,7 +237,7 @@ class Driver:
         rehearsal = rehearse(self.machine, first, known, self._stamp)
         if self.machine.changes:
             raise ReplayMismatch(self.run_id, self.machine.changes)
-        await write_out(rehearsal, self._wiring.journal, self._wiring.bus)
+        await write_out(rehearsal, self.machine, self._wiring.journal, self._wiring.bus)
         self._todo.extend(rehearsal.held)
         self.machine.replaying.held = True
         warn_of_masked(self.run_id, rehearsal)
@@ -315,11 +317,7 @@ class Driver:
             try:
                 pending = append(event, sync=sync)
             except OutputNotSerializable as error:
-                event = instead(event, error)
-                _set(event, "run_id", run_id)
-                _set(event, "seq", seq)
-                _set(event, "at", now())
-                pending = append(event, sync=sync)
+                event, pending = self._append_refused(event, error, sync=sync)
             if pending is not None:
                 await self._on_disk(event, pending)
                 continue
@@ -328,6 +326,21 @@ class Driver:
                 more = receive(event)
                 if more:
                     todo.extend(more)
+
+    def _append_refused(
+        self, event: ev.Event, error: OutputNotSerializable, *, sync: bool
+    ) -> tuple[ev.Event, Awaitable[None] | None]:
+        """Journal the text of its value, if what the code declares helps, or else a failure."""
+        append = self._wiring.journal.append
+        try:
+            types = declared_in(self.machine, event)
+            return event, append(with_text(event, self.machine, types, error), sync=sync)
+        except OutputNotSerializable as still:
+            node = self.machine.nodes.get(getattr(event, "path", ""))
+            settled = node is not None and node.phase is Phase.ENDING
+            failure = instead(event, still, settled=settled)
+            ev.stamp(failure, self.run_id, event.seq, self._now())
+            return failure, append(failure, sync=sync)
 
     async def _on_disk(self, event: ev.Event, pending: Awaitable[None]) -> None:
         """Wait for the disk once, for this event and for those that are next in line."""

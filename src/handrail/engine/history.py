@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from handrail.core.composed import compose
 from handrail.core.replay import Recorded
 from handrail.core.report import children_of, tree_order, workflow_result
+from handrail.core.resolving import returned_by
 from handrail.core.supersede import expanded, superseded
 from handrail.engine.mail import TIMEOUT, event_of, gate_key
 from handrail.errors import (
@@ -145,8 +146,7 @@ def recorded_result(
     for path in recorded.children(""):
         compose(recorded, path, run_id)
     if isinstance(last.value, Unresolved):
-        returned = get_args(hints_of(definition.function).get("return", Any))
-        value = codec.load(last.value.text, returned[-1] if returned else Any)
+        value = codec.load(last.value.text, returned_by(definition))
         last = ev.WorkflowCompleted(
             last.status,
             value,

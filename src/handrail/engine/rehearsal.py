@@ -17,6 +17,8 @@ import anyio.lowlevel
 
 from handrail.core.machine import Machine
 from handrail.engine.bus import Bus
+from handrail.engine.declared import WITH_VALUE, Types, declared_in, with_text
+from handrail.errors import OutputNotSerializable
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.ports.journal import Journal
@@ -27,12 +29,16 @@ EVENTS_A_TURN = 64
 
 @dataclass(slots=True)
 class Rehearsal:
-    """What happened, in order (``sync`` is None for progress), and what is asked for now."""
+    """What happened, in order (``sync`` is None for progress), and what is asked for now.
+
+    ``declared`` gives, by place, the types by which the value of an end will be read.
+    """
 
     happened: list[tuple[ev.Event | ev.Progress, bool | None]] = field(
         default_factory=list[tuple[ev.Event | ev.Progress, bool | None]]
     )
     held: list[cmd.Command] = field(default_factory=list[cmd.Command])
+    declared: dict[int, Callable[[], Types]] = field(default_factory=dict[int, Callable[[], Types]])
 
 
 def rehearse(
@@ -61,9 +67,12 @@ def rehearse(
         command = todo.popleft()
         match command:
             case cmd.Record():
-                stamp(command.event)
-                happened.append((command.event, command.sync))
-                todo.extend(machine.receive(command.event))
+                event = command.event
+                stamp(event)
+                if isinstance(event, WITH_VALUE):
+                    rehearsal.declared[len(happened)] = declared_in(machine, event)
+                happened.append((event, command.sync))
+                todo.extend(machine.receive(event))
             case cmd.Tell():
                 stamp(command.progress)
                 happened.append((command.progress, None))
@@ -74,11 +83,16 @@ def rehearse(
     return rehearsal
 
 
-async def write_out(rehearsal: Rehearsal, journal: Journal, bus: Bus) -> None:
+async def write_out(rehearsal: Rehearsal, machine: Machine, journal: Journal, bus: Bus) -> None:
     """Journal what happened, and show it, in order."""
     for count, (event, sync) in enumerate(rehearsal.happened):
         if sync is not None:
-            pending = journal.append(cast("ev.Event", event), sync=sync)
+            known = cast("ev.Event", event)
+            try:
+                pending = journal.append(known, sync=sync)
+            except OutputNotSerializable as error:
+                written = with_text(known, machine, rehearsal.declared.get(count, tuple), error)
+                pending = journal.append(written, sync=sync)
             if pending is not None:
                 await pending
         bus.emit(event)

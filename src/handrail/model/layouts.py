@@ -25,7 +25,8 @@ class Layout:
     ``write`` gives the body, the user's value (None for none), and whether the body holds text that
     may say anything (an error, a reason). ``read`` may change the body that it gets. ``value`` is
     what the value is called, ``of`` whose it is; ``own``: it is an object of handrail's, or a dict
-    by name, with the user's values inside; ``each``: it is a tuple of such.
+    by name, with the user's values inside; ``each``: it is a tuple of such. ``strict``: it is not
+    written where its classes would not be found again by their names alone.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class Layout:
     of: Callable[[Any], str] = str
     own: bool = False
     each: bool = False
+    strict: bool = False
 
 
 _ROW = ("run_id", "seq", "at")
@@ -99,6 +101,7 @@ def _by_fields(
     of: Callable[[Any], str] = str,
     own: bool = False,
     talks: bool = True,
+    strict: bool = False,
 ) -> Layout:
     """The layout of a kind whose body has its fields by their names; ``value`` is one of them."""
     every = {f.name: _default(f) for f in fields(kind) if f.name not in _ROW}
@@ -138,7 +141,8 @@ def _by_fields(
             items[index] = restored(items[index])
         return assembler(kind)(*row, *items)
 
-    return Layout(kind.__name__, write, read, value, of, own, each=value == "waiting")
+    each = value == "waiting"
+    return Layout(kind.__name__, write, read, value, of, own, each, strict)
 
 
 # -- kinds that are the end of something, with its result ------------------------------------------
@@ -271,7 +275,12 @@ def _layouts() -> dict[type, Layout]:
     return {
         ev.StepStarted: Layout("StepStarted", _step_started.write, _read_step_started),
         ev.StepCompleted: Layout(
-            "StepCompleted", _write_step_completed, _read_step_completed, "output", _step
+            "StepCompleted",
+            _write_step_completed,
+            _read_step_completed,
+            "output",
+            _step,
+            strict=True,
         ),
         ev.MemberStarted: _by_fields(ev.MemberStarted, talks=False),
         ev.MemberCompleted: Layout(
@@ -280,15 +289,17 @@ def _layouts() -> dict[type, Layout]:
             _read_member_completed,
             "output",
             lambda event: f"member {event.path!r}",
+            strict=True,
         ),
         ev.WorkflowStarted: _by_fields(
             ev.WorkflowStarted,
             "inputs",
             of=lambda event: f"workflow {event.workflow_name!r}",
             own=True,
+            strict=True,
         ),
         ev.WorkflowCompleted: _by_fields(
-            ev.WorkflowCompleted, "value", of=lambda event: f"run {event.run_id!r}"
+            ev.WorkflowCompleted, "value", of=lambda event: f"run {event.run_id!r}", strict=True
         ),
         ev.RunSuspended: _by_fields(
             ev.RunSuspended, "waiting", of=lambda event: f"run {event.run_id!r}", own=True
@@ -302,7 +313,7 @@ def _layouts() -> dict[type, Layout]:
         ev.GroupStarted: _by_fields(ev.GroupStarted, talks=False),
         ev.GroupCompleted: _by_fields(ev.GroupCompleted, talks=False),
         ev.SubworkflowStarted: _by_fields(ev.SubworkflowStarted, "inputs", of=_step, own=True),
-        ev.SubworkflowEnded: _by_fields(ev.SubworkflowEnded, "value", of=_step),
+        ev.SubworkflowEnded: _by_fields(ev.SubworkflowEnded, "value", of=_step, strict=True),
         ev.GateOpened: _by_fields(ev.GateOpened, "gate", of=_step, own=True),
         ev.GateAnswered: _by_fields(ev.GateAnswered, "answer", of=_step),
         ev.TimerSet: _by_fields(ev.TimerSet, talks=False),
