@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
-from functools import cache
 from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
@@ -172,45 +171,8 @@ def _write_step_completed(event: ev.StepCompleted) -> Parts:
 
 
 def _read_step_completed(row: Row, path: str, body: Body, value: Any) -> ev.StepCompleted:
-    if len(body) == 3 and body.get("status") == "succeeded" and "duration_ms" in body:
-        # Most records: a step that succeeded at once, and has nothing else to say.
-        name = path.rpartition("/")[2]
-        kind, took_ms = body["step_type"], body["duration_ms"]
-        result = _assembled_result()(
-            name, path, kind, "succeeded", value, None, None, (), None, took_ms, 1,
-            False, False, False, None,  # noqa: FBT003
-        )  # fmt: skip
-        return _assembled_end()(*row, path, result, "", 0)
     composed, took = body.get("composed", ""), body.get("took", 0)
     return assembler(ev.StepCompleted)(*row, path, _result(path, body, value), composed, took)
-
-
-@cache
-def _assembled_result() -> Callable[..., StepResult[Any]]:
-    return assembler(StepResult)
-
-
-@cache
-def _assembled_end() -> Callable[..., ev.StepCompleted]:
-    return assembler(ev.StepCompleted)
-
-
-@cache
-def _assembled_start() -> Callable[..., ev.StepStarted]:
-    return assembler(ev.StepStarted)
-
-
-_step_started = _by_fields(ev.StepStarted, talks=False)
-
-
-def _read_step_started(row: Row, path: str, body: Body, value: Any) -> ev.StepStarted:
-    if len(body) == 2 and "step_type" in body and "fingerprint" in body:  # most records
-        return _assembled_start()(
-            *row, path, body["step_type"], body["fingerprint"],
-            None, "", 0, False, False,  # noqa: FBT003
-        )  # fmt: skip
-    started: ev.StepStarted = _step_started.read(row, path, body, value)
-    return started
 
 
 def _write_member_completed(event: ev.MemberCompleted) -> Parts:
@@ -273,7 +235,7 @@ def _step(event: Any) -> str:
 
 def _layouts() -> dict[type, Layout]:
     return {
-        ev.StepStarted: Layout("StepStarted", _step_started.write, _read_step_started),
+        ev.StepStarted: _by_fields(ev.StepStarted, talks=False),
         ev.StepCompleted: Layout(
             "StepCompleted",
             _write_step_completed,
