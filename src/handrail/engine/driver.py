@@ -37,7 +37,7 @@ import heapq
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context, copy_context
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -107,7 +107,6 @@ MAIL_EVERY_S = 0.1
 """How often letters from other processes are looked for."""
 
 _NOTHING: Mapping[str, Any] = {}
-_PROGRESS = frozenset(get_args(ev.Progress))
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
 
 
@@ -242,13 +241,9 @@ class Driver:
         self.machine.replaying.held = True
         warn_of_masked(self.run_id, rehearsal)
 
-    def _stamp(self, event: ev.Event | ev.Progress) -> float:
-        if type(event) in _PROGRESS:
-            ev.stamp(event, self.run_id, self._seq, self._now())
-        else:
-            self._seq += 1
-            ev.stamp(event, self.run_id, self._seq, self._now())
-        return event.at
+    def _stamp(self, event: ev.Event) -> float:
+        self._seq += 1
+        return ev.stamp(event, self.run_id, self._seq, self._now()).at
 
     def _read_mail_meanwhile(self) -> None:
         """Look for letters while the drive lasts; what is in memory alone cannot get any."""

@@ -90,6 +90,8 @@ def unread(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> list[e
 
 
 def _last_letter(history: Sequence[ev.Event]) -> int:
+    if set(map(type, history)).isdisjoint(_BY_LETTER):
+        return 0  # nearly always, and quicker than to look at each
     return max((one.letter for one in history if isinstance(one, _BY_LETTER)), default=0)
 
 
@@ -172,6 +174,8 @@ def recorded_result(
 
 def asked_to_cancel(events: Sequence[ev.Event]) -> str | None:
     """Why the run was being cancelled when it was last heard of, or None if it was not."""
+    if ev.CancelRequested not in set(map(type, events)):
+        return None
     for event in reversed(events):
         if isinstance(event, ev.WorkflowCompleted):
             return None

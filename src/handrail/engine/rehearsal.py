@@ -45,37 +45,40 @@ def rehearse(
     machine: Machine,
     first: ev.Event,
     known: Sequence[ev.Event],
-    stamp: Callable[[ev.Event | ev.Progress], float],
+    stamp: Callable[[ev.Event], float],
 ) -> Rehearsal:
     """Drive the machine from its first event; ``known`` events are in its record already, and stand
     before the first new one.
 
-    ``stamp`` numbers an event, and gives the time.
+    ``stamp`` numbers an event, and gives the time. Progress has that of the event before it.
     """
     rehearsal = Rehearsal()
-    happened, held = rehearsal.happened, rehearsal.held
-    stamp(first)
+    happened, held, run_id = rehearsal.happened, rehearsal.held, machine.setting.run_id
+    at = stamp(first)
+    seq = first.seq
     happened.append((first, False))
     left = deque(known)
     todo: deque[cmd.Command] = deque(machine.receive(first))
     while todo or left:
         if left and (not todo or isinstance(todo[0], cmd.Record)):
             event = left.popleft()
-            stamp(event)
+            at, seq = stamp(event), event.seq
             happened.append((event, False))
             continue
         command = todo.popleft()
         match command:
+            case cmd.Tell():  # first, as most of them are: a replayed step is one
+                progress = command.progress
+                if progress.seq != seq or not seq:  # else the core has stamped it, which is quicker
+                    ev.stamp(progress, run_id, seq, at)
+                happened.append((progress, None))
             case cmd.Record():
                 event = command.event
-                stamp(event)
+                at, seq = stamp(event), event.seq
                 if isinstance(event, WITH_VALUE):
                     rehearsal.declared[len(happened)] = declared_in(machine, event)
                 happened.append((event, command.sync))
                 todo.extend(machine.receive(event))
-            case cmd.Tell():
-                stamp(command.progress)
-                happened.append((command.progress, None))
             case cmd.Pull():
                 todo.extend(machine.receive(cmd.Pulled(command.path, at=first.at)))
             case _:
