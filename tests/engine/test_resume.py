@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -18,6 +21,7 @@ from handrail import (
     OutputNotSerializable,
     ReplayMismatch,
     RunLocked,
+    Step,
     StepFailed,
     StepIsPoisonous,
     Steps,
@@ -29,7 +33,7 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
-from handrail.testing import TextJournal
+from handrail.testing import ProcessGone, TextJournal
 from tests.engine.support import boom
 
 pytestmark = pytest.mark.anyio
@@ -473,6 +477,143 @@ async def test_a_value_that_cannot_be_recorded_fails_the_run_and_undoes_it() -> 
     result = await of(MemoryJournal()).run(flow)
     assert (result.status, log) == ("failed", ["a", "undo a"])
     assert "cannot be recorded" in str(result.error)
+
+
+def flow_with_local_classes(*, declared: bool) -> Callable[..., Any]:
+    """Makes steps whose values are of a class of its own, with or without saying so."""
+
+    @dataclass
+    class Point:
+        x: int
+
+    def give(value: Any) -> Any:
+        return value
+
+    def point() -> Any:
+        return Point(1)
+
+    def points() -> Any:
+        return {"a": [Point(1)]}
+
+    def member(item: int) -> Any:
+        yield from step("in").call(str, item)
+        return Point(item)
+
+    def child(given: Any = 0) -> Any:
+        yield from step("in").call(give, 0)
+        return given or Point(1)
+
+    def one(item: int) -> Any:
+        return step(f"in-{item}").call(point)
+
+    if declared:
+        point.__annotations__["return"] = Point
+        points.__annotations__["return"] = dict[str, list[Point]]
+        member.__annotations__["return"] = Steps[Point]
+        child.__annotations__.update({"return": Steps[Point], "given": Point | int})
+        one.__annotations__["return"] = Step[Point]
+
+    def of_kind(kind: str) -> Any:
+        made: dict[str, Callable[[], Any]] = {
+            "leaf": lambda: step("x").call(point),
+            "partial": lambda: step("x").call(functools.partial(point)),
+            "nested": lambda: step("x").call(points),
+            "in a group": lambda: step("x").parallel(step("in").call(point)),
+            "member": lambda: step("x").for_each([1, 2], member),
+            "step of a member": lambda: step("x").for_each([1, 2], one),
+            "child": lambda: step("x").run_workflow(workflow(child)),
+            "fallback": lambda: step("x").call(boom).on_error(lambda _, __: step("in").call(point)),
+            "workflow": lambda: (workflow(child), Point(3)),
+        }
+        return made[kind]()
+
+    return of_kind
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["leaf", "partial", "nested", "in a group", "member", "step of a member", "child", "fallback"],
+)
+async def test_a_value_of_an_undeclared_local_class_fails_its_step(kind: str) -> None:
+    """No drive to come would find the class; the step fails at the first run, with the remedy."""
+    given = flow_with_local_classes(declared=False)(kind)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from given
+
+    result = await of(MemoryJournal()).run(flow)
+    assert (result.status, result.failed_step) == ("failed", "x")
+    assert "Point cannot be found by its name, and is not declared" in str(result.error)
+    assert "Name it in the return annotation, or move it to the top level" in str(result.error)
+
+
+@pytest.mark.parametrize(
+    "kind", ["leaf", "partial", "nested", "in a group", "member", "step of a member", "child"]
+)
+async def test_a_value_of_a_declared_local_class_comes_back(kind: str) -> None:
+    """What the code declares is there when the record is read, so the class is found."""
+    given = flow_with_local_classes(declared=True)(kind)
+    journal, seen = TextJournal(), list[Any]()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        output = yield from given
+        seen.append(getattr(output, "value", output))
+        yield from step("go?").ask("Go?", choices=["yes"])
+
+    assert (await Executor(journal=journal).options(run_id=RUN).run(flow)).status == "suspended"
+    again = Executor(journal=journal.reopened())
+    await again.answer(RUN, "go?", "yes")
+    assert (await again.resume(RUN, flow)).success
+    first, second = seen
+    assert first == second
+    assert type(first) is type(second)
+
+
+async def test_a_fallback_of_a_class_that_its_step_does_not_declare_fails_the_step() -> None:
+    """The step's own output is read by the type that the step declares."""
+    given = flow_with_local_classes(declared=True)("fallback")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from given
+
+    result = await of(MemoryJournal()).run(flow)
+    assert (result.status, result.failed_step) == ("failed", "x")
+    assert "step 'x': output cannot be recorded" in str(result.error)
+
+
+async def test_inputs_and_the_value_of_a_run_may_be_of_declared_local_classes() -> None:
+    """The annotations of the workflow's function count for what goes in and comes out."""
+    flow, point = flow_with_local_classes(declared=True)("workflow")
+    journal = TextJournal()
+    executor = Executor(journal=journal).options(run_id=RUN)
+    assert (await executor.run(flow, point)).value == point
+    assert (await Executor(journal=journal.reopened()).resume(RUN, flow)).value == point
+
+    flow, point = flow_with_local_classes(declared=False)("workflow")
+    with pytest.raises(OutputNotSerializable, match=r"inputs\['given'\] cannot be recorded"):
+        await of(MemoryJournal()).run(flow, point)
+    result = await of(MemoryJournal()).run(flow)
+    assert "workflow 'child': output cannot be recorded" in str(result.error)
+
+
+async def test_the_default_of_a_drive_that_broke_off_is_recorded_by_its_class() -> None:
+    """A value that a resume comes to before anything runs is judged by its type like any other."""
+    point = flow_with_local_classes(declared=True)("workflow")[1]
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("x").call(boom).default(point)
+
+    journal = TextJournal(stop_at=3, abrupt=True)
+    with contextlib.suppress(ProcessGone):
+        await Executor(journal=journal).options(run_id=RUN).run(flow)
+    left = journal.reopened()
+    assert [record.kind for record in left.records(RUN)][-1] == "AttemptFailed"
+    result = await Executor(journal=left).resume(RUN, flow)
+    assert (result.status, result.step_results[0].output) == ("succeeded", point)
 
 
 async def test_inputs_that_cannot_be_recorded_are_refused_before_anything_runs() -> None:

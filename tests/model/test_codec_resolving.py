@@ -76,6 +76,24 @@ def test_a_local_class_that_nobody_declares_is_refused_if_asked() -> None:
         CODEC.dump([inner(1)], declared=list[int])
 
 
+def test_a_class_whose_name_is_another_ones_by_now_is_refused_if_asked() -> None:
+    """A name that leads to another class than the value's does not bring it back."""
+    first = globals()["Shadowed"]
+    assert CODEC.dump(first(1), declared=Any) == CODEC.dump(first(1), declared=Any)
+    try:
+        globals()["Shadowed"] = type("Shadowed", (first,), {"__module__": __name__})
+        with pytest.raises(OutputNotSerializable, match=r"output\[0\] cannot .*Shadowed cannot be"):
+            CODEC.dump([first(1)], declared=Any)
+        assert CODEC.dump([first(1)], declared=first)
+    finally:
+        globals()["Shadowed"] = first
+
+
+@dataclass
+class Shadowed:
+    a: int
+
+
 @dataclass
 class NewName:
     a: int

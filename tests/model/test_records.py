@@ -574,9 +574,33 @@ def gone() -> Any:
     return Local(1)
 
 
+def unfound() -> Unresolved:
+    """The text of such a value: the types that the code declared were there when it was written."""
+    return Unresolved(CODEC.dump(gone()), "")
+
+
+@pytest.mark.parametrize(
+    ("event", "field"),
+    [
+        (_succeeded(gone()), "output"),
+        (_succeeded({"a": [1, gone()]}), "output['a'][1]"),
+        (ev.MemberCompleted("each/a", 0, _succeeded([gone()]).result), "output[0]"),
+        (ev.WorkflowCompleted("succeeded", Report(gone())), "value.title"),
+        (ev.SubworkflowEnded("a", "ship", "succeeded", value=(gone(),)), "value[0]"),
+        (ev.WorkflowStarted("ship", {"x": gone()}), "inputs['x']"),
+    ],
+    ids=lambda it: type(it).__name__,
+)
+def test_a_value_of_a_class_that_nobody_will_find_is_refused(event: ev.Event, field: str) -> None:
+    """A class that its name does not lead to is refused when it is written, not when it is read."""
+    with pytest.raises(OutputNotSerializable, match="cannot be found by its name") as caught:
+        to_record(event, CODEC)
+    assert field == caught.value.field
+
+
 def test_an_output_of_an_unknown_class_is_kept_as_text() -> None:
     """A value whose class is not found comes back as its text, and is written again as it was."""
-    event = _succeeded(gone())
+    event = _succeeded(unfound())
     back: Any = _there_and_back(event)
     assert type(back.result.output) is Unresolved
     assert to_record(event, CODEC) == to_record(back, CODEC)
@@ -621,7 +645,7 @@ def test_a_round_with_a_fix_of_an_unknown_class_is_a_round() -> None:
 )
 def test_inputs_are_found_one_by_one(kind: Any) -> None:
     """An input of a class that is not found leaves the others as they were."""
-    back: Any = _there_and_back(kind({"a": 1, "b": gone(), "c": Report("t")}))
+    back: Any = _there_and_back(kind({"a": 1, "b": unfound(), "c": Report("t")}))
     assert (1, Report("t")) == (back.inputs["a"], back.inputs["c"])
     assert type(back.inputs["b"]) is Unresolved
 

@@ -8,6 +8,7 @@ from handrail.core.composed import WORKFLOW, arm
 from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
 from handrail.core.machine import Machine
 from handrail.core.node import Node
+from handrail.core.resolving import declared_for
 from handrail.errors import NoArmChosen
 from handrail.model import commands as cmd
 from handrail.model import events as ev
@@ -139,7 +140,8 @@ class ChildBehaviour:
         """Give the child's result; on an error undo what is below, then fail with it."""
         name = _child(node).workflow.definition.name
         if error is None:
-            error = machine.unrecordable(value, f"workflow {name!r} at step {node.path!r}")
+            where = f"workflow {name!r} at step {node.path!r}"
+            error = machine.unrecordable(value, where, lambda: declared_for(node))
         if error is None:
             node.state = None
             machine.record(ev.SubworkflowEnded(node.path, name, "succeeded", value=value))

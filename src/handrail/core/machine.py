@@ -52,6 +52,7 @@ from handrail.core.mistakes import not_a_step
 from handrail.core.node import Node, Phase
 from handrail.core.replay import Recorded
 from handrail.core.replaying import Replaying
+from handrail.core.resolving import declared_for, recordable
 from handrail.core.run_end import RunEnd
 from handrail.core.spending import Spending
 from handrail.core.stopping import Stopping
@@ -397,12 +398,19 @@ class Machine:
         """What the step is, for the record; empty where nothing is to be durable."""
         return "" if self.codec is None else fingerprint(step, self.codec, self.setting.secrets)
 
-    def unrecordable(self, value: Any, where: str) -> OutputNotSerializable | None:
-        """Why a value cannot be recorded, or None if it can or need not."""
+    def unrecordable(
+        self, value: Any, where: str, declared: Callable[[], tuple[Any, ...]] | None = None
+    ) -> OutputNotSerializable | None:
+        """Why a value cannot be recorded, or None if it can or need not; ``declared`` gives the
+        types by which it will be read, if it will be.
+        """
         if self.codec is None:
             return None
         try:
-            self.codec.dump(value, where=where)
+            if declared is None:
+                self.codec.dump(value, where=where)
+            else:
+                recordable(value, self.codec, declared, where)
         except OutputNotSerializable as error:
             return error
         return None
@@ -611,26 +619,27 @@ class Machine:
         error = close(generator)
         self._body_ended(node, None, error)
 
-    def go_on_with(self, node: Node, output: Any) -> None:
-        """Send a recorded output into the node's generator, within this ``receive``."""
-        self._opened += 1
-        self._agenda.append((self._advance, (node, output, None)))
-
     def _advance(self, node: Node, value: Any, error: BaseException | None) -> None:
         generator = node.generator
         assert generator is not None
         what, given = resume(generator, value, error)
-        if what == YIELDED:
-            self._yielded(node, generator, given)
-        elif what == RETURNED:
+        while what == YIELDED:
+            taken = self._yielded(node, generator, given)
+            if taken is None:
+                return
+            what, given = resume(generator, taken.output)
+        if what == RETURNED:
             self._body_ended(node, given, None)
         else:
             self._body_ended(node, None, given)
 
-    def _yielded(self, node: Node, generator: Generator[Any, Any, Any], step: Step[Any]) -> None:
+    def _yielded(
+        self, node: Node, generator: Generator[Any, Any, Any], step: Step[Any]
+    ) -> StepResult[Any] | None:
+        """Open the step; or give its result, if that was recorded and the body just goes on."""
         if type(step) is not Step:
             self.mistake(not_a_step(step, line_of(generator)))
-            return
+            return None
         base = node.path if node.attempt < 2 else node.base
         path = f"{base}/{step.name}" if base else step.name
         seen = node.seen
@@ -638,22 +647,25 @@ class Machine:
             seen = node.seen = self.tree[node.path] = {}
         if path in seen and not self._is_restored(path):
             self.mistake(DuplicateStepName(path, line_of(generator), _UNIQUE))
-            return
+            return None
         seen[path] = None
         if self.limits.max_visits is not None and not self._may_visit(node, generator, path):
-            return
+            return None
         modifiers = step.modifiers
         plain = modifiers is PLAIN or modifiers is INLINE
         if plain and step.verb.leaf and not node.unwinding:
             if self._plain:
                 self._begin_plain(node, step, path)
-                return
-            if self.replaying.replay_plain(node, step, path):
-                return
+                return None
+            taken = self.replaying.replay_plain(node, step, path)
+            if taken is not None:
+                self._opened += 1
+                return taken
         if node.unwinding and not node.timer:
             due = self.now + self.setting.cleanup_timeout_s
             node.timer = self.wait(node, due)
         self.open_child(node, step, path)
+        return None
 
     def _begin_plain(self, parent: Node, step: Step[Any], path: str) -> None:
         """Open, start and attempt in one go, for a leaf without modifiers: most steps are that."""
@@ -709,7 +721,7 @@ class Machine:
 
     def _member_body_ended(self, node: Node, value: Any, error: BaseException | None) -> None:
         if error is None:
-            error = self.unrecordable(value, f"member {node.path!r}")
+            error = self.unrecordable(value, f"member {node.path!r}", lambda: declared_for(node))
         if error is None:
             self.end_member(node, "succeeded", output=value)
         else:
@@ -783,6 +795,7 @@ class Machine:
                 self.mailboxes[name] = list(payloads)
             self.answered.update(recorded.answers)
             self.openings.update(recorded.openings)
+        self.replaying.seq = event.seq
         self.begin()
 
     def begin(self) -> None:

@@ -13,23 +13,13 @@ import msgspec
 
 from handrail.core.report import incident_of
 from handrail.model import events as ev
-from handrail.model.assemble import assembler
+from handrail.model.assemble import copier
 from handrail.model.results import Incident, OpenGate, StepResult
 from handrail.model.steps import LEAF_KINDS
 from handrail.model.unresolved import Unresolved
 
-_step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
 
-
-def _nothing_due() -> dict[tuple[str, int], float]:
-    return {}
-
-
-def _no_gates() -> dict[int, OpenGate]:
-    return {}
-
-
-class PathRecord(msgspec.Struct, eq=False):
+class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     """What is recorded of one path; filled while the history is read.
 
     A struct of msgspec's, since a replay makes one for every path.
@@ -44,8 +34,8 @@ class PathRecord(msgspec.Struct, eq=False):
     """The numbers of the signals that its attempts took."""
     failure: ev.AttemptFailed | None = None
     retry_due: float | None = None
-    due: dict[tuple[str, int], float] = msgspec.field(default_factory=_nothing_due)
-    gates: dict[int, OpenGate] = msgspec.field(default_factory=_no_gates)
+    due: dict[tuple[str, int], float] = {}  # msgspec makes one for each record
+    gates: dict[int, OpenGate] = {}
     signal: str = ""
     index: int = 0
     attempt: int = 1
@@ -129,8 +119,11 @@ class Recorded:
             ev.SubworkflowEnded: self._subworkflow_ended,
             ev.RollbackCompleted: self._rollback_completed,
         }
+        takes = self._takes
         for event in history:
-            self._take(event)
+            take = takes.get(type(event))
+            if take is not None:
+                take(event)
         self._drive_broke_off()
         self._forget_all(superseded)
 
@@ -143,11 +136,6 @@ class Recorded:
             }
 
     # -- building -------------------------------------------------------------------------------
-
-    def _take(self, event: ev.Event) -> None:
-        take = self._takes.get(type(event))
-        if take is not None:
-            take(event)
 
     def _run_started(self, event: ev.WorkflowStarted) -> None:
         self.started_at = event.at
@@ -181,12 +169,13 @@ class Recorded:
 
     def _step_started(self, event: ev.StepStarted) -> None:
         path = event.path
-        new = path not in self._paths
-        record = self._record(path)
+        record = self._paths.get(path)
+        if record is None:
+            record = self._record(path)
+            if "/" in path:
+                record.attempt = self._attempt_of(path)
         if record.started_at is None:
             record.started_at = event.at
-        if new:
-            record.attempt = self._attempt_of(path)
         record.verdict = event.verdict
         record.index = event.index
         record.signal = event.signal
@@ -246,7 +235,7 @@ class Recorded:
 
     def _step_completed(self, event: ev.StepCompleted) -> None:
         path = event.path
-        record = self._record(path)
+        record = self._paths.get(path) or self._record(path)
         record.end = event.result
         record.composed = event.composed
         if event.took:
@@ -276,6 +265,8 @@ class Recorded:
         record = self._record(event.path)
         record.value = event.value
         record.workflow_name = event.workflow_name
+        if type(event.value) is Unresolved:
+            self.unresolved.add(event.path)
 
     def _rollback_completed(self, event: ev.RollbackCompleted) -> None:
         self._record(event.path).undone = event
@@ -301,7 +292,11 @@ class Recorded:
         record = self._paths.get(path)
         if record is None:
             record = self._paths[path] = PathRecord()
-            self._children.setdefault(self._home(path), {})[path] = None
+            home = self._home(path) if "/" in path else ""
+            children = self._children.get(home)
+            if children is None:
+                children = self._children[home] = {}
+            children[path] = None
         return record
 
     def _home(self, path: str) -> str:
@@ -453,24 +448,5 @@ def _attempt_in(above: str, path: str) -> int:
     return int(digits) if digits.isdigit() else 1
 
 
-def replayed(end: StepResult[Any]) -> StepResult[Any]:
-    """A recorded result, marked as such; by hand, since ``dataclasses.replace`` takes five times as
-    long, and each recorded step needs one.
-    """
-    return _step_result(
-        end.name,
-        end.path,
-        end.step_type,
-        end.status,
-        end.output,
-        end.error,
-        end.error_type,
-        end.error_bases,
-        end.traceback,
-        end.duration_ms,
-        end.attempts,
-        True,  # noqa: FBT003  # by position, for speed
-        end.abandoned,
-        end.masked,
-        end.usage,
-    )
+replayed: Callable[[StepResult[Any]], StepResult[Any]] = copier(StepResult, replayed=True)
+"""A recorded result, marked as such; each recorded step needs one."""

@@ -12,8 +12,9 @@ from handrail.errors import StepChange
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.assemble import assembler
-from handrail.model.fingerprint import short
+from handrail.model.fingerprint import is_still, short
 from handrail.model.paths import attempt_base
+from handrail.model.results import StepResult
 from handrail.model.steps import Step
 from handrail.model.unresolved import Unresolved
 
@@ -30,26 +31,29 @@ class Replaying:
         self.machine = machine
         self.held = False
         """A change is an end of this drive, not something to be collected with others."""
+        self.seq = 0
+        """The number of the event that the drive began with; nearly all is replayed behind it."""
 
-    def replay_plain(self, parent: Node, step: Step[Any], path: str) -> bool:
+    def replay_plain(self, parent: Node, step: Step[Any], path: str) -> StepResult[Any] | None:
         """Take the recorded success of a leaf without modifiers, below a body: most of a replay.
 
-        True if there is one and nothing speaks against it; else ``replay`` says what to do.
+        None if there is none or something speaks against it; then ``replay`` says what to do.
         """
         machine = self.machine
-        recorded = machine.setting.recorded
-        record = None if recorded is None else recorded.known(path)
-        if record is None or record.end is None or record.end.status != "succeeded":
-            return False
-        if machine.codec is not None and record.fingerprint != machine.fingerprint(step):
-            return False
-        end = record.end
+        setting = machine.setting
+        record = None if setting.recorded is None else setting.recorded.known(path)
+        end = None if record is None else record.end
+        if record is None or end is None or end.status != "succeeded":
+            return None
         if type(end.output) is Unresolved or parent.stop is not None or machine.limits.max_steps:
-            return False
+            return None
+        codec = setting.codec
+        if codec is not None and not is_still(record.fingerprint, step, codec, setting.secrets):
+            return None
         result = machine.results[path] = replayed(end)
-        machine.emit(cmd.Tell(_step_replayed("", 0, 0.0, path, result)))
-        machine.go_on_with(parent, result.output)
-        return True
+        said = _step_replayed(setting.run_id, self.seq, machine.now, path, result)
+        machine.emit(cmd.Tell(said))
+        return result
 
     def replay(self, node: Node, recorded: Recorded) -> bool:
         """Take from the record what it holds of this node; True if nothing is left to do."""

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from handrail.core.replay import Recorded
-from handrail.model.results import AgentResult, CommandResult, StageResult, StepResult
+from handrail.errors import OutputNotSerializable
+from handrail.model.results import (
+    AgentResult,
+    CommandResult,
+    StageResult,
+    StepResult,
+    WorkflowResult,
+)
 from handrail.model.schema import hints_of
 from handrail.model.steps import (
     AgentCall,
     Branching,
+    ChildWorkflow,
     ForEachGroup,
     Generation,
     ParallelGroup,
@@ -26,7 +35,9 @@ from handrail.model.steps import (
 from handrail.model.unresolved import Unresolved
 
 if TYPE_CHECKING:
+    from handrail.core.node import Node
     from handrail.model.codec import Codec
+    from handrail.model.definition import WorkflowDefinition
 
 
 def resolve(recorded: Recorded, path: str, step: Step[Any], codec: Codec | None) -> None:
@@ -46,6 +57,8 @@ def resolve(recorded: Recorded, path: str, step: Step[Any], codec: Codec | None)
             record.end = _rebuilt(record.end, declared, codec)
         if record.member_end is not None:
             record.member_end = _rebuilt(record.member_end, declared, codec)
+        if isinstance(record.value, Unresolved):
+            record.value = codec.load(record.value.text, declared)
 
 
 def _rebuilt(end: StepResult[Any], declared: Any, codec: Codec) -> StepResult[Any]:
@@ -62,7 +75,8 @@ def _described(recorded: Recorded, path: str, step: Step[Any]) -> Iterator[tuple
             declared = member_output(one.verb)
             for member in recorded.children(here):
                 yield member, declared
-                yield from ((child, declared) for child in recorded.children(member))
+                if recorded.at(member).member_composed:  # of the output of its only step
+                    yield from ((child, declared) for child in recorded.children(member))
 
 
 def held_steps(path: str, step: Step[Any]) -> Iterator[tuple[str, Step[Any]]]:
@@ -91,7 +105,10 @@ def declared_output(step: Step[Any]) -> Any:
 def _of_verb(verb: Any) -> Any:
     match verb:
         case PythonCall():
-            return hints_of(verb.action).get("return", Any)
+            action = verb.action
+            while isinstance(action, functools.partial):
+                action = action.func
+            return hints_of(action).get("return", Any)
         case ShellCommand():
             return _of(CommandResult, verb.parse)
         case AgentCall():
@@ -104,6 +121,8 @@ def _of_verb(verb: Any) -> Any:
             return _class_of(verb.choices[0]) if verb.choices else verb.type
         case SignalWait():
             return verb.type
+        case ChildWorkflow():
+            return _of(WorkflowResult, returned_by(verb.workflow.definition))
         case _:
             return Any
 
@@ -125,3 +144,48 @@ def member_output(group: ForEachGroup) -> Any:
     if get_origin(returned) is Step and arguments:
         return arguments[0]
     return arguments[-1] if arguments else Any
+
+
+def returned_by(definition: WorkflowDefinition) -> Any:
+    """What a workflow gives, from its annotation ``Steps[T]``."""
+    arguments = get_args(hints_of(definition.function).get("return", Any))
+    return arguments[-1] if arguments else Any
+
+
+def declared_for(node: Node) -> tuple[Any, ...]:
+    """The types by which the end of a node, or the value of its child workflow, may be read.
+
+    Each must do: what a member's step gave is read with the member's type once the group has ended.
+    """
+    declared: list[Any] = [] if node.step is None else [declared_output(node.step)]
+    member = node if node.step is None else node.parent
+    by_member = member is node or (member is not None and member.generator is None)
+    if by_member and member is not None and member.step is None and member.parent is not None:
+        group = member.parent.step
+        if group is not None and isinstance(group.verb, ForEachGroup):
+            declared.append(member_output(group.verb))
+    return tuple(declared)
+
+
+def recordable(
+    value: Any,
+    codec: Codec,
+    declared: Callable[[], tuple[Any, ...]],
+    where: str,
+    root: str = "output",
+) -> str:
+    """The text of a value that comes back by the names of its classes, or else by each of the
+    ``declared`` types, which are looked for only then.
+
+    Raises:
+        OutputNotSerializable: it does not.
+    """
+    try:
+        return codec.dump(value, where=where, root=root, declared=Any)
+    except OutputNotSerializable:
+        text, types = "", declared()
+        if not types:
+            raise
+    for one in types:
+        text = codec.dump(value, where=where, root=root, declared=one)
+    return text

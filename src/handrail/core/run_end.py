@@ -11,6 +11,7 @@ from handrail.core.bodies import close
 from handrail.core.failures import body_error_text
 from handrail.core.node import Node, Phase
 from handrail.core.report import children_of, tree_order, workflow_result
+from handrail.core.resolving import returned_by
 from handrail.errors import (
     HandrailError,
     LimitExceeded,
@@ -142,7 +143,8 @@ class RunEnd:
         if self._ending is None:
             if error is None:
                 where = f"workflow {self.machine.definition.name!r}"
-                error = self.machine.unrecordable(value, where)
+                definition = self.machine.definition
+                error = self.machine.unrecordable(value, where, lambda: (returned_by(definition),))
             self._ending = _ending_of(error)
             self._value = value if error is None else None
         self.machine.drop_timer(self.machine.run_deadline)

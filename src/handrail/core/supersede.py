@@ -27,6 +27,7 @@ from handrail.errors import StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
 from handrail.model.results import qualified
 
+_ENDING_IT = (ev.CancelRequested, ev.LimitReached)
 _FINAL = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
 
 
@@ -36,14 +37,17 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
         return ()
     causes = set[str]() if last.failed_step is None else _causes(history, last.failed_step)
-    own, whole = _cancelled(history), _undone(history)
+    kinds = set(map(type, history))  # a pass is saved where there is nothing to find
+    own = _cancelled(history)
+    whole = _undone(history) if ev.RollbackCompleted in kinds else set[str]()
     if own or whole:
         settled = _settled(history, causes)
         own, whole = _outside(own, settled), _outside(whole, settled)
     if causes:
         own |= causes - _never_again(history)
         whole |= causes & _validations(history)
-    whole |= _begun_after(history, _what_ended_it(history, last.failed_step))
+    if last.failed_step is not None or not kinds.isdisjoint(_ENDING_IT):
+        whole |= _begun_after(history, _what_ended_it(history, last.failed_step))
     return expanded(own, whole, history)
 
 
@@ -132,7 +136,7 @@ def _what_ended_it(history: Sequence[ev.Event], failed_step: str | None) -> int:
         if failed_step is not None:
             if isinstance(event, ev.StepCompleted) and event.path == failed_step:
                 return index
-        elif isinstance(event, (ev.CancelRequested, ev.LimitReached)):
+        elif isinstance(event, _ENDING_IT):
             return index
         elif isinstance(event, ev.RunSuspended):
             break

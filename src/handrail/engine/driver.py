@@ -37,7 +37,7 @@ import heapq
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context, copy_context
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import anyio
 import anyio.lowlevel
@@ -45,8 +45,10 @@ import msgspec
 
 from handrail.core.answers import accepted
 from handrail.core.machine import Machine
+from handrail.core.node import Phase
 from handrail.engine.calls import UNBEGUN, ActionRaised, InContext, is_async
 from handrail.engine.current import CURRENT, Current
+from handrail.engine.declared import declared_in, with_text
 from handrail.engine.mail import Mail
 from handrail.engine.perform import failed, succeeded
 from handrail.engine.rehearsal import rehearse, warn_of_masked, write_out
@@ -112,7 +114,6 @@ MAIL_EVERY_S = 0.1
 """How often letters from other processes are looked for."""
 
 _NOTHING: Mapping[str, Any] = {}
-_PROGRESS = frozenset(get_args(ev.Progress))
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
 
 
@@ -243,18 +244,14 @@ class Driver:
         rehearsal = rehearse(self.machine, first, known, self._stamp)
         if self.machine.changes:
             raise ReplayMismatch(self.run_id, self.machine.changes)
-        await write_out(rehearsal, self._wiring.journal, self._wiring.bus)
+        await write_out(rehearsal, self.machine, self._wiring.journal, self._wiring.bus)
         self._todo.extend(rehearsal.held)
         self.machine.replaying.held = True
         warn_of_masked(self.run_id, rehearsal)
 
-    def _stamp(self, event: ev.Event | ev.Progress) -> float:
-        if type(event) in _PROGRESS:
-            ev.stamp(event, self.run_id, self._seq, self._now())
-        else:
-            self._seq += 1
-            ev.stamp(event, self.run_id, self._seq, self._now())
-        return event.at
+    def _stamp(self, event: ev.Event) -> float:
+        self._seq += 1
+        return ev.stamp(event, self.run_id, self._seq, self._now()).at
 
     def _read_mail_meanwhile(self) -> None:
         """Look for letters while the drive lasts; what is in memory alone cannot get any."""
@@ -327,11 +324,7 @@ class Driver:
             try:
                 pending = append(event, sync=sync)
             except OutputNotSerializable as error:
-                event = instead(event, error)
-                _set(event, "run_id", run_id)
-                _set(event, "seq", seq)
-                _set(event, "at", now())
-                pending = append(event, sync=sync)
+                event, pending = self._append_refused(event, error, sync=sync)
             if pending is not None:
                 await self._on_disk(event, pending)
                 continue
@@ -340,6 +333,21 @@ class Driver:
                 more = receive(event)
                 if more:
                     todo.extend(more)
+
+    def _append_refused(
+        self, event: ev.Event, error: OutputNotSerializable, *, sync: bool
+    ) -> tuple[ev.Event, Awaitable[None] | None]:
+        """Journal the text of its value, if what the code declares helps, or else a failure."""
+        append = self._wiring.journal.append
+        try:
+            types = declared_in(self.machine, event)
+            return event, append(with_text(event, self.machine, types, error), sync=sync)
+        except OutputNotSerializable as still:
+            node = self.machine.nodes.get(getattr(event, "path", ""))
+            settled = node is not None and node.phase is Phase.ENDING
+            failure = instead(event, still, settled=settled)
+            ev.stamp(failure, self.run_id, event.seq, self._now())
+            return failure, append(failure, sync=sync)
 
     async def _on_disk(self, event: ev.Event, pending: Awaitable[None]) -> None:
         """Wait for the disk once, for this event and for those that are next in line."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from handrail.core.composed import compose
 from handrail.core.replay import Recorded
 from handrail.core.report import children_of, tree_order, workflow_result
+from handrail.core.resolving import returned_by
 from handrail.core.supersede import expanded, superseded
 from handrail.engine.mail import TIMEOUT, event_of, gate_key
 from handrail.errors import (
@@ -89,6 +90,8 @@ def unread(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> list[e
 
 
 def _last_letter(history: Sequence[ev.Event]) -> int:
+    if set(map(type, history)).isdisjoint(_BY_LETTER):
+        return 0  # nearly always, and quicker than to look at each
     return max((one.letter for one in history if isinstance(one, _BY_LETTER)), default=0)
 
 
@@ -145,8 +148,7 @@ def recorded_result(
     for path in recorded.children(""):
         compose(recorded, path, run_id)
     if isinstance(last.value, Unresolved):
-        returned = get_args(hints_of(definition.function).get("return", Any))
-        value = codec.load(last.value.text, returned[-1] if returned else Any)
+        value = codec.load(last.value.text, returned_by(definition))
         last = ev.WorkflowCompleted(
             last.status,
             value,
@@ -173,6 +175,8 @@ def recorded_result(
 
 def asked_to_cancel(events: Sequence[ev.Event]) -> str | None:
     """Why the run was being cancelled when it was last heard of, or None if it was not."""
+    if ev.CancelRequested not in set(map(type, events)):
+        return None
     for event in reversed(events):
         if isinstance(event, ev.WorkflowCompleted):
             return None

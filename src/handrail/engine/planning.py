@@ -23,7 +23,7 @@ def plan_of(machine: Machine, first: ev.Event, history: Sequence[ev.Event], now:
     """The plan of a machine that stands at the beginning of a resume; it is used up by that."""
     run_id = machine.setting.run_id
 
-    def stamp(event: ev.Event | ev.Progress) -> float:
+    def stamp(event: ev.Event) -> float:
         return ev.stamp(event, run_id, 0, now).at
 
     try:

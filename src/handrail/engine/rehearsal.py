@@ -17,6 +17,8 @@ import anyio.lowlevel
 
 from handrail.core.machine import Machine
 from handrail.engine.bus import Bus
+from handrail.engine.declared import WITH_VALUE, Types, declared_in, with_text
+from handrail.errors import OutputNotSerializable
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.ports.journal import Journal
@@ -27,46 +29,56 @@ EVENTS_A_TURN = 64
 
 @dataclass(slots=True)
 class Rehearsal:
-    """What happened, in order (``sync`` is None for progress), and what is asked for now."""
+    """What happened, in order (``sync`` is None for progress), and what is asked for now.
+
+    ``declared`` gives, by place, the types by which the value of an end will be read.
+    """
 
     happened: list[tuple[ev.Event | ev.Progress, bool | None]] = field(
         default_factory=list[tuple[ev.Event | ev.Progress, bool | None]]
     )
     held: list[cmd.Command] = field(default_factory=list[cmd.Command])
+    declared: dict[int, Callable[[], Types]] = field(default_factory=dict[int, Callable[[], Types]])
 
 
 def rehearse(
     machine: Machine,
     first: ev.Event,
     known: Sequence[ev.Event],
-    stamp: Callable[[ev.Event | ev.Progress], float],
+    stamp: Callable[[ev.Event], float],
 ) -> Rehearsal:
     """Drive the machine from its first event; ``known`` events are in its record already, and stand
     before the first new one.
 
-    ``stamp`` numbers an event, and gives the time.
+    ``stamp`` numbers an event, and gives the time. Progress has that of the event before it.
     """
     rehearsal = Rehearsal()
-    happened, held = rehearsal.happened, rehearsal.held
-    stamp(first)
+    happened, held, run_id = rehearsal.happened, rehearsal.held, machine.setting.run_id
+    at = stamp(first)
+    seq = first.seq
     happened.append((first, False))
     left = deque(known)
     todo: deque[cmd.Command] = deque(machine.receive(first))
     while todo or left:
         if left and (not todo or isinstance(todo[0], cmd.Record)):
             event = left.popleft()
-            stamp(event)
+            at, seq = stamp(event), event.seq
             happened.append((event, False))
             continue
         command = todo.popleft()
         match command:
+            case cmd.Tell():  # first, as most of them are: a replayed step is one
+                progress = command.progress
+                if progress.seq != seq or not seq:  # else the core has stamped it, which is quicker
+                    ev.stamp(progress, run_id, seq, at)
+                happened.append((progress, None))
             case cmd.Record():
-                stamp(command.event)
-                happened.append((command.event, command.sync))
-                todo.extend(machine.receive(command.event))
-            case cmd.Tell():
-                stamp(command.progress)
-                happened.append((command.progress, None))
+                event = command.event
+                at, seq = stamp(event), event.seq
+                if isinstance(event, WITH_VALUE):
+                    rehearsal.declared[len(happened)] = declared_in(machine, event)
+                happened.append((event, command.sync))
+                todo.extend(machine.receive(event))
             case cmd.Pull():
                 todo.extend(machine.receive(cmd.Pulled(command.path, at=first.at)))
             case _:
@@ -74,11 +86,16 @@ def rehearse(
     return rehearsal
 
 
-async def write_out(rehearsal: Rehearsal, journal: Journal, bus: Bus) -> None:
+async def write_out(rehearsal: Rehearsal, machine: Machine, journal: Journal, bus: Bus) -> None:
     """Journal what happened, and show it, in order."""
     for count, (event, sync) in enumerate(rehearsal.happened):
         if sync is not None:
-            pending = journal.append(cast("ev.Event", event), sync=sync)
+            known = cast("ev.Event", event)
+            try:
+                pending = journal.append(known, sync=sync)
+            except OutputNotSerializable as error:
+                written = with_text(known, machine, rehearsal.declared.get(count, tuple), error)
+                pending = journal.append(written, sync=sync)
             if pending is not None:
                 await pending
         bus.emit(event)

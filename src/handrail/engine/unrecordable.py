@@ -11,8 +11,9 @@ from handrail.model.results import StepResult, qualified
 from handrail.model.steps import LEAF_KINDS
 
 
-def instead(event: ev.Event, error: OutputNotSerializable) -> ev.Event:
-    """The failure to record instead of this end.
+def instead(event: ev.Event, error: OutputNotSerializable, *, settled: bool) -> ev.Event:
+    """The failure to record instead of this end; ``settled``: it is no longer an attempt that ends,
+    but the step, with the output of a fallback, say.
 
     Raises:
         OutputNotSerializable: the event is no end of a step; nobody can go on from it.
@@ -20,7 +21,7 @@ def instead(event: ev.Event, error: OutputNotSerializable) -> ev.Event:
     kind, bases, said = qualified(type(error)), bases_of(error), str(error)
     match event:
         case ev.StepCompleted(result=result) if (
-            result.status == "succeeded" and result.step_type in LEAF_KINDS
+            not settled and result.status == "succeeded" and result.step_type in LEAF_KINDS
         ):
             return ev.AttemptFailed(event.path, result.attempts, said, kind, bases, retryable=False)
         case ev.StepCompleted() | ev.MemberCompleted():

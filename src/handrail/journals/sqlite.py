@@ -41,7 +41,8 @@ from typing import Literal
 from handrail.errors import DefinitionError
 from handrail.journals.sqlite_failures import is_busy
 from handrail.journals.sqlite_letters import Post
-from handrail.journals.sqlite_rows import Tail, put, read_events
+from handrail.journals.sqlite_reading import read_events
+from handrail.journals.sqlite_rows import Tail, put
 from handrail.journals.sqlite_runs import list_runs
 from handrail.journals.sqlite_store import THREAD_NAME, Store
 from handrail.journals.waking import pending_here

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3  # noqa: TID253 - loaded with SqliteJournal, on its first use
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -14,13 +14,10 @@ import msgspec
 
 from handrail.errors import LeaseLost
 from handrail.journals.memory import OutOfSequence
-from handrail.journals.sqlite_failures import damaged
-from handrail.journals.sqlite_transactions import snapshot, transaction
-from handrail.model.codec import Codec
-from handrail.model.events import Event
-from handrail.model.records import Record, from_record
+from handrail.journals.sqlite_transactions import transaction
+from handrail.model.records import Record
 
-_pack = struct.Struct("<qd").pack
+pack = struct.Struct("<qd").pack
 LARGE = 16 << 10
 """Values of more characters are stored once each, by what they say."""
 
@@ -47,13 +44,11 @@ _FENCED = (
     "INSERT INTO events SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? "
     "WHERE (SELECT epoch FROM leases WHERE run_id = ?) = ?"
 )
-_RUN = "SELECT id, run_id, workflow, labels, started_at, tail_seq, tail_crc, crc FROM runs"
+RUN = "SELECT id, run_id, workflow, labels, started_at, tail_seq, tail_crc, crc FROM runs"
 _END = """
 SELECT id, seq, events.crc FROM runs JOIN events ON run = id
 WHERE run_id = ? ORDER BY seq DESC LIMIT 1
 """
-_AFTER = "SELECT seq FROM events WHERE (run, seq) > (?, ?) ORDER BY run, seq LIMIT 1"
-_EVENTS = "SELECT seq, at, kind, path, body, value, blob, crc FROM events WHERE run = ?"
 
 
 def put(  # noqa: PLR0917 - on the hot path: keywords would cost
@@ -135,7 +130,7 @@ def checksum(  # noqa: PLR0917 - the columns, in their order
     text = f"{kind}\n{path}\n{body}\n{blob}\n"
     if value is not None:
         text += value
-    return crc32(text.encode(), crc32(_pack(seq, at), previous))
+    return crc32(text.encode(), crc32(pack(seq, at), previous))
 
 
 def begin_checksum(run_id: str) -> int:
@@ -154,7 +149,7 @@ def move_to_end(connection: sqlite3.Connection, tail: Tail) -> None:
 
 def mark_end(connection: sqlite3.Connection, tail: Tail) -> None:
     """Note in the run's own row how far it has come, so that its last events cannot vanish."""
-    row = connection.execute(f"{_RUN} WHERE run_id = ?", (tail.run_id,)).fetchone()
+    row = connection.execute(f"{RUN} WHERE run_id = ?", (tail.run_id,)).fetchone()
     if row is not None:
         marked = (*row[:5], tail.seq, tail.crc)
         connection.execute(
@@ -183,75 +178,13 @@ def lost(connection: sqlite3.Connection, tail: Tail) -> LeaseLost:
     return LeaseLost(tail.run_id, int(pid), str(host))
 
 
-def read_events(
-    journal: str,
-    connection: sqlite3.Connection,
-    run_id: str,
-    codec: Codec,
-    secrets: Mapping[str, str] | None,
-) -> list[Event]:
-    """All events of a run, in order.
-
-    Raises:
-        JournalDamaged: a row is missing, or is not as it was written; the text says which.
-    """
-    doing = f"reading run {run_id}"
-    with snapshot(connection):
-        run = connection.execute(f"{_RUN} WHERE run_id = ?", (run_id,)).fetchone()
-        if run is None:
-            return []
-        rows = connection.execute(f"{_EVENTS} ORDER BY seq", run[:1]).fetchall()
-        blobs = dict(_blobs(connection, {row[6] for row in rows if row[6] is not None}))
-        after = connection.execute(_AFTER, (run[0], len(rows))).fetchone()
-    wrong = _wrong(run, rows, blobs)
-    if not wrong and after is not None and after[0] != 1:
-        wrong = f"event {len(rows) + 1} is missing"  # another has taken its place
-    if wrong:
-        raise damaged(journal, doing, f"run {run_id}: {wrong}")
-    return [
-        from_record(
-            run_id, seq, at, Record(kind, path, body, value if blob is None else blobs[blob]),
-            codec, secrets,
-        )
-        for seq, at, kind, path, body, value, blob, _ in rows
-    ]  # fmt: skip
-
-
-def _wrong(run: tuple[Any, ...], rows: list[tuple[Any, ...]], blobs: Mapping[str, str]) -> str:
-    """What is not as it was written in a run's row and those of its events; empty if all is."""
-    run_id, tail_seq, tail_crc = run[1], run[5], run[6]
-    if run_checksum(run[:7]) != run[7]:
-        return "its entry is not as it was written"
-    crc = begin_checksum(run_id)
-    for expected, (seq, at, kind, path, body, value, blob, said) in enumerate(rows, 1):
-        if seq != expected:
-            return f"event {expected} is missing"
-        crc = checksum(crc, seq, at, kind, path, body, value, blob)
-        if crc != said or (blob is not None and blob not in blobs):
-            return f"event {seq} is not as it was written"
-        if seq == tail_seq and crc != tail_crc:
-            return f"event {seq} is not the one that it ended with"
-    if len(rows) < tail_seq:
-        return f"events {len(rows) + 1} to {tail_seq} are missing"
-    for name, data in blobs.items():
-        if digest(data) != name:
-            seq = next(row[0] for row in rows if row[6] == name)
-            return f"the value of event {seq} is not as it was written"
-    return ""
-
-
-def digest(value: str) -> str:
+def digest(value: bytes) -> str:
     """The name of a large value: what it says decides."""
-    return hashlib.sha256(value.encode()).hexdigest()[:32]
-
-
-def _blobs(connection: sqlite3.Connection, hashes: set[str]) -> Iterator[tuple[str, str]]:
-    for name in hashes:
-        yield from connection.execute("SELECT hash, data FROM blobs WHERE hash = ?", (name,))
+    return hashlib.sha256(value).hexdigest()[:32]
 
 
 def _put_blob(connection: sqlite3.Connection, value: str) -> str:
-    name = digest(value)
+    name = digest(value.encode())
     connection.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, value))
     return name
 

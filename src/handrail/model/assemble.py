@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -24,9 +24,24 @@ def assembler(cls: type[T]) -> Callable[..., T]:
     return cast("Callable[..., T]", _assembler(cast("Any", cls)))
 
 
+def copier(cls: type[T], **fixed: Any) -> Callable[[T], T]:
+    """What copies an instance of such a class, with these values for some of the fields.
+
+    As fast as an ``assembler``, and ten times as fast as ``dataclasses.replace``.
+    """
+    values = {field.name: f"old.{field.name}" for field in fields(cast("Any", cls))}
+    values.update((name, repr(value)) for name, value in fixed.items())
+    return cast("Callable[[T], T]", _made("old", values, cast("Any", cls)))
+
+
 @cache  # on first use: it costs about as much as the class itself did
 def _assembler(cls: Any) -> Callable[..., Any]:
     names = [field.name for field in fields(cls)]
+    return _made(", ".join(names), {name: name for name in names}, cls)
+
+
+def _made(parameters: str, values: Mapping[str, str], cls: Any) -> Callable[..., Any]:
+    """A function of these parameters that makes an instance with these expressions as values."""
     body: dict[str, Any] = {
         "__slots__": cls.__dict__["__slots__"],
         "__setattr__": object.__setattr__,
@@ -36,9 +51,9 @@ def _assembler(cls: Any) -> Callable[..., Any]:
         body["__orig_bases__"] = cls.__dict__["__orig_bases__"]  # a generic class must say so
     twin = type(cls.__name__, cls.__bases__, body)
     lines = [
-        f"def assembled({', '.join(names)}):",
+        f"def assembled({parameters}):",
         "    made = new(twin)",
-        *(f"    made.{name} = {name}" for name in names),
+        *(f"    made.{name} = {value}" for name, value in values.items()),
         "    made.__class__ = cls",
         "    return made",
     ]

@@ -23,7 +23,7 @@ import msgspec
 from handrail.errors import DefinitionError, OutputNotSerializable
 from handrail.model.codec_difference import difference
 from handrail.model.codec_identity import Naming, name_of
-from handrail.model.codec_names import Classes, Met, Resolution
+from handrail.model.codec_names import Classes, Locating, Met, Resolution
 from handrail.model.codec_read import VALUE, Reading, Unreadable
 from handrail.model.codec_write import (
     INT_MAX,
@@ -179,7 +179,10 @@ class Codec:
         if not writing.proven:
             self._try(data, writing)
         if declared is not UNKNOWN and writing.classes:
-            Resolution(self._classes, declared).check(writing.classes)
+            known = declared is Any and self._classes.finds(writing.classes)
+            lost = () if known else Resolution(self._classes, declared).lost(writing.classes)
+            if lost:
+                Locating(self._classes, lost, surrogates=writing.surrogates).write(value, 0)
         return data.decode()
 
     def _try(self, data: bytes, writing: Writing) -> None:

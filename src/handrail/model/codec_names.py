@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from handrail.model.codec_places import data_classes, one_data_class
 from handrail.model.codec_read import Unreadable
 from handrail.model.codec_shapes import Shape
 from handrail.model.codec_types import found_by_name, still_loaded, tag_of, type_by_name
-from handrail.model.codec_write import WITH_TEXT, Refused, Writer
+from handrail.model.codec_write import WITH_TEXT, Refused, Writer, Writing
 from handrail.model.schema import shape_of
 
 _REMEMBERED = 4096
@@ -68,6 +68,15 @@ class Classes:
                 self.loaded.clear()
             self._shapes[cls] = shape_of_class(cls)
         return self._shapes[cls]
+
+    def finds(self, met: Mapping[str, Any]) -> bool:
+        """True if the classes are known to be found by these names; nearly always, once."""
+        loaded = self.loaded
+        for tag, cls in met.items():
+            known = loaded.get(tag)
+            if known is None or known.cls is not cls or not still_loaded(cls):
+                return False
+        return True
 
     def declared(self, type_: Any) -> Mapping[str, type | None]:
         """The data classes in a type by their tags; None where two have the same."""
@@ -154,15 +163,39 @@ class Resolution:
         except KeyError:
             raise Unreadable(tag, "the codec has no TypeCodec of this name") from None
 
-    def check(self, met: Mapping[str, Any]) -> None:
-        """Refuse classes that would not be found under their names."""
+    def lost(self, met: Mapping[str, Any]) -> list[str]:
+        """The names under which another class would be found than the one met, or none."""
+        lost: list[str] = []
         for tag, cls in met.items():
-            if (self._declared.get(tag) or found_by_name(tag)) is not cls:
-                name = f"{cls.__module__}.{cls.__qualname__}"
-                raise Refused(f"the class {name} cannot be found by its name, and is not declared")
+            declared = self._declared.get(tag)
+            if (declared or found_by_name(tag)) is not cls:
+                lost.append(tag)
+            elif declared is None and self._classes.shape(cls) is not None:
+                self._loaded(tag)  # known from now on
+        return lost
 
 
 _NONE: Mapping[str, Any] = {}
+
+
+class Locating(Writing):
+    """A second writing of a value, which is refused where a class is met that will not be found."""
+
+    __slots__ = ("_lost",)
+
+    def __init__(self, known: Classes, lost: Sequence[str], *, surrogates: bool) -> None:
+        super().__init__(known, surrogates=surrogates)
+        self._lost = lost
+
+    def met(self, tag: str, cls: type) -> None:
+        """Refuse the class if it is one of those."""
+        if tag in self._lost:
+            name = f"{cls.__module__}.{cls.__qualname__}"
+            raise Refused(
+                f"the class {name} cannot be found by its name, and is not declared. Name it in "
+                f"the return annotation, or move it to the top level of its module"
+            )
+        super().met(tag, cls)
 
 
 class Met:

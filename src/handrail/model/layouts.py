@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
-from functools import cache
 from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
@@ -26,7 +25,8 @@ class Layout:
     ``write`` gives the body, the user's value (None for none), and whether the body holds text that
     may say anything (an error, a reason). ``read`` may change the body that it gets. ``value`` is
     what the value is called, ``of`` whose it is; ``own``: it is an object of handrail's, or a dict
-    by name, with the user's values inside; ``each``: it is a tuple of such.
+    by name, with the user's values inside; ``each``: it is a tuple of such. ``strict``: it is not
+    written where its classes would not be found again by their names alone.
     """
 
     kind: str
@@ -36,6 +36,7 @@ class Layout:
     of: Callable[[Any], str] = str
     own: bool = False
     each: bool = False
+    strict: bool = False
 
 
 _ROW = ("run_id", "seq", "at")
@@ -114,6 +115,7 @@ def _by_fields(
     of: Callable[[Any], str] = str,
     own: bool = False,
     talks: bool = True,
+    strict: bool = False,
 ) -> Layout:
     """The layout of a kind whose body has its fields by their names; ``value`` is one of them."""
     every = {f.name: _default(f) for f in fields(kind) if f.name not in _ROW}
@@ -153,7 +155,8 @@ def _by_fields(
             items[index] = restored(items[index])
         return assembler(kind)(*row, *items)
 
-    return Layout(kind.__name__, write, read, value, of, own, each=value == "waiting")
+    each = value == "waiting"
+    return Layout(kind.__name__, write, read, value, of, own, each, strict)
 
 
 # -- kinds that are the end of something, with its result ------------------------------------------
@@ -183,45 +186,8 @@ def _write_step_completed(event: ev.StepCompleted) -> Parts:
 
 
 def _read_step_completed(row: Row, path: str, body: Body, value: Any) -> ev.StepCompleted:
-    if len(body) == 3 and body.get("status") == "succeeded" and "duration_ms" in body:
-        # Most records: a step that succeeded at once, and has nothing else to say.
-        name = path.rpartition("/")[2]
-        kind, took_ms = body["step_type"], body["duration_ms"]
-        result = _assembled_result()(
-            name, path, kind, "succeeded", value, None, None, (), None, took_ms, 1,
-            False, False, False, None,  # noqa: FBT003
-        )  # fmt: skip
-        return _assembled_end()(*row, path, result, "", 0)
     composed, took = body.get("composed", ""), body.get("took", 0)
     return assembler(ev.StepCompleted)(*row, path, _result(path, body, value), composed, took)
-
-
-@cache
-def _assembled_result() -> Callable[..., StepResult[Any]]:
-    return assembler(StepResult)
-
-
-@cache
-def _assembled_end() -> Callable[..., ev.StepCompleted]:
-    return assembler(ev.StepCompleted)
-
-
-@cache
-def _assembled_start() -> Callable[..., ev.StepStarted]:
-    return assembler(ev.StepStarted)
-
-
-_step_started = _by_fields(ev.StepStarted, talks=False)
-
-
-def _read_step_started(row: Row, path: str, body: Body, value: Any) -> ev.StepStarted:
-    if len(body) == 2 and "step_type" in body and "fingerprint" in body:  # most records
-        return _assembled_start()(
-            *row, path, body["step_type"], body["fingerprint"],
-            None, "", 0, False, False,  # noqa: FBT003
-        )  # fmt: skip
-    started: ev.StepStarted = _step_started.read(row, path, body, value)
-    return started
 
 
 def _write_member_completed(event: ev.MemberCompleted) -> Parts:
@@ -284,9 +250,14 @@ def _step(event: Any) -> str:
 
 def _layouts() -> dict[type, Layout]:
     return {
-        ev.StepStarted: Layout("StepStarted", _step_started.write, _read_step_started),
+        ev.StepStarted: _by_fields(ev.StepStarted, talks=False),
         ev.StepCompleted: Layout(
-            "StepCompleted", _write_step_completed, _read_step_completed, "output", _step
+            "StepCompleted",
+            _write_step_completed,
+            _read_step_completed,
+            "output",
+            _step,
+            strict=True,
         ),
         ev.MemberStarted: _by_fields(ev.MemberStarted, talks=False),
         ev.MemberCompleted: Layout(
@@ -295,15 +266,17 @@ def _layouts() -> dict[type, Layout]:
             _read_member_completed,
             "output",
             lambda event: f"member {event.path!r}",
+            strict=True,
         ),
         ev.WorkflowStarted: _by_fields(
             ev.WorkflowStarted,
             "inputs",
             of=lambda event: f"workflow {event.workflow_name!r}",
             own=True,
+            strict=True,
         ),
         ev.WorkflowCompleted: _by_fields(
-            ev.WorkflowCompleted, "value", of=lambda event: f"run {event.run_id!r}"
+            ev.WorkflowCompleted, "value", of=lambda event: f"run {event.run_id!r}", strict=True
         ),
         ev.RunSuspended: _by_fields(
             ev.RunSuspended, "waiting", of=lambda event: f"run {event.run_id!r}", own=True
@@ -317,7 +290,7 @@ def _layouts() -> dict[type, Layout]:
         ev.GroupStarted: _by_fields(ev.GroupStarted, talks=False),
         ev.GroupCompleted: _by_fields(ev.GroupCompleted, talks=False),
         ev.SubworkflowStarted: _by_fields(ev.SubworkflowStarted, "inputs", of=_step, own=True),
-        ev.SubworkflowEnded: _by_fields(ev.SubworkflowEnded, "value", of=_step),
+        ev.SubworkflowEnded: _by_fields(ev.SubworkflowEnded, "value", of=_step, strict=True),
         ev.GateOpened: _by_fields(ev.GateOpened, "gate", of=_step, own=True),
         ev.GateAnswered: _by_fields(ev.GateAnswered, "answer", of=_step),
         ev.TimerSet: _by_fields(ev.TimerSet, talks=False),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from handrail.errors import HandrailError, OutputNotSerializable
-from handrail.model.codec import Codec
+from handrail.model.codec import UNKNOWN, Codec
 from handrail.model.events import Event
 from handrail.model.layouts import LAYOUTS, Body, Layout
 from handrail.model.rebuild import rebuilt
@@ -58,6 +58,9 @@ def to_record(event: Event, codec: Codec, secrets: Mapping[str, str] | None = No
 
     Known token shapes are cut in any case; if that changed the value, the body says ``masked``, and
     the result of a step or member comes back so.
+
+    An output, or another value that a later drive needs, must be of classes that are found by their
+    names. Where the code declares them, the value can be given as ``Unresolved``, with its text.
 
     Raises:
         OutputNotSerializable: its value could not come back equal; the text names the step.
@@ -123,12 +126,23 @@ def _dumped(event: Event, value: Any, layout: Layout, codec: Codec) -> str:
     name = layout.value
     try:
         if not layout.each:
-            return codec.dump(value, root=name)
+            if name == "inputs" and any(type(one) is Unresolved for one in value.values()):
+                return _by_name(value, name, codec)
+            return codec.dump(value, root=name, declared=Any if layout.strict else UNKNOWN)
         # One by one: what they hold may be of classes of one name, made anew for each of them.
         texts = [codec.dump(item, root=f"{name}[{index}]") for index, item in enumerate(value)]
         return f"[{','.join(texts)}]"
     except OutputNotSerializable as error:
         raise OutputNotSerializable(layout.of(event), error.field, error.why) from error.__cause__
+
+
+def _by_name(values: dict[str, Any], root: str, codec: Codec) -> str:
+    """An object some of whose items are there as text already."""
+    texts = [
+        f"{_encode(name).decode()}:{codec.dump(item, root=f'{root}[{name!r}]', declared=Any)}"
+        for name, item in values.items()
+    ]
+    return f"{{{','.join(texts)}}}"
 
 
 def _body_text(body: Body, codec: Codec, secrets: Mapping[str, str] | None, *, talks: bool) -> str:

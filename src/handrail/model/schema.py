@@ -6,6 +6,7 @@ They never raise: a name that cannot be resolved (imported under ``TYPE_CHECKING
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import sys
@@ -204,6 +205,7 @@ def _hints_one_by_one(owner: Any) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     for part in reversed(owner.__mro__ if isinstance(owner, type) else (owner,)):
         scope = vars(sys.modules[part.__module__]) if part.__module__ in sys.modules else {}
+        scope = {**scope, **_enclosed(part)}
         for name, annotation in inspect.get_annotations(part).items():
             one = types.SimpleNamespace(__annotations__={name: annotation})
             try:
@@ -211,6 +213,16 @@ def _hints_one_by_one(owner: Any) -> dict[str, Any]:
             except Exception:  # noqa: BLE001  # as above
                 hints[name] = Any
     return hints
+
+
+def _enclosed(owner: Any) -> dict[str, Any]:
+    """The names of enclosing functions that a function uses, a local class that it makes, say."""
+    names: tuple[str, ...] = getattr(getattr(owner, "__code__", None), "co_freevars", ())
+    found: dict[str, Any] = {}
+    for name, cell in zip(names, getattr(owner, "__closure__", None) or (), strict=False):
+        with contextlib.suppress(ValueError):  # it has no value yet
+            found[name] = cell.cell_contents
+    return found
 
 
 def _bound(hint: Any, bound: dict[Any, Any]) -> Any:
