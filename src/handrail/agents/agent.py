@@ -15,8 +15,9 @@ from handrail.agents.background import (
     ContextMode,
     Files,
     files_of,
-    with_files,
-    with_results,
+    files_section,
+    framed,
+    results_section,
 )
 from handrail.agents.conversation import Conversation, schema_for
 from handrail.agents.prompt import Prompt, beside, identity_of, rendered
@@ -259,8 +260,12 @@ class Agent(Generic[T_co]):
         text = await rendered(
             self.prompt, agent=self.name, context=request.context, workflow=request.workflow
         )
-        text = with_results(text, self.context_mode, request.workflow.results, self.context_tokens)
         folder = Path(routes[0].options.cwd or Path.cwd())
-        text = with_files(text, self.files, folder, self.name)
+        results = request.workflow.results
+        text = framed(
+            text,
+            files_section(self.files, folder, self.name),
+            results_section(self.context_mode, results, self.context_tokens),
+        )
         talk = Conversation(self.name, self.output, routes, self.ladder, self.max_reasks, request)
         return await talk.hold(text)

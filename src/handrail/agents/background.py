@@ -40,12 +40,18 @@ class Files:
     max_file_bytes: int = attrs.field(default=100_000, kw_only=True)
 
 
-def with_results(
-    task: str, mode: ContextMode, results: Mapping[str, StepResult[Any]], max_tokens: int
+def framed(task: str, *sections: str) -> str:
+    """The task, after those of the sections that are not empty."""
+    shown = [section for section in sections if section]
+    return "\n\n".join([*shown, f"# Your task\n\n{task}"]) if shown else task
+
+
+def results_section(
+    mode: ContextMode, results: Mapping[str, StepResult[Any]], max_tokens: int
 ) -> str:
-    """The task, after the results that the mode asks for: the last one, or the latest that fit."""
+    """The results that the mode asks for: the last one, or the latest that fit; empty for none."""
     if mode == "explicit":
-        return task
+        return ""
     shown: list[str] = []
     left = max_tokens * CHARS_PER_TOKEN
     for result in _latest_first(results):
@@ -59,10 +65,7 @@ def with_results(
         left -= len(section)
         if mode == "last" or left <= 0:
             break
-    if not shown:
-        return task
-    sections = "\n\n".join(reversed(shown))
-    return f"# Results so far\n\n{sections}\n\n# Your task\n\n{task}"
+    return "\n\n".join(["# Results so far", *reversed(shown)]) if shown else ""
 
 
 def _latest_first(results: Mapping[str, StepResult[Any]]) -> Iterator[StepResult[Any]]:
@@ -88,16 +91,14 @@ def _text_of(output: Any) -> str:
             return json.dumps(json_safe(output), indent=2, ensure_ascii=False)
 
 
-def with_files(task: str, files: Sequence[Files], folder: Path, agent: str) -> str:
-    """The task, after the text of files.
+def files_section(files: Sequence[Files], folder: Path, agent: str) -> str:
+    """The text of files; empty for none.
 
     Raises:
         PromptError: one of the paths does not exist or cannot be read.
     """
     sections = [section for wanted in files for section in _sections(wanted, folder, agent)]
-    if not sections:
-        return task
-    return "# Files\n\n" + "\n\n".join(sections) + f"\n\n# Your task\n\n{task}"
+    return "\n\n".join(["# Files", *sections]) if sections else ""
 
 
 def _sections(wanted: Files, folder: Path, agent: str) -> Iterator[str]:

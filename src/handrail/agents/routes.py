@@ -62,7 +62,7 @@ def check_options(given: object, options: AgentOptions, whose: str) -> None:
     """
     if given is None or not options.given:
         return
-    made, more = _made(given)
+    made, more = _made(given, whose)
     _refuse_lacking(made, options.over(more), whose)
 
 
@@ -74,53 +74,75 @@ def routes_of(
     Raises:
         AgentError: nobody names a backend. DefinitionError: one cannot honour what it is told.
     """
-    first = _first(settings.backend, agent.backend, defaults.backend)
-    if first is None:
-        raise AgentError(agent.name, _NO_BACKEND.format(name=agent.name), kind=None)
-    said = settings.options.over(agent.options)
-    main = _route(first, said, defaults)
-    fallbacks = [_fallback(one, main, said, defaults) for one in agent.fallback]
     whose = f"agent {agent.name!r}"
+    levels = (
+        _level(settings.backend, settings.options, whose),
+        _level(agent.backend, agent.options, whose),
+        _level(defaults.backend, defaults.options, whose),
+    )
+    backend = next((level.backend for level in levels if level.backend is not None), None)
+    if backend is None:
+        raise AgentError(agent.name, _NO_BACKEND.format(name=agent.name), kind=None)
+    main = _route(backend, levels)
+    fallbacks = [_fallback(one, main, levels, whose) for one in agent.fallback]
     for route in (main, *fallbacks):
         _refuse_lacking(route.backend, route.options, whose)
-    return (main, *fallbacks)
+    if defaults.wrap is None:
+        return (main, *fallbacks)
+    wrap = defaults.wrap
+    return tuple(Route(wrap(route.backend), route.options) for route in (main, *fallbacks))
 
 
-def _first(*given: Any) -> Any:
-    return next((one for one in given if one is not None), None)
+@attrs.frozen
+class _Level:
+    """What one place says: a step, an agent, a run."""
+
+    backend: AgentBackend | None
+    options: AgentOptions
 
 
-def _route(given: Any, said: AgentOptions, defaults: AgentSettings) -> Route:
-    backend, named = _made(given)
-    return Route(backend, said.over(named).over(_beneath(backend, defaults)))
+def _level(given: Any, options: AgentOptions, whose: str) -> _Level:
+    backend, named = (None, NO_OPTIONS) if given is None else _made(given, whose)
+    return _Level(backend, options.over(named))
 
 
-def _beneath(backend: AgentBackend, defaults: AgentSettings) -> AgentOptions:
-    """The backend's own options, over the run's; a model that the run names is its backend's."""
-    outer = defaults.options
-    if defaults.backend is not None and _made(defaults.backend)[0].name != backend.name:
-        outer = attrs.evolve(outer, model=None)
-    own: AgentOptions = getattr(backend, "options", NO_OPTIONS)
-    return own.over(outer)
+def _route(backend: AgentBackend, levels: Sequence[_Level]) -> Route:
+    """The backend with what all levels say, the nearest first; its own options stand before the
+    last, which is the run's.
+
+    A model is one of the backend that its level, or the nearest one outside of that, names: for
+    another backend it does not count.
+    """
+    said = NO_OPTIONS
+    for place, level in enumerate(levels):
+        meant = next((one.backend for one in levels[place:] if one.backend is not None), None)
+        options = level.options
+        if meant is not None and meant.name != backend.name:
+            options = attrs.evolve(options, model=None)
+        if place == len(levels) - 1:
+            said = said.over(getattr(backend, "options", NO_OPTIONS))
+        said = said.over(options)
+    return Route(backend, said)
 
 
-def _fallback(given: Fallback, main: Route, said: AgentOptions, defaults: AgentSettings) -> Route:
-    """A model that was meant for another backend is not taken along."""
+def _fallback(given: Fallback, main: Route, levels: Sequence[_Level], whose: str) -> Route:
     if isinstance(given, str) and given.startswith(":"):
         return Route(main.backend, AgentOptions(model=given[1:]).over(main.options))
-    backend, named = _made(given)
-    if backend.name != main.name:
-        said = attrs.evolve(said, model=None)
-    return Route(backend, named.over(said).over(_beneath(backend, defaults)))
+    named = _level(given, NO_OPTIONS, whose)
+    assert named.backend is not None
+    if named.backend.name == main.name:
+        return Route(named.backend, named.options.over(main.options))
+    return _route(named.backend, (named, *levels))
 
 
-def _made(given: Any) -> tuple[AgentBackend, AgentOptions]:
+def _made(given: Any, whose: str) -> tuple[AgentBackend, AgentOptions]:
     """The backend of a name, and the model that was named with it."""
     if not isinstance(given, str):
         return given, NO_OPTIONS
-    from handrail.agents.registry import make_backend
+    from handrail.agents.registry import check_name, make_backend
 
     name, colon, model = given.partition(":")
+    check_name(name, whose)
     return make_backend(name), AgentOptions(model=model) if colon and model else NO_OPTIONS
 
 

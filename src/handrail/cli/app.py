@@ -21,6 +21,7 @@ app = App(
 
 Json = Annotated[bool, Parameter(name="--json")]
 Dir = Annotated[Path | None, Parameter(name="--dir", allow_leading_hyphen=True)]
+Tape = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
 Words = Annotated[list[str] | None, Parameter()]
 Gates = Literal["approve", "default", "fail", "ask"]
 Statuses = Literal["running", "dead", "suspended", "succeeded", "failed", "cancelled"]
@@ -38,6 +39,11 @@ def run(
     gates: Gates | None = None,
     run_id: str | None = None,
     new: bool = False,
+    backend: str | None = None,
+    model: str | None = None,
+    no_artifacts: bool = False,
+    record: Tape = None,
+    replay: Tape = None,
     dir: Dir = None,  # noqa: A002
 ) -> int:
     """Run a workflow.
@@ -63,6 +69,16 @@ def run(
         recorded result is printed. Inputs must be the same, or left out.
     new
         Start a new run in any case; refused if there is one of this id.
+    backend
+        What carries agents out that name no backend themselves: claude, codex, ...
+    model
+        The model of agents that name none.
+    no_artifacts
+        Write no files for people (prompts, transcripts, outputs) beside the journal.
+    record
+        Write what agents are asked, say and change into this folder.
+    replay
+        Launch no agents: take what was recorded in this folder.
     dir
         The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
@@ -70,8 +86,17 @@ def run(
     from handrail.cli.journal import place_of
     from handrail.cli.run import Wanted
     from handrail.cli.run import run as run_target
+    from handrail.cli.taping import cassette_of
 
-    options = Options(as_json=as_json, quiet=quiet, gates=gates)
+    options = Options(
+        as_json=as_json,
+        quiet=quiet,
+        gates=gates,
+        artifacts=not no_artifacts,
+        backend=backend,
+        model=model,
+        cassette=cassette_of(record, replay),
+    )
     wanted = Wanted(target, input or [], inputs, run_id, new)
     return run_target(wanted, options, place_of(dir))
 
@@ -210,6 +235,11 @@ def resume(
     as_json: Json = False,
     quiet: bool = False,
     gates: Gates | None = None,
+    backend: str | None = None,
+    model: str | None = None,
+    no_artifacts: bool = False,
+    record: Tape = None,
+    replay: Tape = None,
     dir: Dir = None,  # noqa: A002
 ) -> int:
     """Go on with a run that was killed, interrupted or suspended, or that failed.
@@ -232,6 +262,16 @@ def resume(
         Print no progress.
     gates
         Who answers questions, as of `run`.
+    backend
+        What carries agents out that name no backend themselves: claude, codex, ...
+    model
+        The model of agents that name none.
+    no_artifacts
+        Write no files for people (prompts, transcripts, outputs) beside the journal.
+    record
+        Write what agents are asked, say and change into this folder.
+    replay
+        Launch no agents: take what was recorded in this folder.
     dir
         The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
@@ -239,8 +279,17 @@ def resume(
     from handrail.cli.journal import place_of
     from handrail.cli.resume import Choices
     from handrail.cli.resume import resume as resume_run
+    from handrail.cli.taping import cassette_of
 
-    options = Options(as_json=as_json, quiet=quiet, gates=gates)
+    options = Options(
+        as_json=as_json,
+        quiet=quiet,
+        gates=gates,
+        artifacts=not no_artifacts,
+        backend=backend,
+        model=model,
+        cassette=cassette_of(record, replay),
+    )
     choices = Choices(reuse or [], rerun or [])
     place = place_of(dir)
     return resume_run(run, options, place, latest=latest, choices=choices, target=target)

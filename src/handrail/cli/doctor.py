@@ -76,7 +76,7 @@ def _known(model: str | None) -> list[Named]:
 
     def make(name: str) -> AgentBackend:
         if name == "api" and model is not None:
-            from handrail.agents.api import ApiBackend
+            from handrail.agents.api.backend import ApiBackend
 
             return ApiBackend(model)
         return make_backend(name)

@@ -11,6 +11,7 @@ import attrs
 from rich.console import Console
 
 from handrail import Executor
+from handrail.agents.cassette import Cassette
 from handrail.cli.channels import silence, write_json
 from handrail.cli.exits import EXIT_OF, Exit
 from handrail.cli.gates import can_ask, gate_handler
@@ -24,6 +25,7 @@ from handrail.errors import ReplayMismatch
 from handrail.model.results import WorkflowResult
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
+from handrail.sinks.artifacts import ArtifactsSink
 
 Gates: TypeAlias = Literal["approve", "default", "fail", "ask"]
 Begin: TypeAlias = "Callable[[DrivingExecutor], Run[Any]]"
@@ -36,6 +38,10 @@ class Options:
     as_json: bool = False
     quiet: bool = False
     gates: Gates | None = None
+    artifacts: bool = True
+    backend: str | None = None
+    model: str | None = None
+    cassette: Cassette | None = None
 
 
 @attrs.frozen
@@ -85,7 +91,16 @@ def drive(
     """
     screen = None if options.quiet else Screen(Console(stderr=options.as_json))
     sinks: list[Sink] = [] if screen is None else [screen]
-    executor = DrivingExecutor(sinks=sinks, gates=_gates(options.gates, screen), **parts)
+    if place is not None and options.artifacts:
+        sinks.append(ArtifactsSink(place.artifacts))
+    executor = DrivingExecutor(
+        sinks=sinks,
+        gates=_gates(options.gates, screen),
+        backend=options.backend,
+        model=options.model,
+        cassette=options.cassette,
+        **parts,
+    )
     with Interruption(place) as interruption:
         try:
             result = anyio.run(_streamed, executor, begin, interruption)

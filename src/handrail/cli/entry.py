@@ -102,9 +102,11 @@ def _unexpected(error: Exception) -> str:
 
 
 def _say(text: str) -> None:
+    from handrail.cli.masking import shown
+
     if debugging() and sys.exc_info()[0] is not None:
-        traceback.print_exc()
-    print(f"handrail: {' '.join(text.split())}", file=sys.stderr)
+        sys.stderr.write(shown(traceback.format_exc()))
+    print(f"handrail: {' '.join(shown(text).split())}", file=sys.stderr)
 
 
 def _flush() -> None:

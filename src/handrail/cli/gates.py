@@ -14,6 +14,7 @@ from rich.text import Text
 
 from handrail.cli.choosing import Choosing, Done, picture
 from handrail.cli.keyboard import Lines, keys_from
+from handrail.cli.masking import shown
 from handrail.core.answers import accepted
 from handrail.errors import GateRefusal, InvalidAnswer
 from handrail.model.results import OpenGate
@@ -76,10 +77,10 @@ class Prompt:
             try:
                 answer = accepted(self.gate, text)
             except InvalidAnswer as error:
-                self.console.print(Text(f"  {_said(error)}", "red"), soft_wrap=True)
+                self.console.print(Text(f"  {shown(_said(error))}", "red"), soft_wrap=True)
                 continue
             if by_keys:
-                self.console.print(self._question(Text(text, "bold green")), soft_wrap=True)
+                self.console.print(self._question(Text(shown(text), "bold green")), soft_wrap=True)
             return answer
 
     # -- by typing -----------------------------------------------------------------------------
@@ -89,14 +90,14 @@ class Prompt:
         hint = " / ".join(self.choices)
         if not hint and self.gate.type is not str:
             hint = describe_type(self.gate.type)
-        shown = Text(f"[{hint}] " if hint else "", "dim")
+        after = Text(shown(f"[{hint}] ") if hint else "", "dim")
         if self.gate.has_default:
-            shown.append(f"({self._default()}) ", "dim")
-        self.console.print(self._question(shown), end="", soft_wrap=True)
+            after.append(shown(f"({self._default()}) "), "dim")
+        self.console.print(self._question(after), end="", soft_wrap=True)
         self.console.file.flush()
         line = await self.lines.next()
         if not os.isatty(0):
-            self.console.print(Text(line or "", "bold"), soft_wrap=True)
+            self.console.print(Text(shown(line or ""), "bold"), soft_wrap=True)
         if line is None:
             raise GateRefusal(self.gate.path, "the input ended before it was answered")
         text = line.strip()
@@ -127,7 +128,7 @@ class Prompt:
         said = f"{state.typed}  (no choice; Enter takes none)" if state.refused else state.typed
         text = self._question(Text(said, "bold"))
         for line, is_chosen in picture(state, max(3, self.console.height - 4)):
-            text.append(f"\n{line}", "bold cyan" if is_chosen else "")
+            text.append(f"\n{shown(line)}", "bold cyan" if is_chosen else "")
         text.append(f"\n  arrow keys or typing, then Enter{self._deadline()}", "dim")
         return text
 
@@ -135,7 +136,7 @@ class Prompt:
 
     def _question(self, after: Text) -> Text:
         text = Text("? ", "bold magenta")
-        text.append(f"{self.gate.question} ", "bold")
+        text.append(f"{shown(self.gate.question)} ", "bold")
         return text.append_text(after)
 
     def _default(self) -> str:
@@ -148,7 +149,7 @@ class Prompt:
         deadline = self.gate.deadline
         if deadline is None:
             return ""
-        then = f"it is {self._default()}" if self.gate.has_default else "it fails"
+        then = f"it is {shown(self._default())}" if self.gate.has_default else "it fails"
         at = time.strftime("%H:%M:%S", time.localtime(deadline))
         return f"; without an answer {then} at {at}"
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FOLDER = ".handrail"
 FILE = "runs.db"
+ARTIFACTS = "runs"
 VARIABLE = "HANDRAIL_DIR"
 
 
@@ -36,6 +37,11 @@ class Place:
     def file(self) -> Path:
         """The journal itself."""
         return self.folder / FILE
+
+    @property
+    def artifacts(self) -> Path:
+        """The folder of what people read of its runs."""
+        return self.folder / ARTIFACTS
 
     def make(self) -> SqliteJournal:
         """The journal, in a folder that is made if there is none, and that git ignores.

@@ -13,6 +13,7 @@ from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place
+from handrail.cli.masking import shown
 from handrail.cli.origin import workflow_of
 from handrail.cli.report import one_line
 from handrail.cli.run_ids import chosen, exactly
@@ -58,7 +59,7 @@ def answer(
             return Exit.FAILED
         _write(data, said, accepted=True, answer=value, by=who)
         if data is None:
-            print(f"answered {gate!r} with {value!r}, by {who}")
+            print(shown(f"answered {gate!r} with {value!r}, by {who}"))
         _tell_who_goes_on(journal, info, place)
     return Exit.SUCCEEDED
 

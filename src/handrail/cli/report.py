@@ -9,6 +9,7 @@ from handrail.cli.changes import choices_between, was_and_now
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, debugging
 from handrail.cli.journal import Place
+from handrail.cli.masking import shown, shown_value
 from handrail.cli.waiting import answers_to, signals_to
 from handrail.errors import ReplayMismatch
 from handrail.model.results import OpenGate, WorkflowResult
@@ -17,12 +18,15 @@ from handrail.model.results import OpenGate, WorkflowResult
 def write_value(value: Any) -> None:
     """Print what a workflow returned: text as it is, anything else so that people can read it."""
     if isinstance(value, str):
-        print(value)
+        print(shown(value))
         return
     from rich.console import Console
-    from rich.pretty import pprint
+    from rich.highlighter import ReprHighlighter
+    from rich.pretty import pretty_repr
 
-    pprint(value, console=Console(), expand_all=False, indent_guides=False)
+    console = Console()
+    text = pretty_repr(shown_value(value), max_width=console.width)
+    console.print(ReprHighlighter()(shown(text)), soft_wrap=True)
 
 
 def tell_ending(
@@ -46,7 +50,7 @@ def tell_ending(
         tell(f"to go on from what is recorded: {again}")
     if debugging():
         for text in _tracebacks(result):
-            print(text, file=sys.stderr)
+            print(shown(text), file=sys.stderr)
 
 
 def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
@@ -57,14 +61,14 @@ def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
     tell(f"run {error.run_id}: the code no longer matches the record; nothing was run")
     for change in error.changes:
         was, now = was_and_now(change)
-        print(f"  step {change.path!r}\n    {was}\n    {now}", file=sys.stderr)
+        print(shown(f"  step {change.path!r}\n    {was}\n    {now}"), file=sys.stderr)
     for command in choices_between(error.run_id, error.changes, place):
         print(command, file=sys.stderr)
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks."""
-    return " ".join(text.split())
+    """The text without line breaks, and without secrets, which may have some."""
+    return " ".join(shown(text).split())
 
 
 def _done(result: WorkflowResult[Any]) -> str:

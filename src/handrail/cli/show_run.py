@@ -10,6 +10,7 @@ from typing import Any, TextIO
 from handrail.cli.channels import write_json
 from handrail.cli.exits import Exit
 from handrail.cli.journal import Place
+from handrail.cli.masking import shown
 from handrail.cli.origin import target_of
 from handrail.cli.report import one_line
 from handrail.cli.run_state import as_data, moment, state_of, told
@@ -38,7 +39,7 @@ def show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None)
     _head(info, history)
     print()
     for line in _tree(steps):
-        print(line)
+        print(shown(line))
     print()
     _end(history)
     _waits(info, waits, place)
@@ -112,23 +113,23 @@ def _head(info: RunInfo, history: Sequence[ev.Event]) -> None:
     rows.append(("updated", f"{moment(info.updated_at)}, {ago} ago, {info.events} events"))
     inputs = _inputs(history)
     if inputs:
-        shown = ", ".join(f"{name}={short_repr(value, 60)}" for name, value in inputs.items())
-        rows.append(("inputs", shown))
+        typed = ", ".join(f"{name}={short_repr(value, 60)}" for name, value in inputs.items())
+        rows.append(("inputs", typed))
     for name, said in rows:
-        print(f"  {name:8} {said}")
+        print(shown(f"  {name:8} {said}"))
 
 
 def _tree(steps: Sequence[RecordedStep]) -> list[str]:
     glyphs = _glyphs()
     lines: list[str] = []
-    shown: dict[str, int] = {}
+    count: dict[str, int] = {}
     hidden: list[str] = []
     for step in steps:
         if any(step.path.startswith(f"{path}/") for path in hidden[-1:]):
             continue
         above = step.path.rpartition("/")[0]
-        shown[above] = shown.get(above, 0) + 1
-        if shown[above] > MOST and step.status == "succeeded":
+        count[above] = count.get(above, 0) + 1
+        if count[above] > MOST and step.status == "succeeded":
             hidden.append(step.path)
             continue
         lines.append(_row(step, glyphs))
@@ -154,16 +155,16 @@ def _row(step: RecordedStep, glyphs: Glyphs) -> str:
 def _end(history: Sequence[ev.Event]) -> None:
     end = ended(history)
     if end is not None and end.error:
-        print(f"error: {one_line(end.error)}")
+        print(shown(f"error: {one_line(end.error)}"))
     if end is not None and end.status == "succeeded":
-        print(f"value: {short_repr(_plain(end.value))}")
+        print(shown(f"value: {short_repr(_plain(end.value))}"))
 
 
 def _waits(info: RunInfo, waits: Waits, place: Place) -> None:
     for letter in waits.letters:
-        print(f"has come, and is taken when it goes on: {_letter(letter)}")
+        print(shown(f"has come, and is taken when it goes on: {_letter(letter)}"))
     for gate in waits.gates:
-        print(f"waits for an answer: {clean(gate.question)}")
+        print(shown(f"waits for an answer: {clean(gate.question)}"))
         print(f"  {answers_to(info.run_id, gate, place)}")
     for name in waits.signals:
         print(f"waits for a signal:\n  {signals_to(info.run_id, name, place)}")

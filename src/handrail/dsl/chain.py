@@ -31,6 +31,7 @@ VERBS = frozenset(
 MODIFIERS = frozenset(
     {
         "when",
+        "budget",
         "timeout",
         "retry",
         "on_error",

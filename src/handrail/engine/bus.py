@@ -8,7 +8,7 @@ or shown when there will be no next one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -27,10 +27,11 @@ from handrail.model.events import (
     StepCompleted,
     StepInterrupted,
     StepOutput,
+    StepStarted,
     WorkflowCompleted,
     stamp,
 )
-from handrail.model.masking import Mask
+from handrail.model.masking import NAME_LEAST, PLAIN, Mask
 from handrail.model.secrets import SecretValues
 from handrail.ports.sink import Sink
 
@@ -65,10 +66,25 @@ class Bus:
 
     def emit(self, event: Event | Progress) -> None:
         """Show the event to every sink, in order; never raises an ``Exception``."""
-        if not self.sinks:
+        sinks = self.sinks
+        if not sinks:
             return
-        pieces = self.kept or type(event) in _PIECES
-        for shown in self._in_order(event) if pieces else (self.mask.event(event),):
+        # The beginning and end of a step are asked here, not in a function: that costs half of it.
+        if type(event) is StepStarted and not event.signal:
+            quick = len(event.path) < NAME_LEAST or event.path == self.mask.clean
+        elif type(event) is StepCompleted and not self.kept:
+            result = event.result
+            quick = type(result.output) in PLAIN and result.error is None
+            quick = quick and (len(event.path) < NAME_LEAST or event.path == self.mask.clean)
+        else:
+            quick = False
+        if quick:
+            events: Sequence[Event | Progress] = (event,)
+        elif self.kept or type(event) in _PIECES:
+            events = self._in_order(event)
+        else:
+            events = (self.mask.event(event),)
+        for shown in events:
             sinks = self.sinks
             for sink in sinks:
                 if self.sinks is not sinks and not any(sink is kept for kept in self.sinks):
@@ -147,5 +163,5 @@ def bus_for(run_id: str, sinks: Iterable[Sink], secrets: SecretValues) -> Bus:
         take = getattr(sink, "mask_with", None)
         if callable(take):
             with contextlib.suppress(Exception):  # it is dropped when it raises at an event
-                take(run_id, bus.mask.text)
+                take(run_id, bus.mask)
     return bus

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import MutableMapping
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from handrail.errors import HandrailError
+
+if TYPE_CHECKING:
+    from handrail.model.masking import Mask  # noqa: TC004  # msgspec keeps the annotation as text
 
 
 class OutsideStep(HandrailError, LookupError):
@@ -24,7 +28,8 @@ class OutsideStep(HandrailError, LookupError):
 class Current(msgspec.Struct):
     """The running attempt: ``run_id``, ``path``, ``attempt`` (from 1), ``interrupted`` (an earlier
     process died, or was stopped, while this step ran), and ``cancelled``, which turns true when the
-    step is asked to stop: a thread cannot be killed, it can look.
+    step is asked to stop: a thread cannot be killed, it can look. ``mask`` is what keeps secrets out
+    of its log.
     """
 
     run_id: str
@@ -32,6 +37,7 @@ class Current(msgspec.Struct):
     attempt: int
     interrupted: bool = False
     cancelled: bool = False
+    mask: Mask | None = None
 
     @property
     def idempotency_key(self) -> str:
@@ -40,12 +46,21 @@ class Current(msgspec.Struct):
 
     @property
     def log(self) -> Any:
-        """A structlog logger bound to run, path and attempt."""
+        """A structlog logger bound to run, path and attempt; it writes no secrets."""
         import structlog
 
-        return structlog.get_logger("handrail").bind(
-            run_id=self.run_id, path=self.path, attempt=self.attempt
+        configured = structlog.get_config()["processors"]
+        logger: Any = structlog.wrap_logger(
+            None, processors=[self._without_secrets, *configured], logger_factory_args=("handrail",)
         )
+        return logger.bind(run_id=self.run_id, path=self.path, attempt=self.attempt)
+
+    def _without_secrets(
+        self, _logger: Any, _method: str, said: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        if self.mask is None:
+            return said
+        return {name: self.mask.value(value) for name, value in said.items()}
 
     def __repr__(self) -> str:
         return f"<step {self.path!r} of run {self.run_id}, attempt {self.attempt}>"

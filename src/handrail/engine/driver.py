@@ -147,6 +147,7 @@ class Driver:
         self._linger_until: float | None = None
         self._waits_for_disk = False
         self._syncing = False
+        self._mask = wiring.bus.mask
         self._mail = Mail(wiring.journal, machine)
 
     # -- from outside (same event loop) ---------------------------------------------------------
@@ -436,7 +437,9 @@ class Driver:
             self._ticks = 0
             await anyio.lowlevel.checkpoint()
         context = self._context.copy()
-        current = Current(self.run_id, command.path, command.attempt, command.interrupted)
+        current = Current(
+            self.run_id, command.path, command.attempt, command.interrupted, mask=self._mask
+        )
         context.run(CURRENT.set, current)
         try:
             verb: Any = command.step.verb
@@ -529,7 +532,9 @@ class Driver:
             self._at(following, self._admit)
 
     def _take_off(self, command: cmd.Perform) -> None:
-        current = Current(self.run_id, command.path, command.attempt, command.interrupted)
+        current = Current(
+            self.run_id, command.path, command.attempt, command.interrupted, mask=self._mask
+        )
         flight = Flight(command.path, "attempt", command, current)
         context = self._context.copy()
         context.run(CURRENT.set, current)
@@ -671,7 +676,7 @@ class Driver:
     def _undo(self, command: cmd.Undo) -> None:
         flight = Flight(command.path, "rollback", command, None)
         context = self._context.copy()
-        current = Current(self.run_id, command.path, 1)
+        current = Current(self.run_id, command.path, 1, mask=self._mask)
         context.run(CURRENT.set, current)
         evaluator = self._wiring.evaluator
         self._start(flight, lambda: evaluator.undo(command, current), context)

@@ -42,7 +42,8 @@ class Parts:
     max_crashes: int = 5
     secrets: Secrets = Secrets()
     durable: bool = False
-    agent_defaults: AgentSettings = NO_SETTINGS
+    agent_defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
+    """What holds for agents; found out when the first one is launched."""
 
 
 @attrs.frozen

@@ -52,7 +52,7 @@ class Performer:
     agents: Mapping[str, Any]
     clock: Clock
     tell: Callable[[Notice], None]
-    defaults: AgentSettings = NO_SETTINGS
+    defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
 
     async def perform(
         self, command: Perform, current: Current
@@ -156,7 +156,7 @@ class Performer:
             self.clock.sleep,
             command.launch,
             verb.settings,
-            self.defaults,
+            self.defaults(),
             self.clock.now,
         )
         result: AgentResult[Any] = await chosen.run(request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -14,6 +15,8 @@ from handrail.model.results import AgentResult, Usage
 class AgentSettings:
     """``backend`` is one, or a name of one; None: not said here. ``session`` is gone on in, with
     ``fork`` in a copy of it; ``session_usage`` is what it had used so far, if that is known.
+    ``writes`` are the patterns of what the agent may write, ``worktree`` gives it one of its own.
+    ``wrap`` makes of every backend the one that is used; only a run says it.
     """
 
     backend: Any = None
@@ -23,6 +26,7 @@ class AgentSettings:
     fork: bool = False
     writes: tuple[str, ...] | None = None
     worktree: bool = False
+    wrap: Callable[[Any], Any] | None = None
 
 
 NO_SETTINGS = AgentSettings()

@@ -469,7 +469,7 @@ class AgentMessage(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class AgentTurnStarted(Stamped):
-    """An agent was sent a prompt; turn 2 and later are re-asks."""
+    """An agent was sent a prompt; ``turn`` counts the launches of an attempt."""
 
     path: str
     turn: int

@@ -40,9 +40,10 @@ T = TypeVar("T")
 NAME_LEAST = 12
 """Shorter values stay in names and paths: those are chosen by authors, and often plain words."""
 
-_PLAIN = frozenset({
+PLAIN = frozenset({
     type(None), bool, int, float, type, date, datetime, time, timedelta, Decimal, UUID,
 })  # fmt: skip
+"""Types whose values hold no text."""
 
 # What handrail calls things, in its own records: it stays, as it does in a journal.
 _KEPT = frozenset({
@@ -63,7 +64,7 @@ class Mask:
     Whatever it is given it gives back as it is, the same object, if there is no secret in it.
     """
 
-    __slots__ = ("_clean", "_in_names", "_latin", "_needles", "values")
+    __slots__ = ("_in_names", "_latin", "_needles", "clean", "values")
 
     def __init__(self, values: SecretValues) -> None:
         self.values = values
@@ -71,7 +72,7 @@ class Mask:
         self._needles = () if finder is None else tuple(map(_utf8, finder.names))
         self._in_names = {n: value for n, value in values.items() if len(value) >= NAME_LEAST}
         self._latin = {n: _utf8(value).decode("latin-1") for n, value in values.items()}
-        self._clean = ""  # the path that was looked at last, if it holds no secret
+        self.clean = ""  # the path that was looked at last, if it holds no secret
 
     def text(self, text: str) -> str:
         """The text with values as ``${THEIR_NAME}`` and tokens as their ends: ``ghp_***a1b2``."""
@@ -89,7 +90,10 @@ class Mask:
             result = ended.result
             if result.error is None and self._is_clean(ended.path):
                 output = result.output
-                if type(output) in _PLAIN or not self.may_be_in(output):
+                if type(output) is str:
+                    if self.text(output) is output:
+                        return event
+                elif type(output) in PLAIN or not self.may_be_in(output):
                     return event
         if not self.may_be_in(event):
             return event
@@ -97,7 +101,7 @@ class Mask:
 
     def value(self, value: T) -> T:
         """Any value, of the same type as far as that can be."""
-        if type(value) in _PLAIN or not self.may_be_in(value):
+        if type(value) in PLAIN or not self.may_be_in(value):
             return value
         return cast("T", self._rebuilt(value, ()))
 
@@ -127,11 +131,11 @@ class Mask:
         return may_hold_token(packed.decode("latin-1"))
 
     def _is_clean(self, path: str) -> bool:
-        if path == self._clean or len(path) < NAME_LEAST:
+        if path == self.clean or len(path) < NAME_LEAST:
             return True
         if self._name(path) is not path:
             return False
-        self._clean = path
+        self.clean = path
         return True
 
     def _name(self, name: str) -> str:
@@ -140,7 +144,7 @@ class Mask:
     # -- rebuilding -----------------------------------------------------------------------------
 
     def _rebuilt(self, value: Any, above: tuple[int, ...]) -> Any:
-        if type(value) in _PLAIN or isinstance(value, Enum):
+        if type(value) in PLAIN or isinstance(value, Enum):
             return value
         if isinstance(value, str):
             return self.text(value)

@@ -6,6 +6,7 @@ and can be put back, and tokens that are known by their shape alone, which canno
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
@@ -196,6 +197,10 @@ def _in_url(text: str, safe: str) -> str:
     return "".join(c if c in safe else f"%{ord(c):02X}" for c in characters)
 
 
+def _in_ascii(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
 def _in_form(text: str) -> str:
     return _in_url(text, f"{_UNRESERVED} ").replace(" ", "+")
 
@@ -206,10 +211,14 @@ SPELLINGS: Mapping[str, Callable[[str], str]] = {
     "form": _in_form,
     "path": lambda text: _in_url(text, f"{_UNRESERVED}/"),
     "url": lambda text: _in_url(text, _UNRESERVED),
+    "ascii in json": lambda text: json_inner(_in_ascii(text)),
+    "json in json": lambda text: json_inner(json_inner(text)),
+    "ascii": _in_ascii,
     "json": json_inner,
     "": str,
 }
-"""How a value may be written, the plainest last: inside a form or a URL, JSON, or as it is.
+"""How a value may be written, the plainest last: in a form or a URL, in JSON (with other characters
+than those of ASCII, or without; perhaps in a text that is in JSON itself), or as it is.
 
 Source: ``urllib.parse.quote_plus``, ``quote``, and ``quote`` with nothing that is safe.
 """

@@ -56,6 +56,7 @@ class AgentTurn:
     ``compact``: make that session smaller before the prompt. ``turn`` counts from 1 within a
     step; ``schema`` is the JSON schema the answer must fit, for backends that can enforce one;
     ``context`` is what the prompt was made from. ``options`` are whole: what holds for this turn.
+    ``launch`` counts the step's launches over all attempts and drives (0: not known).
     """
 
     agent: str
@@ -73,6 +74,7 @@ class AgentTurn:
     compact: bool = False
     session_usage: Usage | None = None
     now: Callable[[], float] | None = None
+    launch: int = 0
 
     @property
     def marker(self) -> str:

@@ -13,7 +13,12 @@ class Sink(Protocol):
 
     ``emit`` is sync and runs on the event loop: a slow target queues for itself. An event is
     shown after it is in the journal. A sink whose ``emit`` raises is dropped: the others see one
-    ``SinkDropped``, a log line says so, and the run goes on. Contract suite:
+    ``SinkDropped``, a log line says so, and the run goes on.
+
+    What it is shown is masked: no text, and no field of a record, has a secret in it. What other
+    objects in it say of themselves is not known before somebody asks them: a sink that writes that
+    may have a method ``mask_with(run_id, mask)``, which is called before the run's first event
+    with its ``handrail.model.masking.Mask``. Contract suite:
     ``handrail.testing.contracts.SinkContract``.
     """
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from handrail.model import events as ev
 from handrail.model.results import Skipped, StepResult
+from handrail.sinks.console_agents import budget_text, ladder_text
 from handrail.sinks.console_node import GROUPS, LEAVES
 from handrail.sinks.console_text import (
     TONES,
@@ -61,6 +62,7 @@ class PlainLog:
         self._groups: dict[str, _Group] = {}
         self._failed: dict[str, ev.AttemptFailed] = {}
         self._replayed = 0
+        self._due: dict[str, float] = {}
 
     def lines(self, event: ev.Event | ev.Progress) -> list[Line]:
         """What to say about this event; mostly nothing."""
@@ -218,8 +220,26 @@ class PlainLog:
             return [] if failed is None else self._retried(failed, when)
         if event.reason not in {"sleep", "cap"} or self._is_hushed(event.path):
             return []
+        if event.reason == "cap" and self._due.pop(event.path, None) == event.due:
+            return []  # it was said why and until when
         kind = "sleep" if event.reason == "sleep" else "waits for a limit"
         return [self._line("waiting", clean(event.path), kind, until(event.due, event.at))]
+
+    # -- agents ------------------------------------------------------------------------------
+
+    def _ladder_step(self, event: ev.LadderStep) -> list[Line]:
+        self._due[event.path] = event.due
+        if self._is_hushed(event.path):
+            return []
+        sign = "waiting" if event.parked or event.due > event.at else "again"
+        return [self._line(sign, clean(event.path), "", ladder_text(event), tone="warn")]
+
+    def _budget_warning(self, event: ev.BudgetWarning) -> list[Line]:
+        return [self._line("started", "budget", "", budget_text(event), tone="warn")]
+
+    def _budget_raised(self, event: ev.BudgetRaised) -> list[Line]:
+        whose = f" of {clean(event.scope)}" if event.scope else ""
+        return [self._line("started", "budget", "", f"as much again is allowed{whose}")]
 
     def _signal_received(self, event: ev.SignalReceived) -> list[Line]:
         who = f" from {clean(event.by)}" if event.by else ""
@@ -283,6 +303,9 @@ class PlainLog:
         ev.TimerSet: _timer_set,
         ev.SignalReceived: _signal_received,
         ev.RollbackCompleted: _rollback_completed,
+        ev.LadderStep: _ladder_step,
+        ev.BudgetWarning: _budget_warning,
+        ev.BudgetRaised: _budget_raised,
     }
 
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, RunStatus, Skipped, StepResult
+from handrail.sinks.console_agents import budget_text, ladder_text, live_text, what_failed
 from handrail.sinks.console_lines import tree_lines
 from handrail.sinks.console_node import Node, State
 from handrail.sinks.console_text import (
@@ -267,6 +268,28 @@ class ConsoleTree:
         if node is not None and event.problem:
             node.said = f"asked again: {clean(event.problem)}"
 
+    # -- events of agents ----------------------------------------------------------------------
+
+    def _doing(self, event: Any) -> None:
+        node = self._nodes.get(event.path)
+        if node is not None:
+            node.said = live_text(event) or node.said
+
+    def _ladder_step(self, event: ev.LadderStep) -> None:
+        node = self._nodes.get(event.path)
+        if node is None:
+            return
+        node.error = clean(event.error)
+        node.past = [*(node.past or ())[-4:], node.error]
+        node.said = ""
+        if event.parked or event.due <= event.at:
+            node.said = ladder_text(event)
+        else:
+            node.note = what_failed(event)  # the timer that follows says until when
+
+    def _budget_warning(self, event: ev.BudgetWarning) -> None:
+        self.root.note = budget_text(event)
+
     # -- events of groups and children -------------------------------------------------------
 
     def _group_started(self, event: ev.GroupStarted) -> None:
@@ -331,7 +354,8 @@ class ConsoleTree:
         if node is None or event.reason in {"timeout", "run", "gate"}:
             return
         node.due = event.due
-        node.note = _REASONS.get(event.reason, "")
+        if event.reason != "cap" or not node.note:
+            node.note = _REASONS.get(event.reason, "")
         self._count += 1
         heappush(self._timers, (event.due, self._count, node))
         self._reconsider(node)
@@ -374,6 +398,15 @@ class ConsoleTree:
         ev.AgentMessage: _output,
         ev.AgentTurnStarted: _turn_started,
         ev.AgentTurnCompleted: _turn_completed,
+        ev.AgentReasoning: _doing,
+        ev.AgentToolStarted: _doing,
+        ev.AgentToolCompleted: _doing,
+        ev.AgentRetry: _doing,
+        ev.AgentCompaction: _doing,
+        ev.AgentLimit: _doing,
+        ev.AgentPermission: _doing,
+        ev.LadderStep: _ladder_step,
+        ev.BudgetWarning: _budget_warning,
     }
 
 

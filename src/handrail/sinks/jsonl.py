@@ -17,6 +17,8 @@ from handrail.model.events import (
     WorkflowStarted,
 )
 from handrail.model.jsonsafe import json_safe
+from handrail.model.masking import Mask
+from handrail.sinks.masks import Masks, plainly
 
 
 class TextFile(Protocol):
@@ -46,6 +48,7 @@ class JsonlSink:
         self._path: Path | None = None
         self._file: Any = None
         self._runs: set[str] = set()
+        self._masks = Masks()
         if isinstance(target, (str, PathLike)):
             self._path = Path(target)
         elif callable(getattr(target, "write", None)) and callable(getattr(target, "flush", None)):
@@ -53,11 +56,15 @@ class JsonlSink:
         else:
             raise WrongUse(f"JsonlSink takes a path or an open text file, got {target!r}")
 
+    def mask_with(self, run_id: str, mask: Mask) -> None:
+        """Write nothing of this run's secrets."""
+        self._masks.take(run_id, mask)
+
     def emit(self, event: Event | Progress, /) -> None:
         """Write the event's line."""
         if self._file is None:
             self._file = self._opened()
-        self._file.write(f"{line_of(event)}\n")
+        self._file.write(f"{line_of(event, self._masks.of(event))}\n")
         self._file.flush()
         match event:
             case WorkflowStarted() | RunResumed():
@@ -85,9 +92,9 @@ class JsonlSink:
         return self._path.open("a", encoding="utf-8", newline="\n")
 
 
-def line_of(event: Event | Progress) -> str:
+def line_of(event: Event | Progress, mask: Mask | None = None) -> str:
     """The event as one line of JSON, without the line's end."""
-    fields = json_safe(event)
+    fields = plainly(json_safe(event), mask)
     assert isinstance(fields, dict)
     data = {"type": type(event).__name__, **fields}
     return json.dumps(data, ensure_ascii=False, allow_nan=False)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast, get_args
 
 from handrail.model.events import (
-    AgentMessage,
-    AgentTurnCompleted,
-    AgentTurnStarted,
+    AgentFinished,
+    AgentLimit,
     AttemptFailed,
+    BudgetWarning,
     Event,
+    LadderStep,
     LimitReached,
     MemberCompleted,
     Progress,
@@ -19,21 +20,22 @@ from handrail.model.events import (
     SinkDropped,
     StepCompleted,
     StepInterrupted,
-    StepOutput,
-    StepReplayed,
     SubworkflowEnded,
     WorkflowCompleted,
 )
 from handrail.model.jsonsafe import Json, json_safe
+from handrail.model.masking import Mask
 from handrail.model.results import StepResult
+from handrail.sinks.masks import Masks, plainly
 
 Ended: TypeAlias = StepCompleted | MemberCompleted | WorkflowCompleted | SubworkflowEnded
 
 # Values of the user's may be large or secret, and a log is no place to read a traceback in.
 _LEFT_OUT = frozenset({
     "digest", "error_bases", "fingerprint", "inputs", "output", "payload", "prompt", "round",
-    "traceback", "value",
+    "traceback", "value", "line", "input",
 })  # fmt: skip
+_PROGRESS = frozenset(get_args(Progress))
 _OF_RESULTS = ("status", "step_type", "duration_ms", "attempts", "error", "error_type", "usage")
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -52,11 +54,17 @@ class StructlogSink:
 
             logger = structlog.get_logger("handrail")
         self._logger = logger
+        self._masks = Masks()
+
+    def mask_with(self, run_id: str, mask: Mask) -> None:
+        """Log nothing of this run's secrets."""
+        self._masks.take(run_id, mask)
 
     def emit(self, event: Event | Progress, /) -> None:
         """Log the event."""
         log = getattr(self._logger, level_of(event))
-        log(name_of(event), **facts_of(event))
+        mask = self._masks.of(event)
+        log(name_of(event), **cast("dict[str, Json]", plainly(facts_of(event), mask)))
 
 
 def name_of(event: Event | Progress) -> str:
@@ -71,14 +79,12 @@ def level_of(event: Event | Progress) -> str:
             return _level_of_end(event)
         case RollbackCompleted(error=str()) | LimitReached() | SinkDropped():
             return "error"
-        case AttemptFailed() | StepInterrupted():
+        case AttemptFailed() | StepInterrupted() | LadderStep() | BudgetWarning():
             return "warning"
-        case StepOutput() | StepReplayed() | AgentMessage():
-            return "debug"
-        case AgentTurnStarted() | AgentTurnCompleted():
-            return "debug"
+        case AgentLimit(status="reached") | AgentFinished(status="failed"):
+            return "warning"
         case _:
-            return "info"
+            return "debug" if type(event) in _PROGRESS else "info"
 
 
 def _level_of_end(event: Ended) -> str:

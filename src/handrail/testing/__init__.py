@@ -10,42 +10,84 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from handrail.agents.cassette import Cassette, cassette
     from handrail.agents.fake import FakeBackend
     from handrail.agents.fake_agent import FakeAgent
     from handrail.sinks.memory import MemorySink
     from handrail.testing import contracts, strategies
     from handrail.testing.clock import JumpClock
     from handrail.testing.crashes import Crashes, crash_everywhere
+    from handrail.testing.fake_programs import (
+        Dies,
+        Fails,
+        FakeCall,
+        FakeCli,
+        Garbage,
+        Hangs,
+        Replays,
+        Says,
+        Tool,
+        fake_cli,
+    )
     from handrail.testing.script import Script
     from handrail.testing.script_pending import Pending
     from handrail.testing.text_journal import ProcessGone, TextJournal
 
 _LAZY = {
+    "Cassette": "handrail.agents.cassette",
     "Crashes": "handrail.testing.crashes",
     "FakeAgent": "handrail.agents.fake_agent",
     "FakeBackend": "handrail.agents.fake",
+    **dict.fromkeys(
+        (
+            "Dies",
+            "Fails",
+            "FakeCall",
+            "FakeCli",
+            "Garbage",
+            "Hangs",
+            "Replays",
+            "Says",
+            "Tool",
+            "fake_cli",
+        ),
+        "handrail.testing.fake_programs",
+    ),
     "JumpClock": "handrail.testing.clock",
     "MemorySink": "handrail.sinks.memory",
     "Pending": "handrail.testing.script_pending",
     "ProcessGone": "handrail.testing.text_journal",
     "Script": "handrail.testing.script",
     "TextJournal": "handrail.testing.text_journal",
+    "cassette": "handrail.agents.cassette",
     "crash_everywhere": "handrail.testing.crashes",
 }
 _MODULES = frozenset({"contracts", "strategies"})
 
 __all__ = [
+    "Cassette",
     "Crashes",
+    "Dies",
+    "Fails",
     "FakeAgent",
     "FakeBackend",
+    "FakeCall",
+    "FakeCli",
+    "Garbage",
+    "Hangs",
     "JumpClock",
     "MemorySink",
     "Pending",
     "ProcessGone",
+    "Replays",
+    "Says",
     "Script",
     "TextJournal",
+    "Tool",
+    "cassette",
     "contracts",
     "crash_everywhere",
+    "fake_cli",
     "strategies",
 ]
 

@@ -1,17 +1,19 @@
 """The pytest plugin, found by pytest where handrail is installed.
 
 Fixtures: ``jump_clock``, ``memory_sink``, and ``handrail_executor``, an ``Executor`` with both. A
-test that needs more of its executor makes one: ``Executor(clock=jump_clock, agents=[...])``. And
-``crash_everywhere``, which keeps its files in the test's own folder.
+test that needs more of its executor makes one: ``Executor(clock=jump_clock, agents=[...])``.
+``crash_everywhere`` and ``fake_cli`` keep their files in the test's own folder, ``cassette`` keeps
+its recordings beside the test's file.
 
 Nothing of handrail is imported here but its empty packages until a fixture is used.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +21,38 @@ import pytest
 
 if TYPE_CHECKING:
     from handrail import Executor
+    from handrail.agents.cassette import Cassette
     from handrail.sinks.memory import MemorySink
     from handrail.testing.clock import JumpClock
     from handrail.testing.crashes import Crashes
+    from handrail.testing.fake_programs import Act, FakeCli, Program
 
 # The contracts assert, and a failing one should say what it compared.
 if "handrail.testing.contracts" not in sys.modules:  # else it is too late, and pytest would warn
     pytest.register_assert_rewrite("handrail.testing.contracts")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--handrail-record``."""
+    parser.getgroup("handrail").addoption(
+        "--handrail-record",
+        action="store_true",
+        help="launch the agents of tests that have a cassette, and record them",
+    )
+
+
+@pytest.fixture
+def cassette(request: pytest.FixtureRequest) -> Cassette:
+    """A ``Cassette`` in ``cassettes/<name of the test>/`` beside the test's file.
+
+    It replays; with ``pytest --handrail-record`` it records.
+    """
+    from handrail.agents.cassette import Cassette
+    from handrail.model.paths import on_disk
+
+    name: str = request.node.nodeid.partition("::")[2].replace("::", ".")
+    folder = request.path.parent / "cassettes" / on_disk(name)
+    return Cassette(folder, "record" if request.config.getoption("handrail_record") else "replay")
 
 
 @pytest.fixture
@@ -61,3 +88,17 @@ def crash_everywhere(tmp_path: Path) -> Callable[..., Crashes]:
     from handrail.testing.crashes import crash_everywhere
 
     return functools.partial(crash_everywhere, folder=tmp_path)
+
+
+@pytest.fixture
+def fake_cli(tmp_path: Path) -> Iterator[Callable[[Program, Iterable[Act | str]], FakeCli]]:
+    """``handrail.testing.fake_cli``, whose programs are on PATH until the test ends."""
+    from handrail.testing.fake_programs import fake_cli
+
+    with contextlib.ExitStack() as programs:
+
+        def installed(name: Program, script: Iterable[Act | str]) -> FakeCli:
+            folder = tmp_path / f"fake-{name}"
+            return programs.enter_context(fake_cli(name, script, path=folder))
+
+        yield installed

@@ -1,0 +1,332 @@
+"""What happened in each run and step, as files and folders for people."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import weakref
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import msgspec
+
+from handrail.errors import WrongUse
+from handrail.model import events as ev
+from handrail.model.jsonsafe import json_safe
+from handrail.model.masking import Mask
+from handrail.model.results import StepResult
+from handrail.sinks.artifact_paths import numbered, run_folder, step_folder
+from handrail.sinks.background import BackgroundWriter, append, overwrite, replace
+from handrail.sinks.jsonl import line_of
+from handrail.sinks.masks import Masks
+
+FINISH_S = 2.0
+"""How long the end of a run waits for what is still to be written."""
+
+_AT_EXIT_S = 10.0
+_IN_THEIR_OWN_FILES = frozenset({
+    ev.StepOutput, ev.AgentMessage, ev.AgentReasoning, ev.AgentTranscript,
+})  # fmt: skip
+
+
+class ArtifactsSink:
+    """Writes what a person wants to read of each run, as it happens, into files below ``folder``.
+
+    ::
+
+        <workflow>-<run id>/
+            run.json            its inputs, how it stands, how it ended
+            events.jsonl        every event, one a line
+            <step path>/        a folder for each part of the path
+                prompt.md       what an agent was asked; prompt-2.md, ... what it was asked next
+                answer.md       what it said to that; answer-2.md, ...
+                reasoning.md    what it thought aloud
+                transcript.jsonl    each line that its program wrote or was sent
+                stdout, stderr      what a program printed
+                output.json     what the step gave
+                error.txt       why it failed
+
+    Files come when there is something to put into them. A thread writes them, so a killed process
+    loses the last moment of them. They are for people and never read by handrail;
+    a resumed run adds to them. Of what a slow disk cannot take a part is left out, and the file
+    says so. A disk that cannot be written makes ``emit`` raise.
+
+    Raises:
+        WrongUse: ``folder`` is no path.
+    """
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        if not isinstance(cast("object", folder), (str, PathLike)):
+            raise WrongUse(f"ArtifactsSink takes the path of a folder, got {folder!r}")
+        self._folder = str(Path(folder).absolute())
+        self._runs: dict[str, _Run] = {}
+        self._masks = Masks()
+        self._writer = BackgroundWriter()
+        weakref.finalize(self, _finish, self._writer)
+
+    def mask_with(self, run_id: str, mask: Mask) -> None:
+        """Write nothing of this run's secrets."""
+        self._masks.take(run_id, mask)
+
+    def emit(self, event: ev.Event | ev.Progress, /) -> None:
+        """Have what the event says be written.
+
+        Raises:
+            OSError: what earlier events said could not be.
+        """
+        mask = self._masks.of(event)
+        run = self._runs.get(event.run_id)
+        if run is None:
+            name = getattr(event, "workflow_name", "") if _begins(event) else ""
+            folder = f"{self._folder}/{run_folder(name, event.run_id)}"
+            run = _Run(folder, self._writer, mask)
+            if _begins(event):
+                self._runs[event.run_id] = run
+        run.take(event)
+        if isinstance(event, (ev.WorkflowCompleted, ev.RunSuspended)):
+            self._runs.pop(event.run_id, None)
+            self._writer.finish(FINISH_S)
+
+    def close(self) -> None:
+        """Wait until everything is written."""
+        self._writer.finish(_AT_EXIT_S)
+
+
+def _begins(event: ev.Event | ev.Progress) -> bool:
+    return isinstance(event, (ev.WorkflowStarted, ev.RunResumed))
+
+
+def _finish(writer: BackgroundWriter) -> None:
+    try:
+        writer.finish(_AT_EXIT_S)
+    except OSError:
+        return  # nobody is left who could be told
+
+
+class _Run:
+    """The artifacts of one run. Mutable."""
+
+    def __init__(self, folder: str, writer: BackgroundWriter, mask: Mask | None) -> None:
+        self._folder = folder
+        self._writer = writer
+        self._mask = mask
+        self._turns: dict[str, _Turns] = {}
+
+    def take(self, event: ev.Event | ev.Progress) -> None:
+        """Have what the event says be written."""
+        kind = type(event)
+        if kind not in _IN_THEIR_OWN_FILES:
+            self._writer.append(f"{self._folder}/events.jsonl", self._line(event))
+        tell = self._TELL.get(kind)
+        if tell is not None:
+            tell(self, event)
+
+    # -- texts -----------------------------------------------------------------------------------
+
+    def _line(self, event: ev.Event | ev.Progress) -> bytes:
+        """As ``JsonlSink`` writes it, but ten times as fast where the event's values are plain."""
+        event = _without_composed(event)
+        try:
+            text = _encode(event)
+        except Exception:  # noqa: BLE001  # a value that JSON cannot say
+            text = line_of(event, self._mask).encode()
+        else:
+            text = b'{"type":"%b",%b' % (type(event).__name__.encode(), text[1:])
+            if self._mask is not None and self._mask.may_be_in(text):
+                text = line_of(event, self._mask).encode()
+        return text + b"\n"
+
+    def _json(self, value: object) -> bytes:
+        """A value as JSON for people."""
+        try:
+            text = _encode(value)
+        except Exception:  # noqa: BLE001  # as above
+            return self._slow_json(value)
+        if self._mask is not None and self._mask.may_be_in(text):
+            return self._slow_json(value)
+        return msgspec.json.format(text, indent=2) + b"\n"
+
+    def _slow_json(self, value: object) -> bytes:
+        data = json_safe(value)
+        if self._mask is not None:
+            data = self._mask.plain(data)
+        return json.dumps(data, ensure_ascii=False, indent=2).encode() + b"\n"
+
+    def _step(self, path: str, name: str) -> str:
+        return f"{self._folder}/{step_folder(path)}/{name}"
+
+    def _overwrite(self, file: str, data: bytes) -> None:
+        self._writer.do(lambda: overwrite(file, data), len(data))
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def _started(self, event: ev.WorkflowStarted) -> None:
+        self._note(
+            workflow=event.workflow_name,
+            run_id=event.run_id,
+            status="running",
+            inputs=event.inputs,
+            labels=event.labels,
+            started_at=event.at,
+        )
+
+    def _resumed(self, event: ev.RunResumed) -> None:
+        self._note(
+            workflow=event.workflow_name,
+            run_id=event.run_id,
+            status="running",
+            resumed_at=event.at,
+            ended_at=None,
+            error=None,
+            waiting=None,
+        )
+
+    def _suspended(self, event: ev.RunSuspended) -> None:
+        waiting = [{"gate": gate.path, "question": gate.question} for gate in event.waiting]
+        waiting += [{"signal": name} for name in event.signals]
+        self._note(status="suspended", ended_at=event.at, waiting=waiting, reason=event.reason)
+
+    def _completed(self, event: ev.WorkflowCompleted) -> None:
+        self._note(
+            status=event.status,
+            ended_at=event.at,
+            value=event.value,
+            error=event.error,
+            failed_step=event.failed_step,
+            rollback_errors=event.rollback_errors or None,
+        )
+
+    def _note(self, **facts: Any) -> None:
+        """Have ``run.json`` say this too; None: no longer."""
+        data = self._json(facts)
+        file = f"{self._folder}/run.json"
+        self._writer.do(lambda: _update(file, data), len(data))
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _ended(self, event: ev.StepCompleted | ev.MemberCompleted) -> None:
+        result: StepResult[Any] = event.result
+        self._turns.pop(event.path, None)
+        if isinstance(event, ev.MemberCompleted) and event.composed:
+            return  # the steps in it have said it
+        if result.output is not None:
+            self._overwrite(self._step(event.path, "output.json"), self._json(result.output))
+        if result.error:
+            self._error(event.path, result.error, result.error_type, result.traceback)
+
+    def _attempt_failed(self, event: ev.AttemptFailed) -> None:
+        self._error(event.path, event.error, event.error_type, event.traceback)
+
+    def _error(self, path: str, error: str, kind: str | None, traceback: str | None) -> None:
+        text = f"{kind}: {error}\n" if kind else f"{error}\n"
+        if traceback:
+            text += f"\n{traceback.rstrip()}\n"
+        self._overwrite(self._step(path, "error.txt"), _utf8(text))
+
+    def _printed(self, event: ev.StepOutput) -> None:
+        self._writer.append(self._step(event.path, event.stream), _utf8(event.text))
+
+    # -- agents ----------------------------------------------------------------------------------
+
+    def _asked(self, event: ev.AgentTurnStarted) -> None:
+        data = _utf8(event.prompt)
+        turns = self._turns_of(event.path)
+        self._writer.do(lambda: turns.ask(data), len(data))
+
+    def _said(self, event: ev.AgentMessage) -> None:
+        data = _utf8(event.text)
+        turns = self._turns_of(event.path)
+        self._writer.do(lambda: turns.answer(data), len(data))
+
+    def _paused(self, event: ev.AgentToolStarted) -> None:
+        turns = self._turns.get(event.path)
+        if turns is not None:
+            self._writer.do(turns.pause, 0)
+
+    def _thought(self, event: ev.AgentReasoning) -> None:
+        self._writer.append(self._step(event.path, "reasoning.md"), _utf8(event.text))
+
+    def _turns_of(self, path: str) -> _Turns:
+        turns = self._turns.get(path)
+        if turns is None:
+            turns = self._turns[path] = _Turns(self._step(path, ""))
+        return turns
+
+    def _transcript(self, event: ev.AgentTranscript) -> None:
+        data = _utf8(event.line.rstrip("\r\n")) + b"\n"
+        self._writer.append(self._step(event.path, "transcript.jsonl"), data)
+
+    _TELL: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
+        ev.WorkflowStarted: _started,
+        ev.RunResumed: _resumed,
+        ev.RunSuspended: _suspended,
+        ev.WorkflowCompleted: _completed,
+        ev.StepCompleted: _ended,
+        ev.MemberCompleted: _ended,
+        ev.AttemptFailed: _attempt_failed,
+        ev.StepOutput: _printed,
+        ev.AgentTurnStarted: _asked,
+        ev.AgentMessage: _said,
+        ev.AgentReasoning: _thought,
+        ev.AgentToolStarted: _paused,
+        ev.AgentTranscript: _transcript,
+    }
+
+
+class _Turns:
+    """The prompts and answers of one step, in the writer's thread alone. Mutable."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._number = 0
+        self._said = self._paused = False
+
+    def ask(self, prompt: bytes) -> None:
+        """The next prompt; those of earlier drives stay."""
+        self._number += 1
+        while Path(self._file("prompt.md")).exists():
+            self._number += 1
+        self._said = False
+        append(self._file("prompt.md"), prompt if prompt.endswith(b"\n") else prompt + b"\n")
+
+    def answer(self, text: bytes) -> None:
+        """A piece of what was said to it."""
+        if self._said and self._paused:
+            text = b"\n\n" + text
+        self._said, self._paused = True, False
+        append(self._file("answer.md"), text)
+
+    def pause(self) -> None:
+        """What is said after this is a paragraph of its own."""
+        self._paused = True
+
+    def _file(self, name: str) -> str:
+        return f"{self._folder}{numbered(name, self._number)}"
+
+
+def _update(file: str, data: bytes) -> None:
+    """The JSON object in the file has these fields, too; those of None are gone."""
+    try:
+        known: dict[str, Any] = json.loads(Path(file).read_bytes())
+    except (OSError, ValueError):
+        known = {}
+    known = {**known, **json.loads(data)}
+    known = {name: fact for name, fact in known.items() if fact is not None}
+    replace(file, json.dumps(known, ensure_ascii=False, indent=2).encode() + b"\n")
+
+
+def _without_composed(event: ev.Event | ev.Progress) -> ev.Event | ev.Progress:
+    """The event without an output that is made of those of steps inside it, which were told."""
+    if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.composed:
+        result = dataclasses.replace(event.result, output=None)
+        return dataclasses.replace(event, result=result)
+    return event
+
+
+_encode = msgspec.json.Encoder(enc_hook=json_safe).encode
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")

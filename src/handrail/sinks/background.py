@@ -1,0 +1,170 @@
+"""Files that are written behind the back of the event loop.
+
+Theory of operation. Whoever has something to write puts it into a list, under a lock that nobody
+holds for longer than that, and goes on. A thread takes the whole list, and opens, writes and closes
+each file that it names once: so there is never more than one file open, what is written is with the
+system, and the more there is to do the less each text costs. The thread ends when it has nothing to
+do, and the next text starts another.
+
+What waits is bounded. If the disk is slower than what comes, texts are left out, and the file says
+how much is missing where it is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+MOST_BYTES = 64 * 1024 * 1024
+"""What may wait to be written."""
+
+PAUSE_S = 0.02
+"""How long the thread lets texts gather."""
+
+IDLE_S = 1.0
+
+Write: TypeAlias = "Callable[[], None]"
+
+
+class BackgroundWriter:
+    """Appends to files, and does what else is to be done with files, in a thread. Mutable."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most = most_bytes
+        self._changed = threading.Condition(threading.Lock())
+        self._waiting: list[tuple[str, bytes | Write]] = []
+        self._bytes = 0
+        self._left_out: dict[str, int] = {}
+        self._busy = self._urgent = False
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+
+    def append(self, file: str, data: bytes) -> None:
+        """Have this be appended to the file, whose folder is made if need be.
+
+        Raises:
+            OSError: something before this could not be written.
+        """
+        self._add(file, data, len(data))
+
+    def do(self, write: Write, size_bytes: int) -> None:
+        """Have this be called in the thread, after what came before it and was no text to append.
+
+        Raises:
+            OSError: something before this could not be written.
+        """
+        self._add("", write, size_bytes)
+
+    def finish(self, timeout_s: float) -> bool:
+        """Wait until everything is written; False if it is not after that time.
+
+        Raises:
+            OSError: something could not be written.
+        """
+        with self._changed:
+            self._urgent = True
+            self._changed.notify_all()
+            done = self._changed.wait_for(lambda: not self._waiting and not self._busy, timeout_s)
+            self._urgent = False
+        self._raise_error()
+        return done
+
+    def _add(self, file: str, what: bytes | Write, size: int) -> None:
+        self._raise_error()
+        with self._changed:
+            if self._bytes + size > self._most and self._waiting:
+                self._left_out[file] = self._left_out.get(file, 0) + size
+                return
+            missing = self._left_out.pop(file, 0)
+            if missing:
+                self._waiting.append((file, _missing(missing)))
+            self._waiting.append((file, what))
+            self._bytes += size
+            if self._thread is None:
+                name = "handrail artifacts"
+                self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+                self._thread.start()
+            elif len(self._waiting) == 1:
+                self._changed.notify_all()
+
+    def _raise_error(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    # -- in the thread ---------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._waiting, IDLE_S):
+                    self._thread = None
+                    return
+                self._changed.wait_for(lambda: self._urgent, PAUSE_S)
+                todo, self._waiting = self._waiting, []
+                self._bytes = 0
+                self._busy = True
+            try:
+                _carry_out(todo)
+            except Exception as error:  # noqa: BLE001  # whoever writes next is told
+                self._error = error
+            with self._changed:
+                self._busy = False
+                if not self._waiting:
+                    self._write_what_is_missing()
+                self._changed.notify_all()
+
+    def _write_what_is_missing(self) -> None:
+        for file, size in self._left_out.items():
+            if file != "":
+                self._waiting.append((file, _missing(size)))
+        self._left_out.clear()
+
+
+def _missing(size: int) -> bytes:
+    return f"\n[{size:,} bytes are missing here: the disk was too slow]\n".encode()
+
+
+def _carry_out(todo: list[tuple[str, bytes | Write]]) -> None:
+    appended: dict[str, list[bytes]] = {}
+    for file, what in todo:
+        if isinstance(what, bytes):
+            appended.setdefault(file, []).append(what)
+        else:
+            what()
+    for file, texts in appended.items():
+        append(file, b"".join(texts))
+
+
+def append(file: str, data: bytes) -> None:
+    """The data are at the end of the file, which is made if need be, as is its folder."""
+    _put(file, data, os.O_APPEND)
+
+
+def overwrite(file: str, data: bytes) -> None:
+    """The file holds this and nothing else."""
+    _put(file, data, os.O_TRUNC)
+
+
+def replace(file: str, data: bytes) -> None:
+    """The same, and whoever reads the file sees the old or the new, also after a crash."""
+    overwrite(f"{file}.new", data)
+    Path(f"{file}.new").replace(file)
+
+
+def _put(file: str, data: bytes, how: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | how
+    try:
+        descriptor = os.open(file, flags, 0o666)
+    except FileNotFoundError:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, flags, 0o666)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    finally:
+        os.close(descriptor)

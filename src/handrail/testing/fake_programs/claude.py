@@ -1,0 +1,398 @@
+"""The protocol of ``claude -p``: one JSON object a line.
+
+Source: recordings of Claude Code 2.1.330, which the tests hold it to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from handrail.testing.fake_programs.claude_events import (
+    CAPABILITIES,
+    FAILED,
+    NO_TOKENS,
+    SPARE,
+    model_usage,
+    price,
+    tokens_of,
+)
+from handrail.testing.fake_programs.launch import Entry, Launch
+from handrail.testing.fake_programs.options import Options, UnknownOption
+from handrail.testing.fake_programs.output import clock_text, new_id, pause, read_all, stamp
+from handrail.testing.fake_programs.turn import perform
+
+VERSION = "2.1.330 (Claude Code)"
+MODEL = "claude-sonnet-4-5"
+SCHEMA_TOOL = "StructuredOutput"
+TOO_LONG_S = 3.0
+"""How long an open stdin is waited for if there is a prompt already."""
+
+VALUED = (
+    "--add-dir", "--agent", "--agents", "--append-system-prompt", "--append-system-prompt-file",
+    "--debug-file", "--effort", "--fallback-model", "--input-format", "--json-schema",
+    "--max-budget-usd", "--max-turns", "--model", "--name", "--output-format",
+    "--permission-mode", "--permission-prompt-tool", "--permission-prompts", "--plugin-dir",
+    "--resume", "--session-id", "--setting-sources", "--settings", "--system-prompt",
+    "--system-prompt-file",
+)  # fmt: skip
+PLAIN = (
+    "--allow-dangerously-skip-permissions", "--bare", "--continue",
+    "--dangerously-skip-permissions", "--debug", "--disable-slash-commands", "--fork-session",
+    "--include-hook-events", "--include-partial-messages", "--no-chrome",
+    "--no-session-persistence", "--print", "--replay-user-messages", "--safe-mode",
+    "--strict-mcp-config", "--verbose",
+)  # fmt: skip
+MANY = ("--allowedTools", "--allowed-tools", "--betas", "--disallowedTools", "--disallowed-tools",
+        "--mcp-config", "--tools")  # fmt: skip
+SHORT = {"-p": "--print", "-r": "--resume", "-c": "--continue", "-d": "--debug", "-n": "--name"}
+
+
+def run(launch: Launch) -> int:
+    """Answer one prompt."""
+    try:
+        options = Options(launch.argv, valued=VALUED, plain=PLAIN, many=MANY, same=SHORT)
+    except UnknownOption as unknown:
+        return _refused(launch, f"error: unknown option '{unknown}'")
+    words = " ".join(options.words)
+    launch.stdin = read_all(0, TOO_LONG_S if words else None)
+    prompt = "\n".join(filter(None, (words, launch.stdin.decode(errors="replace"))))
+    if reason := _unusable(options, prompt):
+        return _refused(launch, reason)
+    voice = _Voice(launch, options)
+    if reason := voice.choose_session():
+        return _refused(launch, reason)
+    if voice.unknown_session:
+        return voice.no_conversation()
+    if prompt.strip().startswith("/compact"):
+        return voice.compacted()
+    if reason := launch.used_up:
+        return _refused(launch, reason)
+    entry = launch.take()
+    assert entry is not None
+    voice.entry = entry
+    return perform(launch, voice, entry)
+
+
+def _refused(launch: Launch, reason: str) -> int:
+    launch.out.error(reason + "\n")
+    return 1
+
+
+def _unusable(options: Options, prompt: str) -> str | None:
+    if "--print" not in options:
+        return "fake claude: only `claude -p` is faked, not the interactive program"
+    if options.get("--input-format") == "stream-json":
+        return "fake claude: --input-format stream-json is not faked"
+    if options.get("--output-format") == "stream-json" and "--verbose" not in options:
+        return "Error: When using --print, --output-format=stream-json requires --verbose"
+    try:
+        json.loads(options.get("--json-schema") or "{}")
+    except ValueError as error:
+        return f"Error: --json-schema is not valid JSON: {error}"
+    if not prompt.strip():
+        return (
+            "Error: Input must be provided either through stdin or as a prompt argument "
+            "when using --print"
+        )
+    return None
+
+
+class _Voice:
+    """What claude prints in one turn. Mutable."""
+
+    def __init__(self, launch: Launch, options: Options) -> None:
+        self.entry: Entry = {}
+        self._launch = launch
+        self._out = launch.out
+        self._options = options
+        self._stream = options.get("--output-format") == "stream-json"
+        self._session = ""
+        self._said = ""
+        self._model_calls = 1
+        self._tool_id = ""
+        self._denials: list[dict[str, Any]] = []
+        self.unknown_session = False
+
+    def choose_session(self) -> str | None:
+        """Find the session's id; a reason if it cannot be used."""
+        resumed, chosen = self._options.get("--resume"), self._options.get("--session-id")
+        fork = "--fork-session" in self._options
+        if resumed is not None and not fork:
+            self._session = resumed
+        else:
+            self._session = chosen or ""
+            if chosen is not None and self._launch.session(chosen) is not None:
+                return f"Error: Session ID {chosen} is already in use."
+        if resumed is not None:
+            self.unknown_session = self._launch.session(resumed) is None
+            self._resumed = resumed
+        return None
+
+    def no_conversation(self) -> int:
+        reason = f"No conversation found with session ID: {self._resumed}"
+        self._session = self._resumed
+        self._out.error(reason + "\n")
+        self._result("error_during_execution", errors=[reason], num_turns=0, stop_reason=None)
+        return 1
+
+    def compacted(self) -> int:
+        """The session is made smaller: that is no prompt to the model."""
+        self._system("status", status="compacting")
+        self._system("status", status=None, compact_result="success")
+        self._init()
+        meta = {"trigger": "manual", "pre_tokens": 1925, "post_tokens": 683, "duration_ms": 118}
+        self._system("compact_boundary", compact_metadata=meta)
+        self._result("success", result="", num_turns=0, stop_reason=None)
+        return 0
+
+    def started(self) -> None:
+        self._session = self._session or self.entry["session"] or new_id()
+        self._launch.open_session(self._session)
+        self._init()
+
+    def noise(self, size: int) -> None:
+        self._system("informational", content="·" * (size // 2))
+
+    def retried(self, attempt: int, fail: Entry) -> None:
+        form = FAILED[fail["kind"]]
+        self._system(
+            "api_retry",
+            attempt=attempt,
+            max_retries=fail["retries"],
+            retry_delay_ms=20,
+            error_status=form["status"],
+            error=form["error"],
+        )
+        pause(0.02)
+
+    def thought(self, text: str) -> None:
+        self._assistant({"type": "thinking", "thinking": text, "signature": "c2ln"})
+
+    def said(self, text: str) -> None:
+        self._said = text
+        self._assistant({"type": "text", "text": text})
+
+    def tool_started(self, tool: Entry) -> bool:
+        name = tool["name"] or "Bash"
+        given = tool["input"]
+        if given is None and "content" in tool:
+            given = {"file_path": os.path.abspath(tool["path"]), "content": tool["content"] or ""}
+        elif given is None:
+            given = {"command": tool["command"], "description": tool["command"]}
+        self._tool_id = f"toolu_{new_id()[:20]}"
+        self._model_calls += 1
+        self._assistant({"type": "tool_use", "id": self._tool_id, "name": name, "input": given})
+        if not tool["asks"] or self._may_do_anything:
+            return True
+        self._denials.append({"tool_name": name, "tool_use_id": self._tool_id, "tool_input": given})
+        self._system(
+            "permission_denied",
+            tool_name=name,
+            tool_use_id=self._tool_id,
+            decision_reason_type="mode",
+            message=f"Permission to use {name} has been denied.",
+        )
+        return False
+
+    def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
+        failed = not allowed or tool["exit_code"] != 0
+        content = tool["output"] if allowed else "Permission has been denied."
+        if allowed and failed:
+            content = f"Exit code {tool['exit_code']}\n{content}"
+        told: Any = f"Error: {content}"
+        if not failed:
+            told = {"stdout": content, "stderr": "", "interrupted": False, "isImage": False}
+        self._tool_result(content, told, is_error=failed)
+
+    def answered(self) -> None:
+        value = self.entry["structured"]
+        if value is None:
+            return self.said(self.entry["text"])
+        if "--json-schema" not in self._options:
+            return self.said(json.dumps(value))
+        if self.entry["text"] and self.entry["text"] != "done.":
+            self.said(self.entry["text"])
+        self._tool_id = f"toolu_{new_id()[:20]}"
+        call = {"type": "tool_use", "id": self._tool_id, "name": SCHEMA_TOOL, "input": value}
+        self._assistant(call)
+        provided = "Structured output provided successfully"
+        self._tool_result(provided, provided)
+        self._said = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        return None
+
+    def wait(self, seconds: float) -> None:
+        pause(seconds)
+
+    def completed(self) -> int:
+        value = self.entry["structured"]
+        more: dict[str, Any] = {"result": self._said}
+        if value is not None and "--json-schema" in self._options:
+            more["structured_output"] = value
+        self._result("success", usage=self.entry["usage"], num_turns=self._model_calls, **more)
+        return 0
+
+    def failed(self, fail: Entry) -> int:
+        form = FAILED[fail["kind"]]
+        if "subtype" in form:
+            reason = fail["message"] or form["text"]
+            self._result(
+                form["subtype"],
+                errors=[reason],
+                usage=self.entry["usage"],
+                num_turns=self._model_calls,
+                terminal_reason=form["terminal_reason"],
+                stop_reason="tool_use",
+            )
+            return 1
+        text = fail["message"] or form["text"]
+        details = {name: form[name] for name in ("api_error", "api_error_params") if name in form}
+        if fail["kind"] == "usage_cap":
+            text = fail["message"] or self._capped(fail)
+        status = form["status"]
+        typed = {"api_error_type": form["type"]} if form["type"] else {}
+        self._assistant(
+            {"type": "text", "text": text},
+            error=form["error"],
+            is_api_error_message=True,
+            **({"api_error_status": status} if status else {}),
+            **details,
+            **typed,
+        )
+        details.pop("api_error_params", None)
+        self._result(
+            "success",
+            result=text,
+            is_error=True,
+            stop_reason=form.get("stop_reason", "stop_sequence"),
+            terminal_reason=form["terminal_reason"],
+            api_error_status=status,
+            **details,
+            **typed,
+        )
+        return 1
+
+    def _capped(self, fail: Entry) -> str:
+        """Tell of the window, and say what the message is."""
+        at = fail["resets_at"]
+        info: dict[str, Any] = {"status": "rejected", "rateLimitType": "five_hour"}
+        if at is not None:
+            info["resetsAt"] = int(at)
+        self._print(
+            {"type": "rate_limit_event", "rate_limit_info": {**info, "isUsingOverage": False}}
+        )
+        resets = fail["resets"] or (None if at is None else f"{clock_text(at)} (UTC)")
+        return "You've hit your 5-hour limit" + (f" · resets {resets}" if resets else "")
+
+    def interrupted(self, number: int, *, in_tool: bool) -> int:
+        if number != 2:  # SIGTERM
+            return 143
+        why = "[Request interrupted by user for tool use]"
+        if not in_tool:
+            why = "[Request interrupted by user]"
+        else:
+            self._tool_result("The tool use was rejected", "User rejected tool use", is_error=True)
+        self._user([{"type": "text", "text": why}])
+        if in_tool:
+            self._result(
+                "error_during_execution",
+                errors=["[ede_diagnostic] result_type=user"],
+                usage=self.entry["usage"],
+                num_turns=self._model_calls,
+                stop_reason="tool_use",
+                terminal_reason="aborted_tools",
+            )
+        return 0
+
+    @property
+    def _model(self) -> str:
+        return str(self.entry.get("model") or self._options.get("--model") or MODEL)
+
+    @property
+    def _may_do_anything(self) -> bool:
+        mode = self._options.get("--permission-mode")
+        return mode == "bypassPermissions" or "--dangerously-skip-permissions" in self._options
+
+    def _init(self) -> None:
+        self._system(
+            "init",
+            cwd=os.getcwd(),
+            tools=["Task", "Bash", "Edit", "Read", "Write"],
+            mcp_servers=[],
+            model=self._model,
+            permissionMode=self._options.get("--permission-mode") or "default",
+            slash_commands=["compact", "context"],
+            apiKeySource="ANTHROPIC_API_KEY" if os.environ.get("ANTHROPIC_API_KEY") else "none",
+            claude_code_version=VERSION.partition(" ")[0],
+            output_style="default",
+            agents=["general-purpose"],
+            capabilities=list(CAPABILITIES),
+        )
+
+    def _system(self, subtype: str, **more: Any) -> None:
+        self._print({"type": "system", "subtype": subtype, **more})
+
+    def _assistant(self, block: Mapping[str, Any], **more: Any) -> None:
+        failed = "error" in more
+        message = {
+            "id": f"msg_{new_id()[:20]}",
+            "type": "message",
+            "role": "assistant",
+            "model": "<synthetic>" if failed else self._model,
+            "content": [block],
+            "stop_reason": "stop_sequence" if failed else None,
+            "stop_sequence": "" if failed else None,
+            "usage": NO_TOKENS
+            if failed
+            else {**tokens_of(self.entry["usage"]), "output_tokens": 1},
+            "context_management": None,
+        }
+        event = {"type": "assistant", "message": message, "parent_tool_use_id": None}
+        self._print({**event, "timestamp": stamp(), **more})
+
+    def _user(self, content: list[dict[str, Any]], **more: Any) -> None:
+        message = {"role": "user", "content": content}
+        event = {"type": "user", "message": message, "parent_tool_use_id": None}
+        self._print({**event, "timestamp": stamp(), **more})
+
+    def _tool_result(self, content: str, told: object, *, is_error: bool | None = None) -> None:
+        block = {"tool_use_id": self._tool_id, "type": "tool_result", "content": content}
+        error = {} if is_error is None else {"is_error": is_error}
+        self._user([{**block, **error}], tool_use_result=told)
+
+    def _result(self, subtype: str, *, usage: Mapping[str, Any] | None = None, **more: Any) -> None:
+        """The last line. Cost and ``modelUsage`` are the session's, ``usage`` the turn's."""
+        cost = price(usage)
+        total = self._launch.session(self._session) or {"usage": {}}
+        spent: Mapping[str, Any] = total["usage"]
+        if usage is not None:
+            spent = self._launch.add_usage(self._session, {**usage, "cost_usd": cost})
+        models = {self._model: model_usage(spent)} if spent.get("output_tokens") else {}
+        event = {
+            "duration_api_ms": 69,
+            "stop_reason": "end_turn",
+            "total_cost_usd": spent.get("cost_usd", 0),
+            "usage": {**SPARE, **tokens_of(usage)},
+            "modelUsage": models,
+            "permission_denials": self._denials,
+            "terminal_reason": "completed",
+            "is_error": subtype != "success",
+            "num_turns": 1,
+            "subtype": subtype,
+            "api_error_status": None,
+            **more,
+            "type": "result",  # not the first: no reader may count on that
+            "duration_ms": 345,
+            "result_index": 0,
+        }
+        if self._options.get("--output-format") in {None, "text"}:
+            text = more.get("result") or "\n".join(more.get("errors", ()))
+            self._out.text(f"{text}\n")
+        else:
+            self._print(event, last=True)
+
+    def _print(self, event: dict[str, Any], *, last: bool = False) -> None:
+        if self._stream or last:
+            self._out.line({**event, "session_id": self._session, "uuid": new_id()})

@@ -1,0 +1,209 @@
+"""Programs of the names of real agent CLIs, on PATH for as long as a test needs them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias, get_args
+
+from handrail.errors import WrongUse
+from handrail.model.jsonsafe import short_repr
+from handrail.testing.fake_programs.acts import FAILURES, Act, Fails, entry_of
+from handrail.testing.fake_programs.folder import Folder, new_state, write_json
+
+Program: TypeAlias = Literal["claude", "codex", "copilot", "gemini", "opencode"]
+PROGRAMS: tuple[str, ...] = get_args(Program)
+
+LACKING: Mapping[str, frozenset[str]] = {
+    "claude": frozenset(),
+    "codex": frozenset({"invalid_output", "max_turns"}),
+    "copilot": frozenset({"invalid_output", "max_turns", "output_limit", "refusal"}),
+    "gemini": frozenset({"invalid_output", "spending_cap"}),
+    "opencode": frozenset({"invalid_output", "usage_cap"}),
+}
+"""The failures for which a program has no words, as far as is known."""
+
+ISOLATED = "-S -E -I"
+"""No site-packages, so that it starts fast. Where coverage is measured it must find them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FakeCall:
+    """One launch of a fake program, as the program saw it.
+
+    ``env`` are the variables that its caller added, and those that such programs read; what looks
+    like a secret is masked. ``acts`` are the places in the script of what it did: one for a
+    launch, or one for each prompt of a conversation. ``children`` are processes that it left.
+    ``ended`` and ``exit_code`` are None while it runs and if it was killed; an ``exit_code`` below
+    zero is the signal that it died of.
+    """
+
+    argv: tuple[str, ...]
+    stdin: str
+    cwd: str
+    env: Mapping[str, str]
+    pid: int
+    started: float
+    ended: float | None
+    exit_code: int | None
+    acts: tuple[int, ...]
+    children: tuple[int, ...]
+
+
+class FakeCli:
+    """A program that speaks the protocol of a real one; made by ``fake_cli``. Mutable.
+
+    ``with`` it, it is the one that PATH finds; ``executable`` is its path in any case. ``calls``
+    are its launches in the order in which they began, ``probes`` those that only asked for its
+    version.
+    """
+
+    def __init__(self, name: str, acts: Sequence[Act | str], folder: Path) -> None:
+        self.name = name
+        self.folder = folder
+        self.executable = folder / "bin" / name
+        self._state = Folder(str(folder))
+        self._path: str | None = None
+        (folder / "calls").mkdir(parents=True, exist_ok=True)
+        self.executable.parent.mkdir(exist_ok=True)
+        entries = [entry_of(act) for act in acts]
+        script = {"name": name, "acts": entries, "inherited": sorted(os.environ)}
+        write_json(str(folder / "script.json"), script)
+        write_json(str(folder / "state.json"), new_state({}))
+        self.executable.write_text(_launcher(name, folder))
+        self.executable.chmod(0o755)
+
+    def __repr__(self) -> str:
+        return f"FakeCli({self.name!r}, {str(self.folder)!r})"
+
+    def __enter__(self) -> Self:
+        self._path = os.environ.get("PATH")
+        here = str(self.executable.parent)
+        os.environ["PATH"] = here if self._path is None else f"{here}{os.pathsep}{self._path}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._path is None:
+            del os.environ["PATH"]
+        else:
+            os.environ["PATH"] = self._path
+        self.end_children()
+
+    @property
+    def calls(self) -> tuple[FakeCall, ...]:
+        """Its launches so far, but for probes."""
+        return tuple(_call(record) for record in self._state.records() if not record["probe"])
+
+    @property
+    def probes(self) -> tuple[FakeCall, ...]:
+        """The launches that only asked for its version."""
+        return tuple(_call(record) for record in self._state.records() if record["probe"])
+
+    @property
+    def left(self) -> int:
+        """How many acts of the script nobody has asked for yet."""
+        with self._state.state() as state:
+            return len(self._state.script()["acts"]) - int(state["next"])
+
+    def knows(self, session: str) -> Self:
+        """Itself, with a session of an earlier day that can be resumed."""
+        with self._state.state() as state:
+            state["sessions"].setdefault(session, {"turns": 1, "usage": {}})
+        return self
+
+    def end_children(self) -> None:
+        """End what its launches left behind and nobody else has ended."""
+        for record in self._state.records():
+            for child in record["children"]:
+                if _is_ours(child):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(child, signal.SIGKILL)
+
+
+def fake_cli(
+    name: Program,
+    script: Iterable[Act | str],
+    *,
+    path: str | os.PathLike[str] | None = None,
+) -> FakeCli:
+    """A program called ``name`` that speaks the real one's protocol, and does what ``script`` says.
+
+    ::
+
+        with fake_cli("claude", [Fails("usage_cap", resets="9:35pm (UTC)"), "done."]) as claude:
+            ...
+        assert "--resume=" in " ".join(claude.calls[1].argv)
+
+    ``script`` has what each prompt comes to, in order: a text, or a ``Says``, ``Fails``,
+    ``Hangs``, ``Dies``, ``Garbage`` or ``Replays``. Prompts at the same time take one each. When
+    the script is used up the program fails as with a wrong configuration, and says so. It knows
+    the sessions that it began itself (see ``FakeCli.knows``), and like the real one refuses others
+    and options that it does not have.
+
+    ``path`` is the folder that it lives in; without it, one that goes away with the object.
+
+    Raises:
+        WrongUse: no such program is known, the script is none, or the program has no such failure.
+    """
+    if name not in PROGRAMS:
+        known = ", ".join(map(repr, PROGRAMS))
+        raise WrongUse(f"fake_cli knows {known}, got {short_repr(name)}")
+    if isinstance(script, (str, bytes)):
+        raise WrongUse(
+            f"fake_cli takes a list of acts, got {script!r}. For one write [{script!r}]."
+        )
+    acts = list(script)
+    _check_failures(name, acts)
+    folder = Path(tempfile.mkdtemp(prefix=f"fake-{name}-") if path is None else path).resolve()
+    fake = FakeCli(name, acts, folder)
+    if path is None:
+        weakref.finalize(fake, shutil.rmtree, folder, ignore_errors=True)
+    return fake
+
+
+def _check_failures(name: str, acts: Sequence[object]) -> None:
+    for act in acts:
+        if isinstance(act, Fails) and act.kind in LACKING[name]:
+            known = ", ".join(kind for kind in FAILURES if kind not in LACKING[name])
+            raise WrongUse(f"{name} has no words for {act.kind!r}; it can fail with {known}")
+
+
+def _launcher(name: str, folder: Path) -> str:
+    """A shell script and not a Python one: a ``#!`` line has no room for long paths."""
+    flags = "" if "COVERAGE_PROCESS_CONFIG" in os.environ else ISOLATED
+    program = Path(__file__).with_name("bootstrap.py")
+    words = shlex.join([sys.executable, *flags.split(), str(program), str(folder), name])
+    return f'#!/bin/sh\nexec {words} "$@"\n'
+
+
+def _call(record: Mapping[str, Any]) -> FakeCall:
+    return FakeCall(
+        argv=tuple(record["argv"]),
+        stdin=record["stdin"],
+        cwd=record["cwd"],
+        env=record["env"],
+        pid=record["pid"],
+        started=record["started"],
+        ended=record["ended"],
+        exit_code=record["exit_code"],
+        acts=tuple(record["acts"]),
+        children=tuple(record["children"]),
+    )
+
+
+def _is_ours(pid: int) -> bool:
+    """True if the process still is what was left: an id may have been given to another since."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return words[:1] == [b"sleep"]

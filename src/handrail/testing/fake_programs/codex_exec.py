@@ -1,0 +1,186 @@
+"""The protocol of ``codex exec --json``: one event a line."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from handrail.testing.fake_programs.codex_words import (
+    MODEL,
+    failure,
+    file_kind,
+    final_text,
+    new_thread_id,
+    shell,
+)
+from handrail.testing.fake_programs.launch import Entry, Launch
+from handrail.testing.fake_programs.options import Options, UnknownOption
+from handrail.testing.fake_programs.output import pause, read_all
+from handrail.testing.fake_programs.turn import perform
+
+VALUED = (
+    "--config", "--enable", "--disable", "--image", "--model", "--local-provider", "--profile",
+    "--sandbox", "--cd", "--add-dir", "--thread-source", "--output-schema", "--color",
+    "--output-last-message",
+)  # fmt: skip
+PLAIN = (
+    "--strict-config", "--oss", "--approve-for-me", "--dangerously-bypass-approvals-and-sandbox",
+    "--dangerously-bypass-hook-trust", "--worktree", "--skip-git-repo-check", "--trust",
+    "--ephemeral", "--ignore-user-config", "--ignore-rules", "--json", "--last", "--all",
+)  # fmt: skip
+NOT_RESUMED = ("--sandbox", "--cd", "--add-dir", "--profile", "--color")
+"""What must stand before the word ``resume``."""
+SHORT = {"-c": "--config", "-i": "--image", "-m": "--model", "-p": "--profile", "-s": "--sandbox",
+         "-C": "--cd", "-o": "--output-last-message"}  # fmt: skip
+
+
+def run(launch: Launch) -> int:
+    """Answer one prompt."""
+    before, word, after = _split(launch.argv)
+    try:
+        options = Options(before + after, valued=VALUED, plain=PLAIN, same=SHORT)
+        if word:
+            allowed = [name for name in VALUED if name not in NOT_RESUMED]
+            Options(after, valued=allowed, plain=PLAIN, same=SHORT)
+    except UnknownOption as unknown:
+        launch.out.error(f"error: unexpected argument '{unknown}' found\n")
+        return 2
+    thread = options.words.pop(0) if word and options.words else None
+    return _prompted(launch, options, thread, fork=word == "fork")
+
+
+def _split(argv: list[str]) -> tuple[list[str], str, list[str]]:
+    """What is before and after ``exec``'s own ``resume`` or ``fork``."""
+    at = argv.index("exec")
+    words = [*argv[:at], *argv[at + 1 :]]
+    found = next((index for index, word in enumerate(words) if word in {"resume", "fork"}), None)
+    if found is None:
+        return words, "", []
+    return words[:found], words[found], words[found + 1 :]
+
+
+def _prompted(launch: Launch, options: Options, thread: str | None, *, fork: bool) -> int:
+    launch.stdin = read_all(0)
+    prompt = " ".join(word for word in options.words if word != "-")
+    if not (prompt + launch.stdin.decode(errors="replace")).strip():
+        return _refused(launch, "No prompt provided via stdin.")
+    schema = options.get("--output-schema")
+    if schema is not None and not os.path.isfile(schema):
+        return _refused(launch, f"Failed to read output schema file {schema}")
+    if thread is not None and launch.session(thread) is None:
+        return _refused(
+            launch,
+            "Error: thread/resume: thread/resume failed: no rollout found for thread id "
+            f"{thread} (code -32600)",
+        )
+    if reason := launch.used_up:
+        return _refused(launch, reason)
+    entry = launch.take()
+    assert entry is not None
+    return perform(launch, _Voice(launch, options, entry, None if fork else thread), entry)
+
+
+def _refused(launch: Launch, reason: str) -> int:
+    launch.out.error(reason + "\n")
+    return 1
+
+
+class _Voice:
+    """What codex exec prints in one turn. Mutable."""
+
+    def __init__(self, launch: Launch, options: Options, entry: Entry, thread: str | None) -> None:
+        self._launch = launch
+        self._out = launch.out
+        self._options = options
+        self._entry = entry
+        self._thread = thread or entry.get("session") or new_thread_id()
+        self._items = 0
+        self._open: dict[str, Any] = {}
+
+    def started(self) -> None:
+        self._launch.open_session(self._thread)
+        self._out.line({"type": "thread.started", "thread_id": self._thread})
+        model = self._entry["model"] or self._options.get("--model") or MODEL
+        self._item(
+            "item.completed",
+            "error",
+            message=f"Model metadata for `{model}` not found. Defaulting to fallback metadata; "
+            "this can degrade performance and cause issues.",
+        )
+        self._out.line({"type": "turn.started"})
+
+    def noise(self, size: int) -> None:
+        self._item("item.completed", "fake_noise", text="·" * (size // 2))
+
+    def retried(self, attempt: int, fail: Entry) -> None:
+        reason, _ = failure(fail)
+        again = f"Reconnecting... {attempt}/{fail['retries']} ({reason})"
+        self._out.line({"type": "error", "message": again})
+
+    def thought(self, text: str) -> None:
+        self._item("item.completed", "reasoning", text=text)
+
+    def said(self, text: str) -> None:
+        self._item("item.completed", "agent_message", text=text)
+
+    def tool_started(self, tool: Entry) -> bool:
+        if "content" in tool:
+            kind = file_kind(tool["content"], existed=os.path.exists(tool["path"]))
+            change = {"path": os.path.abspath(tool["path"]), "kind": kind}
+            self._open = {"type": "file_change", "changes": [change], "status": "in_progress"}
+        else:
+            self._open = {
+                "type": "command_execution",
+                "command": shell(tool),
+                "aggregated_output": "",
+                "exit_code": None,
+                "status": "in_progress",
+            }
+        self._open = {"id": f"item_{self._items}", **self._open}
+        self._items += 1
+        self._out.line({"type": "item.started", "item": self._open})
+        bypass = "--dangerously-bypass-approvals-and-sandbox"
+        return not tool["asks"] or bypass in self._options
+
+    def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
+        done = {**self._open, "status": "completed" if allowed else "declined"}
+        if "content" not in tool and allowed:
+            done |= {"aggregated_output": tool["output"], "exit_code": tool["exit_code"]}
+            done["status"] = "failed" if tool["exit_code"] else "completed"
+        self._out.line({"type": "item.completed", "item": done})
+
+    def answered(self) -> None:
+        self.said(final_text(self._entry))
+
+    def wait(self, seconds: float) -> None:
+        pause(seconds)
+
+    def completed(self) -> int:
+        """The end; the usage is the whole thread's."""
+        total = self._launch.add_usage(self._thread, self._entry["usage"])
+        usage = {
+            "input_tokens": total["input_tokens"],
+            "cached_input_tokens": total["cached_tokens"],
+            "cache_write_input_tokens": total["cache_write_tokens"],
+            "output_tokens": total["output_tokens"],
+            "reasoning_output_tokens": total["reasoning_tokens"],
+        }
+        self._out.line({"type": "turn.completed", "usage": usage})
+        if path := self._options.get("--output-last-message"):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(final_text(self._entry))
+        return 0
+
+    def failed(self, fail: Entry) -> int:
+        reason, _ = failure(fail)
+        self._out.line({"type": "error", "message": reason})
+        self._out.line({"type": "turn.failed", "error": {"message": reason}})
+        return 1
+
+    def interrupted(self, number: int, *, in_tool: bool) -> int:  # noqa: ARG002
+        return 1 if number == 2 else -number
+
+    def _item(self, event: str, kind: str, **more: Any) -> None:
+        item = {"id": f"item_{self._items}", "type": kind, **more}
+        self._items += 1
+        self._out.line({"type": event, "item": item})

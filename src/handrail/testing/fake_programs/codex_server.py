@@ -1,0 +1,363 @@
+"""The protocol of ``codex app-server``: JSON-RPC lines, whose replies lack ``jsonrpc``."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from handrail.testing.fake_programs.codex_words import (
+    MODEL,
+    VERSION,
+    failure,
+    file_kind,
+    final_text,
+    new_thread_id,
+    shell,
+)
+from handrail.testing.fake_programs.launch import Entry, Launch
+from handrail.testing.fake_programs.output import new_id, totals
+from handrail.testing.fake_programs.rpc import Message, Peer
+from handrail.testing.fake_programs.turn import perform
+
+DELTA = 12
+"""How many characters a delta has."""
+WINDOW = 258400
+NO_LIMITS = {"limitId": "codex", "limitName": None, "primary": None, "secondary": None,
+             "credits": None, "planType": None, "rateLimitReachedType": None}  # fmt: skip
+
+
+class Interrupted(Exception):
+    """The client stopped the turn."""
+
+
+def run(launch: Launch) -> int:
+    """Serve until the client closes."""
+    if reason := launch.used_up:
+        launch.out.error(reason + "\n")
+        return 1
+    return _Server(launch).peer.serve()
+
+
+class _Server:
+    """What the server knows of its client. Mutable."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.peer = Peer(launch, self._hear, version=False)
+        self._launch = launch
+        self._threads: dict[str, Message] = {}
+
+    def _hear(self, message: Message) -> None:
+        params: Message = message.get("params") or {}
+        match message.get("method"):
+            case "initialize":
+                self._initialized(message)
+            case "thread/start":
+                self._open(message, None)
+            case "thread/resume":
+                self._known(message, params, fork=False)
+            case "thread/fork":
+                self._known(message, params, fork=True)
+            case "turn/start":
+                self._turn(message, params)
+            case "thread/compact/start":
+                self.peer.answer(message, {})
+                _Voice(self._launch, self.peer, self._threads[params["threadId"]], {}).compacted()
+            case "turn/interrupt":
+                self.peer.answer(message, {})
+            case str() as method if "id" in message:
+                self.peer.refuse(message, -32600, f"Invalid request: unknown variant `{method}`")
+            case _:
+                pass
+
+    def _initialized(self, message: Message) -> None:
+        client = message["params"]["clientInfo"]
+        self.peer.answer(
+            message,
+            {
+                "userAgent": f"{client['name']}/{VERSION.split()[-1]} (fake)",
+                "codexHome": os.environ.get("CODEX_HOME", os.path.expanduser("~/.codex")),
+                "platformFamily": "unix",
+                "platformOs": "linux",
+            },
+        )
+
+    def _known(self, message: Message, params: Message, *, fork: bool) -> None:
+        thread = params["threadId"]
+        if self._launch.session(thread) is None:
+            verb = "fork" if fork else "resume"
+            reason = f"thread/{verb} failed: no rollout found for thread id {thread}"
+            self.peer.refuse(message, -32600, reason)
+            return
+        self._open(message, thread, fork=fork)
+
+    def _open(self, message: Message, known: str | None, *, fork: bool = False) -> None:
+        """Answer with the thread, and tell of it. The next act may name its id."""
+        params: Message = message["params"]
+        thread = new_thread_id() if known is None or fork else known
+        now = int(time.time())
+        about: Message = {
+            "id": thread,
+            "sessionId": thread,
+            "forkedFromId": known if fork else None,
+            "preview": "",
+            "ephemeral": bool(params.get("ephemeral")),
+            "modelProvider": "openai",
+            "model": params.get("model") or MODEL,
+            "createdAt": now,
+            "updatedAt": now,
+            "status": {"type": "idle"},
+            "cwd": params.get("cwd") or os.getcwd(),
+            "cliVersion": VERSION.split()[-1],
+            "source": "vscode",
+            "turns": [],
+        }
+        self._launch.open_session(thread)
+        self._threads[thread] = {**about, "approval": params.get("approvalPolicy") or "on-request"}
+        about_model = {"model": about["model"], "modelProvider": "openai", "cwd": about["cwd"]}
+        policy = {"approvalPolicy": self._threads[thread]["approval"], "sandbox": {"type": "x"}}
+        self.peer.answer(message, {"thread": about, **about_model, **policy})
+        if known is None or fork:
+            self.peer.tell("thread/started", {"thread": about}, emittedAtMs=_now_ms())
+
+    def _turn(self, message: Message, params: Message) -> None:
+        thread = self._threads.get(params.get("threadId", ""))
+        if thread is None:
+            self.peer.refuse(message, -32600, f"thread not found: {params.get('threadId')}")
+            return
+        entry = self._launch.take()
+        if entry is None:
+            reason = self._launch.used_up or ""
+            self._launch.out.error(reason + "\n")
+            self.peer.refuse(message, -32600, reason)
+            return
+        voice = _Voice(self._launch, self.peer, thread, entry, asked=message)
+        try:
+            perform(self._launch, voice, entry)
+        except Interrupted:
+            voice.stopped()
+
+
+class _Voice:
+    """What the server says in one turn. Mutable."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        peer: Peer,
+        thread: Message,
+        entry: Entry,
+        asked: Message | None = None,
+    ) -> None:
+        self._launch = launch
+        self._peer = peer
+        self._thread = thread
+        self._entry = entry
+        self._asked = asked
+        self._turn = new_thread_id()
+        self._began = _now_ms()
+        self._items: list[Message] = []
+        self._open: Message = {}
+
+    def started(self) -> None:
+        assert self._asked is not None
+        model = self._thread["model"]
+        warning = f"Model metadata for `{model}` not found. Defaulting to fallback metadata."
+        self._tell("warning", {"threadId": self._id, "message": warning}, turn=False)
+        self._peer.answer(self._asked, {"turn": self._about("inProgress", started=False)})
+        self._status("active", activeFlags=[])
+        self._tell("turn/started", {"turn": self._about("inProgress")}, turn=False)
+        params: Message = self._asked.get("params") or {}
+        content = params.get("input", [])
+        self._whole({"type": "userMessage", "id": new_thread_id(), "content": content})
+
+    def noise(self, size: int) -> None:
+        self._tell("fake/noise", {"padding": "·" * (size // 2)})
+
+    def retried(self, attempt: int, fail: Entry) -> None:
+        reason, _ = failure(fail)
+        lost = {"responseStreamDisconnected": {"httpStatusCode": None}}
+        again = f"Reconnecting... {attempt}/{fail['retries']}"
+        error = {"message": again, "codexErrorInfo": lost, "additionalDetails": reason}
+        self._tell("error", {"error": error, "willRetry": True})
+
+    def thought(self, text: str) -> None:
+        item: Message = {
+            "type": "reasoning",
+            "id": f"rs_{new_id()[:8]}",
+            "summary": [],
+            "content": [],
+        }
+        self._item("item/started", item)
+        delta: Message = {"itemId": item["id"], "delta": text, "summaryIndex": 0}
+        self._tell("item/reasoning/summaryTextDelta", delta)
+        self._item("item/completed", {**item, "summary": [text]})
+
+    def said(self, text: str) -> None:
+        item: Message = {
+            "type": "agentMessage",
+            "id": f"msg_{new_id()[:8]}",
+            "text": "",
+            "phase": None,
+        }
+        self._item("item/started", item)
+        for at in range(0, len(text), DELTA):
+            delta: Message = {"itemId": item["id"], "delta": text[at : at + DELTA]}
+            self._tell("item/agentMessage/delta", delta)
+        done = {**item, "text": text}
+        self._item("item/completed", done)
+        self._items = [done]
+
+    def tool_started(self, tool: Entry) -> bool:
+        self._open = {"type": "commandExecution", "id": f"call_{new_id()[:10]}"}
+        if "content" in tool:
+            kind = file_kind(tool["content"], existed=os.path.exists(tool["path"]))
+            path = os.path.abspath(tool["path"])
+            change = {"path": path, "kind": {"type": kind}, "diff": tool["content"] or ""}
+            self._open |= {"type": "fileChange", "changes": [change], "status": "inProgress"}
+        else:
+            self._open |= {
+                "command": shell(tool),
+                "cwd": self._thread["cwd"],
+                "processId": None,
+                "source": "agent",
+                "status": "inProgress",
+                "commandActions": [{"type": "unknown", "command": tool["command"]}],
+                "aggregatedOutput": None,
+                "exitCode": None,
+                "durationMs": None,
+            }
+        if tool["asks"]:
+            self._status("active", activeFlags=["waitingOnApproval"])
+        self._item("item/started", self._open)
+        return not tool["asks"] or self._allowed()
+
+    def _allowed(self) -> bool:
+        """Whether the client allows it; with the policy ``never`` nobody is asked."""
+        if self._thread["approval"] == "never":
+            return True
+        kind = "commandExecution" if "command" in self._open else "fileChange"
+        about = {"threadId": self._id, "turnId": self._turn, "itemId": self._open["id"]}
+        if "command" in self._open:
+            about |= {"command": self._open["command"], "cwd": self._open["cwd"]}
+        number, reply = self._peer.ask(f"item/{kind}/requestApproval", about)
+        self._tell("serverRequest/resolved", {"requestId": number}, turn=False)
+        self._status("active", activeFlags=[])
+        result: Message = reply.get("result") or {}
+        return result.get("decision") in {"accept", "acceptForSession"}
+
+    def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
+        done = {**self._open, "status": "completed" if allowed else "declined"}
+        if "content" not in tool and allowed:
+            done |= {"aggregatedOutput": tool["output"], "exitCode": tool["exit_code"]}
+            done |= {"durationMs": 0, "status": "failed" if tool["exit_code"] else "completed"}
+        self._item("item/completed", done)
+
+    def answered(self) -> None:
+        self.said(final_text(self._entry))
+
+    def wait(self, seconds: float) -> None:
+        def stops(message: Message) -> bool:
+            if message.get("method") != "turn/interrupt":
+                return False
+            self._peer.answer(message, {})
+            return True
+
+        if self._peer.wait(seconds, stops):
+            raise Interrupted
+
+    def completed(self) -> int:
+        self._used()
+        self._limits(NO_LIMITS)
+        self._status("idle")
+        self._ended("completed", None)
+        return 0
+
+    def failed(self, fail: Entry) -> int:
+        message, info = failure(fail)
+        if fail["kind"] == "usage_cap":
+            at = None if fail["resets_at"] is None else int(fail["resets_at"])
+            window = {"usedPercent": 100, "windowDurationMins": 300, "resetsAt": at}
+            self._limits({**NO_LIMITS, "primary": window})
+        error = {"message": message, "codexErrorInfo": info, "additionalDetails": None}
+        self._status("systemError")
+        self._tell("error", {"error": error, "willRetry": False})
+        self._ended("failed", error)
+        return 1
+
+    def stopped(self) -> None:
+        """The turn was interrupted by the client."""
+        self._status("idle")
+        self._ended("interrupted", None)
+
+    def compacted(self) -> None:
+        """The thread is made smaller: that is a turn of its own."""
+        self._status("active", activeFlags=[])
+        self._tell("turn/started", {"turn": self._about("inProgress")}, turn=False)
+        self._whole({"type": "contextCompaction", "id": new_thread_id()})
+        self._status("idle")
+        self._ended("completed", None)
+
+    def interrupted(self, number: int, *, in_tool: bool) -> int:  # noqa: ARG002
+        return -number
+
+    @property
+    def _id(self) -> str:
+        return str(self._thread["id"])
+
+    def _tell(self, method: str, params: Message, *, turn: bool = True) -> None:
+        where = {"threadId": self._id, **({"turnId": self._turn} if turn else {})}
+        self._peer.tell(method, {**params, **where}, emittedAtMs=_now_ms())
+
+    def _status(self, status: str, **more: Any) -> None:
+        self._tell("thread/status/changed", {"status": {"type": status, **more}}, turn=False)
+
+    def _limits(self, limits: Message) -> None:
+        self._peer.tell("account/rateLimits/updated", {"rateLimits": limits})
+
+    def _item(self, method: str, item: Message) -> None:
+        ended = method == "item/completed"
+        now = _now_ms()
+        times = {"startedAtMs": now, "completedAtMs": now if ended else None}
+        at = {"completedAtMs": now} if ended else {"startedAtMs": now}
+        self._tell(method, {"item": {**item, **times}, **at})
+
+    def _whole(self, item: Message) -> None:
+        self._item("item/started", item)
+        self._item("item/completed", item)
+
+    def _used(self) -> None:
+        last = totals(self._entry["usage"])
+        total = self._launch.add_usage(self._id, self._entry["usage"])
+        usage = {"total": _tokens(total), "last": _tokens(last), "modelContextWindow": WINDOW}
+        self._tell("thread/tokenUsage/updated", {"tokenUsage": usage})
+
+    def _about(self, status: str, *, error: Message | None = None, started: bool = True) -> Message:
+        ended = status != "inProgress"
+        return {
+            "id": self._turn,
+            "items": self._items if ended else [],
+            "status": status,
+            "error": error,
+            "startedAt": self._began // 1000 if started else None,
+            "completedAt": _now_ms() // 1000 if ended else None,
+            "durationMs": _now_ms() - self._began if ended else None,
+        }
+
+    def _ended(self, status: str, error: Message | None) -> None:
+        self._tell("turn/completed", {"turn": self._about(status, error=error)}, turn=False)
+
+
+def _tokens(usage: Message) -> Message:
+    return {
+        "totalTokens": usage["input_tokens"] + usage["output_tokens"],
+        "inputTokens": usage["input_tokens"],
+        "cachedInputTokens": usage["cached_tokens"],
+        "cacheWriteInputTokens": usage["cache_write_tokens"],
+        "outputTokens": usage["output_tokens"],
+        "reasoningOutputTokens": usage["reasoning_tokens"],
+    }
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,79 @@
+"""What a fake program keeps in its folder: script, state, calls. Both sides read it.
+
+The program is started without site-packages, so that it starts fast: this file and all that it
+imports need the standard library alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Generator, Mapping
+from typing import Any
+
+OURS = ("ANTHROPIC_", "CLAUDE", "CODEX_", "COPILOT_", "GEMINI_", "GOOGLE_", "HANDRAIL_", "OPENAI_",
+        "OPENCODE_")  # fmt: skip
+SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "AUTH")
+
+
+def read_json(path: str) -> Any:
+    """The data of a JSON file."""
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def write_json(path: str, data: object) -> None:
+    """Write it so that a reader sees the old or the new whole, also if this process is killed."""
+    draft = f"{path}.{os.getpid()}"
+    with open(draft, "w", encoding="utf-8") as file:
+        json.dump(data, file)
+    os.replace(draft, path)
+
+
+def new_state(sessions: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of a folder of which nothing was launched yet."""
+    return {"next": 0, "launches": 0, "sessions": dict(sessions)}
+
+
+class Folder:
+    """The folder of one fake program."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.calls = os.path.join(path, "calls")
+
+    def script(self) -> dict[str, Any]:
+        """``name``, ``acts``, and ``inherited``: the variables that the test itself had."""
+        found: dict[str, Any] = read_json(os.path.join(self.path, "script.json"))
+        return found
+
+    @contextlib.contextmanager
+    def state(self) -> Generator[dict[str, Any]]:
+        """What launches share, for this one alone until the block ends."""
+        path = os.path.join(self.path, "state.json")
+        with open(os.path.join(self.path, "lock"), "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            state = read_json(path)
+            yield state
+            write_json(path, state)
+
+    def record(self, number: int, call: Mapping[str, Any]) -> None:
+        """Write what is known of a launch."""
+        write_json(os.path.join(self.calls, f"{number:06}.json"), call)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every launch so far, in the order in which they began."""
+        names = sorted(name for name in os.listdir(self.calls) if name.endswith(".json"))
+        return [read_json(os.path.join(self.calls, name)) for name in names]
+
+
+def told(environ: Mapping[str, str], inherited: list[str]) -> dict[str, str]:
+    """What the caller added to the environment, and what such programs read; no secrets."""
+    had = set(inherited)
+    return {
+        name: "***" if any(word in name.upper() for word in SECRET) else value
+        for name, value in environ.items()
+        if name not in had or name.startswith(OURS)
+    }

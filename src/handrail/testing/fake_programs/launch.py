@@ -1,0 +1,137 @@
+"""One launch of a fake program: what it was given, which act is its own, what it knows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from handrail.testing.fake_programs.folder import Folder, told
+from handrail.testing.fake_programs.output import Output, Signalled, leave_child, totals
+
+Entry: TypeAlias = Mapping[str, Any]
+CHILD_LIVES_S = 120.0
+"""Long enough to be found, and short enough that a failing test leaves nothing for long."""
+
+
+class Launch:
+    """What this process is. Mutable."""
+
+    def __init__(self, folder: Folder, name: str, argv: list[str]) -> None:
+        script = folder.script()
+        self.folder = folder
+        self.name = name
+        self.argv = argv
+        self.out = Output()
+        self.stdin = b""
+        self._acts: list[Entry] = script["acts"]
+        self._call: dict[str, Any] = {
+            "argv": [name, *argv],
+            "cwd": os.getcwd(),
+            "env": told(os.environ, script["inherited"]),
+            "pid": os.getpid(),
+            "started": time.time(),
+            "ended": None,
+            "exit_code": None,
+            "acts": [],
+            "children": [],
+            "probe": False,
+        }
+        with folder.state() as state:
+            self._number: int = state["launches"]
+            state["launches"] += 1
+            self._save()
+
+    def probed(self) -> None:
+        """This launch only asked for the version."""
+        self._call["probe"] = True
+
+    def take(self, *, at_launch: bool = False) -> Entry | None:
+        """The next act of the script, for this launch alone; None if there is none.
+
+        With ``at_launch`` only one that acts before anything was asked.
+        """
+        with self.folder.state() as state:
+            index: int = state["next"]
+            if index >= len(self._acts) or (at_launch and not _at_launch(self._acts[index])):
+                return None
+            state["next"] = index + 1
+        entry = self._acts[index]
+        self._call["acts"].append(index)
+        self._begin(entry)
+        return entry
+
+    @property
+    def used_up(self) -> str | None:
+        """What to say if no act is left."""
+        with self.folder.state() as state:
+            if state["next"] < len(self._acts):
+                return None
+        return (
+            f"fake {self.name}: its script of {len(self._acts)} is used up; "
+            "this is one prompt more. Add to the script what it is to do."
+        )
+
+    def session(self, session: str) -> Mapping[str, Any] | None:
+        """What is known of a session; None if there is no such."""
+        with self.folder.state() as state:
+            found: Mapping[str, Any] | None = state["sessions"].get(session)
+            return found
+
+    def open_session(self, session: str) -> None:
+        """From now on there is such a session."""
+        with self.folder.state() as state:
+            state["sessions"].setdefault(session, {"turns": 0, "usage": {}})
+
+    def add_usage(self, session: str, usage: Mapping[str, Any]) -> dict[str, Any]:
+        """The session's total with this usage: tokens, and ``cost_usd`` where it is counted."""
+        with self.folder.state() as state:
+            known = state["sessions"].setdefault(session, {"turns": 0, "usage": {}})
+            before, added = known["usage"], totals(usage)
+            total = {name: before.get(name, 0) + tokens for name, tokens in added.items()}
+            total["cost_usd"] = before.get("cost_usd", 0.0) + (usage.get("cost_usd") or 0.0)
+            known["usage"], known["turns"] = total, known["turns"] + 1
+            return dict(total)
+
+    def ended(self, code: int) -> None:
+        """Record how it ended."""
+        self._call["ended"], self._call["exit_code"] = time.time(), code
+        self._save()
+
+    def _begin(self, entry: Entry) -> None:
+        self.out.split, self.out.delay_s = entry["split_utf8"], entry["line_delay_s"]
+        for number, ignored in (
+            (signal.SIGINT, entry["ignores_sigint"]),
+            (signal.SIGTERM, entry["ignores_sigterm"]),
+        ):
+            signal.signal(number, signal.SIG_IGN if ignored else _tell)
+        children: list[int] = self._call["children"]
+        if entry["leaves_child"]:
+            children.append(leave_child(CHILD_LIVES_S, holding_stdout=False))
+        if entry["holds_stdout_s"]:
+            children.append(leave_child(entry["holds_stdout_s"], holding_stdout=True))
+        self._save()
+        if entry["stderr"]:
+            self.out.error(entry["stderr"])
+
+    def _save(self) -> None:
+        text = self.stdin.decode(errors="replace")
+        self.folder.record(self._number, {**self._call, "stdin": text})
+
+
+def _at_launch(entry: Entry) -> bool:
+    stop: Entry = entry.get("hang") or entry.get("death") or {"after": None}
+    fail: Entry = entry.get("fail") or {"kind": None}
+    return "replay" in entry or bool(stop["after"] == "launch" or fail["kind"] == "config")
+
+
+def _tell(number: int, _: object) -> None:
+    raise Signalled(number)
+
+
+def tell_signals() -> None:
+    """Let SIGINT and SIGTERM come as exceptions."""
+    signal.signal(signal.SIGINT, _tell)
+    signal.signal(signal.SIGTERM, _tell)

@@ -1,0 +1,117 @@
+"""What runs when a fake program is launched.
+
+It starts in a few hundredths of a second because it loads little: a Python without site-packages,
+the standard library's json, and these files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable
+
+from handrail.testing.fake_programs.folder import Folder
+from handrail.testing.fake_programs.launch import Entry, Launch, tell_signals
+from handrail.testing.fake_programs.output import Ended, Signalled, pause
+from handrail.testing.fake_programs.turn import die_of
+
+LIFE_S = 900
+"""No fake outlives this, whatever happened to its test."""
+VERSION_WORDS = {"--version", "-V", "-v"}
+
+
+def main(folder: str, name: str, argv: list[str]) -> None:
+    """Be the program ``name`` for one launch; ends the process."""
+    signal.alarm(LIFE_S)
+    tell_signals()
+    launch = Launch(Folder(folder), name, argv)
+    try:
+        code = _run(launch)
+    except Ended as ended:
+        code = ended.code
+    except Signalled as signalled:
+        code = _idle_code(name, signalled.number)
+    except BrokenPipeError:
+        code = -signal.SIGPIPE
+    with contextlib.suppress(Signalled):
+        launch.ended(code)
+    if code < 0:
+        die_of(-code)
+    sys.exit(code)
+
+
+def _run(launch: Launch) -> int:
+    if len(launch.argv) == 1 and launch.argv[0] in VERSION_WORDS:
+        launch.probed()
+        launch.out.text(_version(launch.name) + "\n")
+        return 0
+    if entry := launch.take(at_launch=True):
+        if "replay" in entry:
+            from handrail.testing.fake_programs.replay import replay
+
+            return replay(launch, entry["replay"])
+        return _stopped(launch, entry)
+    protocol = _protocol(launch.name, launch.argv)
+    if protocol is None:
+        launch.out.error(f"fake {launch.name}: it does not fake {launch.argv}\n")
+        return 2
+    return protocol(launch)
+
+
+def _stopped(launch: Launch, entry: Entry) -> int:
+    """What stops before anything is printed: a wrong configuration, a hang, or an end."""
+    fail: Entry | None = entry.get("fail")
+    if fail:
+        launch.out.error(f"{fail['message'] or 'Error: the configuration is not valid'}\n")
+        return 1
+    hang: Entry | None = entry.get("hang")
+    if hang:
+        pause(hang["seconds"])
+        return 1
+    death: Entry = entry["death"]
+    return -int(death["signal"]) if death["signal"] else int(death["exit_code"])
+
+
+def _protocol(name: str, argv: list[str]) -> Callable[[Launch], int] | None:
+    """Who speaks for this program with these arguments; only that is loaded."""
+    if name == "claude":
+        from handrail.testing.fake_programs import claude
+
+        return claude.run
+    if name == "codex" and "app-server" in argv:
+        from handrail.testing.fake_programs import codex_server
+
+        return codex_server.run
+    if name == "codex" and "exec" in argv:
+        from handrail.testing.fake_programs import codex_exec
+
+        return codex_exec.run
+    if "--acp" in argv or "acp" in argv[:1]:
+        from handrail.testing.fake_programs import acp
+
+        return acp.run
+    if name == "copilot":
+        from handrail.testing.fake_programs import copilot
+
+        return copilot.run
+    return None
+
+
+def _version(name: str) -> str:
+    return {
+        "claude": "2.1.330 (Claude Code)",
+        "codex": "codex-cli 0.169.0",
+        "copilot": "GitHub Copilot CLI 1.0.102.",
+        "gemini": "0.61.0",
+        "opencode": "1.18.33",
+    }[name]
+
+
+def _idle_code(name: str, number: int) -> int:
+    """How a program ends that is signalled while it does nothing."""
+    if name in {"copilot", "gemini"}:
+        return 0
+    if name == "claude":
+        return 0 if number == signal.SIGINT else 143
+    return -number

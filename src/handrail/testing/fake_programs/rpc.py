@@ -1,0 +1,96 @@
+"""The program's side of a conversation in JSON-RPC lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from handrail.testing.fake_programs.launch import Launch
+from handrail.testing.fake_programs.output import Ended
+
+Message: TypeAlias = dict[str, Any]
+
+
+class Peer:
+    """Reads what the client sends. Mutable."""
+
+    def __init__(self, launch: Launch, hear: Callable[[Message], None], *, version: bool) -> None:
+        """``hear`` is called with each message; ``version``: ours say ``"jsonrpc": "2.0"``."""
+        self._launch = launch
+        self._hear = hear
+        self._head: Message = {"jsonrpc": "2.0"} if version else {}
+        self._rest = b""
+        self._waiting: list[Message] = []
+        self._asked = 0
+        self._answers: dict[int, Message] = {}
+
+    def serve(self) -> int:
+        """Hear everything until the client closes."""
+        while True:
+            while self._waiting:
+                self._hear(self._waiting.pop(0))
+            self._read()
+
+    def wait(self, seconds: float, until: Callable[[Message], bool] = lambda _: False) -> bool:
+        """Be silent for so long; True as soon as a message came for which ``until`` holds.
+
+        Other messages are kept for later.
+        """
+        end = time.monotonic() + seconds
+        seen = 0
+        while True:
+            while seen < len(self._waiting):
+                if until(self._waiting[seen]):
+                    self._waiting.pop(seen)
+                    return True
+                seen += 1
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            if select.select((0,), (), (), left)[0]:
+                self._read()
+
+    def answer(self, message: Message, result: object) -> None:
+        """Answer a request."""
+        self._send({"id": message["id"], "result": result})
+
+    def refuse(self, message: Message, code: int, reason: str, data: object = None) -> None:
+        """Answer a request with an error."""
+        error: Message = {"code": code, "message": reason}
+        if data is not None:
+            error["data"] = data
+        self._send({"id": message["id"], "error": error})
+
+    def tell(self, method: str, params: object, **more: Any) -> None:
+        """Send a notification."""
+        self._send({"method": method, "params": params, **more})
+
+    def ask(self, method: str, params: object) -> tuple[int, Message]:
+        """Send a request; its id and the client's answer, which is ``{}`` if none comes."""
+        number, self._asked = self._asked, self._asked + 1
+        self._send({"id": number, "method": method, "params": params})
+        found: list[Message] = []
+
+        def is_answer(message: Message) -> bool:
+            if message.get("id") != number or "method" in message:
+                return False
+            found.append(message)
+            return True
+
+        self.wait(60.0, is_answer)
+        return number, found[0] if found else {}
+
+    def _send(self, message: Message) -> None:
+        self._launch.out.line({**self._head, **message})
+
+    def _read(self) -> None:
+        part = os.read(0, 65536)
+        if not part:
+            raise Ended(0)
+        self._launch.stdin += part
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        self._waiting += [json.loads(line) for line in lines if line.strip()]
