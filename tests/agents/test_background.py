@@ -65,7 +65,8 @@ async def test_files_and_folders_are_shown_with_their_names(tmp_path: Path) -> N
     prompt = await prompt_of(files=files, options=AgentOptions(cwd=tmp_path))
     assert prompt == (
         "# Files\n\n## src/a.py\n\n````\n```\ncode\n```\n````\n\n"
-        "## src/b.py\n\n```\nprint('b')\n```\n\nLeft out, because they are too large: big.txt (500 bytes)\n\n# Your task\n\nWork."
+        "## src/b.py\n\n```\nprint('b')\n```\n\n"
+        "Left out, because they are too large: big.txt (500 bytes)\n\n# Your task\n\nWork."
     )
 
 

@@ -29,7 +29,7 @@ PROGRAMS = {
 NO_WORDS_FOR = {("opencode", "usage_cap"), ("gemini", "spending_cap")}
 """Failures that a protocol has no form for."""
 ONLY_ITS_LAST_CALL = {"opencode"}
-"""What tells the tokens of its last call alone, so that those of an answer with tools are unknown."""
+"""What tells the tokens of its last call alone: those of an answer with tools are unknown."""
 Ask = Callable[..., Any]
 fake_cli = plugin.fake_cli  # where handrail is not installed pytest does not find it
 Install = Callable[..., FakeCli]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import assume, given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from handrail.model.codec import Codec
 from handrail.model.policy import Secrets
 from handrail.model.sealing import sealed, unsealed, variables_in
-from handrail.model.secrets import masked, secret_values
+from handrail.model.secrets import SPELLINGS, masked, secret_values
 
 # -- which values are secret -----------------------------------------------------------------------
 
@@ -123,6 +124,39 @@ def test_values_are_shown_as_their_variables() -> None:
     assert masked(line, VALUES) == '{"p": "${DB_PASSWORD}"}'
     assert masked("nothing here", VALUES) == "nothing here"
     assert masked("12345", {"A_KEY": "12345"}) == "12345"
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_value_is_found_however_it_is_spelled(spelling: str) -> None:
+    """In URLs, forms, and JSON of any sort a value is masked, and a record brings it back so."""
+    value = VALUES["DB_PASSWORD"]
+    spelled = f"a {SPELLINGS[spelling](value)} b"
+    assert masked(spelled, VALUES) == "a ${DB_PASSWORD} b"
+    text = json.dumps(spelled, ensure_ascii=False)
+    closed, cut = sealed(text, VALUES)
+    assert SPELLINGS[spelling](value) not in json.loads(closed)["v"]
+    assert variables_in(closed) == {"DB_PASSWORD"}
+    assert (json.loads(unsealed(closed, VALUES)), cut) == (spelled, False)
+
+
+def in_json(text: str) -> str:
+    """The text between the quotes of a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def test_the_spellings_are_those_of_the_standard_library() -> None:
+    """A secret in a URL, a form or JSON is found as Python's own functions write it."""
+    value = VALUES["DB_PASSWORD"] + " 100%+/?&~"
+    assert {name: spell(value) for name, spell in SPELLINGS.items()} == {
+        "": value,
+        "json": in_json(value),
+        "ascii": json.dumps(value)[1:-1],
+        "json in json": in_json(in_json(value)),
+        "ascii in json": json.dumps(json.dumps(value)[1:-1])[1:-1],
+        "url": quote(value, safe=""),
+        "path": quote(value),
+        "form": quote_plus(value),
+    }
 
 
 def test_of_two_variables_with_one_value_the_first_is_shown() -> None:
