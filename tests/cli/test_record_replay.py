@@ -61,11 +61,11 @@ def test_a_resumed_run_is_recorded_and_replayed(project: Path, cli: Cli) -> None
 def test_a_changed_prompt_fails_the_run(project: Path, cli: Cli) -> None:
     """The difference is shown, and what to do."""
     assert cli("run", "flow.py", "--gates", "approve", "--record", "tapes").code == 0
-    done = cli("run", "flow.py", "--input", "name=y.txt", "--gates", "approve", "--replay", "tapes")
+    words = ("--input", "name=y.txt", "--gates", "approve", "--replay", "tapes", "--json")
+    done = cli("run", "flow.py", *words)
     assert done.code == 1
-    print(done.out)
-    assert "-Write x.txt.\n+Write y.txt." in done.err
-    assert "--record DIR" in done.err
+    assert "-Write x.txt.\n+Write y.txt." in done.data["error"]
+    assert "--record DIR" in done.data["error"]
 
 
 def test_options_that_cannot_be_are_refused(project: Path, cli: Cli) -> None:

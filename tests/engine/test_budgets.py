@@ -216,6 +216,7 @@ async def test_wall_time_stops_a_launch() -> None:
     result, _ = await run(flow_of(Agent("worker", "Work.", backend=slow), 1), Budget(wall_s=60))
     assert result.status == "failed"
     assert result.total_duration_ms == pytest.approx(60_000, abs=1)
+    assert "wall_s 60 of 60 used or reserved" in (result.error or "")
 
 
 @pytest.mark.parametrize(

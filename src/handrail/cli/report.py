@@ -39,12 +39,14 @@ def tell_ending(
     again = "" if place is None else place.command("resume", result.run_id)
     if interrupted is not None:
         tell(f"{'interrupted' if not result.success else 'too late to interrupt'}: {_done(result)}")
+    elif result.status == "suspended" and result.error:
+        tell(f"it needs a person: {one_line(result.error)}")
     elif quiet and result.status in {"failed", "cancelled"}:
         tell(one_line(f"{result.workflow_name} {result.status}: {result.error}"))
     if place is not None and result.status == "suspended":
         _tell_what_is_waited_for(result, place, listed=not quiet)
         tell(f"nothing was rolled back; go on with: {again}")
-    elif result.status == "suspended":
+    elif result.status == "suspended" and not result.error:
         tell(one_line(_unanswered(result, listed=not quiet)))
     elif place is not None and result.status == "failed" and not quiet:
         tell(f"to go on from what is recorded: {again}")

@@ -17,9 +17,10 @@ from handrail.cli.run_state import as_data, moment, state_of, told
 from handrail.cli.run_steps import RecordedStep, steps_of
 from handrail.cli.run_waits import Waits, waits_of
 from handrail.cli.waiting import answers_to, signals_to
-from handrail.engine.history import ended, history_of
+from handrail.engine.history import ended, history_of, incidents_of, needs_of
 from handrail.model import events as ev
 from handrail.model.jsonsafe import json_safe, short_repr
+from handrail.model.results import Incident
 from handrail.model.unresolved import Unresolved
 from handrail.ports.journal import Journal, RunInfo
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, clean, duration, error_text
@@ -61,6 +62,8 @@ def _data(
         "steps": [_step_data(step) for step in steps],
         "waiting": waits.gates,
         "waiting_signals": waits.signals,
+        "needs": needs_of(history),
+        "incidents": incidents_of(history),
         "unread": letters,
     })  # fmt: skip
     assert isinstance(found, dict)
@@ -158,6 +161,20 @@ def _end(history: Sequence[ev.Event]) -> None:
         print(shown(f"error: {one_line(end.error)}"))
     if end is not None and end.status == "succeeded":
         print(shown(f"value: {short_repr(_plain(end.value))}"))
+    lived_through = incidents_of(history)
+    if lived_through:
+        print(f"failures of agents that it lived through: {len(lived_through)}")
+        for incident in lived_through[-MOST:]:
+            print(shown(f"  {moment(incident.at)}  {clean(incident.path)}  {_incident(incident)}"))
+    for said in needs_of(history):
+        print(shown(f"needs a person: {one_line(said)}"))
+
+
+def _incident(incident: Incident) -> str:
+    whose = f", {incident.backend}" if incident.backend else ""
+    pause = f" after {duration(incident.waited_s)}" if incident.waited_s else ""
+    kind = incident.kind.replace("_", " ")
+    return f"{kind}{whose}; then {incident.rung}{pause}"
 
 
 def _waits(info: RunInfo, waits: Waits, place: Place) -> None:

@@ -69,7 +69,7 @@ class Launches:
                 interrupted,
                 launch,
                 node.spent_s,
-                machine.spending.left_s(scopes) if scopes else None,
+                machine.spending.deadline(scopes) if scopes else None,
             )
         )
 

@@ -111,14 +111,18 @@ class Spending:
         self.machine.record(event)
         return True
 
-    def left_s(self, scopes: tuple[Scope, ...]) -> float | None:
-        """How long the launch may take, by the budgets that stop it then."""
-        left = [
-            scope.since + self._limit(scope, scope.budget.wall_s) - self.machine.now
-            for scope in scopes
-            if scope.budget.wall_s is not None and scope.budget.on_breach == "fail"
-        ]
-        return min(left, default=None)
+    def deadline(self, scopes: tuple[Scope, ...]) -> cmd.Deadline | None:
+        """When a launch is stopped by a budget, and why; None for never."""
+        found: cmd.Deadline | None = None
+        for scope in scopes:
+            if scope.budget.wall_s is None or scope.budget.on_breach != "fail":
+                continue
+            limit = self._limit(scope, scope.budget.wall_s)
+            left_s = scope.since + limit - self.machine.now
+            if found is None or left_s < found.left_s:
+                error = BudgetExceeded(scope.path, "wall_s", limit, limit)
+                found = cmd.Deadline(left_s, error)
+        return found
 
     def _limit(self, scope: Scope, bound: float) -> float:
         return bound * (1 + self._raised.get(scope.path, 0))

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context, copy_context
@@ -297,7 +298,7 @@ class Driver:
                     or self._flights
                     or not self._free
                     or (modifiers is not PLAIN and modifiers.timeout_s is not None)
-                    or command.left_s is not None
+                    or command.deadline is not None
                     or machine.timers
                     or machine.gates
                     or machine.listeners
@@ -540,12 +541,9 @@ class Driver:
         context.run(CURRENT.set, current)
         performer = self._wiring.performer
         self._start(flight, lambda: performer.perform(command, current), context)
-        timeout_s = command.step.modifiers.timeout_s
-        bounds = [] if timeout_s is None else [max(0.0, timeout_s - command.spent_s)]
-        if command.left_s is not None:
-            bounds.append(max(0.0, command.left_s))
-        if bounds:
-            self._at(self._now() + min(bounds), flight)
+        if command.deadline is not None or command.step.modifiers.timeout_s is not None:
+            left_s, _ = _bound(command)
+            self._at(self._now() + max(0.0, left_s), flight)
 
     def _start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
         self._flights[flight.path, flight.kind] = flight
@@ -580,8 +578,7 @@ class Driver:
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self._action_interrupted(flight.path, outcome)
         elif flight.timed_out:
-            seconds = command.step.modifiers.timeout_s or command.left_s or 0.0
-            self._record_later(failed(command, StepTimeout(flight.path, seconds)))
+            self._record_later(failed(command, _bound(command)[1]))
         elif flight.stopping:
             self._report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)
         elif outcome is STOPPED or outcome is ABANDONED:
@@ -833,6 +830,17 @@ class Driver:
             self._at(self._now() + 0.02, lambda: self._inbox.append(self._close_when_landed))
         else:
             self._suspend(self._interrupted or "interrupted")
+
+
+def _bound(command: cmd.Perform) -> tuple[float, Exception]:
+    """How long an attempt may go on that is bounded, by its step or a budget; and what it fails
+    with then.
+    """
+    timeout_s, deadline = command.step.modifiers.timeout_s, command.deadline
+    left_s = math.inf if timeout_s is None else timeout_s - command.spent_s
+    if deadline is not None and deadline.left_s < left_s:
+        return deadline.left_s, deadline.error
+    return left_s, StepTimeout(command.path, timeout_s or 0.0)
 
 
 async def _awaited(value: Any) -> Any:

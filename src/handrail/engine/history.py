@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from handrail.core.composed import compose
 from handrail.core.replay import Recorded
-from handrail.core.report import children_of, tree_order, workflow_result
+from handrail.core.report import children_of, incident_of, tree_order, workflow_result
 from handrail.core.resolving import returned_by
 from handrail.core.supersede import expanded, superseded
 from handrail.engine.mail import TIMEOUT, event_of, gate_key
@@ -20,7 +20,7 @@ from handrail.errors import (
 )
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.results import OpenGate, WorkflowResult
+from handrail.model.results import Incident, OpenGate, WorkflowResult
 from handrail.model.schema import hints_of
 from handrail.model.shapes import WorkflowLike
 from handrail.model.unresolved import Unresolved
@@ -171,6 +171,27 @@ def recorded_result(
         completed=last,
         incidents=tuple(recorded.incidents),
     )
+
+
+def incidents_of(history: Sequence[ev.Event]) -> list[Incident]:
+    """What the run lived through, in order."""
+    return [incident_of(event) for event in history if isinstance(event, ev.LadderStep)]
+
+
+def needs_of(history: Sequence[ev.Event]) -> list[str]:
+    """What a person must do before the run can go on, if it is suspended for that."""
+    needs: dict[str, str] = {}
+    for event in history:
+        match event:
+            case ev.RunResumed() | ev.WorkflowCompleted():
+                needs.clear()
+            case ev.LadderStep(parked=True):
+                needs[event.path] = event.error
+            case ev.StepCompleted():
+                needs.pop(event.path, None)
+            case _:
+                pass
+    return list(dict.fromkeys(needs.values()))
 
 
 def asked_to_cancel(events: Sequence[ev.Event]) -> str | None:

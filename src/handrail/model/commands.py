@@ -36,11 +36,18 @@ class Record(msgspec.Struct, frozen=True):
     sync: bool = False
 
 
+class Deadline(msgspec.Struct, frozen=True):
+    """An attempt may go on for so long, and fails with this then."""
+
+    left_s: float
+    error: Exception
+
+
 class Perform(msgspec.Struct, frozen=True):
     """Make one attempt at a leaf step; ``view`` only where it is needed.
 
     Of an agent step, ``launch`` says which of the attempt's launches it is, ``spent_s`` how long
-    those before it were at work, and ``left_s`` how long its budgets let it be. Answered by
+    those before it were at work, and ``deadline`` when a budget ends it. Answered by
     ``StepCompleted`` or ``AttemptFailed`` (events), ``LaunchFailed`` or ``Stopped``.
     """
 
@@ -52,7 +59,7 @@ class Perform(msgspec.Struct, frozen=True):
     interrupted: bool = False
     launch: Launch = FIRST
     spent_s: float = 0.0
-    left_s: float | None = None
+    deadline: Deadline | None = None
 
 
 class AskPredicate(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import Any
 from handrail.model import events as ev
 from handrail.sinks.console_text import clean, duration, last_line, until
 
+_WORTH_SAYING_S = 1.0
 _NEXT: Mapping[str, str] = {
     "start": "begins anew",
     "resume": "goes on in its session",
@@ -30,8 +31,8 @@ def what_failed(event: ev.LadderStep) -> str:
 def ladder_text(event: ev.LadderStep) -> str:
     """``waits until 21:35 (in 3 h): usage cap, claude``, ``asks again: invalid output, claude``."""
     if event.parked:
-        return f"needs a person: {what_failed(event)}: {clean(event.error)}"
-    if event.due > event.at:
+        return f"needs a person: {clean(event.kind.replace('_', ' '), 80)}: {clean(event.error)}"
+    if event.due - event.at >= _WORTH_SAYING_S:
         return f"waits {until(event.due, event.at).removeprefix('in ')}: {what_failed(event)}"
     return f"{_NEXT.get(event.next.rung, 'tries again')}: {what_failed(event)}"
 
