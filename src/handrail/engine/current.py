@@ -28,8 +28,8 @@ class OutsideStep(HandrailError, LookupError):
 class Current(msgspec.Struct):
     """The running attempt: ``run_id``, ``path``, ``attempt`` (from 1), ``interrupted`` (an earlier
     process died, or was stopped, while this step ran), and ``cancelled``, which turns true when the
-    step is asked to stop: a thread cannot be killed, it can look. ``mask`` is what keeps secrets out
-    of its log.
+    step is asked to stop: a thread cannot be killed, it can look. ``mask`` keeps secrets out of
+    its log.
     """
 
     run_id: str
