@@ -17,6 +17,8 @@ from handrail import (
     AnswerRejected,
     BudgetExceeded,
     CancelledFromWithin,
+    CassetteMismatch,
+    CassetteMissing,
     CommandFailed,
     CommandNotFound,
     CommandNotStarted,
@@ -47,12 +49,14 @@ from handrail import (
     OutOfSequence,
     OutputNotSerializable,
     OutsideStep,
+    PatchRefused,
     PromptError,
     ReplayMismatch,
     RunCancelled,
     RunIdTaken,
     RunLocked,
     RunNotFound,
+    ScopeViolated,
     SourceUnavailable,
     StageFailed,
     StageResult,
@@ -73,6 +77,7 @@ from handrail import (
     WorkflowMistake,
     WorkflowNotFound,
     WorkflowResult,
+    WorktreeConflict,
     WrongUse,
 )
 
@@ -258,6 +263,36 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     ),
     (AgentError("coder", "quota"), r"agent 'coder': quota", {"agent": "coder", "reason": "quota"}),
     (AnswerRejected("coder", "no JSON"), r"agent 'coder': no JSON", {"reason": "no JSON"}),
+    (
+        ScopeViolated("coder", ["a (added)"], "/q/x y.patch", ["src/**"], ["HEAD is back."]),
+        r"'coder' changed 1 file .*\('src/\*\*'\):\n  a \(added\)\n.*HEAD is back\.\n.*'/q/x ",
+        {"files": ("a (added)",), "patch": "/q/x y.patch", "allowed": ("src/**",), "kind": None},
+    ),
+    (
+        ScopeViolated("coder", [f"f{n} (added)" for n in range(30)], None),
+        r"changed 30 files .*\(nothing\).*f19 .*\n  and 10 more\n[^\n]*kept\.\Z",
+        {"patch": None, "notes": ()},
+    ),
+    (
+        WorktreeConflict("coder", "/w", "handrail/r/s", "a.py: conflict"),
+        r"a\.py: conflict\nThe worktree is kept in /w.*git merge handrail/r/s.*worktree remove",
+        {"folder": "/w", "branch": "handrail/r/s", "reason": "a.py: conflict"},
+    ),
+    (
+        CassetteMismatch("coder", "a/b", 2, "coder/a/b-1.json", "-x\n+y"),
+        r"launch 2 of agent 'coder' at 'a/b' .*coder/a/b-1\.json:\n-x\n\+y\nRecord it again",
+        {"launch": 2, "recording": "coder/a/b-1.json", "difference": "-x\n+y"},
+    ),
+    (
+        CassetteMissing("coder", "a", 1, "/t", [f"{n}.json" for n in range(30)]),
+        r"not recorded in /t\. Recorded: 0\.json, .* and 10 more\. Record it again",
+        {"path": "a", "folder": "/t"},
+    ),
+    (
+        PatchRefused("x.patch", "/r", "no such file"),
+        r"x\.patch does not apply to /r, .*left as it is: no such file\nBring the files",
+        {"patch": "x.patch", "folder": "/r", "reason": "no such file"},
+    ),
     (PromptError("coder", "no 'x'"), r"agent 'coder': no 'x'", {"reason": "no 'x'"}),
     (
         StagesMissing("verify", ["tset"], ["test"]),

@@ -41,6 +41,11 @@ def write(folder: Path, files: dict[str, str | bytes]) -> None:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
+def found(folder: Path, pattern: str) -> list[Path]:
+    """The files below a folder whose paths in it match."""
+    return sorted(folder.glob(pattern))
+
+
 def contents(folder: Path) -> dict[str, tuple[str, bytes]]:
     """Kind and content of every file below a folder, but for those of git and handrail."""
     found: dict[str, tuple[str, bytes]] = {}

@@ -34,9 +34,20 @@ from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.system.git import repository_of
 from handrail.system.shadow import Shadow
-from tests.agents.repositories import contents, git, needs_git, repository, write
+from tests.agents.repositories import contents, found, git, needs_git, repository, write
 
 pytestmark = needs_git
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One event loop, for most tests: what they are about is git, not waiting."""
+    return "asyncio"
+
+
+BOTH_LOOPS = pytest.mark.parametrize(
+    "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.extra("trio"))]
+)
 
 Work = Callable[[Path], object]
 
@@ -66,6 +77,7 @@ def launch(make_request: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def apply(repo: Path, patch: str | None) -> None:
+    """Do as the error says."""
     assert patch is not None
     git(repo, "apply", "--whitespace=nowarn", patch)
 
@@ -78,6 +90,7 @@ async def test_what_is_allowed_stays(repo: Path, launch: Callable[..., Any]) -> 
     assert not (repo / ".handrail/launches").exists()
 
 
+@BOTH_LOOPS
 async def test_what_is_outside_is_undone_and_kept_in_a_patch(
     repo: Path, launch: Callable[..., Any]
 ) -> None:
@@ -106,7 +119,7 @@ async def test_what_is_outside_is_undone_and_kept_in_a_patch(
         "docs/run.sh (mode changed)",
         "notes/new (added)",
     )
-    assert error.patch == str(next(repo.glob(".handrail/quarantine/run-*/work/plan.patch")))
+    assert error.patch == str(found(repo, ".handrail/quarantine/run-*/work/plan.patch")[0])
     assert f"git apply {error.patch}" in str(error)
     assert "'src/**'" in str(error)
     apply(repo, error.patch)
@@ -248,7 +261,7 @@ async def test_hooks_and_settings_of_git_are_put_back(
     assert caught.value.files == (".git/config (changed)", ".git/hooks/pre-commit (added)")
     assert (repo / ".git/config").read_bytes() == config
     assert not (repo / ".git/hooks/pre-commit").exists()
-    kept = next(repo.glob(".handrail/quarantine/*/work/plan.git/hooks/pre-commit"))
+    kept = found(repo, ".handrail/quarantine/*/work/plan.git/hooks/pre-commit")[0]
     assert kept.read_text() == "#!/bin/sh\n"
 
 
@@ -268,7 +281,7 @@ async def test_a_new_repository_within_is_moved_away(
         await launch(repo, work, "src/**")
     assert caught.value.files == ("sub (added)",)
     assert not (repo / "sub").exists()
-    assert next(repo.glob(".handrail/quarantine/*/work/plan.repositories/sub/x")).read_text() == "1"
+    assert found(repo, ".handrail/quarantine/*/work/plan.repositories/sub/x")[0].read_text() == "1"
 
 
 async def test_a_folder_in_place_of_a_file_is_undone(
@@ -286,6 +299,7 @@ async def test_a_folder_in_place_of_a_file_is_undone(
     with pytest.raises(ScopeViolated) as caught:
         await launch(repo, work, "x", "src", "!src/a.py")
     assert contents(repo) == before
+    assert "docs/guide.md/src/x (added)" in caught.value.files
     apply(repo, caught.value.patch)
     assert contents(repo)["docs/guide.md/src/x"] == ("file", b"1")
     assert (repo / "src").is_symlink()
@@ -305,6 +319,7 @@ async def test_a_failed_launch_is_checked_too(repo: Path, launch: Callable[..., 
     assert git(repo, "status", "--porcelain") == " M src/a.py\n"
 
 
+@BOTH_LOOPS
 async def test_a_cancelled_launch_is_checked_too(
     repo: Path, make_request: Callable[..., Any], emitted: list[Any]
 ) -> None:
@@ -431,7 +446,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("delete"), NAMES, st.just(b"")),
     st.tuples(st.just("rename"), NAMES, st.sampled_from([b"a", b"d/n", b"n"])),
     st.tuples(st.just("mode"), NAMES, st.just(b"")),
-    st.tuples(st.just("link"), NAMES, st.just(b"a")),
+    st.tuples(st.just("link"), NAMES, st.just(b"elsewhere")),
     st.tuples(st.just("commit"), st.just(""), st.just(b"")),
 )
 PATTERNS = st.lists(
@@ -465,7 +480,7 @@ def perform(root: Path, operation: tuple[str, str, bytes]) -> None:
         file.chmod(0o755)
 
 
-@settings(max_examples=20)
+@settings(max_examples=15)
 @given(
     dirty=st.lists(OPERATIONS.filter(lambda o: o[0] != "commit"), max_size=3),
     done=st.lists(OPERATIONS, min_size=1, max_size=6),
@@ -515,6 +530,6 @@ def test_exactly_the_allowed_changes_remain(
     assert now.keys() <= before.keys() | left.keys()
     if outside:
         assert not result.success
-        patch = next(root.glob(".handrail/quarantine/*/*.patch"))
+        patch = found(root, ".handrail/quarantine/*/*.patch")[0]
         apply(root, str(patch))
         assert contents(root) == left

@@ -130,7 +130,7 @@ def _fallback(given: Fallback, main: Route, levels: Sequence[_Level], whose: str
         return Route(main.backend, AgentOptions(model=given[1:]).over(main.options))
     named = _level(given, NO_OPTIONS, whose)
     assert named.backend is not None
-    if named.backend.name == main.name:
+    if isinstance(given, str) and named.backend.name == main.name:
         return Route(named.backend, named.options.over(main.options))
     return _route(named.backend, (named, *levels))
 

@@ -1,0 +1,76 @@
+"""How it is told that an agent left its bounds, or that its work cannot be merged."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from handrail.errors import AgentError
+
+_SHOWN = 20
+
+
+def _listed(files: Sequence[str]) -> str:
+    shown = [f"  {file}" for file in files[:_SHOWN]]
+    if len(files) > _SHOWN:
+        shown.append(f"  and {len(files) - _SHOWN} more")
+    return "\n".join(shown)
+
+
+class ScopeViolated(AgentError):
+    """An agent changed files outside of its ``writes=``; those changes were undone.
+
+    ``files`` are their paths, ``patch`` is the file that holds the changes (None: there is nothing
+    to hold but commits), ``allowed`` the patterns. ``notes`` say what else was undone or kept.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        files: Sequence[str],
+        patch: str | None,
+        allowed: Sequence[str] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
+        super().__init__(agent, "changed files outside of its scope")
+        self.args = (agent, tuple(files), patch, tuple(allowed), tuple(notes))
+        self.files = tuple(files)
+        self.patch = patch
+        self.allowed = tuple(allowed)
+        self.notes = tuple(notes)
+
+    def __str__(self) -> str:
+        count = f"{len(self.files)} {'file' if len(self.files) == 1 else 'files'}"
+        allowed = ", ".join(map(repr, self.allowed)) or "nothing"
+        lines = [
+            f"agent {self.agent!r} changed {count} outside of what it may write ({allowed}):",
+            _listed(self.files),
+            "These changes were undone; those it may make are kept.",
+            *self.notes,
+        ]
+        if self.patch is not None:
+            again = shlex.join(["git", "apply", self.patch])
+            lines.append(f"They are in {self.patch}. To have them after all: {again}")
+        return "\n".join(lines)
+
+
+class WorktreeConflict(AgentError):
+    """What an agent did in a worktree of its own cannot be merged: the same lines were changed.
+
+    ``folder`` is the worktree, which is kept; its work is committed on ``branch``.
+    """
+
+    def __init__(self, agent: str, folder: str, branch: str, reason: str) -> None:
+        super().__init__(agent, reason)
+        self.args = (agent, folder, branch, reason)
+        self.folder = folder
+        self.branch = branch
+
+    def __str__(self) -> str:
+        undo = f"git worktree remove --force {shlex.quote(self.folder)}"
+        return (
+            f"what agent {self.agent!r} did in its worktree conflicts with the working tree, which "
+            f"was left as it is:\n{self.reason}\nThe worktree is kept in {self.folder}, its work "
+            f"is committed on the branch {self.branch}. Merge it (git merge {self.branch}), then "
+            f"remove both: {undo} && git branch -D {self.branch}"
+        )

@@ -1,0 +1,277 @@
+"""Cassettes: what agents were asked, said and changed, recorded once and replayed offline."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from handrail.agents.cassette_change import WorkingTree, working_tree
+from handrail.agents.cassette_errors import CassetteMismatch, CassetteMissing
+from handrail.agents.cassette_file import Recording, data_of, recording_of, written
+from handrail.agents.cassette_shown import Shown
+from handrail.agents.cassette_taped import TapedBackend
+from handrail.agents.launch_places import folder_of
+from handrail.errors import AgentError, DefinitionError
+from handrail.model.events import Notice
+from handrail.model.jsonsafe import Json, json_safe
+from handrail.model.masking import Mask
+from handrail.model.paths import on_disk
+from handrail.model.policy import Secrets
+from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
+
+Mode: TypeAlias = Literal["record", "replay", "auto"]
+
+_MODES = ("record", "replay", "auto")
+_TIMES = frozenset({"start_timeout_s", "idle_timeout_s", "tool_timeout_s", "timeout_s"})
+
+
+class Cassette:
+    """Recordings of agents in a folder: ``<agent>/<path of the step>-<number>.json``, each with a
+    ``.patch`` of what the agent changed in the working tree, where it did and git knows.
+
+    ``"record"`` launches agents and writes what they do, in place of what was recorded for the same
+    agents and steps. ``"replay"`` launches none: it tells, answers or fails as recorded, and
+    applies the patch. ``"auto"`` replays what is there and records what is not.
+
+    Recordings are found by agent, path and order of launches. One counts only if it has the same
+    prompt; the folder of the working tree may be another. Values of secret variables and known
+    shapes of tokens are masked in all that is written, and so in what is replayed. What an agent
+    committed is replayed as changes that are not committed. Mutable: it counts the launches.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        mode: Mode = "replay",
+        *,
+        secrets: Secrets | None = None,
+    ) -> None:
+        if mode not in _MODES:
+            raise DefinitionError(
+                f"the mode of a cassette is 'record', 'replay' or 'auto', got {mode!r}"
+            )
+        self.folder = Path(folder).resolve()
+        self.mode: Mode = mode
+        self._secrets = secrets
+        self._last: dict[tuple[str, str], int] = {}
+
+    def __repr__(self) -> str:
+        return f"<Cassette {str(self.folder)!r}, {self.mode}>"
+
+    def wrap(self, backend: AgentBackend) -> AgentBackend:
+        """A backend that records this one, or is replayed in its place."""
+        return TapedBackend(self.complete, backend, self.folder, self._secrets or Secrets())
+
+    def wrapper(self, secrets: Secrets) -> Callable[[AgentBackend], AgentBackend]:
+        """``wrap``, with these secrets unless the cassette was given its own."""
+        chosen = self._secrets or secrets
+        return lambda backend: TapedBackend(self.complete, backend, self.folder, chosen)
+
+    def recordings(self) -> tuple[Path, ...]:
+        """The files of all recordings."""
+        found = [file for file in self.folder.rglob("*.json") if _numbered(file)[1]]
+        return tuple(sorted(found, key=lambda file: (file.parent, *_numbered(file))))
+
+    async def complete(self, turn: AgentTurn, backend: AgentBackend, mask: Mask) -> AgentReply:
+        """The reply to a turn: as recorded, or the backend's, which is recorded.
+
+        Raises:
+            AgentError: recorded, or the backend's.
+            CassetteMismatch, CassetteMissing, PatchRefused: it cannot be replayed.
+        """
+        folder = folder_of(turn.options, backend)
+        tree = await working_tree(folder, f"{turn.run_id}/{turn.path}/cassette")
+        shown = Shown(tree.root, mask)
+        key = (turn.agent, turn.path)
+        before = self._last.get(key, 0)
+        number = self._last[key] = self._number(turn)
+        fresh = self.mode == "auto" and not self._file(turn, number).exists()
+        try:
+            if self.mode == "record" or fresh:
+                return await self._recorded(turn, number, backend, tree, shown)
+            return await self._replayed(turn, number, tree, shown)
+        except BaseException as error:
+            if not isinstance(error, AgentError) and self._last[key] == number:
+                self._last[key] = before  # it does not count: nothing was recorded or replayed
+            raise
+
+    # -- where recordings are -------------------------------------------------------------------
+
+    def _file(self, turn: AgentTurn, number: int) -> Path:
+        *above, name = (on_disk(part) for part in turn.path.split("/"))
+        return self.folder.joinpath(on_disk(turn.agent), *above, f"{name}-{number}.json")
+
+    def _number(self, turn: AgentTurn) -> int:
+        """Which recording of its agent and path a turn is: the next, or that of its launch."""
+        if last := self._last.get((turn.agent, turn.path), 0):
+            return last + 1
+        there = max((number for number, _ in self._there(turn)), default=0)
+        if self.mode == "record":
+            return 1 if turn.launch <= 1 else there + 1
+        return max(1, min(turn.launch, there + 1 if self.mode == "auto" else there))
+
+    def _there(self, turn: AgentTurn) -> Iterator[tuple[int, Path]]:
+        """The recordings of a turn's agent and path, with their numbers."""
+        first = self._file(turn, 0)
+        name, _ = _numbered(first)
+        for file in first.parent.glob("*.json") if first.parent.is_dir() else ():
+            here, number = _numbered(file)
+            if here == name and number:
+                yield number, file
+
+    # -- recording ------------------------------------------------------------------------------
+
+    async def _recorded(
+        self, turn: AgentTurn, number: int, backend: AgentBackend, tree: WorkingTree, shown: Shown
+    ) -> AgentReply:
+        patch = b""
+        change: dict[str, Json] = {"none": tree.why_not}
+        watched = tree.watched([self.folder])
+        if watched is None:
+            ended, notices = await _played(turn, backend)
+        else:
+            with watched:
+                await watched.begin()
+                ended, notices = await _played(turn, backend)
+                patch, change = await watched.change(shown.mask)
+        if patch:
+            change = {"patch": self._file(turn, number).with_suffix(".patch").name, **change}
+        recording = Recording(
+            agent=turn.agent,
+            path=turn.path,
+            launch=number,
+            backend=backend.name,
+            prompt=turn.prompt,
+            asked=_asked(turn),
+            notices=shown.pieces(notices),
+            ended=ended,
+            change=change,
+            recorded_at=_time(turn),
+        )
+        self._write(turn, number, written(shown.out(recording.data())), patch)
+        if isinstance(ended, AgentError):
+            raise ended
+        return ended
+
+    def _write(self, turn: AgentTurn, number: int, text: str, patch: bytes) -> None:
+        """Write a recording; the first of an agent's step takes the place of all that were."""
+        file = self._file(turn, number)
+        for old in [old for there, old in self._there(turn) if number in {1, there}]:
+            old.unlink()
+            old.with_suffix(".patch").unlink(missing_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if patch:
+            file.with_suffix(".patch").write_bytes(patch)
+        file.write_bytes(text.encode("utf-8", "backslashreplace"))
+
+    # -- replaying ------------------------------------------------------------------------------
+
+    async def _replayed(
+        self, turn: AgentTurn, number: int, tree: WorkingTree, shown: Shown
+    ) -> AgentReply:
+        file = self._file(turn, number)
+        if not file.is_file():
+            known = [f.relative_to(self.folder).as_posix() for f in self.recordings()]
+            raise CassetteMissing(turn.agent, turn.path, number, str(self.folder), known)
+        data = _data(file)
+        prompt = shown.out(turn.prompt)
+        if data["prompt"] != prompt:
+            raise self._mismatch(turn, number, prompt)
+        recording = _recording(file, shown.back(data), turn.path)
+        if "patch" in recording.change:
+            await tree.apply(file.with_name(str(recording.change["patch"])), [self.folder])
+        for notice in recording.notices:
+            turn.emit(notice)
+        if isinstance(recording.ended, AgentError):
+            raise recording.ended
+        return recording.ended
+
+    def _mismatch(self, turn: AgentTurn, number: int, prompt: str) -> CassetteMismatch:
+        """What to tell of a prompt that is not recorded: the nearest one of the same agent."""
+        own = self.folder / on_disk(turn.agent)
+        recorded = {
+            file: str(_data(file)["prompt"])
+            for file in self.recordings()
+            if file.is_relative_to(own)
+        }
+        matcher = difflib.SequenceMatcher(b=prompt, autojunk=False)
+
+        def nearness(file: Path) -> tuple[float, bool]:
+            matcher.set_seq1(recorded[file])
+            return matcher.quick_ratio(), file == self._file(turn, number)
+
+        nearest = max(recorded, key=nearness)
+        name = nearest.relative_to(self.folder).as_posix()
+        lines = difflib.unified_diff(
+            recorded[nearest].splitlines(), prompt.splitlines(), name, "now", lineterm=""
+        )
+        difference = "\n".join(lines) or "(the same words, recorded for another launch)"
+        return CassetteMismatch(turn.agent, turn.path, number, name, difference)
+
+
+def cassette(
+    folder: str | os.PathLike[str], mode: Mode = "replay", *, secrets: Secrets | None = None
+) -> Cassette:
+    """A ``Cassette``."""
+    return Cassette(folder, mode, secrets=secrets)
+
+
+async def _played(
+    turn: AgentTurn, backend: AgentBackend
+) -> tuple[AgentReply | AgentError, list[Notice]]:
+    """How a backend ends, and what it tells until then."""
+    notices: list[Notice] = []
+
+    def emit(notice: Notice) -> None:
+        notices.append(notice)
+        turn.emit(notice)
+
+    try:
+        return await backend.complete(replace(turn, emit=emit)), notices
+    except AgentError as error:
+        return error, notices
+
+
+def _time(turn: AgentTurn) -> str:
+    return "" if turn.now is None else datetime.fromtimestamp(turn.now(), UTC).isoformat()
+
+
+def _asked(turn: AgentTurn) -> dict[str, Json]:
+    """What a backend is told besides the prompt, as far as it matters to the answer."""
+    given = {name: getattr(turn.options, name) for name in turn.options.given}
+    asked = {name: json_safe(value) for name, value in given.items() if name not in _TIMES}
+    for name in ("env", "mcp_servers"):  # what is in them may be secret
+        if name in asked:
+            asked[name] = sorted(given[name])
+    if turn.session is not None:
+        asked |= {"session": turn.session, "fork": turn.fork, "compact": turn.compact}
+    return asked
+
+
+def _numbered(file: Path) -> tuple[str, int]:
+    """The name and the number of a recording; 0: it is none."""
+    name, _, number = file.stem.rpartition("-")
+    return (name, int(number)) if number.isdecimal() else (file.stem, 0)
+
+
+def _data(file: Path) -> dict[str, Any]:
+    try:
+        return data_of(file.read_text("utf-8"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(file, error) from None
+
+
+def _recording(file: Path, data: dict[str, Any], path: str) -> Recording:
+    try:
+        return recording_of(data, path)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: Path, error: Exception) -> DefinitionError:
+    return DefinitionError(f"{file} cannot be read as a recording of an agent: {error!r}")

@@ -1,0 +1,149 @@
+"""What an agent changed in the working tree, as a patch, and such a patch applied again."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from handrail.agents.cassette_errors import PatchRefused
+from handrail.errors import CommandFailed, CommandNotFound
+from handrail.model.jsonsafe import Json
+from handrail.model.masking import Mask
+from handrail.system.git import Git, Repository, head_of, repository_of
+from handrail.system.own_files import own_files
+from handrail.system.shadow import Change, Shadow, State
+
+_SHORTEST_LINE = 12
+_BINARY = b"\nGIT binary patch\n"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingTree:
+    """The working tree that an agent is in: a repository's, or just a folder."""
+
+    root: Path
+    repository: Repository | None
+    marker: str
+    why_not: str = ""
+
+    def watched(self, ignored: Sequence[Path]) -> Watched | None:
+        """What is needed to tell later what was changed; None if there is no repository."""
+        if self.repository is None:
+            return None
+        shadow = Shadow(Path(tempfile.mkdtemp(prefix="handrail-")), self.root, self.marker)
+        named = os.environ.get("HANDRAIL_DIR")
+        places = [self.root / ".handrail", *([Path(named).resolve()] if named else [])]
+        shadow.make(self.repository, [*places, *ignored])
+        return Watched(shadow, self.repository)
+
+    async def apply(self, patch: Path, ignored: Sequence[Path]) -> None:
+        """Change the files as a patch says, all of them or none.
+
+        Raises:
+            PatchRefused: they are not what it was made from.
+        """
+        try:
+            if (watched := self.watched(ignored)) is not None:
+                with watched:
+                    await watched.apply(_bytes(patch))
+            else:
+                words = ("apply", "--whitespace=nowarn", "-")
+                await Git(self.root, self.marker)(*words, stdin=_bytes(patch))
+        except CommandFailed as error:
+            reason = (error.stderr or error.stdout).strip()
+            raise PatchRefused(str(patch), str(self.root), reason) from None
+        except OSError as error:
+            raise PatchRefused(str(patch), str(self.root), str(error)) from None
+
+
+async def working_tree(folder: Path, marker: str) -> WorkingTree:
+    """The working tree that a folder is in."""
+    try:
+        repository = await repository_of(folder, marker)
+    except CommandNotFound as error:
+        return _without_git(folder, marker, str(error))
+    if repository is None:
+        return _without_git(folder, marker, "not a git repository")
+    return WorkingTree(repository.root, repository, marker)
+
+
+def _without_git(folder: Path, marker: str, why: str) -> WorkingTree:
+    return WorkingTree(folder.resolve(), None, marker, why)
+
+
+def _bytes(file: Path) -> bytes:
+    return file.read_bytes()
+
+
+@dataclass(slots=True)
+class Watched:
+    """A working tree whose state was taken; as a context manager it is forgotten. Mutable."""
+
+    shadow: Shadow
+    repository: Repository
+    before: State | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.shadow.folder, ignore_errors=True)
+
+    async def begin(self) -> None:
+        """Take the state from which changes count."""
+        self.before = await self._state()
+
+    async def change(self, mask: Mask) -> tuple[bytes, dict[str, Json]]:
+        """The change since then as a patch without secrets, and what people are told of it."""
+        assert self.before is not None
+        now = await self.shadow.state()
+        own = own_files(self.repository.root)
+        changes = [c for c in await self.shadow.changes(self.before, now) if c.path not in own]
+        told: dict[str, Json] = {"files": [mask.text(str(change)) for change in changes]}
+        secret = [c for c in changes if not c.is_repository and await self._hides(c, mask)]
+        left_out = {c.path for c in secret} | {c.path for c in changes if c.is_repository}
+        if left_out:
+            told["left_out"] = [mask.text(path) for path in sorted(left_out)]
+        kept = [(c.path, c.after) for c in changes if c.path not in left_out]
+        if not kept:
+            return b"", told
+        wanted = await self.shadow.mixed(self.before, kept)
+        return _masked(await self.shadow.patch(self.before, wanted), mask), told
+
+    async def apply(self, patch: bytes) -> None:
+        """Change the files as the patch says."""
+        now = await self._state()
+        await self.shadow.write(now, await self.shadow.patched(now, patch))
+
+    async def _state(self) -> State:
+        return await self.shadow.state(await head_of(self.repository.git(self.shadow.marker)))
+
+    async def _hides(self, change: Change, mask: Mask) -> bool:
+        """True for a binary file with a secret in it, which the patch would hold unseen."""
+        texts = [await self.shadow.text(e) for e in (change.before, change.after) if e is not None]
+        return any("\0" in text for text in texts) and any(
+            mask.text(text) != text for text in texts
+        )
+
+
+def _masked(patch: bytes, mask: Mask) -> bytes:
+    """The patch without secrets, of which some may be on several lines."""
+    files = re.split(rb"(?m)^(?=diff --git )", patch)
+    return b"".join(part if _BINARY in part else _masked_text(part, mask) for part in files)
+
+
+def _masked_text(part: bytes, mask: Mask) -> bytes:
+    shown: bytes = mask.value(part)
+    for name, value in mask.values.items():
+        for line in value.splitlines()[: None if "\n" in value else 0]:
+            if len(line) >= _SHORTEST_LINE:
+                shown = shown.replace(
+                    line.encode("utf-8", "surrogateescape"), b"${%s}" % name.encode()
+                )
+    return shown

@@ -1,0 +1,106 @@
+"""A launch of an agent within a scope (``writes=``), a worktree of its own, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from handrail.agents.bounds_errors import ScopeViolated
+from handrail.agents.launch_places import Places, folder_of, places_of
+from handrail.agents.scope import Findings, Scope, before_launch
+from handrail.agents.worktree import Worktree, worktree_of
+from handrail.errors import DefinitionError
+from handrail.model.agent_options import AgentOptions
+from handrail.model.shapes import AgentRequest
+from handrail.ports.agent import AgentBackend, capabilities_of
+from handrail.system.git import repository_of
+from handrail.system.shadow import Shadow
+
+
+async def confine(
+    request: AgentRequest, agent: str, backend: AgentBackend, options: AgentOptions
+) -> Confined:
+    """A launch made ready to be confined as the step's settings ask.
+
+    Raises:
+        DefinitionError: there is no repository, or the backend works in no other folder.
+    """
+    marker = f"{request.run_id}/{request.path}/git"
+    folder = folder_of(options, backend)
+    repository = await repository_of(folder, marker)
+    settings = request.settings
+    if repository is None:
+        raise _no_repository(request, folder)
+    places = places_of(repository.root, request.run_id, request.path)
+    if settings.worktree:
+        _check_can_move(request, backend)
+        anew = request.launch.rung == "start" and not request.interrupted
+        worktree = await worktree_of(repository, places, marker, anew=anew)
+        here, shadow, before = worktree.here, worktree.shadow, worktree.before
+    else:
+        worktree, here = None, repository
+        shadow = Shadow(places.shadow, repository.root, marker)
+        ours: Sequence[Path] = getattr(backend, "own_folders", ())  # a cassette's recordings
+        before = await before_launch(shadow, places, repository, ours)
+    scope = None
+    if settings.writes is not None:
+        scope = Scope(settings.writes, here, shadow, places, before)
+    return Confined(agent, places, scope, worktree)
+
+
+@dataclass(frozen=True, slots=True)
+class Confined:
+    """A launch within a scope, a worktree, or both."""
+
+    agent: str
+    places: Places
+    scope: Scope | None
+    worktree: Worktree | None
+
+    async def failed(self) -> ScopeViolated | None:
+        """What is to be done when there is no answer; the violation, if there was one."""
+        violated = await self._violated()
+        if self.worktree is not None and await self.worktree.is_unchanged():
+            await self.worktree.remove()
+        return violated
+
+    async def answered(self) -> None:
+        """What is to be done when there is one."""
+        violated = await self._violated()
+        if violated is not None:
+            raise violated
+        if self.worktree is not None:
+            await self.worktree.merge(self.agent)
+
+    async def _violated(self) -> ScopeViolated | None:
+        if self.scope is None:
+            return None
+        findings = await self.scope.enforced()
+        if self.worktree is None:
+            self.places.forget()
+        return self._error(findings) if findings.files else None
+
+    def _error(self, findings: Findings) -> ScopeViolated:
+        assert self.scope is not None
+        notes = findings.notes
+        if self.worktree is not None:
+            kept = f"Nothing was merged: its worktree is {self.worktree.here.root}."
+            notes = (*notes, kept)
+        return ScopeViolated(self.agent, findings.files, findings.patch, self.scope.patterns, notes)
+
+
+def _no_repository(request: AgentRequest, folder: Path) -> DefinitionError:
+    asked = "worktree=True" if request.settings.worktree else "writes="
+    return DefinitionError(
+        f"step {request.path!r}: {asked} needs a git repository, and {folder} is in none. Make it "
+        f"one (git init), or leave {asked} out."
+    )
+
+
+def _check_can_move(request: AgentRequest, backend: AgentBackend) -> None:
+    if "cwd" not in capabilities_of(backend).options:
+        raise DefinitionError(
+            f"step {request.path!r}: worktree=True needs a backend that can be told its working "
+            f"folder (cwd), and backend {backend.name!r} cannot."
+        )

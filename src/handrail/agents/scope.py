@@ -1,0 +1,248 @@
+"""Enforced scope: what an agent changed outside of ``writes=`` is set aside and undone.
+
+Theory of operation. Before the launch the state of the working tree is taken by a shadow (see
+``system.shadow``), tracked and untracked files alike, and what git keeps beside them (see
+``scope_inside``). After it, however it ended, both are compared. If anything outside of the
+patterns was changed, it goes into a patch, the files are brought back to the bytes they had before
+(which need not be those of the last commit), and HEAD, its branch and the index to where they were;
+what the patterns allow stays in the working tree. This is repeated until nothing is found any more:
+an ignore file that was undone may have hidden others.
+
+The state before is kept on disk until the check is over. If the process is killed meanwhile, the
+next launch of the step finds it, and takes up that check: a crash is no way out of the scope.
+
+Files that git ignores are left alone, as are those that this process has open: its journal, its
+logs. Of a repository within the repository (a submodule) only its commit is looked at.
+
+A working tree has one state, so steps with ``writes=`` must not overlap with others that write into
+the same one, or their changes are taken for the agent's. Give them worktrees of their own instead.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from handrail.agents.launch_places import Places
+from handrail.agents.scope_inside import Inside, Kept, inside_of, put_back, rewind
+from handrail.agents.scope_patterns import allows
+from handrail.system.git import Git, Repository
+from handrail.system.own_files import own_files
+from handrail.system.shadow import Change, Shadow, State
+
+_MAX_PASSES = 10
+_BEFORE = "before.json"
+_OF_EARLIER = (
+    "An earlier launch of this step was killed: whatever was changed since it began counts as the "
+    "agent's."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What there was before a launch."""
+
+    state: State
+    inside: Inside
+    own: frozenset[str]
+    of_earlier: bool = False
+    """It is the state before an earlier launch, which was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What an agent did that it may not do, and where it is now."""
+
+    files: tuple[str, ...] = ()
+    patch: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+async def before_launch(
+    shadow: Shadow, places: Places, repository: Repository, ours: Sequence[Path] = ()
+) -> Before:
+    """The state before a launch: now, or, if an earlier launch was killed, before that one.
+
+    ``ours`` are folders in which handrail itself writes meanwhile; they are in no state.
+    """
+    known = shadow.folder / _BEFORE
+    if known.is_file():
+        return replace(msgspec.json.decode(known.read_bytes(), type=Before), of_earlier=True)
+    places.make()
+    shadow.make(repository, [places.base, repository.root / ".handrail", *ours])
+    inside = await inside_of(repository, shadow.marker)
+    state = await shadow.state(inside.head)
+    before = Before(state, inside, own_files(repository.root))
+    fresh = known.with_suffix(".new")
+    fresh.write_bytes(msgspec.json.encode(before))
+    fresh.replace(known)
+    return before
+
+
+async def left_from_before(shadow: Shadow, places: Places) -> Path | None:
+    """The patch file that has now what was changed since the launch that was killed, if any was."""
+    known = shadow.folder / _BEFORE
+    if not known.is_file():
+        return None
+    before = msgspec.json.decode(known.read_bytes(), type=Before)
+    patch = await shadow.patch(before.state, await shadow.state())
+    if not patch:
+        return None
+    file = places.quarantine()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(patch)
+    return file
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where an agent may write, in a repository whose state before the launch is known."""
+
+    patterns: tuple[str, ...]
+    repository: Repository
+    shadow: Shadow
+    places: Places
+    before: Before
+
+    async def enforced(self) -> Findings:
+        """What was found, set aside and undone; nothing in it if the agent kept to its scope."""
+        found = _Found()
+        after = await inside_of(self.repository, self.shadow.marker)
+        self._settings(after, found)
+        for _ in range(_MAX_PASSES):
+            now = await self.shadow.state()
+            outside = self._outside(await self.changes(now))
+            if not outside:
+                break
+            await self._set_aside(now, outside, found)
+        await self._commits(after, found)
+        if found.files:
+            await rewind(self.repository, self.shadow.marker, self.before.inside, after)
+            if self.before.of_earlier:
+                found.notes.append(_OF_EARLIER)
+            if after.head is not None and after.head != self.before.inside.head:
+                found.notes.append(
+                    f"HEAD is where it was before; the agent's last commit was {after.head}."
+                )
+        patch = None if found.patch is None else str(found.patch)
+        return Findings(tuple(found.files), patch, tuple(found.notes))
+
+    async def changes(self, now: State) -> tuple[Change, ...]:
+        """What was changed since the launch, but for files that this process has open."""
+        own = self.before.own | own_files(self.repository.root)
+        changes = await self.shadow.changes(self.before.state, now)
+        return tuple(change for change in changes if change.path not in own)
+
+    def _outside(self, changes: Sequence[Change]) -> list[Change]:
+        """Those that are not allowed, and those that stand in the way of undoing these."""
+        outside = [change for change in changes if not allows(self.patterns, change.path)]
+        while in_the_way := _in_the_way(outside, changes):
+            outside += in_the_way
+        return sorted(outside, key=lambda change: change.path)
+
+    async def _set_aside(self, now: State, outside: list[Change], found: _Found) -> None:
+        """Put these changes into the patch, and undo them."""
+        files = [change for change in outside if not change.is_repository]
+        if files:
+            allowed = await self.shadow.mixed(now, [(c.path, c.before) for c in files])
+            patch = await self.shadow.patch(allowed, now)
+            found.patch = self._aside(found).with_suffix(".patch")
+            with found.patch.open("ab") as file:
+                file.write(patch)
+            await self.shadow.write(now, allowed)
+        found.files += [str(change) for change in outside]
+        for change in outside:
+            if change.is_repository:
+                self._repository(change, found)
+
+    def _repository(self, change: Change, found: _Found) -> None:
+        """Move a new repository out of the way; of one that was there before only tell."""
+        if change.before is not None:
+            found.notes.append(f"The repository in {change.path} was changed, and left as it is.")
+            return
+        aside = self._aside(found).with_suffix(".repositories") / change.path
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(self.repository.root / change.path, aside)
+        found.notes.append(f"The new repository {change.path} was moved to {aside}.")
+
+    def _settings(self, after: Inside, found: _Found) -> None:
+        """Set aside and undo changes of hooks and settings."""
+        before = self.before.inside.files
+        for name in sorted({*before, *after.files}):
+            old, new = before.get(name), after.files.get(name)
+            if (old is None and new is None) or (old is not None and old.same(new)):
+                continue
+            if allows(self.patterns, f".git/{name}"):
+                continue
+            found.files.append(f".git/{name} ({_what(old, new)})")
+            if new is not None:
+                aside = self._aside(found).with_suffix(".git") / name
+                aside.parent.mkdir(parents=True, exist_ok=True)
+                aside.write_bytes(new.data)
+                found.notes.append(f"What it wrote into .git/{name} is in {aside}.")
+            put_back(self.repository, name, old)
+
+    async def _commits(self, after: Inside, found: _Found) -> None:
+        """Tell of files outside that are in the agent's commits alone."""
+        head = self.before.inside.head
+        if after.head is None or after.head == head:
+            return
+        git = self.repository.git(self.shadow.marker)
+        known = {file.rpartition(" (")[0] for file in found.files}
+        changes = await self.shadow.changes(await _tree(git, head), await _tree(git, after.head))
+        for change in changes:
+            if change.shown not in known and not allows(self.patterns, change.path):
+                found.files.append(f"{change.shown} (committed)")
+
+    def _aside(self, found: _Found) -> Path:
+        """Where its things go, to be given an ending."""
+        if found.aside is None:
+            found.aside = self.places.quarantine()
+            found.aside.parent.mkdir(parents=True, exist_ok=True)
+        return found.aside
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was found so far. Mutable."""
+
+    files: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
+    aside: Path | None = None
+    patch: Path | None = None
+
+
+def _in_the_way(outside: Sequence[Change], changes: Sequence[Change]) -> list[Change]:
+    """Files where there was a folder, and files in folders where there was a file."""
+    back = {change.path for change in outside if change.before is not None}
+    above = {folder for path in back for folder in _folders(path)}
+    return [
+        change
+        for change in changes
+        if change.after is not None
+        and change not in outside
+        and (change.path in above or not back.isdisjoint(_folders(change.path)))
+    ]
+
+
+def _folders(path: str) -> list[str]:
+    """The folders that a path is in."""
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def _what(old: Kept | None, new: Kept | None) -> str:
+    if old is None:
+        return "added"
+    return "deleted" if new is None else "changed"
+
+
+async def _tree(git: Git, commit: str | None) -> State:
+    """The files of a commit; none of them if there is none."""
+    if commit is None:
+        return State((await git("hash-object", "-t", "tree", "/dev/null")).strip())
+    return State((await git("rev-parse", f"{commit}^{{tree}}")).strip())

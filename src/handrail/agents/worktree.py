@@ -1,0 +1,179 @@
+"""A git worktree for one step: made from HEAD, its changes merged back, then removed.
+
+Theory of operation. The step's files are in a worktree of their own on a branch of their own, so it
+can run beside others. The state in which the worktree began is kept by a shadow (see
+``system.shadow``). When the agent has answered, what became of it since, committed or not, is
+merged as a patch, three-way, with what the working tree holds by then; and only when that is known
+to work is anything written there. Of several steps that are done at once, one merges at a time.
+
+While the launch has no answer yet the worktree stays: the next launch of the step, of the ladder or
+after a crash, goes on in it. So what was begun in a process that was killed is not lost, unless the
+step begins anew: then it is set aside as a patch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from handrail.agents.bounds_errors import WorktreeConflict
+from handrail.agents.launch_places import Places, prune
+from handrail.agents.scope import Before, before_launch, left_from_before
+from handrail.errors import CommandFailed, DefinitionError
+from handrail.model.agent_options import AgentOptions
+from handrail.system.git import Repository, head_of, repository_of
+from handrail.system.own_files import own_files
+from handrail.system.shadow import Shadow
+
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Worktree:
+    """A worktree, and the repository (as seen from the main working tree) that it belongs to."""
+
+    main: Repository
+    here: Repository
+    places: Places
+    shadow: Shadow
+    before: Before
+
+    def mapped(self, options: AgentOptions) -> AgentOptions:
+        """The options with folders of the working tree as those of the worktree."""
+        cwd = self._inside(options.cwd or str(Path.cwd()))
+        Path(cwd).mkdir(parents=True, exist_ok=True)
+        more = options.add_dirs and tuple(map(self._inside, options.add_dirs))
+        return AgentOptions(cwd=cwd, add_dirs=more).over(options)
+
+    def _inside(self, folder: str) -> str:
+        absolute = Path(folder).resolve()
+        if not absolute.is_relative_to(self.main.root):
+            return folder
+        return str(self.here.root / absolute.relative_to(self.main.root))
+
+    async def is_unchanged(self) -> bool:
+        """True if nothing was changed in it."""
+        now = await self.shadow.state()
+        return not await self.shadow.changes(self.before.state, now)
+
+    async def merge(self, agent: str) -> None:
+        """Bring its changes into the working tree, and remove it.
+
+        Raises:
+            WorktreeConflict: they do not fit; nothing was changed.
+        """
+        done = await self.shadow.state()
+        changes = await self.shadow.changes(self.before.state, done)
+        files = [(c.path, c.after) for c in changes if not c.is_repository]
+        if files:
+            # A repository within the worktree is not merged: its files are in no tree of ours.
+            wanted = await self.shadow.mixed(self.before.state, files)
+            patch = await self.shadow.patch(self.before.state, wanted)
+            async with _alone(self.places.merging):
+                await self._apply(agent, patch)
+        await self.remove()
+
+    async def _apply(self, agent: str, patch: bytes) -> None:
+        theirs = self.shadow.at(self.main.root, "main")
+        now = await theirs.state(await head_of(self.main.git(self.shadow.marker)))
+        try:
+            merged = await theirs.patched(now, patch, three_way=True)
+        except CommandFailed as error:
+            await self._commit(agent)
+            reason = (error.stderr or error.stdout).strip()
+            raise self._conflict(agent, reason) from None
+        own = own_files(self.main.root)
+        held = [c.shown for c in await theirs.changes(now, merged) if c.path in own]
+        if held:
+            await self._commit(agent)
+            raise self._conflict(agent, f"this process has {', '.join(held)} open")
+        await theirs.write(now, merged)
+
+    def _conflict(self, agent: str, reason: str) -> WorktreeConflict:
+        return WorktreeConflict(agent, str(self.here.root), self.places.branch, reason)
+
+    async def _commit(self, agent: str) -> None:
+        """Commit what is not committed, so that it can be merged by hand."""
+        git = self.here.git(self.shadow.marker)
+        await git("add", "--all")
+        words = ("commit", "--quiet", "--allow-empty", "--no-verify", "--message")
+        await git(*words, f"What agent {agent} did in step {self.places.path}")
+
+    async def remove(self) -> None:
+        """Remove it with its branch; what stands in the way of that is no failure of the step."""
+        await _removed(self.main, self.places, self.shadow.marker)
+        self.places.forget()
+
+
+async def worktree_of(main: Repository, places: Places, marker: str, *, anew: bool) -> Worktree:
+    """The step's worktree: the one that an earlier launch left, unless it begins ``anew``.
+
+    Raises:
+        DefinitionError: the repository has no commit yet.
+        CommandFailed: git cannot make it.
+    """
+    shadow = Shadow(places.shadow, places.worktree, marker)
+    here = await _left(places, shadow)
+    if here is not None and anew:
+        await left_from_before(shadow, places)
+        here = None
+    if here is None:
+        await _removed(main, places, marker)
+        places.forget()
+        here = await _made(main, places, marker)
+    return Worktree(main, here, places, shadow, await before_launch(shadow, places, here))
+
+
+async def _left(places: Places, shadow: Shadow) -> Repository | None:
+    """The worktree that an earlier launch left, if it is whole."""
+    if not (places.worktree.is_dir() and shadow.folder.is_dir()):
+        return None
+    found = await repository_of(places.worktree, shadow.marker)
+    return found if found is not None and found.root == places.worktree.resolve() else None
+
+
+async def _made(main: Repository, places: Places, marker: str) -> Repository:
+    git = main.git(marker)
+    if await head_of(git) is None:
+        raise DefinitionError(
+            f"step {places.path!r}: worktree=True needs a commit to begin with, and the repository "
+            f"{main.root} has none. Commit something there first."
+        )
+    places.make()
+    places.worktree.parent.mkdir(parents=True, exist_ok=True)
+    words = ("worktree", "add", "--quiet", "--no-track", "--force", "-B", places.branch)
+    await git(*words, str(places.worktree), "HEAD")
+    here = await repository_of(places.worktree, marker)
+    assert here is not None  # it was made just now
+    return here
+
+
+async def _removed(main: Repository, places: Places, marker: str) -> None:
+    """See that there is no such worktree and no such branch."""
+    git = main.git(marker)
+    if places.worktree.exists():
+        await git.ends("worktree", "remove", "--force", "--force", str(places.worktree))
+        await anyio.to_thread.run_sync(shutil.rmtree, places.worktree, True)  # noqa: FBT003
+    await git.ends("worktree", "prune")
+    await git.ends("branch", "--quiet", "-D", places.branch)
+    prune(places.worktree.parent, places.base)
+
+
+@asynccontextmanager
+async def _alone(file: Path) -> AsyncGenerator[None, None]:
+    """Only one at a time is in here, of all tasks and processes."""
+    with file.open("ab") as lock:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            await anyio.sleep(_POLL_S)
+        yield

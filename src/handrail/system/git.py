@@ -1,0 +1,127 @@
+"""git, of which nothing acts by itself: no hooks, no prompts, no signatures, no pagers."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from handrail.errors import CommandFailed
+from handrail.system.processes import run_process
+
+_STEADY = (
+    "--no-optional-locks",
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.quotePath=true"),
+    *("-c", "commit.gpgSign=false"),
+    *("-c", "gc.auto=0"),
+    *("-c", "maintenance.auto=false"),
+    *("-c", "advice.addEmbeddedRepo=false"),
+    *("-c", "color.ui=false"),
+    *("-c", "user.name=handrail"),
+    *("-c", "user.email=handrail@localhost"),
+)
+_ENVIRONMENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+
+# Set where handrail is started by a hook of git's; they would turn every call to that repository.
+_ELSEWHERE = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_NAMESPACE"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX"),
+    *("GIT_EXTERNAL_DIFF", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT"),
+    *("GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS"),
+    *("GIT_ICASE_PATHSPECS", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"),
+    *("GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE"),
+)
+
+_KEPT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """git in one folder. ``marker`` is carried by its processes, one at a time."""
+
+    folder: Path
+    marker: str
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    async def __call__(
+        self, *arguments: str, stdin: bytes = b"", ok: Collection[int] = (0,)
+    ) -> str:
+        """What git prints.
+
+        Raises:
+            CommandFailed: its exit code is none of ``ok``. CommandNotFound: there is no git.
+        """
+        code, stdout, stderr = await self.ends(*arguments, stdin=stdin)
+        if code not in ok:
+            raise CommandFailed(repr(shlex.join(("git", *arguments))), code, stdout, stderr)
+        return stdout
+
+    async def ends(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        """The exit code of git, and what it printed."""
+        argv = [*_without(self.env), "git", *_STEADY, *arguments]
+        done = await run_process(
+            argv,
+            marker=self.marker,
+            cwd=self.folder,
+            env={**_ENVIRONMENT, **self.env},
+            stdin=stdin,
+            limit_bytes=_KEPT_BYTES,
+        )
+        return done.exit_code, done.stdout, done.stderr
+
+
+def _without(env: Mapping[str, str]) -> list[str]:
+    """Words before the command that take away what would lead it elsewhere."""
+    astray = [name for name in _ELSEWHERE if name in os.environ and name not in env]
+    return ["env", *(word for name in astray for word in ("-u", name))] if astray else []
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A working tree of git: where its files are, and where what git keeps of it is.
+
+    ``own`` is what this working tree has for itself (its HEAD and index), ``common`` what all
+    working trees of the repository share. ``ignored`` is a file of more patterns to ignore.
+    """
+
+    root: Path
+    own: Path
+    common: Path
+    objects: Path
+    sha256: bool = False
+    ignored: str = ""
+
+    def git(self, marker: str) -> Git:
+        """The git of the working tree."""
+        return Git(self.root, marker)
+
+
+async def repository_of(folder: Path, marker: str) -> Repository | None:
+    """The repository that a folder is in, or None.
+
+    Raises:
+        CommandFailed: git does not want to say. CommandNotFound: there is no git, or no folder.
+    """
+    git = Git(folder, marker)
+    asked = ["--show-toplevel", "--git-dir", "--git-common-dir", "--git-path", "objects"]
+    words = ("rev-parse", "--path-format=absolute", *asked, "--show-object-format")
+    code, stdout, stderr = await git.ends(*words)
+    if code:
+        if "not a git repository" in stderr or "in a work tree" in stderr:
+            return None
+        raise CommandFailed(repr(shlex.join(("git", *words))), code, stdout, stderr)
+    root, own, common, objects, form = stdout.splitlines()
+    words = ("config", "--local", "--type=path", "--get", "core.excludesFile")
+    ignored = (await git(*words, ok=(0, 1))).strip()
+    places = (Path(root), Path(own), Path(common), Path(objects))
+    return Repository(*places, form == "sha256", ignored)
+
+
+async def head_of(git: Git) -> str | None:
+    """The commit that HEAD is, or None if there is none yet."""
+    _, head, _ = await git.ends("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+    return head.strip() or None

@@ -1,0 +1,47 @@
+"""Which files this process itself has open: its journal, its logs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+_BESIDE = ("", "-wal", "-shm", "-journal")
+
+
+def own_files(root: Path) -> frozenset[str]:
+    """The files below a folder that this process has open, relative to it, and what SQLite keeps
+    beside them. Where the system does not tell (neither ``/proc`` nor macOS): none.
+    """
+    found: set[str] = set()
+    base = root.resolve()
+    for opened in map(Path, _opened()):
+        if opened.is_relative_to(base) and str(opened).isprintable():
+            name = opened.relative_to(base).as_posix()
+            found.update(
+                f"{name.removesuffix('-wal').removesuffix('-shm')}{end}" for end in _BESIDE
+            )
+    return frozenset(found)
+
+
+def _opened() -> list[str]:
+    with contextlib.suppress(OSError):
+        return [path for fd in os.listdir("/proc/self/fd") if (path := _linked(fd))]
+    if sys.platform != "darwin":
+        return []
+    import fcntl
+
+    paths: list[str] = []
+    for fd in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):
+            told = fcntl.fcntl(int(fd), fcntl.F_GETPATH, bytes(1024))
+            paths.append(os.fsdecode(told.rstrip(b"\0")))
+    return paths
+
+
+def _linked(fd: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:  # it was the one that listed the folder
+        return ""

@@ -1,0 +1,245 @@
+"""What a folder held, byte for byte, kept in a repository of our own beside the one it is in.
+
+Theory of operation. A *shadow* is a small git directory that borrows the objects of the user's
+repository and has an index of its own; its working tree is the user's folder. So a state can be
+taken, compared and brought back by git, and neither the user's index nor their objects, hooks or
+settings have a part in it. No attribute counts in it (no line endings, no filters): what it takes
+are the bytes of the files, and those it brings back. What git ignores is in none of its states.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from handrail.system.git import Git, Repository
+
+_NOTHING = "000000"
+_REPOSITORY = "160000"
+_ATTRIBUTES = "* -text !eol -filter -ident !working-tree-encoding !merge !diff\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file in a state: its mode as git writes it, and the id of its content."""
+
+    mode: str
+    blob: str
+
+    @property
+    def is_repository(self) -> bool:
+        """True for a repository within the repository, whose files are not looked at."""
+        return self.mode == _REPOSITORY
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one path between two states; None: it is not in that state."""
+
+    path: str
+    before: Entry | None
+    after: Entry | None
+
+    @property
+    def what(self) -> str:
+        """added, deleted, changed, or mode changed."""
+        if self.before is None:
+            return "added"
+        if self.after is None:
+            return "deleted"
+        return "changed" if self.before.blob != self.after.blob else "mode changed"
+
+    @property
+    def is_repository(self) -> bool:
+        """True if either is a repository of its own."""
+        return any(one is not None and one.is_repository for one in (self.before, self.after))
+
+    @property
+    def shown(self) -> str:
+        """The path, whose bytes need not be UTF-8, as text that can be written."""
+        return os.fsencode(self.path).decode("utf-8", "backslashreplace")
+
+    def __str__(self) -> str:
+        return f"{self.shown} ({self.what})"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a folder held: a tree, and repositories in it that have no commit yet."""
+
+    tree: str
+    bare: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """States of ``root``, kept in ``folder``; see the module's theory of operation."""
+
+    folder: Path
+    root: Path
+    marker: str
+    index: str = "index"
+
+    def at(self, root: Path, index: str) -> Shadow:
+        """The same for another working tree of the repository, with an index of its own."""
+        return replace(self, root=root, index=index)
+
+    def make(self, repository: Repository, ignored: Sequence[Path] = ()) -> None:
+        """Make its folder anew; ``ignored`` are folders that are in no state."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for name in ("objects/info", "refs/heads", "info"):
+            (self.folder / name).mkdir(parents=True)
+        (self.folder / "HEAD").write_text("ref: refs/heads/none\n")
+        (self.folder / "config").write_text(_settings(repository), "utf-8")
+        (self.folder / "objects/info/alternates").write_bytes(os.fsencode(repository.objects))
+        (self.folder / "info/attributes").write_text(_ATTRIBUTES)
+        (self.folder / "info/exclude").write_bytes(_excluded(repository, ignored))
+
+    async def state(self, head: str | None = None) -> State:
+        """What the folder holds now. ``head``: a commit whose files count even if ignored."""
+        git = self._git()
+        if head is not None:
+            await git("read-tree", head)
+        code, _, _ = await git.ends("add", "--all", "--ignore-errors", "--", ".")
+        bare = await self._bare() if code else ()
+        return State((await git("write-tree")).strip(), bare)
+
+    async def _bare(self) -> tuple[str, ...]:
+        """Repositories without a commit: git cannot take them into a tree."""
+        listed = await self._git()("ls-files", "-z", "--others", "--exclude-standard")
+        return tuple(name[:-1] for name in listed.split("\0") if name.endswith("/"))
+
+    async def changes(self, before: State, after: State) -> tuple[Change, ...]:
+        """What became of each path, sorted."""
+        found = self.folder / "changes"
+        words = ("diff-tree", "-r", "-z", "--raw", "--no-renames", f"--output={found}")
+        await self._git()(*words, before.tree, after.tree)
+        parts = iter(os.fsdecode(found.read_bytes()).split("\0")[:-1])
+        changes = [_change(fields, path) for fields, path in zip(parts, parts, strict=True)]
+        unborn = Entry(_REPOSITORY, "")
+        changes += [Change(n, None, unborn) for n in after.bare if n not in before.bare]
+        changes += [Change(n, unborn, None) for n in before.bare if n not in after.bare]
+        return tuple(sorted(changes, key=lambda change: change.path))
+
+    async def mixed(self, state: State, put: Iterable[tuple[str, Entry | None]]) -> State:
+        """A state with other entries at some paths; None: nothing there."""
+        git = self._git("mixed")
+        lines = sorted(
+            (entry is not None, path, entry or Entry(_NOTHING, "0" * len(state.tree)))
+            for path, entry in put
+            if entry is None or entry.blob
+        )
+        told = "".join(f"{entry.mode} {entry.blob}\t{path}\0" for _, path, entry in lines)
+        await git("read-tree", state.tree)
+        words = ("update-index", "-z", "--add", "--replace", "--index-info")
+        await git(*words, stdin=os.fsencode(told))
+        return State((await git("write-tree")).strip(), state.bare)
+
+    async def patch(self, before: State, after: State) -> bytes:
+        """The change as a patch for ``git apply``, binary files too."""
+        found = self.folder / "patch"
+        words = ("diff-tree", "-r", "-p", "-U3", "--binary", "--full-index", "--no-renames")
+        plain = ("--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/")
+        await self._git()(*words, *plain, f"--output={found}", before.tree, after.tree)
+        return found.read_bytes()
+
+    async def patched(self, state: State, patch: bytes, *, three_way: bool = False) -> State:
+        """The state that a patch makes of another; nothing is written into the folder.
+
+        Raises:
+            CommandFailed: it does not apply, or, three-way, there are conflicts.
+        """
+        git = self._git("patched")
+        await git("read-tree", state.tree)
+        words = ("apply", "--cached", "--whitespace=nowarn", *["--3way"] * three_way, "-")
+        await git(*words, stdin=patch)
+        return State((await git("write-tree")).strip(), state.bare)
+
+    async def write(self, now: State, wanted: State) -> None:
+        """Make the folder, which holds ``now``, hold what is wanted."""
+        changes = [c for c in await self.changes(now, wanted) if not c.is_repository]
+        for change in changes:
+            if change.before is not None:
+                _remove(self.root, change.path)
+        paths = "".join(f"{change.path}\0" for change in changes if change.after is not None)
+        if paths:
+            git = self._git("wanted")
+            await git("read-tree", wanted.tree)
+            await git("checkout-index", "--force", "-z", "--stdin", stdin=os.fsencode(paths))
+
+    async def text(self, entry: Entry) -> str:
+        """What a file holds, with U+FFFD for what is not UTF-8."""
+        return await self._git()("cat-file", "blob", entry.blob)
+
+    def _git(self, index: str | None = None) -> Git:
+        places = {
+            "GIT_DIR": str(self.folder),
+            "GIT_WORK_TREE": str(self.root),
+            "GIT_INDEX_FILE": str(self.folder / (index or self.index)),
+        }
+        return Git(self.root, self.marker, places)
+
+
+def _settings(repository: Repository) -> str:
+    mac = "true" if sys.platform == "darwin" else "false"
+    lines = [
+        "[core]",
+        f"repositoryformatversion = {int(repository.sha256)}",
+        "bare = false",
+        "filemode = true",
+        "autocrlf = false",
+        "safecrlf = false",
+        "untrackedCache = false",
+        f"ignorecase = {mac}",
+        f"precomposeunicode = {mac}",
+    ]
+    if repository.ignored:
+        quoted = repository.ignored.replace("\\", "\\\\").replace('"', '\\"')
+        lines.append(f'excludesFile = "{quoted}"')
+    if repository.sha256:
+        lines += ["[extensions]", "objectFormat = sha256"]
+    return "\n".join([*lines, ""])
+
+
+def _excluded(repository: Repository, ignored: Sequence[Path]) -> bytes:
+    """What the repository ignores by itself, and these folders."""
+    own = repository.common / "info" / "exclude"
+    known = own.read_bytes() if own.is_file() else b""
+    inside = [f for f in ignored if f.is_relative_to(repository.root) and f != repository.root]
+    more = "".join(f"/{_literal(f.relative_to(repository.root).as_posix())}/\n" for f in inside)
+    return known + b"\n" + os.fsencode(more)
+
+
+def _literal(path: str) -> str:
+    return "".join(f"\\{c}" if c in "\\*?[ " else c for c in path)
+
+
+def _change(fields: str, path: str) -> Change:
+    """One line of ``git diff-tree --raw``."""
+    mode, new_mode, blob, new_blob, _ = fields.removeprefix(":").split(" ")
+    before = None if mode == _NOTHING else Entry(mode, blob)
+    after = None if new_mode == _NOTHING else Entry(new_mode, new_blob)
+    return Change(path, before, after)
+
+
+def _remove(root: Path, path: str) -> None:
+    """Remove a file, and the folders that are empty without it."""
+    file = root / path
+    try:
+        if stat.S_ISDIR(file.lstat().st_mode):  # a file became a folder: what is in it goes by name
+            return
+        file.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for folder in file.parents:
+        if folder == root:
+            return
+        try:
+            folder.rmdir()
+        except OSError:
+            return
