@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from handrail.agents.agent import Agent
     from handrail.agents.api.backend import ApiBackend
     from handrail.agents.background import Files
-    from handrail.agents.bounds_errors import ScopeViolated, WorktreeConflict
-    from handrail.agents.cassette import Cassette
-    from handrail.agents.cassette_errors import CassetteMismatch, CassetteMissing, PatchRefused
+    from handrail.agents.bounds.errors import ScopeViolated, WorktreeConflict
+    from handrail.agents.cassette.cassette import Cassette
+    from handrail.agents.cassette.errors import CassetteMismatch, CassetteMissing, PatchRefused
     from handrail.agents.claude.backend import ClaudeBackend
     from handrail.agents.codex.app_server import CodexBackend
     from handrail.agents.codex.exec import CodexExecBackend
@@ -127,9 +127,9 @@ _HOMES = {
     "handrail._wiring": ("Executor",),
     "handrail._workflow": ("Workflow", "workflow"),
     "handrail.agents.agent": ("Agent",),
-    "handrail.agents.bounds_errors": ("ScopeViolated", "WorktreeConflict"),
-    "handrail.agents.cassette": ("Cassette",),
-    "handrail.agents.cassette_errors": ("CassetteMismatch", "CassetteMissing", "PatchRefused"),
+    "handrail.agents.bounds.errors": ("ScopeViolated", "WorktreeConflict"),
+    "handrail.agents.cassette.cassette": ("Cassette",),
+    "handrail.agents.cassette.errors": ("CassetteMismatch", "CassetteMissing", "PatchRefused"),
     "handrail.agents.command": ("CommandBackend",),
     "handrail.agents.fake": ("FakeBackend",),
     "handrail.dsl.source": ("SourceUnavailable",),

@@ -25,7 +25,7 @@ from handrail.ports.sink import Sink
 from handrail.system.clock import SystemClock
 
 if TYPE_CHECKING:
-    from handrail.agents.cassette import Cassette
+    from handrail.agents.cassette.cassette import Cassette
 
 
 class Executor(Engine):

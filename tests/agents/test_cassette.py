@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -73,7 +74,9 @@ def tapes(tmp_path: Path) -> Path:
 def turn_in(folder: Path, prompt: str = "Do it.", **given: Any) -> AgentTurn:
     """A turn of a step that works in a folder."""
     options = AgentOptions(cwd=str(folder), model="big", timeout_s=9)
-    return AgentTurn("coder", prompt, "run-1", "build/plan", options=options, **given)
+    # git is ended with all that carries its marker: two tests at a time must not share a run's name
+    run_id = f"run-{uuid.uuid4().hex}"
+    return AgentTurn("coder", prompt, run_id, "build/plan", options=options, **given)
 
 
 def clean_copy(repo: Path, where: Path) -> Path:
@@ -232,7 +235,7 @@ async def test_recorded_twice_is_the_same(repo: Path, tapes: Path, tmp_path: Pat
 
     async def record(at: Path, into: Path, now: float) -> dict[str, bytes]:
         backend = FakeBackend([writing({"src/a.py": "a = 2\n"}, f"In {at}/src.")])
-        turn = replace(turn_in(at, f"Work in {at}.", now=lambda: now), run_id=f"run-{now}")
+        turn = turn_in(at, f"Work in {at}.", now=lambda: now)
         await Cassette(into, "record").wrap(backend).complete(turn)
         files = {file.name: file.read_bytes() for file in found(into, "**/*.*")}
         lines = files["plan-1.json"].splitlines()

@@ -25,9 +25,9 @@ from handrail import (
     step,
     workflow,
 )
-from handrail.agents.launch_places import places_of
-from handrail.agents.scope import before_launch
-from handrail.agents.scope_patterns import allows
+from handrail.agents.bounds.patterns import allows
+from handrail.agents.bounds.places import places_of
+from handrail.agents.bounds.scope import before_launch
 from handrail.model.agent_options import AgentOptions
 from handrail.model.agent_settings import AgentSettings
 from handrail.model.results import Usage

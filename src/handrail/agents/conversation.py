@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from handrail.agents.bounds import bounds_of
+from handrail.agents.bounds.bounds import bounds_of
 from handrail.agents.digest import Digest
 from handrail.agents.routes import Route
 from handrail.agents.wording import KEPT_CHARS, put, rejected, shortened, with_schema

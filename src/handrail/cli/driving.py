@@ -11,7 +11,7 @@ import attrs
 from rich.console import Console
 
 from handrail import Executor
-from handrail.agents.cassette import Cassette
+from handrail.agents.cassette.cassette import Cassette
 from handrail.cli.channels import silence, write_json
 from handrail.cli.exits import EXIT_OF, Exit
 from handrail.cli.gates import can_ask, gate_handler

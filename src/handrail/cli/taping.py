@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from handrail.cli.exits import Refused
 
 if TYPE_CHECKING:
-    from handrail.agents.cassette import Cassette
+    from handrail.agents.cassette.cassette import Cassette
 
 
 def cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:
@@ -21,7 +21,7 @@ def cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:
         return None
     if record is not None and replay is not None:
         raise Refused("--record and --replay", "cannot be given together", "Leave one out.")
-    from handrail.agents.cassette import Cassette
+    from handrail.agents.cassette.cassette import Cassette
 
     if record is not None:
         return Cassette(record, "record")

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from handrail.agents.cassette import Cassette, cassette
+    from handrail.agents.cassette.cassette import Cassette, cassette
     from handrail.agents.fake import FakeBackend
     from handrail.agents.fake_agent import FakeAgent
     from handrail.sinks.memory import MemorySink
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from handrail.testing.text_journal import ProcessGone, TextJournal
 
 _LAZY = {
-    "Cassette": "handrail.agents.cassette",
+    "Cassette": "handrail.agents.cassette.cassette",
     "Crashes": "handrail.testing.crashes",
     "FakeAgent": "handrail.agents.fake_agent",
     "FakeBackend": "handrail.agents.fake",
@@ -59,7 +59,7 @@ _LAZY = {
     "ProcessGone": "handrail.testing.text_journal",
     "Script": "handrail.testing.script",
     "TextJournal": "handrail.testing.text_journal",
-    "cassette": "handrail.agents.cassette",
+    "cassette": "handrail.agents.cassette.cassette",
     "crash_everywhere": "handrail.testing.crashes",
 }
 _MODULES = frozenset({"contracts", "strategies"})

@@ -21,7 +21,7 @@ import pytest
 
 if TYPE_CHECKING:
     from handrail import Executor
-    from handrail.agents.cassette import Cassette
+    from handrail.agents.cassette.cassette import Cassette
     from handrail.sinks.memory import MemorySink
     from handrail.testing.clock import JumpClock
     from handrail.testing.crashes import Crashes
@@ -47,7 +47,7 @@ def cassette(request: pytest.FixtureRequest) -> Cassette:
 
     It replays; with ``pytest --handrail-record`` it records.
     """
-    from handrail.agents.cassette import Cassette
+    from handrail.agents.cassette.cassette import Cassette
     from handrail.model.paths import on_disk
 
     name: str = request.node.nodeid.partition("::")[2].replace("::", ".")

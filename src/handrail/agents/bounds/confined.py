@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from handrail.agents.bounds_errors import ScopeViolated
-from handrail.agents.launch_places import Places, folder_of, places_of
-from handrail.agents.scope import Findings, Scope, before_launch
-from handrail.agents.worktree import Worktree, worktree_of
+from handrail.agents.bounds.errors import ScopeViolated
+from handrail.agents.bounds.places import Places, folder_of, places_of
+from handrail.agents.bounds.scope import Findings, Scope, before_launch
+from handrail.agents.bounds.worktree import Worktree, worktree_of
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.shapes import AgentRequest

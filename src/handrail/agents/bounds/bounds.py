@@ -41,7 +41,7 @@ async def bounds_of(
     if settings.writes is None and not settings.worktree:
         yield Bounds(options)
         return
-    from handrail.agents.confined import confine
+    from handrail.agents.bounds.confined import confine
 
     confined = await confine(request, agent, backend, options)
     bounds = Bounds(options if confined.worktree is None else confined.worktree.mapped(options))

@@ -24,9 +24,9 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from handrail.agents.bounds_errors import WorktreeConflict
-from handrail.agents.launch_places import Places, prune
-from handrail.agents.scope import Before, before_launch, left_from_before
+from handrail.agents.bounds.errors import WorktreeConflict
+from handrail.agents.bounds.places import Places, prune
+from handrail.agents.bounds.scope import Before, before_launch, left_from_before
 from handrail.errors import CommandFailed, DefinitionError
 from handrail.model.agent_options import AgentOptions
 from handrail.system.git import Repository, head_of, repository_of

@@ -27,9 +27,9 @@ from pathlib import Path
 
 import msgspec
 
-from handrail.agents.launch_places import Places
-from handrail.agents.scope_inside import Inside, Kept, inside_of, put_back, rewind
-from handrail.agents.scope_patterns import allows
+from handrail.agents.bounds.inside import Inside, Kept, inside_of, put_back, rewind
+from handrail.agents.bounds.patterns import allows
+from handrail.agents.bounds.places import Places
 from handrail.system.git import Git, Repository
 from handrail.system.own_files import own_files
 from handrail.system.shadow import Change, Shadow, State

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from handrail.agents.cassette_change import WorkingTree, working_tree
-from handrail.agents.cassette_errors import CassetteMismatch, CassetteMissing
-from handrail.agents.cassette_file import Recording, data_of, recording_of, written
-from handrail.agents.cassette_shown import Shown
-from handrail.agents.cassette_taped import TapedBackend
-from handrail.agents.launch_places import folder_of
+from handrail.agents.bounds.places import folder_of
+from handrail.agents.cassette.change import WorkingTree, working_tree
+from handrail.agents.cassette.errors import CassetteMismatch, CassetteMissing
+from handrail.agents.cassette.file import Recording, data_of, recording_of, written
+from handrail.agents.cassette.shown import Shown
+from handrail.agents.cassette.taped import TapedBackend
 from handrail.errors import AgentError, DefinitionError
 from handrail.model.events import Notice
 from handrail.model.jsonsafe import Json, json_safe

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from handrail.agents.cassette_errors import PatchRefused
+from handrail.agents.cassette.errors import PatchRefused
 from handrail.errors import CommandFailed, CommandNotFound
 from handrail.model.jsonsafe import Json
 from handrail.model.masking import Mask

@@ -1,0 +1,1 @@
+"""Recordings of agents, played in their place: answers, notices, and changes to files."""
