@@ -397,6 +397,52 @@ def test_a_session_that_is_not_there_cannot_be_gone_on_in() -> None:
     assert (got.error.kind, got.error.session) == ("bad_request", None)
 
 
+@pytest.mark.parametrize(
+    ("error", "kind", "session"),
+    [
+        (
+            {
+                "code": -32603,
+                "message": "Internal error",
+                "data": {"details": "No previous sessions found for this project."},
+            },
+            "bad_request",
+            None,
+        ),
+        (
+            {
+                "code": -32603,
+                "message": "Internal error: OpenCode service failure",
+                "data": {"service": "session"},
+            },
+            "bad_request",
+            None,
+        ),
+        ({"code": -32000, "message": "Authentication required"}, "auth", "old"),
+        ({"code": 429, "message": "Too many requests"}, "rate_limit", "old"),
+        ({"code": 503, "message": "down"}, "transient", "old"),
+        (
+            {"code": -32603, "message": "x", "data": {"codexErrorInfo": "serverOverloaded"}},
+            "transient",
+            "old",
+        ),
+    ],
+)
+def test_a_session_that_an_agent_does_not_open_is_not_there_unless_it_says_what_else(
+    error: Any, kind: str, session: str | None
+) -> None:
+    """Agents have no common word for it; what is of logins, limits and servers is known as such."""
+    refused = {"id": 2, "error": error}
+    got = hold(dialogue(session="old"), [greeted(loadSession=True), refused])
+    assert (got.error.kind, got.error.session) == (kind, session)
+
+
+def test_a_new_session_that_fails_is_a_failure_of_its_own() -> None:
+    """Nothing is said of an earlier session, for there is none."""
+    refused = {"id": 2, "error": {"code": -32603, "message": "Internal error"}}
+    assert hold(dialogue(), [greeted(), refused]).error.kind == "transient"
+
+
 def test_an_old_session_is_not_told_again() -> None:
     """What a loaded session had said before the prompt is no part of the turn, nor its cost."""
     cost = {"amount": 0.5, "currency": "USD"}

@@ -378,7 +378,7 @@ async def test_a_session_of_another_process_is_not_gone_on_in() -> None:
     """The error is one after which the prompt is tried in a new session."""
     with pytest.raises(AgentError, match="held in the memory of a process") as caught:
         await api(recall).complete(replace(TURN, session="gone"))
-    assert (caught.value.kind, caught.value.session) == ("crashed", None)
+    assert (caught.value.kind, caught.value.session) == ("bad_request", None)
 
 
 async def test_a_failed_request_is_not_remembered() -> None:

@@ -27,6 +27,7 @@ from handrail.model.events import (
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentBackend, Probe
 from handrail.testing.contracts.backend import BackendContract
+from handrail.testing.fake_programs import Fails, Hangs, Says, fake_cli
 from tests.agents.fake_program import Recording, install, path_with
 from tests.agents.recorded import recorded, turn_of
 from tests.leftovers import nothing_left
@@ -451,27 +452,19 @@ class TestClaudeBackend(BackendContract):
     @pytest.fixture
     def make_backend(self, tmp_path: Path) -> Callable[[str], AgentBackend]:
         """Programs that say in claude's way what they were made to."""
-
-        def make(answer: str) -> AgentBackend:
-            message = {"model": "m", "content": [{"type": "text", "text": answer}]}
-            events = [
-                {"type": "system", "subtype": "init", "session_id": "s-1", "model": "m"},
-                {"type": "assistant", "message": message},
-                {"type": "result", "subtype": "success", "is_error": False, "result": answer},
-            ]
-            said = "".join(f"{json.dumps(event)}\n" for event in events)
-            return ClaudeBackend(str(install(tmp_path, "claude", said.encode()).path))
-
-        return make
+        return lambda answer: claude_that(tmp_path, *[Says(answer)] * 9)
 
     @pytest.fixture
     def failing_backend(self, tmp_path: Path) -> AgentBackend:
         """A program that is not logged in."""
-        said = recorded("claude", "auth_none")
-        return ClaudeBackend(str(install(tmp_path, "claude", said, code=1).path))
+        return claude_that(tmp_path, Fails("auth"))
 
     @pytest.fixture
     def endless_backend(self, tmp_path: Path) -> AgentBackend:
         """A program that works, has another one in the background, and never ends."""
-        write(tmp_path / "claude", "#!/bin/sh\nsleep 1000 &\nexec sleep 1000\n")
-        return ClaudeBackend(str(tmp_path / "claude"))
+        return claude_that(tmp_path, Hangs(seconds=1000, leaves_child=True))
+
+
+def claude_that(folder: Path, *acts: Any) -> ClaudeBackend:
+    """Claude as far as its protocol goes."""
+    return ClaudeBackend(str(fake_cli("claude", acts, path=folder).executable))

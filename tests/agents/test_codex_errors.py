@@ -12,6 +12,7 @@ from handrail.agents.codex.errors import (
     fault_of_info,
     fault_of_message,
     hint_of,
+    reason_of,
     status_of_info,
     status_of_message,
 )
@@ -140,6 +141,10 @@ INFOS: list[tuple[Any, str, Any, str, float | None]] = [
     ("unauthorized", "m", None, "auth", None),
     ("cyberPolicy", "m", None, "refusal", None),
     ("badRequest", "m", None, "bad_request", None),
+    ("modelNotFound", "m", None, "bad_request", None),
+    ("policyCapacityUnavailable", "m", None, "transient", None),
+    ("inferenceHookDenied", "m", None, "refusal", None),
+    ("tooManyDenials", "m", None, "refusal", None),
     ("badRequest", "input is too long", None, "context_overflow", None),
     ({"responseTooManyFailedAttempts": {"httpStatusCode": 429}}, "m", None, "rate_limit", None),
     ({"httpConnectionFailed": {"httpStatusCode": 401}}, "m", None, "auth", None),
@@ -186,6 +191,22 @@ def test_the_status_is_found_in_both_forms() -> None:
     assert status_of_message("no number here: 4291") is None
     assert status_of_info({"httpConnectionFailed": {"httpStatusCode": 401}}) == 401
     assert status_of_info("other") is None
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ('{"error": {"type": "invalid_request_error", "message": "Bad schema."}}', "Bad schema."),
+        ('{"message": "no such model", "code": 404}', "no such model"),
+        ('{"error": "no"}', '{"error": "no"}'),
+        ('{"error": {"message": ', '{"error": {"message": '),
+        ("a plain text", "a plain text"),
+        ("", "codex says that the turn failed, but not why"),
+    ],
+)
+def test_of_an_apis_json_people_are_shown_the_words(message: str, reason: str) -> None:
+    """What stands around the words is left out; a message that has none is shown as it is."""
+    assert reason_of(message) == reason
 
 
 def test_what_a_person_must_mend_has_a_hint() -> None:

@@ -138,7 +138,6 @@ def test_a_turn_without_an_end_is_no_answer(case: str, stopped: Any, kind: str) 
     [
         ("bad_flag", "unexpected argument '--no-such-flag'"),
         ("empty_prompt", "No prompt provided via stdin."),
-        ("resume_4_bad_id", "no rollout found for thread id"),
         ("schema_missing_file", "Failed to read output schema file"),
     ],
 )
@@ -148,6 +147,12 @@ def test_a_start_that_codex_refuses_is_a_wrong_setting(case: str, said: str) -> 
     assert error.kind == "config"
     assert said in error.reason
     assert "PATH aliases" not in error.reason
+
+
+def test_people_are_shown_the_words_of_a_refusal() -> None:
+    """What a model's API answers as JSON is not shown as JSON."""
+    reason = "Invalid schema for response_format 'codex_output_schema'."
+    assert read("bad_request_400").error.reason == reason
 
 
 def test_a_tool_at_work_is_open() -> None:

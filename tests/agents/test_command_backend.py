@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from handrail.agents.agent import Agent
-from handrail.agents.command import CommandBackend
+from handrail.agents.command import CommandBackend, _patience
+from handrail.agents.programs.watchdog import Signs, deadline
+from handrail.agents.routes import routes_of
 from handrail.errors import AgentError, CommandNotFound, DefinitionError, WrongUse
-from handrail.model.events import AgentMessage, AgentTurnStarted, StepOutput
+from handrail.model.agent_options import AgentOptions
+from handrail.model.agent_settings import NO_SETTINGS
+from handrail.model.events import (
+    AgentFinished,
+    AgentMessage,
+    AgentTranscript,
+    AgentTurnStarted,
+    StepOutput,
+)
 from handrail.model.shapes import AgentRequest
-from handrail.ports.agent import AgentBackend, AgentTurn
+from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
 from handrail.testing.contracts.backend import BackendContract
 
 MakeRequest = Callable[..., AgentRequest]
@@ -76,6 +88,40 @@ async def test_what_it_prints_is_progress(make_request: MakeRequest, emitted: li
     assert AgentMessage("work/plan", "done\n") in emitted
 
 
+async def test_a_turn_is_told_line_by_line(turn: AgentTurn) -> None:
+    """The lines with their ends, and last that it is done; the reply is what was printed."""
+    told: list[Any] = []
+    backend = CommandBackend(r"printf 'one\r\ntwo\n\nthree'")
+    reply = await backend.complete(replace(turn, emit=told.append))
+    assert reply == AgentReply("one\r\ntwo\n\nthree")
+    assert [notice for notice in told if not isinstance(notice, AgentTranscript)] == [
+        AgentMessage("step", "one\r\n"),
+        AgentMessage("step", "two\n"),
+        AgentMessage("step", "\n"),
+        AgentMessage("step", "three"),
+        AgentFinished("step", "completed"),
+    ]
+
+
+async def test_options_come_before_the_backends_own(turn: AgentTurn, tmp_path: Path) -> None:
+    """Folder and timeout are those of the turn, and the variables of both are there."""
+    backend = CommandBackend(
+        'echo "$(pwd) $ONE $TWO"', cwd="/", env={"ONE": "a", "TWO": "a"}, timeout=30
+    )
+    options = AgentOptions(cwd=tmp_path, env={"TWO": "b"})
+    reply = await backend.complete(replace(turn, options=options))
+    assert reply.text == f"{tmp_path} a b\n"
+    assert backend.options == AgentOptions(cwd="/", env={"ONE": "a", "TWO": "a"}, timeout_s=30)
+
+
+def test_a_fallback_keeps_its_own_folder() -> None:
+    """Of two programs of one name each has its own settings."""
+    first, second = CommandBackend(["x", "1"], cwd="/one"), CommandBackend(["x", "2"], cwd="/two")
+    agent = Agent("a", "x", backend=first, fallback=[second])
+    routes = routes_of(agent, NO_SETTINGS, NO_SETTINGS)
+    assert [route.options.cwd for route in routes] == ["/one", "/two"]
+
+
 async def test_folder_and_environment_are_the_programs(turn: AgentTurn, tmp_path: Path) -> None:
     """It runs in cwd, with env added to the environment, under the marker of its step."""
     backend = CommandBackend(
@@ -96,7 +142,6 @@ async def test_folder_and_environment_are_the_programs(turn: AgentTurn, tmp_path
         ("echo 'only here'; exit 1", "'echo' exited with 1: only here"),
         ("exit 1", "'exit' exited with 1 and said nothing"),
         ("kill -9 $$", "'kill' was ended by signal 9 and said nothing"),
-        (["no-such-agent"], "agent 'worker': cannot start 'no-such-agent': no program"),
     ],
 )
 async def test_a_program_that_fails_says_why(turn: AgentTurn, argv: Any, said: str) -> None:
@@ -114,10 +159,21 @@ async def test_a_long_complaint_is_told_by_its_end(turn: AgentTurn) -> None:
 
 
 async def test_a_program_that_is_not_there_is_the_cause(turn: AgentTurn) -> None:
-    """The error that says why it was not started is the cause of the agent's."""
-    with pytest.raises(AgentError) as caught:
-        await CommandBackend(["no-such-agent"]).complete(turn)
+    """The error that says why it was not started is the cause of the agent's, with all its help."""
+    with pytest.raises(AgentError, match="cannot start 'no-such agent x': no program") as caught:
+        await CommandBackend(["no-such agent x"]).complete(turn)
     assert isinstance(caught.value.__cause__, CommandNotFound)
+    assert caught.value.kind == "not_installed"
+    assert "write them as separate words" in str(caught.value)
+    assert "executable=" not in str(caught.value)
+
+
+@pytest.mark.parametrize("argv", ["exit 3", "kill -9 $$", f"head -c {9 << 20} /dev/zero; exit 3"])
+async def test_the_exit_of_any_program_has_no_kind(turn: AgentTurn, argv: str) -> None:
+    """It is the program's own word, so no launch follows it and the step's .retry decides."""
+    with pytest.raises(AgentError) as caught:
+        await CommandBackend(argv).complete(turn)
+    assert caught.value.kind is None
 
 
 async def test_a_timeout_ends_the_program(turn: AgentTurn) -> None:
@@ -127,6 +183,36 @@ async def test_a_timeout_ends_the_program(turn: AgentTurn) -> None:
         AgentError, match=r"'echo' gave no answer within 0\.5 s: waiting for the model"
     ):
         await backend.complete(turn)
+
+
+@pytest.mark.parametrize(
+    ("options", "script", "said"),
+    [
+        ({"timeout_s": 0.3}, "echo begun; exec sleep 1000", "gave no answer within 0.3 s: why"),
+        ({"start_timeout_s": 0.3}, "exec sleep 1000", "gave no sign of life within 0.3 s"),
+        ({"idle_timeout_s": 0.3}, "echo begun; exec sleep 1000", "printed nothing for 0.3 s: why"),
+        ({"idle_timeout_s": 0.3}, "exec sleep 1000", "gave no sign of life within 0.3 s"),
+    ],
+)
+async def test_an_option_bounds_a_silence_or_the_turn(
+    turn: AgentTurn, options: Any, script: str, said: str
+) -> None:
+    """A program that is over its time is ended, as a timeout that says which."""
+    script = script.replace("echo begun", "echo why >&2; echo begun")
+    with pytest.raises(AgentError, match=said) as caught:
+        await CommandBackend(script, timeout=30).complete(
+            replace(turn, options=AgentOptions(**options))
+        )
+    assert caught.value.kind == "timeout"
+    assert caught.value.text == ("begun\n" if "begun" in script else "")
+
+
+def test_a_silence_is_not_bounded_by_itself() -> None:
+    """A program may think for hours before it says anything, between two lines, and after all."""
+    patience = _patience(CommandBackend("x").options)
+    assert patience.exit_s == math.inf
+    assert deadline(patience, Signs(started=0.0)).at == math.inf
+    assert deadline(patience, Signs(started=0.0, heard=1.0)).at == math.inf
 
 
 async def test_an_answer_too_long_to_keep_is_no_answer(turn: AgentTurn) -> None:

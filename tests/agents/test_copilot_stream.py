@@ -126,7 +126,7 @@ def test_a_killed_turn_crashed() -> None:
     assert (played.error.kind, played.open_tools, played.finished) == ("crashed", 1, False)
 
 
-@pytest.mark.parametrize("case", ["auth_none", "bad_flag", "bad_resume"])
+@pytest.mark.parametrize("case", ["auth_none", "bad_flag"])
 def test_a_start_that_copilot_refuses_is_a_wrong_setting(case: str) -> None:
     """What it says on stderr before its first event is the reason; no session was begun."""
     error = read(case, session="chosen").error

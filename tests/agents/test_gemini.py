@@ -73,7 +73,6 @@ def test_a_successful_result_is_an_answer() -> None:
         ("model_404", "bad_request", None),
         ("auth_none", "auth", None),
         ("bad_flag", "config", None),
-        ("bad_resume", "config", None),
         ("hang_sigterm", "crashed", None),
         ("hang_tool_sigkill", "crashed", None),
         ("text_json", "crashed", None),

@@ -84,7 +84,6 @@ def test_thoughts_are_told() -> None:
         ("model_unknown", "bad_request", None),
         ("rate_limit_429", "rate_limit", NOW + 1),
         ("bad_flag", "config", None),
-        ("resume_3_bad", "config", None),
         ("hang_sigint", "crashed", None),
         ("hang_tool_sigkill", "crashed", None),
     ],

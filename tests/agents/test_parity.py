@@ -6,17 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from handrail.agents.command import CommandBackend
 from handrail.agents.registry import make_backend
 from handrail.errors import AgentError, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import AgentOptions
-from handrail.ports.agent import AgentReply, AgentTurn, capabilities_of
+from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn, capabilities_of
 from handrail.system.marker import carries
 from handrail.system.procfs import environ_of, live_pids
 from handrail.testing import plugin
 from handrail.testing.fake_programs import Dies, Fails, FakeCli, Garbage, Hangs, Says, Tool
+from tests.agents.fake_program import install, path_with
+from tests.agents.recorded import ending_of
 
 PROGRAMS = {
     "claude": "claude",
@@ -33,8 +37,10 @@ ONLY_ITS_LAST_CALL = {"opencode"}
 Ask = Callable[..., Any]
 fake_cli = plugin.fake_cli  # where handrail is not installed pytest does not find it
 Install = Callable[..., FakeCli]
-
-pytestmark = pytest.mark.parametrize("name", PROGRAMS)
+RECORDED = {"gemini-cli": ("gemini", "bad_resume"), "opencode-run": ("opencode", "resume_3_bad")}
+"""Backends of the same programs by other protocols, and how these refuse an unknown session."""
+with_a_protocol = pytest.mark.parametrize("name", PROGRAMS)
+all_programs = pytest.mark.parametrize("name", [*PROGRAMS, *RECORDED, "command"])
 
 
 @pytest.fixture
@@ -54,11 +60,16 @@ def ask(tmp_path: Path, run_id: str) -> Ask:
             **given,
         )
         try:
-            return await make_backend(name).complete(turn), told
+            return await backend_of(name).complete(turn), told
         except AgentError as error:
             return error, told
 
     return asked
+
+
+def backend_of(name: str) -> AgentBackend:
+    """The backend of a name; ``command`` is any program."""
+    return CommandBackend(["any-program"]) if name == "command" else make_backend(name)
 
 
 def shape(told: list[Any]) -> list[str]:
@@ -71,6 +82,7 @@ def shape(told: list[Any]) -> list[str]:
     return kinds
 
 
+@with_a_protocol
 async def test_an_answer_is_told_in_the_same_order(name: str, ask: Ask, fake_cli: Install) -> None:
     """Session, thoughts, tool begun and ended, the message, usage, and last that it is done."""
     fake_cli(PROGRAMS[name], [Says("It is done.", tools=[Tool("ls", "a.py\n")], reasoning="Hm.")])
@@ -94,6 +106,7 @@ async def test_an_answer_is_told_in_the_same_order(name: str, ask: Ask, fake_cli
     assert "a.py" in ended.output
 
 
+@with_a_protocol
 async def test_a_reply_has_the_same_fields(name: str, ask: Ask, fake_cli: Install) -> None:
     """The last message, the session that was told, tokens with the cached ones among them."""
     fake_cli(PROGRAMS[name], [Says("It is done.")])
@@ -109,6 +122,7 @@ async def test_a_reply_has_the_same_fields(name: str, ask: Ask, fake_cli: Instal
     assert finished.usage == reply.usage
 
 
+@with_a_protocol
 @pytest.mark.parametrize(
     "kind",
     ["rate_limit", "usage_cap", "spending_cap", "context_overflow", "auth", "transient",
@@ -128,10 +142,12 @@ async def test_a_failure_has_the_same_kind(
     assert error.kind == kind
     assert error.agent == "worker"
     assert error.reason.strip()
+    assert not error.reason.startswith("{")  # people read it
     assert isinstance(told[-1], ev.AgentFinished)
     assert (told[-1].status, told[-1].kind) == ("failed", kind)
 
 
+@with_a_protocol
 @pytest.mark.parametrize(
     ("act", "kind"),
     [
@@ -153,6 +169,7 @@ async def test_an_end_without_the_programs_own_word_is_a_crash(
     assert told[-1].kind == kind
 
 
+@with_a_protocol
 async def test_a_hang_is_a_timeout(name: str, ask: Ask, fake_cli: Install, run_id: str) -> None:
     """A program that falls silent is ended, and its session can be gone on in."""
     fake_cli(PROGRAMS[name], [Hangs(after="start", leaves_child=True)])
@@ -164,6 +181,7 @@ async def test_a_hang_is_a_timeout(name: str, ask: Ask, fake_cli: Install, run_i
     assert [pid for pid in live_pids() if carries(environ_of(pid), run_id, below=True)] == []
 
 
+@with_a_protocol
 async def test_a_result_before_a_hang_counts(name: str, ask: Ask, fake_cli: Install) -> None:
     """A program that has said that it is done is not waited for."""
     fake_cli(PROGRAMS[name], [Hangs(after="result", says=Says("It is done."))])
@@ -172,6 +190,7 @@ async def test_a_result_before_a_hang_counts(name: str, ask: Ask, fake_cli: Inst
     assert reply.text == "It is done."
 
 
+@with_a_protocol
 async def test_a_session_is_gone_on_in(name: str, ask: Ask, fake_cli: Install) -> None:
     """The same id again, and what is used is that of the turn and not of the session."""
     fake_cli(PROGRAMS[name], [Says("one"), Says("two")])
@@ -183,6 +202,73 @@ async def test_a_session_is_gone_on_in(name: str, ask: Ask, fake_cli: Install) -
     assert second.usage.input_tokens == 1900
 
 
+@with_a_protocol
+async def test_an_unknown_session_is_a_bad_request(name: str, ask: Ask, fake_cli: Install) -> None:
+    """Whatever the program's own words are; and no session is named that could be gone on in."""
+    fake_cli(PROGRAMS[name], [Says("never")]).knows("another")
+    error, told = await ask(name, session="11111111-2222-3333-4444-555555555555")
+    assert isinstance(error, AgentError), error
+    assert (error.kind, error.session) == ("bad_request", None)
+    assert "11111111-2222-3333-4444-555555555555" in error.reason
+    assert (told[-1].status, told[-1].kind, told[-1].session) == ("failed", "bad_request", None)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+async def test_an_unknown_session_is_a_bad_request_on_stderr_too(
+    name: str, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only of a turn that was to go on in one; the same words are a wrong setting otherwise."""
+    program, case = RECORDED[name]
+    ending = ending_of(program, case)
+    install(tmp_path, program, stderr=ending.stderr, code=ending.exit_code or 0)
+    monkeypatch.setenv("PATH", path_with(tmp_path))
+    error, told = await ask(name, session="11111111-2222")
+    assert (error.kind, error.session) == ("bad_request", None)
+    assert (told[-1].status, told[-1].kind, told[-1].session) == ("failed", "bad_request", None)
+    error, _ = await ask(name)
+    assert error.kind == "config"
+
+
+@all_programs
+async def test_a_program_that_is_not_there_is_not_installed(
+    name: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No program, one kind; and that is all that is told."""
+    monkeypatch.setenv("PATH", "")
+    error, told = await ask(name)
+    assert isinstance(error, AgentError), error
+    assert error.kind == "not_installed"
+    assert [(type(one), one.kind) for one in told] == [(ev.AgentFinished, "not_installed")]
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, "command"])
+async def test_a_turn_that_is_cancelled_says_so_last(
+    name: str, fake_cli: Install, tmp_path: Path, run_id: str
+) -> None:
+    """The end is told as an interruption, once, and nothing of the program is left."""
+    told: list[Any] = []
+    backend: AgentBackend = CommandBackend("sleep 1000 & echo begun; exec sleep 1000")
+    if name != "command":
+        fake_cli(PROGRAMS[name], [Hangs(after="start", leaves_child=True)])
+        backend = make_backend(name)
+    with anyio.CancelScope() as scope:
+
+        def emit(notice: Any) -> None:
+            told.append(notice)
+            if isinstance(notice, (ev.AgentSessionStarted, ev.AgentMessage)):
+                scope.cancel()
+
+        options = AgentOptions(cwd=tmp_path)
+        await backend.complete(
+            AgentTurn("worker", "Do it.", run_id, "a/b", emit=emit, options=options)
+        )
+    ends = [one for one in told if isinstance(one, ev.AgentFinished)]
+    assert [(end.status, end.kind) for end in ends] == [("interrupted", "interrupted")]
+    assert told[-1] is ends[0]
+    assert [pid for pid in live_pids() if carries(environ_of(pid), run_id, below=True)] == []
+
+
+@with_a_protocol
 async def test_it_declares_what_it_can(name: str, ask: Ask, fake_cli: Install) -> None:
     """Its capabilities name options that exist, and its probe finds the program."""
     del ask

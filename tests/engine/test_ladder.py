@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from handrail import (
     Agent,
     AgentError,
+    CodexExecBackend,
     Executor,
     FakeBackend,
     MemorySink,
@@ -23,6 +26,7 @@ from handrail.model.results import AgentResult, Usage
 from handrail.ports.agent import AgentReply
 from handrail.testing import JumpClock, TextJournal
 from handrail.testing.clock import START
+from handrail.testing.fake_programs import Dies, fake_cli
 
 HOUR = 3_600.0
 
@@ -76,6 +80,25 @@ async def test_a_transient_failure_is_retried_in_its_session() -> None:
     assert (first.session, second.session) == (None, "s-1")
     assert "interrupted: overloaded" in second.prompt
     assert second.prompt.endswith("Do it.")
+
+
+async def test_a_step_whose_session_is_gone_goes_on_in_a_new_one(tmp_path: Path) -> None:
+    """A program that has forgotten the session in which it crashed is asked once more, in another,
+    within the same attempt.
+    """
+    state = tmp_path / "state.json"
+
+    def prompt(_: Any) -> str:
+        """The prompt of each launch, before which the program forgets all sessions."""
+        state.write_text(json.dumps(json.loads(state.read_text()) | {"sessions": {}}))
+        return "Do it."
+
+    with fake_cli("codex", [Dies(after="start"), "done."], path=tmp_path) as codex:
+        agent = Agent("coder", prompt, backend=CodexExecBackend())
+        result = await Executor(clock=JumpClock()).run(flow_of(agent))
+    assert result.unwrap().output == "done."
+    assert result.step_results[0].attempts == 1
+    assert ["resume" in call.argv for call in codex.calls] == [False, True, False]
 
 
 async def test_what_is_used_up_fails_the_attempt_and_then_counts_as_one() -> None:

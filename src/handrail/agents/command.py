@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import PurePath
 from typing import Any, ClassVar
 
-import anyio
 import attrs
 
-from handrail.errors import AgentError, CommandNotFound
-from handrail.model.events import AgentMessage, StepOutput
+from handrail.agents.command_lines import CommandParser
+from handrail.agents.programs.cli_turn import run_cli
+from handrail.agents.programs.environment import child_environment
+from handrail.agents.programs.watchdog import Patience
+from handrail.model.agent_options import AgentOptions
 from handrail.model.policy import positive_seconds
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
-from handrail.system.processes import CommandNotStarted, ProcessResult, Stream, run_process
 from handrail.system.spawn import arguments, check_environment
-
-_TAIL_CHARS = 2_000
 
 
 def _argv(argv: str | Sequence[str]) -> str | tuple[str, ...]:
@@ -46,9 +46,17 @@ class CommandBackend:
     """A program that reads a prompt from its stdin and prints the answer to its stdout.
 
     ``argv`` is a list of arguments, or one text for the shell. ``env`` is added to this process's
-    environment. ``timeout`` bounds one turn, in seconds. What the program prints to stderr is
-    progress, and the reason if it fails. Each turn is a process of its own that remembers nothing,
-    and all that it started is ended with it.
+    environment. ``timeout`` bounds one turn, in seconds. Options of an agent or a step come before
+    these three. A program may think in silence: it is not expected to print anything before its
+    answer, unless ``start_timeout_s`` or ``idle_timeout_s`` say so.
+
+    Each line that it prints is told as it comes; what it prints to stderr is the step's output, and
+    the reason if it fails. Each turn is a process of its own that remembers nothing, and all that
+    it started is ended with it.
+
+    An exit code, or a signal that somebody sent, is the program's own word, of which nothing is
+    known. So such a failure has no kind on purpose: no launch follows it, and the ``.retry`` of the
+    step decides.
     """
 
     argv: str | tuple[str, ...] = attrs.field(converter=_argv, validator=_check_argv)
@@ -58,7 +66,7 @@ class CommandBackend:
     )
     timeout: float | None = attrs.field(default=None, kw_only=True, converter=_timeout_s)
 
-    capabilities: ClassVar[Capabilities] = Capabilities()
+    capabilities: ClassVar[Capabilities] = Capabilities(options=frozenset({"cwd", "env"}))
 
     @property
     def name(self) -> str:
@@ -66,64 +74,39 @@ class CommandBackend:
         words = self.argv.split() if isinstance(self.argv, str) else self.argv
         return PurePath(words[0]).name
 
+    @property
+    def options(self) -> AgentOptions:
+        """What holds unless an agent or a step says otherwise."""
+        return AgentOptions(cwd=self.cwd, env=self.env, timeout_s=self.timeout)
+
     async def complete(self, turn: AgentTurn, /) -> AgentReply:
         """What the program printed.
 
         Raises:
-            AgentError: it could not be started, ended with another exit code than 0, took too
-                long, or printed more than can be kept.
+            AgentError: it could not be started (``not_installed``), took too long (``timeout``),
+                was ended by us (``interrupted``); or, without a kind, it ended with another exit
+                code than 0, or printed more than can be kept.
         """
-        heard = _Heard(turn)
-        try:
-            with anyio.move_on_after(self.timeout):
-                result = await run_process(
-                    self.argv,
-                    marker=f"{turn.run_id}/{turn.path}",
-                    cwd=self.cwd,
-                    env=self.env,
-                    stdin=turn.prompt,
-                    on_output=heard,
-                )
-                return self._reply(turn.agent, result)
-        except (CommandNotFound, CommandNotStarted) as error:
-            raise AgentError(turn.agent, str(error)) from error
-        reason = f"{self.name!r} gave no answer within {self.timeout:g} s"
-        raise AgentError(turn.agent, reason + _said(heard.stderr))
-
-    def _reply(self, agent: str, result: ProcessResult) -> AgentReply:
-        if result.exit_code != 0:
-            ended = (
-                f"exited with {result.exit_code}"
-                if result.exit_code > 0
-                else f"was ended by signal {-result.exit_code}"
-            )
-            said = _said(result.stderr) or _said(result.stdout) or " and said nothing"
-            raise AgentError(agent, f"{self.name!r} {ended}{said}")
-        if result.stdout_truncated_bytes:
-            raise AgentError(
-                agent,
-                f"{self.name!r} printed {result.stdout_truncated_bytes} bytes more than are kept "
-                f"of an answer. Have it print the answer alone.",
-            )
-        return AgentReply(result.stdout)
+        options = turn.options.over(self.options)
+        patience = _patience(options)
+        return await run_cli(
+            turn,
+            self.argv,
+            CommandParser(turn, self.name, patience),
+            stdin=turn.prompt.encode("utf-8", "replace"),
+            env=child_environment(options),
+            cwd=options.cwd,
+            options=options,
+            program=self.name,
+            install=None,
+            patience=patience,
+            keep_ends=True,
+        )
 
 
-class _Heard:
-    """Passes on what a program prints, and keeps the end of its stderr. Mutable."""
-
-    def __init__(self, turn: AgentTurn) -> None:
-        self.stderr = ""
-        self._turn = turn
-
-    def __call__(self, stream: Stream, text: str) -> None:
-        if stream == "stdout":
-            self._turn.emit(AgentMessage(self._turn.path, text))
-        else:
-            self.stderr = (self.stderr + text)[-_TAIL_CHARS:]
-            self._turn.emit(StepOutput(self._turn.path, stream, text))
-
-
-def _said(output: str) -> str:
-    text = output.strip()
-    shown = text if len(text) <= _TAIL_CHARS else f"...{text[-_TAIL_CHARS:]}"
-    return f": {shown}" if shown else ""
+def _patience(options: AgentOptions) -> Patience:
+    """What the options ask for, and else no end of it. Who bounds each silence bounds the first."""
+    idle_s = options.idle_timeout_s or math.inf
+    start_s = options.start_timeout_s or idle_s
+    tool_s = options.tool_timeout_s or idle_s
+    return Patience(start_s, idle_s, tool_s, options.timeout_s, exit_s=math.inf)

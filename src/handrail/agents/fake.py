@@ -72,13 +72,10 @@ class FakeBackend:
             Exception: whatever the script says.
         """
         self.turns.append(turn)
-        reply = self._next(turn)
-        if self._delay_s:
-            await (turn.sleep or anyio.sleep)(self._delay_s)
         try:
-            made = _as_reply(await played(reply, turn))
-        except AgentError as error:
-            if error.session is not None:
+            made = await self._made(turn)
+        except BaseException as error:
+            if isinstance(error, AgentError) and error.session is not None:
                 turn.emit(AgentSessionStarted(turn.path, error.session, self.name, error.model))
             turn.emit(finished_notice(turn.path, error))
             raise
@@ -89,6 +86,12 @@ class FakeBackend:
             turn.emit(AgentUsage(turn.path, made.usage))
         turn.emit(finished_notice(turn.path, made))
         return made
+
+    async def _made(self, turn: AgentTurn) -> AgentReply:
+        reply = self._next(turn)
+        if self._delay_s:
+            await (turn.sleep or anyio.sleep)(self._delay_s)
+        return _as_reply(await played(reply, turn))
 
     def _next(self, turn: AgentTurn) -> Any:
         script = self._scripts.get(turn.agent, self._scripts.get(None))

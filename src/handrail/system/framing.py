@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from handrail.system.pump import Stream
 
@@ -14,12 +14,14 @@ LINE_BYTES = 64 << 20
 class Line:
     """One line without its end (a newline, with or without a carriage return before it).
 
-    ``cut``: it was too long, and this is its beginning.
+    ``cut``: it was too long, and this is its beginning. ``end`` is what ended it, nothing if the
+    stream did; lines that differ in that alone are equal.
     """
 
     stream: Stream
     data: bytes
     cut: bool = False
+    end: bytes = field(default=b"\n", compare=False)
 
 
 class LineFramer:
@@ -51,7 +53,7 @@ class LineFramer:
 
     def finish(self) -> list[Line]:
         """The last line, if it has no newline."""
-        return [self._line()] if self._pieces else []
+        return [self._line(b"")] if self._pieces else []
 
     def _hold(self, piece: bytes) -> None:
         room = self._limit - self._held_bytes
@@ -62,9 +64,11 @@ class LineFramer:
             self._pieces.append(piece)
             self._held_bytes += len(piece)
 
-    def _line(self) -> Line:
+    def _line(self, end: bytes = b"\n") -> Line:
         data, cut = b"".join(self._pieces), self._cut
         self._pieces.clear()
         self._held_bytes = 0
         self._cut = False
-        return Line(self._stream, data if cut else data.removesuffix(b"\r"), cut)
+        if cut or not data.endswith(b"\r"):
+            return Line(self._stream, data, cut, end)
+        return Line(self._stream, data[:-1], cut, b"\r" + end)

@@ -62,13 +62,15 @@ async def open_live(
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
+    exit_s: float = EXIT_S,
 ) -> AsyncGenerator[LiveProcess, None]:
     """A running program, of which nothing is left after the block, also if that is cancelled.
 
     ``env`` is its whole environment (None: this process's), but for ``HANDRAIL_STEP=<marker>``; no
     two programs may run under one marker at the same time. ``stdin`` is all that it can read; with
-    None its stdin stays open for ``send``. A program that is being updated on disk at this moment
-    is waited for, two seconds at most.
+    None its stdin stays open for ``send``. ``exit_s`` is how long it may go on in silence after it
+    has closed its stdout. A program that is being updated on disk at this moment is waited for, two
+    seconds at most.
 
     Raises:
         CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
@@ -80,7 +82,7 @@ async def open_live(
     with open_selector(argv) as selector:
         child = await spawn_patiently(argv, cwd=cwd, env=environment, has_stdin=stdin != b"")
         with attended(child, stdin or b"", unread.feed, selector, more=stdin is None) as pump:
-            live = LiveProcess(child, ProcessTree(child, marker), pump, unread)
+            live = LiveProcess(child, ProcessTree(child, marker), pump, unread, exit_s)
             try:
                 yield live
             finally:
@@ -94,12 +96,18 @@ class LiveProcess:
     """
 
     def __init__(
-        self, child: subprocess.Popen[bytes], tree: ProcessTree, pump: Pump, unread: _Unread
+        self,
+        child: subprocess.Popen[bytes],
+        tree: ProcessTree,
+        pump: Pump,
+        unread: _Unread,
+        exit_s: float,
     ) -> None:
         self._child = child
         self._tree = tree
         self._pump = pump
         self._unread = unread
+        self._exit_s = exit_s
         self._moved_s = time.monotonic()
         self._exited_s = math.inf
         self._ended: Exited | None = None
@@ -135,7 +143,7 @@ class LiveProcess:
         Lines of one stream come in order; between the two there is none. A line that is there is
         given at once, whatever the time. To end what an exited program left behind may take some
         seconds more than ``timeout_s``. A program that has closed its stdout, but neither exits nor
-        prints within five seconds, is stopped.
+        prints within ``exit_s`` (five seconds), is stopped.
         """
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         waited = False
@@ -186,7 +194,7 @@ class LiveProcess:
                 return -math.inf
             idle_s = max(self._moved_s, self._exited_s) + DRAIN_IDLE_S
             return min(idle_s, self._exited_s + DRAIN_S)
-        return math.inf if self._pump.is_open("stdout") else self._moved_s + EXIT_S
+        return math.inf if self._pump.is_open("stdout") else self._moved_s + self._exit_s
 
 
 class _Unread:

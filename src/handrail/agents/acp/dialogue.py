@@ -17,7 +17,12 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from handrail.agents.acp.agents import manners_of
-from handrail.agents.acp.errors import AUTH_REQUIRED, Fault, fault_of_error, fault_of_text
+from handrail.agents.acp.errors import (
+    Fault,
+    fault_of_error,
+    fault_of_reopening,
+    fault_of_text,
+)
 from handrail.agents.acp.opening import OPENING, greeting, how_to_open
 from handrail.agents.acp.permissions import CANCELLED, may_do, outcome, what_is_asked
 from handrail.agents.acp.settings import (
@@ -91,6 +96,7 @@ class AcpDialogue:
         self._is_prompted = False
         self._is_interrupted = False
         self._session: str | None = None
+        self._was_not_opened = False
         self._has_no_session = False
         self._version: str | None = None
         self._model = None if sets_model else options.model
@@ -155,9 +161,7 @@ class AcpDialogue:
         """
         family = self._updates.manners.family
         if self._error is not None:
-            error, kind = self._error
-            fault = fault_of_error(error, family, ending.now)
-            raise self._failed(fault if kind is None else replace(fault, kind=kind))
+            raise self._failed(self._fault(*self._error, ending.now))
         if self._error_text:
             raise self._failed(fault_of_text(self._error_text, family, ending.now))
         if self._stop == "end_turn":
@@ -187,6 +191,15 @@ class AcpDialogue:
             files_changed=tuple(self._updates.tools.files_changed),
             version=self._version,
         )
+
+    def _fault(self, error: RpcError, kind: AgentErrorKind | None, now: float) -> Fault:
+        family, session = self._updates.manners.family, self._turn.session
+        if not self._was_not_opened or session is None:
+            fault = fault_of_error(error, family, now)
+            return fault if kind is None else replace(fault, kind=kind)
+        fault = fault_of_reopening(error, family, now, session)
+        self._has_no_session = fault.kind == "bad_request"
+        return fault
 
     def _failed(self, fault: Fault) -> AgentError:
         return AgentError(
@@ -242,7 +255,7 @@ class AcpDialogue:
         elif method not in OPENING and setting is not None:
             yield from self._not_set(setting, error)
         else:
-            self._has_no_session = method in OPENING and error.code != AUTH_REQUIRED
+            self._was_not_opened = method in OPENING
             self._error = (error, None)
 
     def _not_set(self, setting: Setting, error: RpcError) -> Said:

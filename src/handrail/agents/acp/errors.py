@@ -5,7 +5,7 @@ tells its own: a word in ``data``, a code that is an HTTP status, JSON in a text
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from handrail.agents.acp.agents import Family
 from handrail.agents.claude import errors as claude_errors
@@ -68,6 +68,25 @@ def fault_of_error(error: RpcError, family: Family, now: float) -> Fault:
     otherwise: AgentErrorKind = "bad_request" if is_refused else "transient"
     known = _of_words(words, status) or kind_of_status(status)
     return _made(known or otherwise, reason, now, status)
+
+
+def fault_of_reopening(error: RpcError, family: Family, now: float, session: str) -> Fault:
+    """What a refusal to open an earlier session means: that the agent does not have it, unless the
+    error says of what else it is. Agents have no common word for it, some none at all.
+    """
+    fault = fault_of_error(error, family, now)
+    if fault.kind in _NOT_OF_SESSIONS or _says_more(error, fault):
+        return fault
+    reason = fault.reason
+    if session not in reason:
+        reason = f"it could not go on in session {session!r}: {reason}"
+    return replace(fault, kind="bad_request", reason=reason, retry_at=None)
+
+
+def _says_more(error: RpcError, fault: Fault) -> bool:
+    """True if a failure that may pass is known by more than that nothing else is known of it."""
+    is_typed = bool(as_object(error.data).keys() & {"errorKind", "codexErrorInfo"})
+    return fault.kind == "transient" and (is_typed or fault.status is not None)
 
 
 def fault_of_text(text: str, family: Family, now: float) -> Fault:
@@ -152,6 +171,7 @@ def _of_words(words: str, status: int | None) -> AgentErrorKind | None:
     return next((kind for kind, pattern in patterns if pattern.search(lowered)), None)
 
 
+_NOT_OF_SESSIONS = frozenset({"auth", "rate_limit", "usage_cap", "spending_cap"})
 _NAMES: dict[str, AgentErrorKind] = {  # of opencode
     "ContextOverflowError": "context_overflow",
     "MessageAbortedError": "interrupted",

@@ -119,12 +119,11 @@ class ApiBackend:
             return self._sessions.begin()
         session = self._sessions.find(turn.session)
         if session is None:
-            # Not bad_request: the same prompt does well in a new session.
             raise AgentError(
                 turn.agent,
                 f"session {turn.session} was held in the memory of a process that has ended, or "
                 f"of another ApiBackend",
-                kind="crashed",
+                kind="bad_request",
             )
         return self._sessions.fork(session) if turn.fork else session
 

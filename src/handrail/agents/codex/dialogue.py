@@ -20,6 +20,7 @@ from handrail.agents.codex.errors import (
     fault_of_info,
     fault_of_message,
     hint_of,
+    reason_of,
     status_of_info,
     status_of_message,
 )
@@ -197,7 +198,7 @@ class CodexDialogue:
             kind, retry_at = fault_of_info(failure.info, reason, now, self._news.limits.snapshot)
         if kind == "transient" and failure.code in REFUSED:
             kind, retry_at = failure.otherwise, None
-        error = self._error(kind, reason or "codex says that the turn failed, but not why")
+        error = self._error(kind, reason_of(reason))
         error.retry_at = retry_at
         error.http_status = status_of_info(failure.info) or status_of_message(reason)
         return error

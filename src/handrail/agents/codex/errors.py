@@ -18,6 +18,8 @@ from handrail.agents.programs.loose_json import (
     as_object,
     number_in,
     object_in,
+    object_of,
+    text_in,
     whole_in,
 )
 from handrail.agents.programs.reset_times import reset_time
@@ -83,17 +85,23 @@ _INFO: dict[str, AgentErrorKind] = {
     "modelcap": "rate_limit",
     "serveroverloaded": "transient",
     "flexunavailable": "transient",
+    "policycapacityunavailable": "transient",
     "internalservererror": "transient",
     "unauthorized": "auth",
     "cyberpolicy": "refusal",
     "biopolicy": "refusal",
     "misalignmentpolicyviolation": "refusal",
+    "inferencehookdenied": "refusal",
+    "toomanydenials": "refusal",
     "invalidprompt": "bad_request",
     "badrequest": "bad_request",
+    "modelnotfound": "bad_request",
     "sandboxerror": "config",
     "threadrollbackfailed": "bad_request",
     "activeturnnotsteerable": "bad_request",
 }
+NO_SESSION = re.compile(r"no rollout found|no thread with|thread not found", re.IGNORECASE)
+"""How codex says that it does not have a thread."""
 _VAGUE = frozenset({"bad_request", "rate_limit"})
 """Kinds of a typed error that its message may say more exactly."""
 
@@ -126,6 +134,14 @@ def fault_of_info(info: object, message: str, now: float, rate_limits: object = 
         kind = _first(_WORDS, _plain(message)) or kind
     after_s = number_in(details, "resetAfterSeconds") or number_in(details, "reset_after_seconds")
     return kind, _retry_at(kind, message, now) if after_s is None else now + after_s
+
+
+def reason_of(message: str) -> str:
+    """A message for people: of the JSON that a model's API answered with, what it says in words."""
+    if not message:
+        return "codex says that the turn failed, but not why"
+    told = object_of(message.encode("utf-8", "replace")) or NOTHING
+    return text_in(object_in(told, "error"), "message") or text_in(told, "message") or message
 
 
 def status_of_message(text: str) -> int | None:

@@ -13,7 +13,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from handrail.agents.codex.errors import fault_of_message, hint_of, status_of_message
+from handrail.agents.codex.errors import (
+    NO_SESSION,
+    fault_of_message,
+    hint_of,
+    reason_of,
+    status_of_message,
+)
 from handrail.agents.codex.exec_items import ExecItems
 from handrail.agents.programs.ending import kind_of_end, words_of_end
 from handrail.agents.programs.loose_json import (
@@ -24,6 +30,7 @@ from handrail.agents.programs.loose_json import (
     object_of,
     text_in,
 )
+from handrail.agents.programs.lost_session import lost_session
 from handrail.agents.programs.turn_parser import Ending
 from handrail.agents.programs.usage_since import added_since
 from handrail.errors import AgentError
@@ -111,6 +118,9 @@ class CodexExecParser:
             raise self._failed(self._failure, ending)
         if ending.stopped is None and self._is_cut_off:
             raise self._error("transient", f"codex reaches no network: {self._complaint}")
+        lost = None if self._alive else lost_session(self._turn, ending, "codex", NO_SESSION)
+        if lost is not None:
+            raise lost
         kind = kind_of_end(ending, alive=self._alive)
         said = f"; its last complaint: {self._complaint}" if self._complaint else ""
         raise self._error(kind, words_of_end("codex", ending, alive=self._alive) + said)
@@ -134,7 +144,7 @@ class CodexExecParser:
         kind, retry_at = fault_of_message(message, ending.now)
         if kind == "interrupted" and ending.stopped is not None:
             kind = kind_of_end(ending, alive=True)
-        error = self._error(kind, message or "codex says that the turn failed, but not why")
+        error = self._error(kind, reason_of(message))
         error.retry_at = retry_at
         error.http_status = status_of_message(message)
         return error

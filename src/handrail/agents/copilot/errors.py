@@ -34,6 +34,8 @@ _OVERFLOW = re.compile(
 _CREDIT = re.compile(r"\bcredits?\b|billing|payment required|spending limit|insufficient_quota")
 _REFUSAL = re.compile(r"content_filter|content filter|responsible ai|usage polic")
 _CUT = re.compile(r"output token|max_tokens|finish reason: length")
+NO_SESSION = re.compile(r"no session\b.{0,60}\bmatched", re.IGNORECASE)
+"""How copilot says that it does not have a session."""
 _WAITED = re.compile(r"\(total retry wait time:[^)]*\)")
 
 HINTS: dict[AgentErrorKind, str] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from handrail.agents.copilot.errors import HINTS, Fault
+from handrail.agents.copilot.errors import HINTS, NO_SESSION, Fault
 from handrail.agents.copilot.notices import compaction_begun, compaction_ended, limits
 from handrail.agents.copilot.said import Said
 from handrail.agents.copilot.tools import Tools
@@ -25,6 +25,7 @@ from handrail.agents.programs.loose_json import (
     text_in,
     whole_in,
 )
+from handrail.agents.programs.lost_session import lost_session
 from handrail.agents.programs.turn_parser import Ending
 from handrail.errors import AgentError, AgentErrorKind
 from handrail.model.events import (
@@ -118,6 +119,9 @@ class CopilotParser:
                 return self._reply(usage)
         elif self._result is not None and self._request:
             raise self._failed({}, ending, usage)
+        lost = None if self._alive else lost_session(self._turn, ending, "copilot", NO_SESSION)
+        if lost is not None:
+            raise lost
         kind = kind_of_end(ending, alive=self._alive)
         words = words_of_end("copilot", ending, alive=self._alive)
         raise self._made(kind, words, usage)

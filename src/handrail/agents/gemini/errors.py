@@ -42,6 +42,8 @@ _TYPES: dict[str, AgentErrorKind] = {
     "FatalTurnLimitedError": "max_turns",
     "FatalCancellationError": "interrupted",
 }
+NO_SESSION = re.compile(r"error resuming session|no previous sessions", re.IGNORECASE)
+"""How gemini says that it does not have a session."""
 _API_ERROR = re.compile(r"^\[API Error: (.*)\]$", re.DOTALL)
 _WORDS: tuple[tuple[AgentErrorKind, re.Pattern[str]], ...] = (
     ("auth", re.compile(r"api key not valid|api_key_invalid|permission_denied|unauthenticated")),

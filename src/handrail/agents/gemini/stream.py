@@ -9,9 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from handrail.agents.gemini.errors import EXITS, HINTS, api_error_of, kind_of_failure
+from handrail.agents.gemini.errors import (
+    EXITS,
+    HINTS,
+    NO_SESSION,
+    api_error_of,
+    kind_of_failure,
+)
 from handrail.agents.programs.ending import kind_of_end, words_of_end
 from handrail.agents.programs.loose_json import Object, count_in, object_in, object_of, text_in
+from handrail.agents.programs.lost_session import lost_session
 from handrail.agents.programs.reset_times import reset_time
 from handrail.agents.programs.turn_parser import Ending
 from handrail.errors import AgentError, AgentErrorKind
@@ -110,6 +117,9 @@ class GeminiParser:
         )
 
     def _unsaid(self, ending: Ending) -> AgentError:
+        lost = None if self._alive else lost_session(self._turn, ending, "gemini", NO_SESSION)
+        if lost is not None:
+            return lost
         known = EXITS.get(ending.exit_code or 0) if ending.stopped is None else None
         kind = known or kind_of_end(ending, alive=self._alive)
         return self._error(kind, words_of_end("gemini", ending, alive=self._alive))

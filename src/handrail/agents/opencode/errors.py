@@ -23,6 +23,8 @@ _NAMES: dict[str, AgentErrorKind] = {
     "MessageAbortedError": "interrupted",
     "UnknownError": "bad_request",  # such as a model that is not known
 }
+NO_SESSION = re.compile(r"session not found", re.IGNORECASE)
+"""How opencode says that it does not have a session."""
 _OVERFLOW = re.compile(r"prompt is too long|context (?:length|window|limit)|maximum context")
 _CREDIT = re.compile(r"\bcredits?\b|billing|quota exceeded|insufficient_quota|current quota")
 _VAGUE = frozenset({None, "bad_request", "rate_limit"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from handrail.agents.opencode.errors import HINTS, kind_of_error, retry_at_of
+from handrail.agents.opencode.errors import HINTS, NO_SESSION, kind_of_error, retry_at_of
 from handrail.agents.programs.ending import kind_of_end, words_of_end
 from handrail.agents.programs.loose_json import (
     Object,
@@ -20,6 +20,7 @@ from handrail.agents.programs.loose_json import (
     text_in,
     whole_in,
 )
+from handrail.agents.programs.lost_session import lost_session
 from handrail.agents.programs.turn_parser import Ending
 from handrail.errors import AgentError, AgentErrorKind
 from handrail.model.events import (
@@ -85,6 +86,9 @@ class OpencodeParser:
         if self._end in _ENDS:
             raise self._made(_ENDS[self._end], f"the model ended its answer with {self._end!r}")
         alive = self._session is not None
+        lost = None if alive else lost_session(self._turn, ending, "opencode", NO_SESSION)
+        if lost is not None:
+            raise lost
         kind = kind_of_end(ending, alive=alive)
         raise self._made(kind, words_of_end("opencode", ending, alive=alive))
 

@@ -31,7 +31,7 @@ from handrail.system.processes import CommandNotStarted
 
 async def run_cli(
     turn: AgentTurn,
-    argv: Sequence[str],
+    argv: Sequence[str] | str,
     parser: TurnParser,
     *,
     stdin: bytes,
@@ -39,19 +39,24 @@ async def run_cli(
     cwd: str | os.PathLike[str] | None,
     options: AgentOptions,
     program: str,
-    install: str = "",
+    install: str | None = "",
     grace_s: float = GRACE_S,
+    patience: Patience | None = None,
+    keep_ends: bool = False,
 ) -> AgentReply:
     """The parser's answer to one turn, after the program and all it started have ended.
 
     ``env`` is its whole environment (None: this process's). Of ``options`` only the timeouts are
-    looked at. ``program`` is its name for people, ``install`` the command that brings it. Emits all
-    that is heard, and last ``AgentFinished``, also on failure and cancellation.
+    looked at, and with ``patience`` not even these. ``program`` is its name for people, ``install``
+    the command that brings it (None: it is any program, for which there is no advice). With
+    ``keep_ends`` the parser is fed each line of stdout with what ended it. Emits all that is heard,
+    and last ``AgentFinished``, also on failure and cancellation.
 
     Raises:
         AgentError: there is no answer, or the program cannot be started.
     """
-    talk = _Talk(turn, parser, patience_of(options, grace_s=grace_s))
+    patience = patience or patience_of(options, grace_s=grace_s)
+    talk = _Talk(turn, parser, patience, keep_ends=keep_ends)
     try:
         reply = await talk.hold(argv, stdin=stdin, env=env, cwd=cwd)
     except (CommandNotFound, CommandNotStarted) as error:
@@ -74,10 +79,13 @@ async def run_cli(
 class _Talk:
     """One program's turn, from its start to the parser's conclusion. Mutable."""
 
-    def __init__(self, turn: AgentTurn, parser: TurnParser, patience: Patience) -> None:
+    def __init__(
+        self, turn: AgentTurn, parser: TurnParser, patience: Patience, *, keep_ends: bool
+    ) -> None:
         self._turn = turn
         self._parser = parser
         self._patience = patience
+        self._keep_ends = keep_ends
         self._live: LiveProcess | None = None
         self._code: int | None = None
         self._started_s = time.monotonic()
@@ -85,7 +93,7 @@ class _Talk:
 
     async def hold(
         self,
-        argv: Sequence[str],
+        argv: Sequence[str] | str,
         *,
         stdin: bytes,
         env: Mapping[str, str] | None,
@@ -97,7 +105,12 @@ class _Talk:
             AgentError: the parser found none.
         """
         async with open_live(
-            argv, marker=self._turn.marker, cwd=cwd, env=env, stdin=stdin
+            argv,
+            marker=self._turn.marker,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            exit_s=self._patience.exit_s,
         ) as self._live:
             stopped = await self._listen(self._live)
         return self._parser.conclude(self._ending(stopped))
@@ -162,7 +175,7 @@ class _Talk:
         notices: Iterable[Notice]
         if line.stream == "stdout":
             emit(AgentTranscript(path, text))
-            notices = self._parser.feed(line.data)
+            notices = self._parser.feed(line.data + line.end if self._keep_ends else line.data)
         else:
             emit(StepOutput(path, "stderr", f"{text}\n"))
             notices = self._parser.feed_stderr(line.data)

@@ -50,13 +50,19 @@ def start_error(
     error: CommandNotFound | CommandNotStarted,
     cwd: str | os.PathLike[str] | None,
     program: str,
-    install: str,
+    install: str | None,
 ) -> AgentError:
-    """Why a program could not be started, as the agent's error, with what a person can do."""
+    """Why a program could not be started, as the agent's error, with what a person can do.
+
+    ``install`` is the command that brings it; empty: nobody knows one; None: it may be any program,
+    and the words of ``error`` are all the help there is.
+    """
     if isinstance(error, CommandNotStarted):  # it is there, but the machine or an update is busy
         return AgentError(agent, str(error), kind="transient")
     if cwd is not None and not Path(cwd).is_dir():
         return AgentError(agent, str(error), kind="config")
+    if install is None:
+        return AgentError(agent, str(error), kind="not_installed")
     how = f"Install {program}: {install}" if install else f"Install {program}"
     why = str(error).partition(" Did you mean")[0]  # programs of near names are no help here
     return AgentError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from handrail.agents.programs.turn_parser import Stop
 from handrail.model.agent_options import AgentOptions
+from handrail.system.live import EXIT_S
 
 START_S = 60.0
 IDLE_S = 300.0
@@ -16,7 +17,8 @@ GRACE_S = 5.0
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How many seconds a program may take: to its first sign of life, from one sign to the next,
-    the same while a tool is at work, in all, and to exit once it has said that it is done.
+    the same while a tool is at work, in all, and to exit once it has said that it is done, or has
+    closed its stdout.
     """
 
     start_s: float = START_S
@@ -24,6 +26,7 @@ class Patience:
     tool_s: float = TOOL_S
     total_s: float | None = None
     grace_s: float = GRACE_S
+    exit_s: float = EXIT_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
 
 import anyio
 import pytest
 
-from handrail.errors import AgentError
+from handrail.errors import AgentError, AgentErrorKind
+from handrail.model.events import AgentFinished, AgentMessage, AgentSessionStarted
 from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
 from handrail.system.marker import carries
 from handrail.system.procfs import environ_of, live_pids
 
 ANSWER = "It is done.\nTwo files were changed: ä.py and b.py."
 PROMPTS = ["Do it.", "", "ünïcödé \N{ROCKET}\n\n```json\n{}\n```\n", "long " * 100_000]
+
+KINDS = {None, *get_args(AgentErrorKind)}
 
 
 class BackendContract:
@@ -83,27 +86,63 @@ class BackendContract:
         self, make_backend: Callable[[str], AgentBackend]
     ) -> None:
         """Every notice that it emits carries the path of its turn."""
-        emitted: list[Any] = []
-        await make_backend(ANSWER).complete(self.turn(path="a/b", emit=emitted.append))
-        assert {notice.path for notice in emitted} <= {"a/b"}
+        told: list[Any] = []
+        await make_backend(ANSWER).complete(self.turn(path="a/b", emit=told.append))
+        assert {notice.path for notice in told} == {"a/b"}
+
+    async def test_the_last_that_it_tells_is_how_it_ended(
+        self, make_backend: Callable[[str], AgentBackend]
+    ) -> None:
+        """AgentFinished comes once, after all else, with what the reply says."""
+        told: list[Any] = []
+        reply = await make_backend(ANSWER).complete(self.turn(emit=told.append))
+        finished = last_of(told)
+        assert (finished.status, finished.kind, finished.error) == ("completed", "", "")
+        assert (finished.usage, finished.session) == (reply.usage, reply.session)
+
+    async def test_a_session_is_told_once_and_before_what_is_said_in_it(
+        self, make_backend: Callable[[str], AgentBackend]
+    ) -> None:
+        """A reply's session is that of the one AgentSessionStarted, which messages follow."""
+        told: list[Any] = []
+        reply = await make_backend(ANSWER).complete(self.turn(emit=told.append))
+        begun = [notice for notice in told if isinstance(notice, AgentSessionStarted)]
+        assert [notice.session for notice in begun] == ([reply.session] if reply.session else [])
+        spoken = [isinstance(notice, AgentMessage) for notice in told]
+        if begun and any(spoken):
+            assert told.index(begun[0]) < spoken.index(True)
 
     async def test_no_answer_is_an_error_that_names_the_agent(
         self, failing_backend: AgentBackend
     ) -> None:
-        """A backend that cannot answer raises an AgentError with the agent and a reason."""
+        """A backend that cannot answer raises an AgentError with the agent, a reason, and a kind
+        that is known, or none.
+        """
         with pytest.raises(AgentError) as caught:
             await failing_backend.complete(self.turn())
         assert caught.value.agent == "worker"
         assert caught.value.reason.strip()
+        assert caught.value.kind in KINDS
+
+    async def test_a_failure_is_told_last(self, failing_backend: AgentBackend) -> None:
+        """AgentFinished comes once, after all else, with the kind of the error."""
+        told: list[Any] = []
+        with pytest.raises(AgentError) as caught:
+            await failing_backend.complete(self.turn(path="a/b", emit=told.append))
+        finished, kind = last_of(told), caught.value.kind
+        assert finished.status == ("interrupted" if kind == "interrupted" else "failed")
+        assert finished.kind == (kind or "")
+        assert {notice.path for notice in told} == {"a/b"}
 
     async def test_cancelling_stops_it_and_leaves_nothing_running(
         self, endless_backend: AgentBackend
     ) -> None:
-        """A cancelled turn gives no reply, and none of its processes lives on."""
+        """A cancelled turn gives no reply but tells its end, and none of its processes lives on."""
         replies: list[AgentReply] = []
+        told: list[Any] = []
 
         async def ask() -> None:
-            replies.append(await endless_backend.complete(self.turn()))
+            replies.append(await endless_backend.complete(self.turn(emit=told.append)))
 
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
@@ -112,9 +151,19 @@ class BackendContract:
                 tasks.cancel_scope.cancel()
         assert replies == []
         assert self.left_running() == []
+        assert last_of(told).status == "interrupted"
 
     def left_running(self) -> list[int]:
         """The processes that still work on a turn of this contract (Linux: by their marker)."""
         if sys.platform != "linux":
             return []
         return [pid for pid in live_pids() if carries(environ_of(pid), self.run_id, below=True)]
+
+
+def last_of(told: Sequence[Any]) -> AgentFinished:
+    """The last notice, which is the one that says how the turn ended."""
+    ends = [notice for notice in told if isinstance(notice, AgentFinished)]
+    assert len(ends) == 1, f"AgentFinished must be emitted once in a turn, was {len(ends)} times"
+    last = told[-1]
+    assert isinstance(last, AgentFinished), f"{type(last).__name__} was emitted after AgentFinished"
+    return last
