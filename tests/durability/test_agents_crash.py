@@ -157,6 +157,32 @@ def test_what_a_killed_process_left_running_is_ended_by_the_next_start(tmp_path:
     assert left_of(run) == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="markers are read from /proc")
+def test_a_run_of_the_same_id_in_another_journal_is_left_alone(tmp_path: Path) -> None:
+    """What two projects call "nightly" are two runs: the resume of one ends nothing of the other."""
+    run = f"nightly-{os.getpid()}-{tmp_path.name}"
+
+    @workflow
+    def flow() -> Steps[str]:
+        done = yield from step("mark").command(["sh", "-c", "echo $HANDRAIL_STEP"])
+        return done.stdout.strip()
+
+    marks = []
+    for name in ("one", "two"):
+        executor = Executor(journal=SqliteJournal(tmp_path / name / "runs.db"))
+        marks.append(executor.options(run_id=run).run_sync(flow).unwrap())
+    assert marks[0] != marks[1]
+    assert all(mark.startswith(f"{run}@") for mark in marks)
+    other = subprocess.Popen(["sleep", "60"], env={**os.environ, "HANDRAIL_STEP": marks[1]})
+    try:
+        executor = Executor(journal=SqliteJournal(tmp_path / "one" / "runs.db"))
+        executor.resume_sync(run, flow, rerun=["mark"])
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
 def left_of(run_id: str) -> list[int]:
     """The processes that still carry a marker of this run."""
     return [pid for pid in live_pids() if carries(environ_of(pid), run_id, below=True)]

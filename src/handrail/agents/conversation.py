@@ -99,6 +99,7 @@ class Conversation:
             agent=self.agent,
             prompt=prompt,
             run_id=request.run_id,
+            mark=request.mark,
             path=request.path,
             turn=launch.turn,
             session=session,

@@ -107,7 +107,7 @@ class Interruption:
     def _leave(self) -> None:
         """Kill what the run started, and be gone; only calls that no lock can hold up."""
         try:
-            killed = kill_marked(self._run.run_id) if self._run is not None else 0
+            killed = kill_marked(self._run.mark) if self._run is not None else 0
             said = f"handrail: left at once, nothing more undone; processes killed: {killed}\n"
             if self._place is not None and self._run is not None:
                 again = self._place.command("resume", self._run.run_id)

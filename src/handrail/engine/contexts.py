@@ -34,6 +34,8 @@ class Contexts:
     run_id: str
     services: Mapping[str, Any]
     config: Mapping[str, Any]
+    mark: str = ""
+    """What the processes of the run are found by: its id, and of which journal it is."""
 
     def of(self, view: View) -> WorkflowContext:
         """The context of a step."""

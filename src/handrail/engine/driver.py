@@ -149,6 +149,7 @@ class Driver:
         self._waits_for_disk = False
         self._syncing = False
         self._mask = wiring.bus.mask
+        self.mark = wiring.performer.contexts.mark
         self._mail = Mail(wiring.journal, machine)
 
     # -- from outside (same event loop) ---------------------------------------------------------

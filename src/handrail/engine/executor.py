@@ -173,7 +173,7 @@ class Engine:
         parts, run_id = self._parts, start.run_id
         machine = self._machine(start)
         sinks = parts.sinks if run is None else (*parts.sinks, run.queue)
-        contexts = Contexts(run_id, parts.services, parts.config)
+        contexts = Contexts(run_id, parts.services, parts.config, self._mark(run_id))
         bus = bus_for(run_id, sinks, self._secrets())
         teller = _Teller()
         wiring = Wiring(
@@ -273,12 +273,16 @@ class Engine:
             start = self._start_again(history, definition, reuse, rerun)
             return await self._drive_from(start, run)
 
+    def _mark(self, run_id: str) -> str:
+        """What a run's processes carry: two journals on one machine may have runs of one id."""
+        return f"{run_id}@{getattr(self._journal, 'identity', self._parts.identity)}"
+
     def _sweep(self, run_id: str) -> None:
         """End what a killed driver left running: it would work beside what is resumed."""
         if self._journal.durable:
             from handrail.system.marker import kill_marked
 
-            kill_marked(run_id)
+            kill_marked(self._mark(run_id))
 
     def _start_again(
         self,

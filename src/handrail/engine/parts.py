@@ -42,6 +42,8 @@ class Parts:
     max_crashes: int = 5
     secrets: Secrets = Secrets()
     durable: bool = False
+    identity: str = attrs.field(factory=lambda: os.urandom(4).hex())
+    """Tells its runs from others of the same id, where the journal cannot."""
     agent_defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
     """What holds for agents; found out when the first one is launched."""
 

@@ -126,7 +126,7 @@ class Performer:
         return CommandResult(done.exit_code, done.stdout, done.stderr, data)
 
     def _marker(self, command: Perform) -> str:
-        return f"{self.contexts.run_id}/{command.path}#{command.attempt}"
+        return f"{self.contexts.mark or self.contexts.run_id}/{command.path}#{command.attempt}"
 
     def _listener(self, command: Perform) -> Callable[[Any, str], None]:
         tell, path = self.tell, command.path
@@ -158,6 +158,7 @@ class Performer:
             verb.settings,
             self.defaults(),
             self.clock.now,
+            self.contexts.mark,
         )
         result: AgentResult[Any] = await chosen.run(request)
         if not isinstance(result, AgentResult):

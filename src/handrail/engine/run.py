@@ -48,6 +48,8 @@ class Run(Generic[R_co]):
     ) -> None:
         self.run_id = run_id
         self.queue = EventQueue()
+        self.mark = run_id
+        """What its processes are found by."""
         self.driver: Driver | None = None
         self._drive = drive
         self._result: WorkflowResult[R_co] | None = None
@@ -103,6 +105,7 @@ class Run(Generic[R_co]):
     def attach(self, driver: Driver) -> None:
         """Take the driver of this run; the executor calls this."""
         self.driver = driver
+        self.mark = driver.mark
         if self._cancel_reason is not None:
             driver.cancel(self._cancel_reason)
         if self._interrupt_reason is not None:

@@ -29,6 +29,7 @@ rolled back, so the journal can be used again as soon as the cause is gone.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3  # noqa: TID253 - this module is loaded on the first use of SqliteJournal
 import threading
@@ -97,6 +98,12 @@ class SqliteJournal:
     def path(self) -> Path:
         """The file."""
         return self._store.path
+
+    @property
+    def identity(self) -> str:
+        """Eight hex digits that tell its runs from those of other journals on this machine."""
+        name = os.fsencode(self._store.path.resolve())
+        return hashlib.blake2b(name, digest_size=4).hexdigest()
 
     @property
     def notices(self) -> list[str]:

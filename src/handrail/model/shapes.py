@@ -37,6 +37,7 @@ class AgentRequest:
     so that scripted delays pass at once under a clock that jumps; ``now`` is its time, in unix
     seconds. ``launch`` says which launch it is and what it follows from, ``settings`` what the step
     says of backend, model and session, ``defaults`` what the run does.
+    ``mark`` is what the run's processes are found by.
     """
 
     run_id: str
@@ -52,6 +53,7 @@ class AgentRequest:
     settings: AgentSettings = NO_SETTINGS
     defaults: AgentSettings = NO_SETTINGS
     now: Callable[[], float] = lambda: 0.0
+    mark: str = ""
 
 
 class AgentLike(Protocol[T_co]):

@@ -55,7 +55,7 @@ class AgentTurn:
     ``session_usage`` is that session's total so far as its backend counts it, if it is known.
     ``compact``: make that session smaller before the prompt. ``turn`` counts from 1 within a
     step; ``schema`` is the JSON schema the answer must fit, for backends that can enforce one;
-    ``context`` is what the prompt was made from. ``options`` are whole: what holds for this turn.
+    ``context`` is what the prompt was made from; ``mark`` is what the run's processes are found by. ``options`` are whole: what holds for this turn.
     ``launch`` counts the step's launches over all attempts and drives (0: not known).
     """
 
@@ -74,12 +74,13 @@ class AgentTurn:
     compact: bool = False
     session_usage: Usage | None = None
     now: Callable[[], float] | None = None
+    mark: str = ""
     launch: int = 0
 
     @property
     def marker(self) -> str:
         """What the processes of this turn carry in their environment."""
-        return f"{self.run_id}/{self.path}"
+        return f"{self.mark or self.run_id}/{self.path}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,14 +39,14 @@ def marked_environment(marker: str, around: Mapping[str, str]) -> dict[str, str]
 def carries(environ: bytes, marker: str, *, below: bool = False, outer: bool = True) -> bool:
     """True if a NUL-separated environment has this marker.
 
-    With ``below`` one that begins with ``marker/`` will do; without ``outer`` the markers around
-    the innermost one do not count.
+    With ``below`` one that begins with ``marker/`` will do, or with ``marker@``, for the id of a
+    run in whatever journal; without ``outer`` the markers around the innermost one do not count.
     """
     wanted = os.fsencode(marker)
     if wanted not in environ:
         return False
     return any(
-        line == wanted or (below and line.startswith(wanted + b"/"))
+        line == wanted or (below and line.startswith((wanted + b"/", wanted + b"@")))
         for line in _markers_of(environ, outer=outer)
     )
 
@@ -54,9 +54,9 @@ def carries(environ: bytes, marker: str, *, below: bool = False, outer: bool = T
 def kill_marked(marker: str) -> int:
     """Kill every process of a step, or of all steps below it, at once; how many there were.
 
-    ``marker`` is a whole marker, or the part of one before a ``/``: the id of a run ends all that
-    the run has started, if its markers are ``<run id>/<path>``. For emergencies: SIGKILL, no grace,
-    no event loop, nothing is waited for. The calling process itself is spared. Linux only;
+    ``marker`` is a whole marker, or the part of one before a ``/``: ``<run id>@<journal>`` ends
+    all that a run has started, the id alone what runs of this id have in any journal. For
+    emergencies: SIGKILL, no grace, no event loop, nothing is waited for. The calling process itself is spared. Linux only;
     elsewhere it finds nothing and returns 0.
     """
     killed: set[int] = set()
