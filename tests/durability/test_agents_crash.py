@@ -159,7 +159,7 @@ def test_what_a_killed_process_left_running_is_ended_by_the_next_start(tmp_path:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="markers are read from /proc")
 def test_a_run_of_the_same_id_in_another_journal_is_left_alone(tmp_path: Path) -> None:
-    """What two projects call "nightly" are two runs: the resume of one ends nothing of the other."""
+    """What two projects call "nightly" are two runs: resuming one ends nothing of the other."""
     run = f"nightly-{os.getpid()}-{tmp_path.name}"
 
     @workflow

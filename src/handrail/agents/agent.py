@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -89,8 +89,10 @@ def _check_tokens(agent: Agent[Any], _: attrs.Attribute[Any], count: object) -> 
 
 def _caller() -> str | None:
     """The file in which ``Agent(...)`` is written: of the frame that called ``__init__``."""
-    frame = sys._getframe(2)  # noqa: SLF001  # there is no public way that costs as little
-    return frame.f_globals.get("__file__")
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = None if frame is None else frame.f_back
+    return None if frame is None else frame.f_globals.get("__file__")
 
 
 def _check_ladder(agent: Agent[Any], _: attrs.Attribute[Any], ladder: object) -> None:

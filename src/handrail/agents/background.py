@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import attrs
 
@@ -81,8 +81,8 @@ def _text_of(output: Any) -> str:
             return ""
         case str():
             return output.strip()
-        case AgentResult():
-            return _text_of(output.output)
+        case AgentResult(output=answer):
+            return _text_of(cast("object", answer))
         case CommandResult():
             return output.stdout.strip()
         case _:

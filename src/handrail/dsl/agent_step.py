@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
@@ -84,7 +84,7 @@ def _patterns(name: str, writes: object) -> tuple[str, ...] | None:
             f"got {short_repr(writes)}"
         )
     patterns: list[str] = []
-    for pattern in writes:
+    for pattern in cast("Sequence[object]", writes):
         if not isinstance(pattern, str) or not pattern or pattern.startswith(("/", "../")):
             raise DefinitionError(
                 f"step {name!r}: a pattern of writes= is relative to the repository, such as "

@@ -142,7 +142,10 @@ class StepResult(Generic[T_co]):
         """True if the output is a default, or the result of a child workflow that one fed into."""
         if self.status == "defaulted":
             return True
-        return isinstance(self.output, WorkflowResult) and self.output.degraded
+        output: object = self.output
+        return (
+            isinstance(output, WorkflowResult) and cast("WorkflowResult[object]", output).degraded
+        )
 
     def unwrap(self) -> T_co:
         """The output.

@@ -55,7 +55,8 @@ class AgentTurn:
     ``session_usage`` is that session's total so far as its backend counts it, if it is known.
     ``compact``: make that session smaller before the prompt. ``turn`` counts from 1 within a
     step; ``schema`` is the JSON schema the answer must fit, for backends that can enforce one;
-    ``context`` is what the prompt was made from; ``mark`` is what the run's processes are found by. ``options`` are whole: what holds for this turn.
+    ``context`` is what the prompt was made from; ``options`` are whole: what holds for this turn.
+    ``mark`` is what the run's processes are found by.
     ``launch`` counts the step's launches over all attempts and drives (0: not known).
     """
 

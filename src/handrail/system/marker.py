@@ -56,8 +56,8 @@ def kill_marked(marker: str) -> int:
 
     ``marker`` is a whole marker, or the part of one before a ``/``: ``<run id>@<journal>`` ends
     all that a run has started, the id alone what runs of this id have in any journal. For
-    emergencies: SIGKILL, no grace, no event loop, nothing is waited for. The calling process itself is spared. Linux only;
-    elsewhere it finds nothing and returns 0.
+    emergencies: SIGKILL, no grace, no event loop, nothing is waited for. The calling process itself
+    is spared. Linux only; elsewhere it finds nothing and returns 0.
     """
     killed: set[int] = set()
     for _ in range(_MAX_PASSES):
