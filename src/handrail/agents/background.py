@@ -81,8 +81,8 @@ def _text_of(output: Any) -> str:
             return ""
         case str():
             return output.strip()
-        case AgentResult(output=answer):
-            return _text_of(cast("object", answer))
+        case AgentResult():
+            return _text_of(cast("AgentResult[object]", output).output)
         case CommandResult():
             return output.stdout.strip()
         case _:
