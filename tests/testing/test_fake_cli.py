@@ -707,6 +707,14 @@ def test_a_program_can_ignore_both_polite_signals() -> None:
         assert (fake.calls[0].ended, fake.calls[0].exit_code) == (None, None)
 
 
+def lives(pid: int) -> bool:
+    """False for a process that is gone, or a zombie that nobody has waited for yet."""
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except OSError:
+        return False
+
+
 def test_a_child_is_left_in_a_session_of_its_own() -> None:
     """It lives on with the program's environment, and ``end_children`` ends it."""
     with fake_cli("claude", [Says("x", leaves_child=True)]) as fake:
@@ -716,11 +724,9 @@ def test_a_child_is_left_in_a_session_of_its_own() -> None:
         if Path("/proc/self/environ").exists():
             assert b"HANDRAIL_STEP=mark" in Path(f"/proc/{child}/environ").read_bytes()
         fake.end_children()
-        gone = time.monotonic() + 10
-        while Path(f"/proc/{child}/cmdline").exists() and time.monotonic() < gone:
-            if not Path(f"/proc/{child}/cmdline").read_bytes():
-                break  # a zombie: whoever inherited it has not waited for it yet
-        assert time.monotonic() < gone
+        until = time.monotonic() + 10
+        while lives(child):
+            assert time.monotonic() < until
 
 
 def test_stdout_can_be_held_open_after_the_end() -> None:
