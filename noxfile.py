@@ -23,7 +23,8 @@ ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
 PYTHONS = ["3.11", "3.12", "3.13"]
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
-IN_PARALLEL = ("--numprocesses=auto", "--maxprocesses=4")
+WORKERS = min((os.cpu_count() or 1) + 1, 4)  # one more than cores: some tests wait for programs
+IN_PARALLEL = (f"--numprocesses={WORKERS}",)
 BRIEF = ("--hypothesis-profile=brief",)
 WITHIN_ONE_PROCESS = tuple(f"tests/{name}" for name in ("core", "dsl", "engine", "model", "sinks"))
 A_MINUTE_OR_MORE = tuple(
