@@ -39,6 +39,6 @@ def test_a_run_that_needs_a_login_says_so_and_goes_on_after_it(cli: Cli, tmp_pat
         data = json.loads(cli("show", "r", "--json").out)
         assert len(data["needs"]) == 1
         assert [one["kind"] for one in data["incidents"]] == ["auth"]
-        done = cli("resume", "r", "--backend", "claude", "--quiet")
+        done = cli("resume", "r", "--quiet")  # with the backend that the run was started with
         assert (done.code, done.out.strip()) == (0, "done.")
         assert "needs a person" not in cli("show", "r").out

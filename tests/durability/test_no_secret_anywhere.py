@@ -11,7 +11,6 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 import structlog
-from rich.console import Console
 
 from handrail import (
     Agent,
@@ -45,6 +44,15 @@ from tests.seeded_secrets import (
     none_is_below,
     none_is_in,
 )
+
+pytestmark = pytest.mark.extra("jinja2", "rich")
+
+
+def console(screen: io.StringIO) -> Any:
+    """A wide one, that writes there."""
+    from rich.console import Console
+
+    return Console(file=screen, width=400)
 
 
 @dataclass(frozen=True)
@@ -162,7 +170,7 @@ def test_no_file_and_no_report_has_a_secret(tmp_path: Path, fails: bool) -> None
             sinks=[
                 JsonlSink(tmp_path / "lines.jsonl"),
                 StructlogSink(logger),
-                ConsoleSink(Console(file=screen, width=400), live=False),
+                ConsoleSink(console(screen), live=False),
                 ArtifactsSink(tmp_path / "runs"),
             ],
             secrets=secrets,
@@ -209,7 +217,7 @@ def test_names_are_masked_where_they_are_shown(tmp_path: Path) -> None:
     screen = io.StringIO()
     sinks = [
         JsonlSink(tmp_path / "lines.jsonl"),
-        ConsoleSink(Console(file=screen, width=400), live=False),
+        ConsoleSink(console(screen), live=False),
         ArtifactsSink(tmp_path / "runs"),
     ]
     assert Executor(sinks=sinks).run_sync(named).success

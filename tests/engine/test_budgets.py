@@ -188,6 +188,123 @@ async def test_an_open_gate_of_a_budget_is_answered_later() -> None:
     assert (await executor.resume("r", flow)).success
 
 
+async def test_each_budget_asks_for_itself() -> None:
+    """What is allowed to a step is not allowed to the run: that is another question."""
+    budget = Budget(launches=1, on_breach="ask")
+    agent = Agent("worker", "Work.", output=int, backend=FakeBackend(["no", "2"]))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("a").agent(agent).budget(budget))
+
+    executor = Executor(limits=Limits(budget=budget), journal=TextJournal())
+    first = await executor.options(run_id="r").run(flow)
+    assert [gate.path for gate in first.waiting] == ["a/budget-1"]
+    assert "of step 'a'" in first.waiting[0].question
+    await executor.answer("r", "a/budget-1", "allow")
+    second = await executor.resume("r", flow)
+    assert [gate.path for gate in second.waiting] == ["a/budget-2"]
+    assert "of the run" in second.waiting[0].question
+    await executor.answer("r", "a/budget-2", "allow")
+    assert (await executor.resume("r", flow)).success
+
+
+async def test_a_no_holds_for_this_failure_and_is_asked_again_on_resume() -> None:
+    """Resumed, the step that failed of it asks anew, and may be allowed."""
+    agent = agent_of(reply(), reply())
+    flow = flow_of(agent, 2)
+    journal = TextJournal()
+    executor = Executor(limits=Limits(budget=Budget(launches=1, on_breach="ask")), journal=journal)
+    await executor.options(run_id="r").run(flow)
+    await executor.answer("r", "s1/budget-1", "stop")
+    assert (await executor.resume("r", flow)).status == "failed"
+    again = await executor.resume("r", flow)
+    assert (again.status, [gate.path for gate in again.waiting]) == ("suspended", ["s1/budget-1"])
+    await executor.answer("r", "s1/budget-1", "allow")
+    assert (await executor.resume("r", flow)).success
+
+
+async def test_a_no_to_one_member_is_not_undone_by_a_yes_to_another() -> None:
+    """Both questions are answered while the run is suspended; each member gets its own answer."""
+    agent = Agent("w", "Work.", backend=FakeBackend([reply(0, 0.5)] * 3))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("first").agent(agent)
+        return (
+            yield from step("all").parallel(
+                step("m").agent(agent), step("n").agent(agent), on_error="continue"
+            )
+        )
+
+    budget = Budget(usd=1.0, reserve_usd=0.6, on_breach="ask")
+    executor = Executor(limits=Limits(budget=budget), journal=TextJournal())
+    first = await executor.options(run_id="r").run(flow)
+    assert sorted(gate.path for gate in first.waiting) == ["all/m/budget-1", "all/n/budget-1"]
+    await executor.answer("r", "all/m/budget-1", "allow")
+    await executor.answer("r", "all/n/budget-1", "stop")
+    members = (await executor.resume("r", flow)).unwrap()
+    assert [member.status for member in members] == ["succeeded", "failed"]
+
+
+async def test_launches_that_are_made_again_are_paid_for_again() -> None:
+    """A failed step that runs again on resume takes its part of the budget a second time."""
+    agent = agent_of(reply(), AgentError("worker", "no"), reply(), reply())
+    journal = TextJournal()
+    executor = Executor(limits=Limits(budget=Budget(launches=3)), journal=journal)
+    flow = flow_of(agent, 3)
+    assert (await executor.options(run_id="r").run(flow)).status == "failed"
+    again = await executor.resume("r", flow)
+    assert "launches 3 of 3" in (again.error or "")
+    reserved = [one for one in journal.events("r") if isinstance(one, ev.BudgetReserved)]
+    assert len({(one.path, one.launch) for one in reserved}) == len(reserved) == 3
+
+
+async def test_what_a_later_launch_does_not_say_is_not_taken_for_nothing() -> None:
+    """The second launch says no cost: what was reserved for it stays, and a warning says so."""
+    replies = FakeBackend([AgentReply("no", usage=Usage(cost_usd=0.3)), AgentReply("5")])
+    agent = Agent("w", "Work.", output=int, backend=replies)
+    _, events = await run(flow_of(agent, 1), Budget(usd=10, reserve_usd=1))
+    settled = [one.usage and one.usage.cost_usd for one in events
+               if isinstance(one, ev.BudgetSettled)]  # fmt: skip
+    assert settled == [0.3, None]
+    assert "unknown_usd" in [one.name for one in events if isinstance(one, ev.BudgetWarning)]
+
+
+async def test_what_failed_launches_used_is_in_the_result() -> None:
+    """Also where a default took the place of the answer, and where no fault was known."""
+    refused = AgentError("w", "no", kind="refusal", usage=Usage(10, cost_usd=1.0))
+    agent = Agent("w", "Work.", backend=FakeBackend([refused]))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("a").agent(agent).default("d"))
+
+    result = await Executor().run(flow)
+    assert result.usage == Usage(10, cost_usd=1.0)
+
+
+async def test_a_budget_is_its_steps_in_every_attempt_around_it() -> None:
+    """A child workflow with retries below a step with retries keeps its own count in each."""
+    agent = Agent("w", "Work.", backend=FakeBackend([AgentError("w", "no")] * 20))
+
+    @workflow
+    def inner() -> Steps[Any]:
+        return (yield from step("z").agent(agent))
+
+    @workflow
+    def outer() -> Steps[Any]:
+        once = Budget(launches=2)
+        return (yield from step("y").run_workflow(inner).retry(3, backoff=0).budget(once))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("x").run_workflow(outer).retry(2, backoff=0))
+
+    await Executor(clock=JumpClock()).run(flow)
+    assert len(agent.backend.turns) == 4
+
+
 async def test_the_nearest_budget_speaks_first_and_a_child_shares_its_parents() -> None:
     """A step's own, its group's and the run's all count; the error names whose it is."""
     agent = agent_of(*[reply(10)] * 6)

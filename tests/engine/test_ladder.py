@@ -319,7 +319,7 @@ async def test_ladder_steps_say_what_follows() -> None:
     (taken,) = [event for event in sink.events if isinstance(event, ev.LadderStep)]
     assert (taken.path, taken.attempt, taken.kind, taken.error) == ("code", 1, "timeout", "down")
     assert (taken.backend, taken.session, taken.due) == ("fake", "s", 0.0)
-    assert taken.next == Launch(2, 2, "retry", "s", reason="down", answer="so far")
+    assert taken.next == Launch(2, 2, "retry", "s", reason="down", answer="so far", backend="fake")
 
 
 async def test_what_a_run_lived_through_is_in_its_result() -> None:
@@ -368,3 +368,86 @@ async def test_a_result_can_be_asked_whether_it_is_clean() -> None:
         result.require_clean()
     clean = await Executor().run(flow_of(Agent("c", "x", backend=FakeBackend(["done"]))))
     assert clean.require_clean() is clean
+
+
+async def test_a_step_that_is_no_agents_any_more_just_runs() -> None:
+    """What was parked as an agent's launch is begun as what the code now says."""
+    refused = AgentError("coder", "Not logged in", kind="auth")
+    executor = Executor(journal=TextJournal())
+    first = flow_of(Agent("coder", "Do it.", backend=FakeBackend([refused])))
+    assert (await executor.options(run_id="r").run(first)).status == "suspended"
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("code").parallel(step("a").call(int, "1")))
+
+    assert (await executor.resume("r", flow)).unwrap() == (1,)
+
+
+async def test_a_retry_of_what_did_not_get_through_says_the_same_again() -> None:
+    """A re-ask, and a summary, whose launch failed at once are put in their own words again."""
+    down = AgentError("c", "down", kind="transient")
+    full = AgentError("c", "too long", kind="context_overflow", text="I did A.")
+    replies = [AgentReply("what?"), down, full, down, "4"]
+    backend = FakeBackend(replies)
+    plain = type("Plain", (), {"name": "plain", "complete": backend.complete})()
+    agent = Agent("c", "Count it.", output=int, backend=plain)
+    result = await Executor(clock=JumpClock()).run(flow_of(agent))
+    assert result.unwrap().output == 4
+    prompts = [turn.prompt for turn in backend.turns]
+    assert "no JSON value found" in prompts[1]
+    assert prompts[2] == prompts[1]
+    assert "I did A." in prompts[3]
+    assert prompts[4] == prompts[3]
+
+
+async def test_a_given_session_is_not_gone_back_to_by_another_backend() -> None:
+    """The fallback begins a session of its own, and so does what follows it."""
+    first = FakeBackend([AgentError("c", "no", kind="bad_request", session="S1")], name="first")
+    second = FakeBackend([AgentError("c", "down", kind="transient"), "done"], name="second")
+    agent = Agent("c", "Do it.", backend=first, fallback=[second])
+    result = await Executor(clock=JumpClock()).run(flow_of(agent, session="S1"))
+    assert result.success, result.error
+    assert [turn.session for turn in first.turns] == ["S1"]
+    assert [turn.session for turn in second.turns] == [None, None]
+
+
+async def test_a_session_is_told_with_the_number_of_its_launch() -> None:
+    """So that a record of launches can be read."""
+    sink = MemorySink()
+    down = AgentError("c", "down", kind="transient", session="s-1")
+    backend = FakeBackend([down, AgentReply("done", session="s-1")])
+    executor = Executor(clock=JumpClock(), sinks=[sink])
+    await executor.run(flow_of(Agent("c", "Do it.", backend=backend)))
+    told = [one.launch for one in sink.events if isinstance(one, ev.AgentSessionStarted)]
+    assert told == [1, 2]
+
+
+async def test_a_parked_run_that_is_cancelled_launches_nothing() -> None:
+    """It is resumed only to unwind."""
+    refused = AgentError("coder", "Not logged in", kind="auth")
+    backend = FakeBackend([refused, "done"])
+    flow = flow_of(Agent("coder", "Do it.", backend=backend))
+    journal = TextJournal()
+    executor = Executor(journal=journal, workflows=[flow])
+    await executor.options(run_id="r").run(flow)
+    await executor.cancel("r")
+    assert len(backend.turns) == 1
+    ended = journal.events("r")[-1]
+    assert isinstance(ended, ev.WorkflowCompleted)
+    assert ended.status == "cancelled"
+
+
+async def test_a_cap_met_after_long_work_is_a_new_one() -> None:
+    """It is probed again, and its waits are not added to those of the one before."""
+    capped_later = [capped(retry_at=START + 5 * HOUR)]
+
+    async def work(turn: Any) -> Any:
+        await turn.sleep(4 * HOUR)
+        return capped(retry_at=START + 12 * HOUR)
+
+    backend = FakeBackend([*capped_later * 2, work, "done"])
+    result = await Executor(clock=JumpClock()).run(flow_of(Agent("c", "Do it.", backend=backend)))
+    assert result.success
+    waits = [round(one.waited_s / 60) for one in result.incidents]
+    assert waits in ([30, 270, 30], [30, 271, 30])

@@ -171,6 +171,7 @@ async def test_a_gate_is_shown_masked_and_answered_with_the_real_choice() -> Non
     assert memory.of(ev.GateAnswered)[0].answer == "${SERVICE_API_KEY}"
 
 
+@pytest.mark.extra("jinja2")
 async def test_a_prompt_and_its_answer_are_masked() -> None:
     """What an agent is asked and says is shown without secrets; it is given them."""
     backend = FakeBackend([f"It is {KEY}."])

@@ -84,6 +84,7 @@ def ship(task: str) -> Steps[str]:
     return ""
 
 
+@pytest.mark.extra("jinja2")
 def test_a_run_leaves_a_folder_of_files(folder: Path) -> None:
     """Each step has a folder with what it was given, printed, and gave; the run has its facts."""
     result = Executor(sinks=[ArtifactsSink(folder)]).options(run_id="r1").run_sync(ship, "it")
@@ -283,6 +284,7 @@ def test_different_steps_have_different_folders(one: list[str], other: list[str]
 # -- a disk that does not do its part --------------------------------------------------------------
 
 
+@pytest.mark.extra("jinja2")
 def test_a_disk_that_cannot_be_written_drops_the_sink(tmp_path: Path) -> None:
     """The run goes on, and the other sinks are told."""
     (tmp_path / "runs").write_text("a file, where a folder should be", "utf-8")

@@ -65,7 +65,7 @@ class Conversation:
         schema = schema_for(self.output)
         task = prompt if schema is None else with_schema(prompt, schema)
         said = put(task, launch, remembered=self._session(route) is not None)
-        digest = Digest(request.emit)
+        digest = Digest(request.emit, launch.number)
         request.emit(AgentTurnStarted(request.path, launch.turn, said))
         async with bounds_of(request, self.agent, route.backend, route.options) as bounds:
             turn = self._turn(route, said, schema, digest)
@@ -87,9 +87,10 @@ class Conversation:
         if not capabilities_of(route.backend).sessions:
             return None
         launch = self.request.launch
-        if launch.session is None and launch.rung in {"start", "retry", "wait"}:
-            return self.request.settings.session
-        return launch.session
+        if launch.session is not None:
+            its_own = launch.backend in ("", route.name)
+            return launch.session if its_own else None
+        return None if launch.fresh or launch.route else self.request.settings.session
 
     def _turn(self, route: Route, prompt: str, schema: Schema | None, digest: Digest) -> AgentTurn:
         request, launch = self.request, self.request.launch

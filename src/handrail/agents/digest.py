@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
-from handrail.model.events import AgentMessage, AgentToolStarted, Notice
+from handrail.model.events import AgentMessage, AgentSessionStarted, AgentToolStarted, Notice
 from handrail.model.jsonsafe import short_repr
 
 _KEPT = 40
@@ -14,10 +15,11 @@ _TEXT_CHARS = 4_000
 
 
 class Digest:
-    """Passes notices on, and keeps the last messages and tools. Mutable."""
+    """Passes notices on, as those of one launch, and keeps the last messages and tools. Mutable."""
 
-    def __init__(self, emit: Callable[[Notice], None]) -> None:
+    def __init__(self, emit: Callable[[Notice], None], launch: int) -> None:
         self._emit = emit
+        self._launch = launch
         self._kept: deque[str] = deque(maxlen=_KEPT)
 
     def __call__(self, notice: Notice) -> None:
@@ -26,6 +28,8 @@ class Digest:
             self._kept.append(notice.text)
         elif isinstance(notice, AgentToolStarted):
             self._kept.append(f"\n[used {notice.name}: {short_repr(notice.input, _SHOWN_CHARS)}]\n")
+        elif isinstance(notice, AgentSessionStarted):
+            notice = replace(notice, launch=self._launch)
         self._emit(notice)
 
     def text(self) -> str:

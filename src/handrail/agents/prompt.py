@@ -58,10 +58,12 @@ async def rendered(
 
 
 def beside(prompt: Prompt, file: str | None) -> Prompt:
-    """A relative path to a prompt that lies beside a source file, as an absolute one."""
+    """A relative path to a prompt as an absolute one beside a source file, unless there is none
+    there and one in the working directory.
+    """
     if isinstance(prompt, Path) and not prompt.is_absolute() and file is not None:
         near = Path(file).resolve().parent / prompt
-        if near.is_file():
+        if near.is_file() or not prompt.is_file():
             return near
     return prompt
 

@@ -41,7 +41,7 @@ def asked_again(task: str, answer: str, reason: str, *, remembered: bool) -> str
 
 def put(task: str, launch: Launch, *, remembered: bool) -> str:
     """The task as one launch puts it; ``remembered``: it goes on in a session that knows of it."""
-    match launch.rung:
+    match launch.form or launch.rung:
         case "start" | "fallback":
             return task
         case "reask":

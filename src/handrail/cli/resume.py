@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from handrail.cli.agents import as_recorded
 from handrail.cli.channels import json_channel, tell
 from handrail.cli.driving import Options, Session
 from handrail.cli.exits import Refused
@@ -43,6 +44,7 @@ def resume(
         journal = place.find()
         info = _picked(journal, name, latest=latest)
         workflow = workflow_of(info, place, target)
+        options = as_recorded(options, info.labels)
         return drive_again(info, workflow, choices, Session(options, data, place, journal))
 
 

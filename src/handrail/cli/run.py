@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 
 from handrail.cli.again import go_on
+from handrail.cli.agents import agent_labels, as_recorded
 from handrail.cli.channels import json_channel
 from handrail.cli.driving import Options, Session
 from handrail.cli.exits import Refused
@@ -44,9 +45,10 @@ def run(wanted: Wanted, options: Options, place: Place) -> int:
             raise RunIdTaken(known.run_id)
         if known is not None:
             given = given_inputs(workflow.definition, wanted.typed, wanted.file)
+            options = as_recorded(options, known.labels)
             return go_on(known, workflow, given, Session(options, data, place, place.find()))
         args, kwargs = arguments_for(workflow.definition, wanted.typed, wanted.file)
-        labels = labels_of(wanted.target, workflow, place)
+        labels = {**labels_of(wanted.target, workflow, place), **agent_labels(options)}
         session = Session(options, data, place, place.make())
         return session.drive(
             lambda executor: executor.options(run_id=wanted.run_id, labels=labels).stream(

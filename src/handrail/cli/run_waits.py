@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from handrail.core.replay import Recorded
-from handrail.engine.history import ended, unread
+from handrail.engine.history import asked_by, ended, unread
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
 from handrail.ports.journal import Journal
@@ -35,11 +35,13 @@ def _gates(events: Sequence[ev.Event]) -> tuple[OpenGate, ...]:
         match event:
             case ev.GateOpened():
                 gates[event.path] = event.gate
-            case ev.GateAnswered() | ev.StepCompleted():
+            case ev.GateAnswered():
                 gates.pop(event.path, None)
+            case ev.StepCompleted():
+                gates = {path: gates[path] for path in gates if not asked_by(event.path, path)}
             case ev.RunResumed():
-                for path in event.superseded:
-                    gates.pop(path, None)
+                for gone in event.superseded:
+                    gates = {path: gates[path] for path in gates if not asked_by(gone, path)}
             case _:
                 pass
     return tuple(gates.values())

@@ -153,10 +153,17 @@ class Failing:
         assert step is not None
         if step.modifiers.default is not None:
             self.machine.end_step(
-                node, "defaulted", output=step.modifiers.default.value, failure=failure
+                node,
+                "defaulted",
+                output=step.modifiers.default.value,
+                failure=failure,
+                usage=failure.usage,
             )
         elif step.modifiers.skip_on_error:
-            self.machine.end_step(node, "skipped", output=Skipped(failure.error), failure=failure)
+            skipped = Skipped(failure.error)
+            self.machine.end_step(
+                node, "skipped", output=skipped, failure=failure, usage=failure.usage
+            )
         else:
             self.fail_for_good(node, failure)
 

@@ -59,6 +59,9 @@ _RETRIED = {
     "interrupted": "crash_retries",
     "timeout": "timeout_retries",
 }
+_WORDED: frozenset[Rung] = frozenset({"reask", "summarise", "reframe"})
+_THE_SAME_AGAIN: frozenset[Rung] = frozenset({"retry", "wait"})
+_IN_A_NEW_SESSION: frozenset[Rung] = frozenset({"summarise", "reframe", "fallback"})
 _PAUSED = frozenset({"transient", "rate_limit"})
 _FOR_A_PERSON = frozenset({"spending_cap", "auth"})
 
@@ -118,7 +121,7 @@ def _retried(fault: Fault, here: Sequence[LadderStep], now: float, seed: str) ->
 def _capped(fault: Fault, here: Sequence[LadderStep], now: float) -> Following:
     """Wait for the end of the cap; ``since`` is when this cap was first met."""
     ladder = fault.ladder
-    waits = _last_waits(here)
+    waits = _last_waits(here, now, ladder.cap_wait_s)
     since = waits[0].at if waits else now
     if fault.retry_at is not None and fault.retry_at > now:
         due = fault.retry_at + ladder.cap_margin_s
@@ -132,13 +135,15 @@ def _capped(fault: Fault, here: Sequence[LadderStep], now: float) -> Following:
     return Next(_again(fault, "wait"), now + ladder.cap_wait_s)
 
 
-def _last_waits(here: Sequence[LadderStep]) -> Sequence[LadderStep]:
-    """The steps at the end of those that waited for one and the same cap."""
-    count = 0
+def _last_waits(here: Sequence[LadderStep], now: float, long_s: float) -> Sequence[LadderStep]:
+    """The steps at the end of those that waited for one and the same cap: a launch that was at work
+    for long before it was capped met a new one.
+    """
+    count, failed_at = 0, now
     for step in reversed(here):
-        if step.kind != "usage_cap":
+        if step.kind != "usage_cap" or failed_at - max(step.at, step.due) > long_s:
             break
-        count += 1
+        count, failed_at = count + 1, step.at
     return here[len(here) - count :]
 
 
@@ -185,18 +190,30 @@ def _launch(
     fault: Fault, rung: Rung, *, session: str | None, reasks: int | None, route: int | None = None
 ) -> Launch:
     last = fault.launch
+    form = _form(fault) if rung in _THE_SAME_AGAIN else None
+    said = fault.text[-ANSWER_CHARS:]
     return Launch(
         last.number + 1,
         last.turn + 1,
         rung,
         session,
         last.route if route is None else route,
-        fault.reason,
-        fault.text[-ANSWER_CHARS:],
+        fault.reason if form is None else last.reason,
+        (said or last.answer) if form is None else last.answer,
         last.reasks if reasks is None else reasks,
         fault.spent,
         fault.session_usage if session is not None else None,
+        form,
+        last.fresh or rung in _IN_A_NEW_SESSION,
+        fault.backend if session is not None else "",
     )
+
+
+def _form(fault: Fault) -> Rung | None:
+    """The words of a launch that did not get through: it failed where it began."""
+    last = fault.launch
+    form = last.form or last.rung
+    return form if form in _WORDED and fault.session == last.session else None
 
 
 def _advice(fault: Fault) -> str:

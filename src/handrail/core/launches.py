@@ -42,6 +42,9 @@ class Launches:
 
     def begin(self, node: Node, *, interrupted: bool) -> None:
         """Make the first launch of an attempt."""
+        recorded = self.machine.setting.recorded
+        if not node.launched and recorded is not None:  # made before its record was superseded
+            node.launched = recorded.launched.get(node.path, 0)
         node.ladder = ()
         node.spent_s = 0.0
         self.go(node, Launch(node.launched + 1, reasks=node.reasks), interrupted=interrupted)
@@ -141,13 +144,14 @@ class Launches:
             node.phase = Phase.PAUSED
             self.parked[node.path] = event.error
         elif event.due > machine.now:
-            reason: ev.TimerReason = "cap" if event.kind == "usage_cap" else "backoff"
-            machine.record(ev.TimerSet(node.path, event.due, reason, node.attempt))
-            self._wait(node, event)
+            self._told_wait(node, event)
         else:
             self.go(node, event.next)
 
-    def _wait(self, node: Node, event: ev.LadderStep) -> None:
+    def _told_wait(self, node: Node, event: ev.LadderStep) -> None:
+        """Wait until the next launch is due, and say so, in each drive."""
+        reason: ev.TimerReason = "cap" if event.kind == "usage_cap" else "backoff"
+        self.machine.record(ev.TimerSet(node.path, event.due, reason, node.attempt))
         node.phase = Phase.PAUSED
         node.pending = event.next
         node.timer = self.machine.wait(node, event.due)
@@ -172,13 +176,21 @@ class Launches:
         node.ladder = ladder
         last = ladder[-1] if ladder else None
         if session is None and last is not None and last.due > self.machine.now:
-            self._wait(node, last)
+            self._told_wait(node, last)
             return True
         if record.interrupted and self.machine.must_not_run_again(node):
             return True
         base = last.next if last is not None else FIRST
         if session is not None:
-            base = replace(base, rung="resume", session=session.session, reason=_BROKEN_OFF)
+            base = replace(
+                base,
+                rung="resume",
+                form=None,
+                session=session.session,
+                backend=session.backend,
+                reason=_BROKEN_OFF,
+            )
         launch = replace(base, number=max(launched + 1, base.number))
+        node.interrupted = False
         self.go(node, launch, interrupted=record.interrupted)
         return True

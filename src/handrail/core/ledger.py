@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from handrail.model.events import BudgetReserved, BudgetSettled
 
-_ATTEMPT = re.compile(r"~\d+(?=/|$)")
+_ATTEMPT = re.compile(r"~\d+$")
 
 
 @dataclass(slots=True)
@@ -79,8 +79,9 @@ class Ledger:
 
 def scopes_of(path: str) -> Iterator[str]:
     """The run, the path, and every path above it; ``a~2/b`` is below ``a`` too."""
-    seen = {"", path}
-    for known in (path, _ATTEMPT.sub("", path)):
-        parts = known.split("/")
-        seen.update("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+    seen = {""}
+    parts = path.split("/")
+    for count in range(1, len(parts) + 1):
+        above = "/".join(parts[:count])
+        seen.update((above, _ATTEMPT.sub("", above)))
     return iter(seen)

@@ -14,7 +14,7 @@ import msgspec
 from handrail.core.report import incident_of
 from handrail.model import events as ev
 from handrail.model.assemble import copier
-from handrail.model.results import Incident, OpenGate, StepResult
+from handrail.model.results import Incident, OpenGate, StepResult, Usage
 from handrail.model.steps import LEAF_KINDS
 from handrail.model.unresolved import Unresolved
 
@@ -87,6 +87,10 @@ class Recorded:
         self.incidents: list[Incident] = []
         self.spending: list[ev.Event] = []
         """What was reserved, used and allowed: it was spent, whether its record counts or not."""
+        self._unsettled: dict[str, int] = {}
+        self._paid: dict[str, Usage] = {}
+        self._over: dict[str, Usage | None] = {}
+        """The usage of attempts that ended, and whose last launch is not settled."""
         self.launched: dict[str, int] = {}
         """The number of each agent step's last launch, whether its record still counts or not."""
         self._signals: list[ev.SignalReceived] = []
@@ -103,7 +107,7 @@ class Recorded:
             ev.TimerSet: self._timer_set,
             ev.AgentSessionStarted: self._session_started,
             ev.BudgetReserved: self._budget_reserved,
-            ev.BudgetSettled: self.spending.append,
+            ev.BudgetSettled: self._budget_settled,
             ev.BudgetRaised: self.spending.append,
             ev.BudgetWarning: self.spending.append,
             ev.LadderStep: self._ladder_step,
@@ -150,6 +154,7 @@ class Recorded:
 
     def _drive_broke_off(self) -> None:
         """What is still at work had no end: the process died under it."""
+        self._settle_what_is_over()
         for path in self._at_work:
             if path in self._paths:
                 self._paths[path].crashes += 1
@@ -200,6 +205,7 @@ class Recorded:
         record.failure = event
         record.retry_due = None
         record.session = None
+        self._attempt_over(event.path, event.usage)
 
     def _session_started(self, event: ev.AgentSessionStarted) -> None:
         path = event.path
@@ -222,7 +228,33 @@ class Recorded:
 
     def _budget_reserved(self, event: ev.BudgetReserved) -> None:
         self.spending.append(event)
+        self._unsettled[event.path] = event.launch
         self._note_launch(event.path, event.launch)
+        if event.path in self._paths:
+            self._at_work[event.path] = None
+
+    def _budget_settled(self, event: ev.BudgetSettled) -> None:
+        self.spending.append(event)
+        path = event.path
+        self._unsettled.pop(path, None)
+        if path in self._over:  # it was the attempt's last launch
+            del self._over[path]
+            self._paid.pop(path, None)
+        elif event.usage is not None:
+            paid = self._paid.get(path)
+            self._paid[path] = event.usage if paid is None else paid + event.usage
+
+    def _attempt_over(self, path: str, usage: Usage | None) -> None:
+        if path in self._unsettled:
+            self._over[path] = usage
+
+    def _settle_what_is_over(self) -> None:
+        """The process died between the end of an attempt and the settlement that follows."""
+        for path, usage in self._over.items():
+            paid = self._paid.pop(path, None)
+            own = usage if usage is None or paid is None else usage.since(paid)
+            self.spending.append(ev.BudgetSettled(path, self._unsettled.pop(path), own))
+        self._over.clear()
 
     def _note_launch(self, path: str, number: int) -> None:
         self.launched[path] = max(number, self.launched.get(path, 0))
@@ -238,6 +270,7 @@ class Recorded:
         record = self._paths.get(path) or self._record(path)
         record.end = event.result
         record.composed = event.composed
+        self._attempt_over(path, event.result.usage)
         if event.took:
             record.took += (event.took,)
         if type(event.result.output) is Unresolved:
@@ -274,6 +307,10 @@ class Recorded:
     def _gate_opened(self, event: ev.GateOpened) -> None:
         record = self._record(event.path)
         record.gates.setdefault(record.attempts + 1, event.gate)
+        home = event.path.rpartition("/")[0]
+        if _is_budgets(home, event.path) and home in self._paths:  # its launch is not made yet
+            self._at_work.pop(home, None)
+            self._paths[home].interrupted = False
         asked = self.openings.get(event.path, 0)
         self.openings[event.path] = max(asked, event.gate.opening)
 
@@ -318,6 +355,10 @@ class Recorded:
 
     def _forget(self, path: str) -> None:
         """Drop what is known of one path; its children keep what they have."""
+        for asked in [known for known in self._children.get(path, ()) if _is_budgets(path, known)]:
+            self._paths.pop(asked, None)
+            self.answers.pop(asked, None)
+            del self._children[path][asked]
         if self._paths.pop(path, None) is not None:
             self._children.get(self._home(path), {}).pop(path, None)
         self.answers.pop(path, None)
@@ -438,6 +479,11 @@ class Recorded:
                 found[here] = dict.fromkeys(children)
                 stack.extend(children)
         return found
+
+
+def _is_budgets(step: str, path: str) -> bool:
+    """True for the place where it is asked whether a step's agent may be launched."""
+    return path.startswith(f"{step}/budget-")
 
 
 def _attempt_in(above: str, path: str) -> int:

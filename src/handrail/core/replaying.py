@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from handrail.core.composed import compose
+from handrail.core.launches import LAUNCHED
 from handrail.core.node import Node, Phase
 from handrail.core.replay import PathRecord, Recorded, replayed
 from handrail.core.resolving import held_steps, resolve
@@ -190,7 +191,9 @@ class Replaying:
         node.interrupted = record.interrupted
         recorded = machine.setting.recorded
         launched = 0 if recorded is None else recorded.launched.get(node.path, 0)
-        if launched and record.end is None and machine.launches.pick_up(node, record, launched):
+        agents = node.step is not None and type(node.step.verb) in LAUNCHED
+        goes_on = agents and launched > 0 and record.end is None
+        if goes_on and machine.launches.pick_up(node, record, launched):
             return
         if record.end is not None and record.end.attempts > record.attempts:
             node.attempt = record.end.attempts - 1  # entered once more, for its rollbacks

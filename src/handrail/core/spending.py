@@ -8,9 +8,10 @@ used as settled. See ``model.budget`` for what a breach does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from handrail.core.failures import failure_of
 from handrail.core.ledger import Ledger, Spent
 from handrail.core.node import Node, Phase
 from handrail.errors import BudgetExceeded
@@ -58,6 +59,8 @@ class Spending:
         self.machine = machine
         self.ledger = Ledger()
         self._raised: dict[str, int] = {}
+        self._allowed: dict[str, int] = {}
+        """How often each step was allowed more, by its path: its next question has its own name."""
         self._warned: set[tuple[str, str, int]] = set()
         self._asking: dict[str, tuple[Node, Launch, Breach]] = {}
         for event in known:
@@ -72,6 +75,7 @@ class Spending:
                 self.ledger.settled(event)
             case ev.BudgetRaised():
                 self._raised[event.scope] = self._raised.get(event.scope, 0) + 1
+                self._allowed[event.path] = self._allowed.get(event.path, 0) + 1
             case ev.BudgetWarning():
                 times = self._raised.get(event.scope, 0)
                 self._warned.add((event.scope, event.name, times))
@@ -97,6 +101,10 @@ class Spending:
 
     def admits(self, node: Node, launch: Launch, scopes: tuple[Scope, ...]) -> bool:
         """True, with the launch's share reserved; else what follows from the breach is done."""
+        refused = self.machine.answered.get(self._question_of(node))
+        if refused is not None and refused.answer == STOP:
+            self._fail(node, launch, self._refusal(scopes[0]))
+            return False
         for scope in scopes:
             breach = self._breach(scope)
             if breach is not None:
@@ -118,10 +126,10 @@ class Spending:
             if scope.budget.wall_s is None or scope.budget.on_breach != "fail":
                 continue
             limit = self._limit(scope, scope.budget.wall_s)
-            left_s = scope.since + limit - self.machine.now
-            if found is None or left_s < found.left_s:
+            due = scope.since + limit
+            if found is None or due < found.due:
                 error = BudgetExceeded(scope.path, "wall_s", limit, limit)
-                found = cmd.Deadline(left_s, error)
+                found = cmd.Deadline(due, error)
         return found
 
     def _limit(self, scope: Scope, bound: float) -> float:
@@ -160,7 +168,7 @@ class Spending:
         machine = self.machine
         match breach.scope.budget.on_breach:
             case "fail":
-                machine.fail_with(node, breach.error, retryable=False)
+                self._fail(node, launch, breach)
             case "suspend":
                 advice = f"{breach.error} Raise it, then resume the run."
                 node.phase = Phase.RUNNING
@@ -170,10 +178,24 @@ class Spending:
             case "ask":
                 self._ask(node, launch, breach)
 
+    def _fail(self, node: Node, launch: Launch, breach: Breach) -> None:
+        failure = failure_of(breach.error, retryable=False)
+        failure.usage = launch.spent
+        self.machine.fail(node, failure)
+
+    def _question_of(self, node: Node) -> str:
+        """Where it is asked whether the node's next launch may be made."""
+        return f"{node.path}/budget-{self._allowed.get(node.path, 0) + 1}"
+
+    def _refusal(self, scope: Scope) -> Breach:
+        """What somebody said no to, before it was known that there would be room."""
+        bounds = _bounds(scope.budget, self.ledger.of(scope.path), self.machine.now - scope.since)
+        name, bound, used = max(bounds, key=lambda bound: bound[2] / bound[1])
+        return Breach(scope, name, used, self._limit(scope, bound), 0)
+
     def _ask(self, node: Node, launch: Launch, breach: Breach) -> None:
         machine = self.machine
-        scope = breach.scope.path
-        path = f"{node.path}/budget-{self._raised.get(scope, 0) + 1}"
+        path = self._question_of(node)
         self._asking[path] = (node, launch, breach)
         node.phase = Phase.PAUSED
         node.budget_gate = path
@@ -182,7 +204,12 @@ class Spending:
             self.answered(answered)
             return
         question = f"{breach.error} Allow as much again?"
-        gate = OpenGate(path, question, (STOP, ALLOW), str, machine.now)
+        recorded = machine.setting.recorded
+        known = None if recorded is None else recorded.gate(path, 1)
+        since = machine.now if known is None else known.since
+        opening = machine.openings.get(path, 0) + 1 if known is None else known.opening
+        machine.openings[path] = opening
+        gate = OpenGate(path, question, (STOP, ALLOW), str, since, opening=opening)
         machine.gates[path] = gate
         machine.record(ev.GateOpened(path, gate))
         machine.emit(cmd.Ask(path, gate))
@@ -200,7 +227,7 @@ class Spending:
         if node.phase is not Phase.PAUSED or node.stop is not None:
             return
         if event.answer != ALLOW:
-            machine.fail_with(node, breach.error, retryable=False)
+            self._fail(node, launch, breach)
             return
         raised = ev.BudgetRaised(node.path, breach.scope.path)
         self.take(raised)
@@ -233,7 +260,7 @@ class Spending:
     def settle_total(self, node: Node, total: Usage | None) -> None:
         """The same, where what is known is the sum with the launches before."""
         before = node.launch_spent
-        self.settle(node, total if total is None or before is None else total.since(before))
+        self.settle(node, total if total is None or before is None else _own(total, before))
 
     def _warn(self, node: Node, scope: Scope) -> None:
         budget, spent = scope.budget, self.ledger.of(scope.path)
@@ -251,6 +278,19 @@ class Spending:
         if due and key not in self._warned:
             self._warned.add(key)
             self.machine.record(ev.BudgetWarning(node.path, scope.path, name, used, limit))
+
+
+def _own(total: Usage, before: Usage) -> Usage:
+    """What one launch used, of sums; a sum that did not change says nothing of it."""
+    own = total.since(before)
+    known = {
+        name: None if getattr(total, name) == getattr(before, name) else getattr(own, name)
+        for name in _COUNTED
+    }
+    return Usage(**known, cost_source=own.cost_source)
+
+
+_COUNTED = tuple(field.name for field in fields(Usage) if field.name != "cost_source")
 
 
 def _bounds(budget: Budget, spent: Spent, wall_s: float) -> Iterator[tuple[str, float, float]]:

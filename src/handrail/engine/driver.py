@@ -209,8 +209,11 @@ class Driver:
 
     # -- the loop -------------------------------------------------------------------------------
 
-    async def drive(self, first: ev.Event, known: Sequence[ev.Event] = ()) -> WorkflowResult[Any]:
+    async def drive(
+        self, first: ev.Event, known: Sequence[ev.Event] = (), cancel: str | None = None
+    ) -> WorkflowResult[Any]:
         """Run to the end of the drive, from its first event; ``known`` ones are to be written next.
+        ``cancel`` says why the run only unwinds.
 
         Raises:
             ReplayMismatch: recorded steps are others now; the run can be resumed as before.
@@ -224,7 +227,7 @@ class Driver:
                 if self.machine.setting.recorded is None:
                     self._todo.append(cmd.Record(first))
                 else:
-                    await self._replay(first, known)
+                    await self._replay(first, known, cancel)
                 await self._loop()
             except (KeyboardInterrupt, SystemExit, anyio.get_cancelled_exc_class()) as error:
                 with anyio.CancelScope(shield=True):
@@ -242,13 +245,24 @@ class Driver:
         assert self.result is not None
         return self.result
 
-    async def _replay(self, first: ev.Event, known: Sequence[ev.Event]) -> None:
-        """Rehearse what is recorded, and write and show it if it is as it was."""
+    async def _replay(self, first: ev.Event, known: Sequence[ev.Event], cancel: str | None) -> None:
+        """Rehearse what is recorded, and write and show it if it is as it was. A run that is to be
+        cancelled makes no attempt any more.
+        """
         rehearsal = rehearse(self.machine, first, known, self._stamp)
         if self.machine.changes:
             raise ReplayMismatch(self.run_id, self.machine.changes)
         await write_out(rehearsal, self.machine, self._wiring.journal, self._wiring.bus)
-        self._todo.extend(rehearsal.held)
+        attempts = [one for one in rehearsal.held if isinstance(one, cmd.Perform)]
+        if cancel is None or not attempts:
+            self._todo.extend(rehearsal.held)
+            if cancel is not None:
+                self.cancel(cancel)
+        else:
+            self._record_later(ev.CancelRequested(cancel))
+            self._todo.extend(one for one in rehearsal.held if not isinstance(one, cmd.Perform))
+            for attempt in attempts:
+                self._stopped_before(attempt)
         self.machine.replaying.held = True
         warn_of_masked(self.run_id, rehearsal)
 
@@ -279,7 +293,13 @@ class Driver:
             elif not self._fire_timers():
                 await self._wait()
 
-    async def _carry_out(self) -> None:
+    async def _until_written(self) -> None:
+        """Wait for what was numbered while an attempt was at work, before its end is."""
+        while self._todo and isinstance(written := self._todo[0], _Written):
+            self._todo.popleft()
+            await self._on_disk(written.event, written.pending)
+
+    async def _carry_out(self) -> None:  # noqa: C901, PLR0912  # see its text
         """Carry out commands in order. One long function on purpose: it runs for each step, and a
         call costs as much as what most of its lines do.
         """
@@ -307,6 +327,8 @@ class Driver:
                     self._launch(command)
                     continue
                 event = await self._perform_here(command)
+                if todo:
+                    await self._until_written()
                 if event is None:
                     continue
                 sync = modifiers.checkpoint or modifiers.once
@@ -503,6 +525,10 @@ class Driver:
         path, attempt = flight.path, flight.command.attempt
         self._inbox.append(lambda: self._report_stop(path, attempt, abandoned=abandoned))
 
+    def _stopped_before(self, command: cmd.Perform) -> None:
+        path, attempt = command.path, command.attempt
+        self._inbox.append(lambda: self._report_stop(path, attempt, abandoned=False))
+
     def _report_stop(self, path: str, attempt: int, *, abandoned: bool) -> None:
         if self._closing:
             self._noteinterruption(path, self._interrupted or "interrupted")
@@ -543,7 +569,7 @@ class Driver:
         performer = self._wiring.performer
         self._start(flight, lambda: performer.perform(command, current), context)
         if command.deadline is not None or command.step.modifiers.timeout_s is not None:
-            left_s, _ = _bound(command)
+            left_s, _ = _bound(command, self._now())
             self._at(self._now() + max(0.0, left_s), flight)
 
     def _start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
@@ -579,7 +605,7 @@ class Driver:
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self._action_interrupted(flight.path, outcome)
         elif flight.timed_out:
-            self._record_later(failed(command, _bound(command)[1]))
+            self._record_later(failed(command, _bound(command, self._now())[1]))
         elif flight.stopping:
             self._report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)
         elif outcome is STOPPED or outcome is ABANDONED:
@@ -833,14 +859,14 @@ class Driver:
             self._suspend(self._interrupted or "interrupted")
 
 
-def _bound(command: cmd.Perform) -> tuple[float, Exception]:
-    """How long an attempt may go on that is bounded, by its step or a budget; and what it fails
-    with then.
+def _bound(command: cmd.Perform, now: float) -> tuple[float, Exception]:
+    """How long an attempt may go on that begins now and is bounded, by its step or a budget; and
+    what it fails with then.
     """
     timeout_s, deadline = command.step.modifiers.timeout_s, command.deadline
     left_s = math.inf if timeout_s is None else timeout_s - command.spent_s
-    if deadline is not None and deadline.left_s < left_s:
-        return deadline.left_s, deadline.error
+    if deadline is not None and deadline.due - now < left_s:
+        return deadline.due - now, deadline.error
     return left_s, StepTimeout(command.path, timeout_s or 0.0)
 
 

@@ -191,11 +191,9 @@ class Engine:
         teller.tell = driver.tell
         if run is not None:
             run.attach(driver)
-        if start.cancel is not None:
-            driver.cancel(start.cancel)
         self._live[run_id] = driver
         try:
-            return await driver.drive(start.first, start.letters)
+            return await driver.drive(start.first, start.letters, start.cancel)
         finally:
             del self._live[run_id]
 

@@ -206,6 +206,15 @@ def asked_to_cancel(events: Sequence[ev.Event]) -> str | None:
     return None
 
 
+def asked_by(step: str, gate: str) -> bool:
+    """True if a gate is a step's own question, or whether its agent may be launched."""
+    return gate == step or gate.startswith(f"{step}/budget-")
+
+
+def _asked_by(step: str, gates: Iterable[str]) -> list[str]:
+    return [gate for gate in gates if asked_by(step, gate)]
+
+
 def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
     """The open gate at a path.
 
@@ -222,12 +231,14 @@ def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
                 opened[event.path] = event.gate
             case ev.GateAnswered():
                 answered[event.path] = event
-            case ev.StepCompleted() if event.path in opened and event.path not in answered:
-                del opened[event.path]
+            case ev.StepCompleted():
+                for gate in _asked_by(event.path, opened):
+                    if gate not in answered:
+                        del opened[gate]
             case ev.RunResumed():
-                for gone in event.superseded:
-                    opened.pop(gone, None)
-                    answered.pop(gone, None)
+                for gate in [one for gone in event.superseded for one in _asked_by(gone, opened)]:
+                    opened.pop(gate, None)
+                    answered.pop(gate, None)
             case _:
                 pass
     if path in answered:

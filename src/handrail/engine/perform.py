@@ -14,7 +14,7 @@ import attrs
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.contexts import Contexts, built_context
 from handrail.engine.current import Current, idempotency_key
-from handrail.errors import AgentError, CommandFailed, StageFailed, WrongUse
+from handrail.errors import AgentError, BudgetExceeded, CommandFailed, StageFailed, WrongUse
 from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
 from handrail.model.assemble import assembler
 from handrail.model.commands import LaunchFailed, Perform
@@ -308,13 +308,17 @@ def succeeded(command: Perform, output: Any, usage: Usage | None, now: float) ->
     return _step_completed("", 0, 0.0, path, result, "", 0)
 
 
+def _sum(a: Usage | None, b: Usage | None) -> Usage | None:
+    return a or b if a is None or b is None else a + b
+
+
 def failed(command: Perform, error: BaseException) -> AttemptFailed:
     """The event of an attempt that raised; ``on=`` is judged here, where the exception is alive."""
     if isinstance(error, ActionRaised):
         error = error.error
-    retryable = isinstance(error, Exception)
+    retryable = isinstance(error, Exception) and not isinstance(error, BudgetExceeded)
     retry = command.step.modifiers.retry
-    if retry is not None:
+    if retry is not None and retryable:
         try:
             retryable = retry.covers(error)
         except Exception as broken:  # noqa: BLE001  # the user's predicate
@@ -324,7 +328,7 @@ def failed(command: Perform, error: BaseException) -> AttemptFailed:
         output = error.result
     usage = command.launch.spent
     if isinstance(error, AgentError):
-        usage = error.fault.spent if error.fault is not None else error.usage or usage
+        usage = error.fault.spent if error.fault is not None else _sum(usage, error.usage)
     return AttemptFailed(
         command.path,
         command.attempt,

@@ -37,9 +37,9 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Deadline(msgspec.Struct, frozen=True):
-    """An attempt may go on for so long, and fails with this then."""
+    """An attempt may go on until then (unix seconds), and fails with this."""
 
-    left_s: float
+    due: float
     error: Exception
 
 

@@ -34,7 +34,9 @@ class Launch:
     an answer that did not fit, or a session that was full, ``answer`` is what the agent said last
     (shortened) and ``reason`` what was wrong. ``reasks`` counts the re-asks of the step so far.
     ``spent`` is what the launches before it used, ``session_usage`` what the session had used so
-    far, as its backend counts it.
+    far, as its backend counts it. ``form`` is the rung whose words it is put in, where that is not
+    its own: the one before, if that did not get through. ``fresh``: it goes on from a session that
+    was left, so the step's given session is not gone back to. ``backend`` is whose the session is.
     """
 
     number: int = 1
@@ -47,6 +49,9 @@ class Launch:
     reasks: int = 0
     spent: Usage | None = None
     session_usage: Usage | None = None
+    form: Rung | None = None
+    fresh: bool = False
+    backend: str = ""
 
 
 FIRST = Launch()

@@ -29,11 +29,14 @@ def what_failed(event: ev.LadderStep) -> str:
 
 
 def ladder_text(event: ev.LadderStep) -> str:
-    """``waits until 21:35 (in 3 h): usage cap, claude``, ``asks again: invalid output, claude``."""
+    """``waits until 21:35 (in 3 h): usage cap, claude: resets 9:30pm``, ``asks again: invalid
+    output, claude``.
+    """
     if event.parked:
         return f"needs a person: {clean(event.kind.replace('_', ' '), 80)}: {clean(event.error)}"
     if event.due - event.at >= _WORTH_SAYING_S:
-        return f"waits {until(event.due, event.at).removeprefix('in ')}: {what_failed(event)}"
+        pause = until(event.due, event.at).removeprefix("in ")
+        return f"waits {pause}: {what_failed(event)}: {clean(event.error, 120)}"
     return f"{_NEXT.get(event.next.rung, 'tries again')}: {what_failed(event)}"
 
 
