@@ -263,7 +263,7 @@ def test_what_follows_the_failure_of_an_agent_is_a_line(log: Log, story: Story) 
     story.tell(ev.TimerSet("code", 90.0, "cap"))
     assert log.said[2:] == [
         "↻ code  asks again: invalid output",
-        "⏸ code  waits 30 s: usage cap, claude",
+        "⏸ code  waits 30 s: usage cap, claude: used up",
         "⏸ code  needs a person: auth: log in",
         "⏸ code  waits for a limit  until 01:01 (in 1 min)".replace("01:01", clock(90.0)),
     ]

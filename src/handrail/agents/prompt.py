@@ -58,12 +58,10 @@ async def rendered(
 
 
 def beside(prompt: Prompt, file: str | None) -> Prompt:
-    """A relative path to a prompt as an absolute one beside a source file, unless there is none
-    there and one in the working directory.
-    """
+    """A relative path to a prompt that lies beside a source file, as an absolute one."""
     if isinstance(prompt, Path) and not prompt.is_absolute() and file is not None:
         near = Path(file).resolve().parent / prompt
-        if near.is_file() or not prompt.is_file():
+        if near.is_file():
             return near
     return prompt
 
@@ -84,7 +82,7 @@ def _read(path: Path, agent: str) -> str:
     try:
         return path.read_text("utf-8")
     except FileNotFoundError as error:
-        where = "" if path.is_absolute() else f" in {Path.cwd()}, the working directory"
+        where = "" if path.is_absolute() else f" in {Path.cwd()}, the working directory, nor beside the agent's own file"
         why = f"its prompt file {str(path)!r} does not exist{where}"
         raise PromptError(agent, why) from error
     except (OSError, UnicodeDecodeError) as error:
