@@ -82,7 +82,8 @@ def _read(path: Path, agent: str) -> str:
     try:
         return path.read_text("utf-8")
     except FileNotFoundError as error:
-        where = "" if path.is_absolute() else f" in {Path.cwd()}, the working directory, nor beside the agent's own file"
+        sought = f" in {Path.cwd()}, the working directory, nor beside the agent's own file"
+        where = "" if path.is_absolute() else sought
         why = f"its prompt file {str(path)!r} does not exist{where}"
         raise PromptError(agent, why) from error
     except (OSError, UnicodeDecodeError) as error:
