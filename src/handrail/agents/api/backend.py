@@ -18,7 +18,7 @@ from handrail.agents.api.turn import ApiTurn
 from handrail.agents.programs.outcome import finished_notice
 from handrail.errors import AgentError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
-from handrail.model.events import AgentSessionStarted
+from handrail.model.events import AgentFinished, AgentSessionStarted, Notice
 from handrail.model.jsonsafe import short_repr
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 
@@ -85,11 +85,22 @@ class ApiBackend:
             AgentError: there is none, with its kind.
             MissingExtra: pydantic-ai is not installed.
         """
+        is_over = False
+
+        def emitted(notice: Notice) -> None:
+            nonlocal is_over
+            is_over = is_over or isinstance(notice, AgentFinished)
+            turn.emit(notice)
 
         async def work(emit: Emit) -> AgentReply:
             return await self._told(turn, emit)
 
-        return await on_asyncio(work, turn.emit)
+        try:
+            return await on_asyncio(work, emitted)
+        except BaseException as error:
+            if not is_over:  # it was stopped before it had begun
+                turn.emit(finished_notice(turn.path, error))
+            raise
 
     async def _told(self, turn: AgentTurn, emit: Emit) -> AgentReply:
         """The answer, with the last word said in every case."""
