@@ -27,9 +27,8 @@ WORKERS = min((os.cpu_count() or 1) + 1, 4)  # one more than cores: some tests w
 IN_PARALLEL = (f"--numprocesses={WORKERS}",)
 BRIEF = ("--hypothesis-profile=brief",)
 WITHIN_ONE_PROCESS = tuple(f"tests/{name}" for name in ("core", "dsl", "engine", "model", "sinks"))
-A_MINUTE_OR_MORE = tuple(
-    f"--ignore=tests/durability/test_{name}.py" for name in ("unattended_week", "week")
-)
+WITH_THE_SYSTEM = ("tests/cli", "tests/system")
+WITHOUT_EXTRAS = (*WITHIN_ONE_PROCESS, "tests/journals", "tests/system", "tests/test_public.py")
 
 PROGRAMS = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex",
             "copilot": "@github/copilot", "gemini": "@google/gemini-cli",
@@ -89,13 +88,13 @@ def build(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the suite on the installed wheel with every extra; on later Pythons in brief.
 
-    All of it on the oldest. On the newest what can run on asyncio, and not what may take a minute;
-    in between what runs in one process: what differs between two Pythons differs to the third.
+    All of it on the oldest. On later ones what runs in one process, and on the newest what the
+    system has a part in as well: what differs between two Pythons shows there.
     """
     session.install(wheel("all"), *group("tests-all"))
     which = ()
     if session.python == PYTHONS[-1]:
-        which = (*BRIEF, "-k", "not trio", *A_MINUTE_OR_MORE)
+        which = (*BRIEF, *WITHIN_ONE_PROCESS, *WITH_THE_SYSTEM)
     elif session.python != PYTHONS[0]:
         which = (*BRIEF, *WITHIN_ONE_PROCESS)
     run_pytest(session, *IN_PARALLEL, "--all-extras", *which)
@@ -105,7 +104,7 @@ def tests(session: nox.Session) -> None:
 def bare(session: nox.Session) -> None:
     """Run what of the suite can run on the wheel with what it needs alone."""
     session.install(wheel(), *group("tests"))
-    run_pytest(session, *IN_PARALLEL, *BRIEF)
+    run_pytest(session, *IN_PARALLEL, *BRIEF, *WITHOUT_EXTRAS)
 
 
 @nox.session(requires=["build"])
