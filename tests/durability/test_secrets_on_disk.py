@@ -294,3 +294,26 @@ def test_a_secret_that_was_changed_comes_back_as_it_is_now(
     monkeypatch.setenv("API_KEY", "another value of the key")
     result = executor(path).resume_sync(RUN, calls)
     assert result.value == ("another value of the key", "used another value of the key")
+
+
+@pytest.mark.parametrize("place", ["name", "key"])
+def test_a_secret_in_a_name_or_key_ends_the_run_before_it_is_written(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error has the variable and what to do; no file has the value."""
+    value = "correct horse battery"
+    monkeypatch.setenv("SHOP_API_KEY", value)
+
+    @workflow
+    def flow() -> Steps[None]:
+        if place == "name":
+            yield from step(f"for {value}").call(int)
+        yield from step("all").for_each([value], lambda _: step("one").call(int), key=str)
+
+    result = Executor(journal=SqliteJournal(tmp_path / "runs.db")).run_sync(flow)
+    assert result.status == "failed"
+    assert "has the value of SHOP_API_KEY in it" in (result.error or "")
+    assert "Take another name" in (result.error or "")
+    written = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"correct horse" not in written
+    assert b"correct%20horse" not in written

@@ -190,7 +190,8 @@ class GroupBehaviour:
             hint = f"Items {first} and {index} have the same key {key!r}: give key= a unique one."
             machine.mistake(DuplicateStepName(path, machine.where(node), hint))
             return
-        machine.take_path(node, path, node.path, "")
+        if not machine.take_path(node, path, machine.where(node), ""):
+            return
         member = Node(None, path, node, node.inputs)
         member.index = index
         member.started_at = machine.now

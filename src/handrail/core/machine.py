@@ -59,6 +59,7 @@ from handrail.core.stopping import Stopping
 from handrail.core.visible import VisibleResults
 from handrail.core.waits import Waits
 from handrail.errors import (
+    DefinitionError,
     DuplicateStepName,
     OutputNotSerializable,
     RunCancelled,
@@ -74,6 +75,7 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import line_of
 from handrail.model.fingerprint import fingerprint
 from handrail.model.outcome import RETURNED, YIELDED, resume
+from handrail.model.paths import encode_key
 from handrail.model.policy import Limits
 from handrail.model.results import OpenGate, Skipped, StepResult, StepStatus, Usage
 from handrail.model.steps import (
@@ -166,6 +168,7 @@ class Machine:
         self.changes: list[StepChange] = []
         """Recorded steps that the code describes otherwise now."""
         self.codec = setting.codec
+        self._secrets = secrets_in_names(setting.secrets)
         self._plain = setting.recorded is None and setting.limits.max_steps is None
         self.finished = False
         self.escaped: BaseException | None = None
@@ -263,7 +266,22 @@ class Machine:
         if path in seen and not self._is_restored(path):
             self.mistake(DuplicateStepName(path, where, hint))
             return False
+        if self._secrets and self._names_a_secret(path, where):
+            return False
         seen[path] = None
+        return True
+
+    def _names_a_secret(self, path: str, where: str) -> bool:
+        """End the run if a name or key has the value of a secret: the record is kept by them."""
+        name = path.rpartition("/")[2]
+        variable = next((known for value, known in self._secrets if value in name), None)
+        if variable is None:
+            return False
+        said = (
+            f"{where}: a step's name, or a key of for_each, has the value of {variable} in it, and "
+            f"names are in the journal as they are. Take another name, or give for_each a key=."
+        )
+        self.mistake(DefinitionError(said))
         return True
 
     def _is_restored(self, path: str) -> bool:
@@ -648,6 +666,8 @@ class Machine:
         if path in seen and not self._is_restored(path):
             self.mistake(DuplicateStepName(path, line_of(generator), _UNIQUE))
             return None
+        if self._secrets and self._names_a_secret(path, line_of(generator)):
+            return None
         seen[path] = None
         if self.limits.max_visits is not None and not self._may_visit(node, generator, path):
             return None
@@ -834,6 +854,20 @@ _UNIQUE = (
 )
 
 _TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
+
+
+_SECRET_LEAST = 12
+"""A value that is shorter may be a part of a name by chance."""
+
+
+def secrets_in_names(secrets: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    """The values that no name may have, as names and as keys have them, with their variables."""
+    return tuple(
+        (form, variable)
+        for variable, value in (secrets or {}).items()
+        if len(value) >= _SECRET_LEAST
+        for form in {value, encode_key(value)}
+    )
 
 
 def _sees(step: Step[Any]) -> bool:
