@@ -41,8 +41,11 @@ def lasting_carriers_of(marker: str) -> list[str]:
 
 def children_of_this_process() -> set[str]:
     """Zombies are among them."""
-    tasks = Path("/proc/self/task").iterdir()
-    return {pid for task in tasks for pid in (task / "children").read_text().split()}
+    found: set[str] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # a thread that ended since it was listed
+            found.update((task / "children").read_text().split())
+    return found
 
 
 def open_files() -> int:
