@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from handrail import (
@@ -325,6 +326,78 @@ async def test_the_nearest_budget_speaks_first_and_a_child_shares_its_parents() 
     assert result.status == "failed"
     assert "budget of step 'second'" in result.error
     assert len(agent.backend.turns) == 5
+
+
+def crowd_of(agent: Agent[str], size: int) -> Any:
+    """A workflow that launches this agent so often at once; what failed is left out."""
+
+    @workflow
+    def crowd() -> Steps[Any]:
+        member = step("work").agent(agent).skip_on_error()
+        return (yield from step("all").for_each(range(size), lambda _: member))
+
+    return crowd
+
+
+async def test_a_launch_that_waits_for_a_place_sets_nothing_aside() -> None:
+    """Each is looked at when the one before is settled: five of 10 tokens fit in 50."""
+    agent = agent_of(*[reply(10)] * 6)
+    sink = MemorySink()
+    limits = Limits(max_concurrency=1, budget=Budget(tokens=50, reserve_tokens=10))
+    await Executor(limits=limits, sinks=[sink], clock=JumpClock()).run(crowd_of(agent, 6))
+    assert len(agent.backend.turns) == 5
+    kinds = (ev.BudgetReserved, ev.BudgetSettled)
+    told = [type(event) for event in sink.events if isinstance(event, kinds)]
+    assert told == [*kinds] * 5
+
+
+async def test_what_waited_when_a_run_was_interrupted_is_not_counted() -> None:
+    """Of four launches with one place one was made: the other three are free when it goes on."""
+    sink = MemorySink()
+    slow = Agent("worker", "Work.", backend=FakeBackend([reply(10)] * 4, delay=1_000))
+    limits = Limits(max_concurrency=1, budget=Budget(launches=5))
+    journal = TextJournal()
+    executor = Executor(limits=limits, journal=journal, sinks=[sink])
+    with anyio.move_on_after(0.2):
+        await executor.options(run_id="r").run(crowd_of(slow, 4))
+    assert sum(isinstance(event, ev.BudgetReserved) for event in sink.events) == 1
+    quick = agent_of(*[reply(10)] * 4)
+    again = Executor(limits=limits, journal=journal)
+    result = await again.resume("r", crowd_of(quick, 4))
+    assert [one.status for one in result.step_results if one.name == "work"] == ["succeeded"] * 4
+
+
+async def test_who_has_to_ask_gives_its_place_back() -> None:
+    """While a question about money is open, a step that costs nothing takes the only place."""
+    agent = agent_of(reply(10), reply(10))
+    done: list[str] = []
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("first").agent(agent)
+        yield from step("both").parallel(
+            step("dear").agent(agent), step("free").call(done.append, "free")
+        )
+
+    limits = Limits(max_concurrency=1, budget=Budget(launches=1, on_breach="ask"))
+    result = await Executor(limits=limits, clock=JumpClock()).run(flow)
+    assert (result.status, done) == ("suspended", ["free"])
+
+
+async def test_a_launch_that_waits_is_cancelled_with_its_group() -> None:
+    """Two wait for the place of one that fails: none of them is launched, and no share stays."""
+    agent = agent_of(AgentError("worker", "no", kind="bad_request"), reply(10))
+    sink = MemorySink()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("all").for_each(range(3), lambda _: step("work").agent(agent))
+
+    limits = Limits(max_concurrency=1, budget=Budget(launches=9))
+    result = await Executor(limits=limits, sinks=[sink], clock=JumpClock()).run(flow)
+    assert result.status == "failed", result
+    assert len(agent.backend.turns) == 1
+    assert sum(type(event) is ev.BudgetReserved for event in sink.events) == 1
 
 
 async def test_wall_time_stops_a_launch() -> None:

@@ -13,6 +13,7 @@ from handrail.core.ladder import GiveUp, Next, Park, following
 from handrail.core.node import Node, Phase
 from handrail.core.replay import PathRecord
 from handrail.core.report import incident_of
+from handrail.core.spending import Scope
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
@@ -50,17 +51,47 @@ class Launches:
         self.go(node, Launch(node.launched + 1, reasks=node.reasks), interrupted=interrupted)
 
     def go(self, node: Node, launch: Launch, *, interrupted: bool = False) -> None:
-        """Have the engine make this launch."""
-        step = node.step
+        """Have the engine make this launch; where there are budgets, once it is its turn."""
+        step, machine = node.step, self.machine
         assert step is not None
-        machine = self.machine
         node.phase = Phase.RUNNING
         node.pending = None
         node.launched = launch.number
         node.reasks = launch.reasks
         scopes = machine.spending.scopes(node)
-        if scopes and not machine.spending.admits(node, launch, scopes):
+        if scopes:
+            machine.emit(cmd.Queue(node.path, step, node.attempt, launch, interrupted))
+        else:
+            self._make(node, launch, scopes, interrupted=interrupted)
+
+    def granted(self, report: cmd.Granted) -> None:
+        """Make a launch whose turn it is, if its budgets have room; else give its place back.
+
+        Only now, so that what others used meanwhile counts, and what waits sets nothing aside.
+        """
+        machine = self.machine
+        node = machine.nodes.get(report.path)
+        if node is None or node.step is None or node.phase is Phase.ENDING:
+            machine.emit(cmd.Release(report.path))
             return
+        if node.stop is not None:
+            machine.emit(cmd.Release(report.path))
+            machine.end_step(node, "cancelled", error=node.stop)
+            return
+        scopes = machine.spending.scopes(node)
+        breach = machine.spending.breach(node, scopes)
+        if breach is None:
+            machine.spending.reserve(node, report.launch, scopes)
+            self._make(node, report.launch, scopes, interrupted=report.interrupted)
+        else:
+            machine.emit(cmd.Release(report.path))  # first: its next attempt may ask for a place
+            machine.spending.breached(node, report.launch, breach)
+
+    def _make(
+        self, node: Node, launch: Launch, scopes: tuple[Scope, ...], *, interrupted: bool
+    ) -> None:
+        step, machine = node.step, self.machine
+        assert step is not None
         view = machine.view(node, machine.validation_above(node))
         machine.emit(
             cmd.Perform(

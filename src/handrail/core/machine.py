@@ -211,6 +211,7 @@ class Machine:
             cmd.TimerFired: self.waiting.timer_fired,
             cmd.GateRefused: self.waiting.gate_refused,
             cmd.Stopped: self.stopping.attempt_stopped,
+            cmd.Granted: self.launches.granted,
             cmd.LaunchFailed: self.launches.failed,
             cmd.Pulled: self._pulled,
             cmd.CloseRun: self.end.close_run,

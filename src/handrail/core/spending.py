@@ -45,6 +45,8 @@ class Breach:
     used: float
     limit: float
     more: float
+    refused: bool = False
+    """Somebody was asked, and said no."""
 
     @property
     def error(self) -> BudgetExceeded:
@@ -99,17 +101,15 @@ class Spending:
         if run is not None:
             yield Scope("", run, self.machine.started_at)
 
-    def admits(self, node: Node, launch: Launch, scopes: tuple[Scope, ...]) -> bool:
-        """True, with the launch's share reserved; else what follows from the breach is done."""
+    def breach(self, node: Node, scopes: tuple[Scope, ...]) -> Breach | None:
+        """The bound that the node's next launch would pass; None if there is room for it."""
         refused = self.machine.answered.get(self._question_of(node))
         if refused is not None and refused.answer == STOP:
-            self._fail(node, launch, self._refusal(scopes[0]))
-            return False
-        for scope in scopes:
-            breach = self._breach(scope)
-            if breach is not None:
-                self._breached(node, launch, breach)
-                return False
+            return self._refusal(scopes[0])
+        return next(filter(None, map(self._breach, scopes)), None)
+
+    def reserve(self, node: Node, launch: Launch, scopes: tuple[Scope, ...]) -> None:
+        """Set the launch's share aside."""
         tokens = max((self._share_of(scope)[0] or 0 for scope in scopes), default=0)
         usd = max((self._share_of(scope)[1] or 0.0 for scope in scopes), default=0.0)
         node.reserved = launch.number
@@ -117,7 +117,6 @@ class Spending:
         event = ev.BudgetReserved(node.path, launch.number, tokens or None, usd or None)
         self.ledger.reserved(event)
         self.machine.record(event)
-        return True
 
     def deadline(self, scopes: tuple[Scope, ...]) -> cmd.Deadline | None:
         """When a launch is stopped by a budget, and why; None for never."""
@@ -164,9 +163,10 @@ class Spending:
 
     # -- breaches -------------------------------------------------------------------------------
 
-    def _breached(self, node: Node, launch: Launch, breach: Breach) -> None:
+    def breached(self, node: Node, launch: Launch, breach: Breach) -> None:
+        """Do what the budget says about a launch that it has no room for."""
         machine = self.machine
-        match breach.scope.budget.on_breach:
+        match "fail" if breach.refused else breach.scope.budget.on_breach:
             case "fail":
                 self._fail(node, launch, breach)
             case "suspend":
@@ -191,7 +191,7 @@ class Spending:
         """What somebody said no to, before it was known that there would be room."""
         bounds = _bounds(scope.budget, self.ledger.of(scope.path), self.machine.now - scope.since)
         name, bound, used = max(bounds, key=lambda bound: bound[2] / bound[1])
-        return Breach(scope, name, used, self._limit(scope, bound), 0)
+        return Breach(scope, name, used, self._limit(scope, bound), 0, refused=True)
 
     def _ask(self, node: Node, launch: Launch, breach: Breach) -> None:
         machine = self.machine

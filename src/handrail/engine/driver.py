@@ -38,6 +38,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, TypeAlias
 
 import anyio
@@ -114,6 +115,7 @@ class _Written(msgspec.Struct):
 MAIL_EVERY_S = 0.1
 """How often letters from other processes are looked for."""
 
+_STARTS = (cmd.Perform, cmd.Queue)
 _NOTHING: Mapping[str, Any] = {}
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
 
@@ -137,6 +139,8 @@ class Driver:
         self._heap: list[tuple[float, int, Any]] = []
         self._admit_at = 0.0
         self._free = wiring.admission.trivial
+        self._granted: set[str] = set()
+        """Whose launch has a place, and is not made yet."""
         self._order = 0
         self._ticks = 0
         self._context: Context = copy_context()
@@ -253,14 +257,14 @@ class Driver:
         if self.machine.changes:
             raise ReplayMismatch(self.run_id, self.machine.changes)
         await write_out(rehearsal, self.machine, self._wiring.journal, self._wiring.bus)
-        attempts = [one for one in rehearsal.held if isinstance(one, cmd.Perform)]
+        attempts = [one for one in rehearsal.held if isinstance(one, _STARTS)]
         if cancel is None or not attempts:
             self._todo.extend(rehearsal.held)
             if cancel is not None:
                 self.cancel(cancel)
         else:
             self._record_later(ev.CancelRequested(cancel))
-            self._todo.extend(one for one in rehearsal.held if not isinstance(one, cmd.Perform))
+            self._todo.extend(one for one in rehearsal.held if not isinstance(one, _STARTS))
             for attempt in attempts:
                 self._stopped_before(attempt)
         self.machine.replaying.held = True
@@ -408,6 +412,11 @@ class Driver:
                 self.tell(command.progress)
             case cmd.Cancel():
                 self._stop(command.path)
+            case cmd.Queue():
+                self._line_up(command)
+            case cmd.Release():
+                self._granted.discard(command.path)
+                self._release(command.path)
             case cmd.Ask():
                 self._ask(command)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
@@ -525,7 +534,7 @@ class Driver:
         path, attempt = flight.path, flight.command.attempt
         self._inbox.append(lambda: self._report_stop(path, attempt, abandoned=abandoned))
 
-    def _stopped_before(self, command: cmd.Perform) -> None:
+    def _stopped_before(self, command: cmd.Perform | cmd.Queue) -> None:
         path, attempt = command.path, command.attempt
         self._inbox.append(lambda: self._report_stop(path, attempt, abandoned=False))
 
@@ -536,24 +545,45 @@ class Driver:
             self._receive(cmd.Stopped(path, attempt, abandoned, at=self._now()))
 
     def _launch(self, command: cmd.Perform) -> None:
-        admission = self._wiring.admission
-        if admission.trivial:
+        if self._free or command.path in self._granted:
+            self._granted.discard(command.path)
             self._take_off(command)
-            return
+        else:
+            self._line_up(command)
+
+    def _line_up(self, command: cmd.Perform | cmd.Queue) -> None:
+        """Wait for what the attempt needs of the run's limits."""
         try:
-            admission.request(command.path, command.step.modifiers.uses)
+            if not self._free:
+                self._wiring.admission.request(command.path, command.step.modifiers.uses)
         except DefinitionError as error:
             self._record_later(failed(command, error))
             return
-        self._flights[command.path, "queued"] = Flight(command.path, "queued", command, None)
-        self._admit()
+        flight = Flight(command.path, "queued", command, None)
+        self._flights[command.path, "queued"] = flight
+        if self._free:
+            self._inbox.append(partial(self._grant, flight))
+        else:
+            self._admit()
+
+    def _grant(self, flight: Flight) -> None:
+        """Tell the core that a launch may start, unless it was stopped meanwhile."""
+        if self._flights.pop((flight.path, "queued"), None) is flight:
+            command = flight.command
+            self._granted.add(command.path)
+            at = self._now()
+            self._receive(cmd.Granted(command.path, command.launch, command.interrupted, at=at))
 
     def _admit(self) -> None:
         now = self._now()
         admission = self._wiring.admission
         for path in admission.grants(now):
-            queued = self._flights.pop((path, "queued"))
-            self._take_off(queued.command)
+            flight = self._flights[path, "queued"]
+            if type(flight.command) is cmd.Queue:  # once what made the place is settled
+                self._inbox.append(partial(self._grant, flight))
+            else:
+                del self._flights[path, "queued"]
+                self._take_off(flight.command)
         following = admission.next_time(now)
         if following is not None and not now < self._admit_at <= following:
             self._admit_at = following
@@ -599,9 +629,7 @@ class Driver:
 
     def _attempt_landed(self, flight: Flight, outcome: Any) -> None:
         command: cmd.Perform = flight.command
-        if not self._wiring.admission.trivial:
-            self._wiring.admission.release(flight.path)
-            self._admit()
+        self._release(flight.path)
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self._action_interrupted(flight.path, outcome)
         elif flight.timed_out:
@@ -619,10 +647,20 @@ class Driver:
             on_disk = modifiers.checkpoint or modifiers.once
             self._todo.append(cmd.Record(outcome, on_disk))
 
+    def _release(self, path: str) -> None:
+        """Give back what an attempt held of the run's limits."""
+        if not self._free:
+            self._wiring.admission.release(path)
+            self._admit()
+
+    def _leave_line(self, path: str) -> None:
+        if not self._wiring.admission.withdraw(path):
+            self._wiring.admission.release(path)
+
     def _stop(self, path: str) -> None:
         queued = self._flights.pop((path, "queued"), None)
         if queued is not None:
-            self._wiring.admission.withdraw(path)
+            self._leave_line(path)
             self._report_stop(path, queued.command.attempt, abandoned=False)
             self._admit()
         for kind in ("attempt", "evaluation"):
@@ -846,6 +884,8 @@ class Driver:
             if kind in {"queued", "gate"}:
                 flight.over = True
                 del self._flights[path, kind]
+                if kind == "queued":
+                    self._leave_line(path)
                 self._tasks.stop(flight)
             else:
                 self._stop(path)

@@ -17,7 +17,7 @@ from handrail.engine.current import Current, idempotency_key
 from handrail.errors import AgentError, BudgetExceeded, CommandFailed, StageFailed, WrongUse
 from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
 from handrail.model.assemble import assembler
-from handrail.model.commands import LaunchFailed, Perform
+from handrail.model.commands import LaunchFailed, Perform, Queue
 from handrail.model.described import bases_of, text_of, traceback_of
 from handrail.model.events import AttemptFailed, Notice, StepCompleted, StepOutput
 from handrail.model.launch import fault_of
@@ -312,7 +312,7 @@ def _sum(a: Usage | None, b: Usage | None) -> Usage | None:
     return a or b if a is None or b is None else a + b
 
 
-def failed(command: Perform, error: BaseException) -> AttemptFailed:
+def failed(command: Perform | Queue, error: BaseException) -> AttemptFailed:
     """The event of an attempt that raised; ``on=`` is judged here, where the exception is alive."""
     if isinstance(error, ActionRaised):
         error = error.error

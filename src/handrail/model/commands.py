@@ -62,6 +62,27 @@ class Perform(msgspec.Struct, frozen=True):
     deadline: Deadline | None = None
 
 
+class Queue(msgspec.Struct, frozen=True):
+    """Report ``Granted`` with this launch once the step may start, within what a run may do at once
+    and in a minute. It holds its place from then on: until its ``Perform`` ends, or ``Release``.
+
+    Asked for only where there is something to decide at that moment: what a budget has left.
+    Answered by ``Stopped`` if it is cancelled while it waits.
+    """
+
+    path: str
+    step: Step[Any]
+    attempt: int
+    launch: Launch
+    interrupted: bool = False
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Give the place of a granted launch back: it is not to be made now."""
+
+    path: str
+
+
 class AskPredicate(msgspec.Struct, frozen=True):
     """Evaluate a predicate of ``when`` or ``branch``; answered by ``Evaluated`` with a bool."""
 
@@ -146,6 +167,8 @@ class Finish(msgspec.Struct, frozen=True):
 Command: TypeAlias = (
     Record
     | Perform
+    | Queue
+    | Release
     | AskPredicate
     | AskFallback
     | FindStages
@@ -197,6 +220,15 @@ class Stopped(msgspec.Struct, frozen=True):
     at: float = 0.0
 
 
+class Granted(msgspec.Struct, frozen=True):
+    """The answer to ``Queue``: its launch may start now."""
+
+    path: str
+    launch: Launch
+    interrupted: bool = False
+    at: float = 0.0
+
+
 class LaunchFailed(msgspec.Struct, frozen=True):
     """A launch of an agent failed after ``took_s``; ``failed`` ends the attempt."""
 
@@ -222,5 +254,5 @@ class CloseRun(msgspec.Struct, frozen=True):
 
 
 Report: TypeAlias = (
-    Evaluated | TimerFired | GateRefused | Stopped | LaunchFailed | Pulled | CloseRun
+    Evaluated | TimerFired | GateRefused | Stopped | Granted | LaunchFailed | Pulled | CloseRun
 )

@@ -147,7 +147,10 @@ class Drive:
                 self.progress.append(ev.stamp(command.progress, self._run_id, self._seq, self.now))
             case cmd.Finish():
                 self.result = command.result
-            case cmd.Ask() | cmd.Changed():
+            case cmd.Queue():  # nothing is limited here
+                given = cmd.Granted(command.path, command.launch, command.interrupted, at=self.now)
+                self._receive(given)
+            case cmd.Ask() | cmd.Changed() | cmd.Release():
                 pass  # whoever holds the drive answers the gate; without a record nothing changes
 
     @property
