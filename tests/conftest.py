@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# A shell without job control has what it starts in the background ignore SIGINT, and so would all
+# programs that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A run of the suite can be repeated; `nox -s soak` looks for new examples.
 settings.register_profile(
