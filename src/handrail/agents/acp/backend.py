@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import attrs
 
 from handrail.agents.acp.dialogue import AcpDialogue
 from handrail.agents.programs.environment import child_environment
+from handrail.agents.programs.folders import added_folders, working_folder
 from handrail.agents.programs.probe import probe_program
 from handrail.agents.programs.rpc_turn import own_version, run_rpc
 from handrail.errors import DefinitionError
@@ -98,12 +98,11 @@ class AcpBackend:
         )
 
     def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> AcpDialogue:
-        cwd = Path(options.cwd or ".").absolute()
         return AcpDialogue(
             turn,
             options,
-            cwd=str(cwd),
-            folders=[str(cwd / folder) for folder in options.add_dirs or ()],
+            cwd=working_folder(options),
+            folders=added_folders(options),
             name=self.name,
             sets_model=self.model_flag is None,
             client_version=own_version(),

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from handrail.agents.programs.private_files import Put
 from handrail.model.agent_options import AgentOptions
 from handrail.ports.agent import AgentTurn
-
-Put: TypeAlias = Callable[[str, str], str]
-"""Writes a text to a private file of this name that lives as long as the turn; its path."""
 
 _LONGEST = 100_000
 """Characters of one argument; Linux takes 128 KiB."""

@@ -6,12 +6,9 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import uuid
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -22,6 +19,7 @@ from handrail.agents.claude.login import ADVICE, is_logged_in
 from handrail.agents.claude.stream import ClaudeTurn
 from handrail.agents.programs.cli_turn import run_cli
 from handrail.agents.programs.environment import child_environment
+from handrail.agents.programs.private_files import private_files
 from handrail.errors import CommandNotFound, DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, OPTION_NAMES, PERMISSIONS, AgentOptions
 from handrail.model.events import AgentFinished, AgentSessionStarted, AgentUsage, Notice
@@ -150,13 +148,13 @@ class ClaudeBackend:
 
     async def _ask(self, turn: AgentTurn, options: AgentOptions) -> AgentReply:
         is_new = turn.session is None or turn.fork
-        with ExitStack() as files:
+        with private_files("claude") as put:
             argv = claude_argv(
                 self.executable,
                 turn,
                 options,
                 new_session=str(uuid.uuid4()) if is_new else None,
-                put=_put_in(files),
+                put=put,
             )
             variables = claude_variables(
                 options, max_retries=self.max_retries, is_root=os.geteuid() == 0
@@ -172,21 +170,6 @@ class ClaudeBackend:
                 program="claude",
                 install=_INSTALL,
             )
-
-
-def _put_in(files: ExitStack) -> Callable[[str, str], str]:
-    """Writes files into a folder of the user alone, which is made for the first of them."""
-    folders: list[Path] = []
-
-    def put(name: str, text: str) -> str:
-        if not folders:
-            made = files.enter_context(tempfile.TemporaryDirectory(prefix="handrail-"))
-            folders.append(Path(made))
-        file = folders[0] / name
-        file.write_text(text, encoding="utf-8", errors="replace")
-        return str(file)
-
-    return put
 
 
 def _first(emit: Callable[[Notice], None]) -> Callable[[Notice], None]:

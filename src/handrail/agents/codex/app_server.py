@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+from dataclasses import replace
 
 import attrs
 
 from handrail.agents.codex.dialogue import CodexDialogue
-from handrail.agents.codex.exec import INSTALL, codex_logged_in
 from handrail.agents.codex.profile import profile_settings
+from handrail.agents.codex.program import CAPABILITIES, INSTALL, probe_codex
 from handrail.agents.programs.environment import child_environment
+from handrail.agents.programs.folders import added_folders, working_folder
 from handrail.agents.programs.outcome import finished_notice
-from handrail.agents.programs.probe import probe_program
 from handrail.agents.programs.rpc_turn import own_version, run_rpc
 from handrail.agents.programs.strict_schema import strict_schema
 from handrail.agents.programs.watchdog import GRACE_S
 from handrail.errors import AgentError
-from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
-
-_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @attrs.frozen
@@ -70,13 +67,7 @@ class CodexBackend:
 
     async def probe(self) -> Probe:
         """Whether codex is there, its version, and whether it has a login."""
-        return await probe_program(
-            self.executable,
-            child_environment(self.options),
-            logged_in=codex_logged_in,
-            install=INSTALL,
-            login="codex login",
-        )
+        return await probe_codex(self.executable, self.options)
 
     def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> CodexDialogue:
         """What is said to codex.
@@ -84,22 +75,12 @@ class CodexBackend:
         Raises:
             AgentError: an option cannot be said to it.
         """
-        for server in options.mcp_servers or ():
-            if not _SERVER_NAME.fullmatch(server):
-                raise AgentError(
-                    turn.agent,
-                    f"codex takes MCP servers whose names are letters, digits, - and _, not "
-                    f"{server!r}",
-                    kind="config",
-                )
         name, _ = options.profile_and_model
         profile = name and profile_settings(turn.agent, name, child_environment(options))
-        cwd = Path(options.cwd or ".").absolute()
-        folders = [str(cwd / folder) for folder in options.add_dirs or ()]
         return CodexDialogue(
             turn,
-            attrs.evolve(options, add_dirs=folders or None),
-            cwd=str(cwd),
+            attrs.evolve(options, add_dirs=added_folders(options) or None),
+            cwd=working_folder(options),
             schema=None if turn.schema is None else strict_schema(turn.schema),
             profile=profile or None,
             backend=self.name,
@@ -112,17 +93,4 @@ _ARGUMENTS = (
     *("app-server", "--listen", "stdio://"),
     *("-c", "analytics.enabled=false"),
 )
-_CAPABILITIES = Capabilities(
-    options=frozenset(
-        {"model", "effort", "system_prompt", "append_system_prompt", "permission", "mcp_servers"}
-        | {"cwd", "add_dirs", "env", "extra_args"}
-    ),
-    permissions=frozenset(PERMISSIONS),
-    sessions=True,
-    fork=True,
-    compact=True,
-    schema=True,
-    profiles=True,
-    usage=True,
-    reset_times=True,
-)
+_CAPABILITIES = replace(CAPABILITIES, compact=True)

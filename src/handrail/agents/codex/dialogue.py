@@ -72,6 +72,9 @@ class CodexDialogue:
 
     ``schema`` is what the answer must fit, as codex takes it; then the answer's JSON is its value.
     ``profile`` are the settings of a profile.
+
+    Raises:
+        AgentError: an option cannot be said to codex.
     """
 
     def __init__(
@@ -88,7 +91,7 @@ class CodexDialogue:
         self._turn = turn
         self._options = options
         self._schema = schema
-        self._settings = thread_settings(options, cwd=cwd, profile=profile or {})
+        self._settings = thread_settings(turn.agent, options, cwd=cwd, profile=profile or {})
         self._backend = backend
         self._client_version = client_version
         self._peer = Peer()

@@ -170,8 +170,7 @@ class CodexExecParser:
         """This turn's part of the thread's total; unknown if what went before is."""
         if self._total is None or self._turn.session is None:
             return self._total
-        before = self._turn.session_usage
-        return None if before is None else added_since(before, self._total)
+        return added_since(self._turn.session_usage, self._total)
 
     # -- events ----------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from handrail.agents.codex.exec import codex_mcp_server
+from handrail.agents.codex.mcp import mcp_settings
 from handrail.model.agent_options import AgentOptions, Permission
 
 SANDBOXES: Mapping[Permission, str] = {
@@ -16,12 +16,15 @@ SANDBOXES: Mapping[Permission, str] = {
 
 
 def thread_settings(
-    options: AgentOptions, *, cwd: str, profile: Mapping[str, Any]
+    agent: str, options: AgentOptions, *, cwd: str, profile: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The parameters of ``thread/start``, ``thread/resume`` and ``thread/fork``.
 
     Without a permission level the user's own settings hold; with one codex does not ask, but is
     told that it may not.
+
+    Raises:
+        AgentError: an option of ``agent`` cannot be said to codex.
     """
     _, model = options.profile_and_model
     level = options.permission
@@ -32,7 +35,7 @@ def thread_settings(
         "sandbox": None if level is None else SANDBOXES[level],
         "baseInstructions": options.system_prompt,
         "developerInstructions": options.append_system_prompt,
-        "config": {**flattened(profile), **_config(options)} or None,
+        "config": {**flattened(profile), **_config(agent, options)} or None,
     }
     return {name: value for name, value in settings.items() if value is not None}
 
@@ -55,10 +58,8 @@ def flattened(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _config(options: AgentOptions) -> dict[str, Any]:
-    config: dict[str, Any] = {}
-    if options.add_dirs:
-        config["sandbox_workspace_write.writable_roots"] = list(options.add_dirs)
-    for name, server in (options.mcp_servers or {}).items():
-        config[f"mcp_servers.{name}"] = codex_mcp_server(server)
-    return config
+def _config(agent: str, options: AgentOptions) -> dict[str, Any]:
+    servers = mcp_settings(agent, options)
+    if not options.add_dirs:
+        return servers
+    return {"sandbox_workspace_write.writable_roots": list(options.add_dirs), **servers}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from handrail.agents.programs.loose_json import Object, count_in, object_in
+from handrail.agents.programs.usage_since import added_since
 from handrail.model.results import Usage
 
 _NOTHING = Usage(
@@ -32,9 +31,7 @@ class ThreadUsage:
     @property
     def spent(self) -> Usage | None:
         """What was used since the turn began; None if nothing was told."""
-        if self.total is None or self._before is None:
-            return None
-        return _difference(self.total, self._before)
+        return None if self.total is None else added_since(self._before, self.total)
 
     def told(self, usage: Object, *, is_ours: bool, is_call: bool = True) -> None:
         """Take in what codex said: of our turn or of an older one, after a call or between."""
@@ -50,17 +47,6 @@ class ThreadUsage:
             call = (_counted(last) if is_call else None) or _NOTHING
             self._before = counted.since(call)
         self.total = counted
-
-
-def _difference(total: Usage, before: Usage) -> Usage | None:
-    """What was added to ``before``, of the counts that it knows."""
-    added = total.since(before)
-    known = {
-        field.name: getattr(added, field.name)
-        for field in fields(Usage)
-        if getattr(before, field.name) is not None
-    }
-    return Usage(**known) if known else None
 
 
 def _counted(tokens: Object) -> Usage | None:

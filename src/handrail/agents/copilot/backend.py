@@ -15,6 +15,7 @@ import attrs
 from handrail.agents.copilot.stream import CopilotParser
 from handrail.agents.programs.cli_turn import run_cli
 from handrail.agents.programs.environment import child_environment
+from handrail.agents.programs.folders import added_folders
 from handrail.agents.programs.probe import home_of, json_file, probe_program
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
@@ -70,7 +71,6 @@ class CopilotBackend:
                 turn,
                 copilot_argv(self.executable, turn, options, session=session, folder=folder),
                 parser,
-                stdin=turn.prompt.encode("utf-8", "replace"),
                 env=child_environment(options, add={"COPILOT_AUTO_UPDATE": "false"}),
                 cwd=options.cwd,
                 options=options,
@@ -113,8 +113,8 @@ def copilot_argv(
     argv += [f"--deny-tool={tool}" for tool in options.denied_tools or ()]
     argv += [] if model is None else ["--model", model]
     argv += [] if options.effort is None else ["--reasoning-effort", options.effort]
-    for more in options.add_dirs or ():
-        argv += ["--add-dir", str(Path(options.cwd or ".", more).absolute())]
+    for more in added_folders(options):
+        argv += ["--add-dir", more]
     if options.mcp_servers:
         argv += ["--additional-mcp-config", f"@{folder / 'mcp.json'}"]
     argv += ["--usage-output-file", str(folder / "usage.json")]

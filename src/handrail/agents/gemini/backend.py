@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
@@ -12,6 +10,8 @@ import attrs
 from handrail.agents.gemini.stream import GeminiParser
 from handrail.agents.programs.cli_turn import run_cli
 from handrail.agents.programs.environment import child_environment
+from handrail.agents.programs.folders import added_folders
+from handrail.agents.programs.private_files import private_files
 from handrail.agents.programs.probe import home_of, json_file, probe_program
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
@@ -50,12 +50,13 @@ class GeminiBackend:
             AgentError: it did not, with the reason and its kind.
         """
         options = turn.options.over(self.options)
-        with _instructions(options) as more:
+        system = options.system_prompt
+        with private_files("gemini") as put:
+            more = {} if system is None else {"GEMINI_SYSTEM_MD": put("system.md", system)}
             return await run_cli(
                 turn,
                 gemini_argv(self.executable, turn, options),
                 GeminiParser(turn, model=options.profile_and_model[1]),
-                stdin=turn.prompt.encode("utf-8", "replace"),
                 env=child_environment(options, add=_QUIET | more),
                 cwd=options.cwd,
                 options=options,
@@ -92,9 +93,8 @@ def gemini_argv(executable: str, turn: AgentTurn, options: AgentOptions) -> list
     argv += [] if model is None else ["-m", model]
     if options.permission is not None:
         argv += ["--approval-mode", _MODES[options.permission]]
-    for folder in options.add_dirs or ():
-        path = Path(options.cwd or ".", folder).absolute()
-        argv += ["--include-directories", str(path)]
+    for folder in added_folders(options):
+        argv += ["--include-directories", folder]
     argv += [] if turn.session is None else [f"--resume={turn.session}"]
     return [*argv, *(options.extra_args or ())]
 
@@ -110,15 +110,3 @@ def gemini_logged_in(env: Mapping[str, str]) -> bool | None:
     settings = json_file(home / "settings.json")
     # A chosen way to log in may keep its secret in a keychain, or in an .env file.
     return None if settings.get("security") or settings.get("selectedAuthType") else False
-
-
-@contextlib.contextmanager
-def _instructions(options: AgentOptions) -> Generator[dict[str, str], None, None]:
-    """The variable that names a file with the system prompt, if there is one."""
-    if options.system_prompt is None:
-        yield {}
-        return
-    with tempfile.TemporaryDirectory(prefix="handrail-gemini-") as folder:
-        path = Path(folder, "system.md")
-        path.write_text(options.system_prompt, "utf-8")
-        yield {"GEMINI_SYSTEM_MD": str(path)}

@@ -52,7 +52,6 @@ class OpencodeBackend:
             turn,
             opencode_argv(self.executable, turn, options),
             OpencodeParser(turn, model=options.profile_and_model[1]),
-            stdin=turn.prompt.encode("utf-8", "replace"),
             env=child_environment(options, add=_QUIET),
             cwd=options.cwd,
             options=options,

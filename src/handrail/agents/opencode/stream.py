@@ -151,7 +151,7 @@ class OpencodeParser:
         session = text_in(event, "sessionID")
         if session and self._session is None:
             self._session = session
-            yield AgentSessionStarted(self._turn.path, session, "opencode", self._model)
+            yield AgentSessionStarted(self._turn.path, session, "opencode-run", self._model)
 
     def _said(self, part: Object) -> Iterator[Notice]:
         text, ref = text_in(part, "text"), text_in(part, "id")

@@ -9,28 +9,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from handrail.agents.programs.jsonrpc import Message
-from handrail.agents.programs.turn_parser import Ending
+from handrail.agents.programs.turn_parser import TurnReader
 from handrail.model.events import Notice
-from handrail.ports.agent import AgentReply
 
 
-class Dialogue(Protocol):
-    """Holds one turn. Mutable; lives as long as the turn."""
-
-    @property
-    def finished(self) -> bool:
-        """True once the program's own last word on the turn was heard: nothing more is needed."""
-        ...
-
-    @property
-    def open_tools(self) -> int:
-        """How many tools are at work, as far as it has been told: silence is no hang then."""
-        ...
-
-    @property
-    def patience_s(self) -> float:
-        """How much longer than usual the program may be silent now, because it said so."""
-        ...
+class Dialogue(TurnReader, Protocol):
+    """Holds one turn."""
 
     def start(self) -> list[Message]:
         """What is sent first."""
@@ -42,12 +26,4 @@ class Dialogue(Protocol):
 
     def interrupt(self) -> list[Message]:
         """What is sent to end the turn early; nothing if the protocol has nothing for that now."""
-        ...
-
-    def conclude(self, ending: Ending, /) -> AgentReply:
-        """The answer.
-
-        Raises:
-            AgentError: there is none, with its kind.
-        """
         ...

@@ -35,12 +35,12 @@ class Ending:
     after_s: float = 0.0
 
 
-class TurnParser(Protocol):
-    """Reads one turn. Mutable; lives as long as the turn."""
+class TurnReader(Protocol):
+    """What knows how far one turn is, and what comes of it. Mutable; lives as long as the turn."""
 
     @property
     def finished(self) -> bool:
-        """True once the program's own terminal event was seen: nothing more is needed of it."""
+        """True once the program's own last word on the turn was heard: nothing more is needed."""
         ...
 
     @property
@@ -53,18 +53,22 @@ class TurnParser(Protocol):
         """How much longer than usual it may be silent now, because it said so (a retry delay)."""
         ...
 
-    def feed(self, line: bytes, /) -> Iterable[Notice]:
-        """What a line of stdout means, in order. Lines of no meaning give nothing; none raises."""
-        ...
-
-    def feed_stderr(self, line: bytes, /) -> Iterable[Notice]:
-        """What a line of stderr means; mostly nothing."""
-        ...
-
     def conclude(self, ending: Ending, /) -> AgentReply:
         """The answer.
 
         Raises:
             AgentError: there is none, with its kind.
         """
+        ...
+
+
+class TurnParser(TurnReader, Protocol):
+    """Reads the lines of one turn."""
+
+    def feed(self, line: bytes, /) -> Iterable[Notice]:
+        """What a line of stdout means, in order. Lines of no meaning give nothing; none raises."""
+        ...
+
+    def feed_stderr(self, line: bytes, /) -> Iterable[Notice]:
+        """What a line of stderr means; mostly nothing."""
         ...

@@ -8,7 +8,10 @@ from handrail.model.results import Usage
 
 
 def added_since(before: Usage | None, total: Usage) -> Usage | None:
-    """What was added to ``before``; unknown where that is, for a total is no difference."""
+    """What was added to ``before``; unknown where that is, for a total is no difference.
+
+    ``Usage.since`` takes what is unknown for nothing, as is right where all of it was counted.
+    """
     if before is None:
         return None
     added = total.since(before)

@@ -18,7 +18,7 @@ GRACE_S = 5.0
 class Patience:
     """How many seconds a program may take: to its first sign of life, from one sign to the next,
     the same while a tool is at work, in all, and to exit once it has said that it is done, or has
-    closed its stdout.
+    closed its stdout; and, if it can be asked to end its turn itself, for that.
     """
 
     start_s: float = START_S
@@ -27,6 +27,7 @@ class Patience:
     total_s: float | None = None
     grace_s: float = GRACE_S
     exit_s: float = EXIT_S
+    interrupt_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,9 @@ class Deadline:
     stop: Stop | None
 
 
-def patience_of(options: AgentOptions, *, grace_s: float = GRACE_S) -> Patience:
+def patience_of(
+    options: AgentOptions, *, grace_s: float = GRACE_S, interrupt_s: float = 0.0
+) -> Patience:
     """The patience that the options ask for, else the usual one."""
     idle_s = _else(options.idle_timeout_s, IDLE_S)
     return Patience(
@@ -63,6 +66,7 @@ def patience_of(options: AgentOptions, *, grace_s: float = GRACE_S) -> Patience:
         tool_s=_else(options.tool_timeout_s, max(TOOL_S, idle_s)),
         total_s=options.timeout_s,
         grace_s=grace_s,
+        interrupt_s=interrupt_s,
     )
 
 
