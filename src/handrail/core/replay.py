@@ -34,8 +34,8 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     """The numbers of the signals that its attempts took."""
     failure: ev.AttemptFailed | None = None
     retry_due: float | None = None
-    due: dict[tuple[str, int], float] = {}  # msgspec makes one for each record
-    gates: dict[int, OpenGate] = {}
+    due: dict[tuple[str, int], float] | None = None
+    gates: dict[int, OpenGate] | None = None
     signal: str = ""
     index: int = 0
     attempt: int = 1
@@ -261,6 +261,8 @@ class Recorded:
 
     def _timer_set(self, event: ev.TimerSet) -> None:
         record = self._record(event.path)
+        if record.due is None:
+            record.due = {}
         record.due.setdefault((event.reason, event.attempt), event.due)
         if event.reason == "retry":
             record.retry_due = event.due
@@ -306,6 +308,8 @@ class Recorded:
 
     def _gate_opened(self, event: ev.GateOpened) -> None:
         record = self._record(event.path)
+        if record.gates is None:
+            record.gates = {}
         record.gates.setdefault(record.attempts + 1, event.gate)
         home = event.path.rpartition("/")[0]
         if _is_budgets(home, event.path) and home in self._paths:  # its launch is not made yet
@@ -391,11 +395,11 @@ class Recorded:
 
     def gate(self, path: str, attempt: int) -> OpenGate | None:
         """The gate that this attempt opened."""
-        return self.at(path).gates.get(attempt)
+        return (self.at(path).gates or {}).get(attempt)
 
     def due(self, path: str, reason: str, attempt: int) -> float | None:
         """The recorded due time of a wait."""
-        return self.at(path).due.get((reason, attempt))
+        return (self.at(path).due or {}).get((reason, attempt))
 
     def below(self, path: str) -> Iterator[tuple[str, StepResult[Any]]]:
         """Every finished step below a path, with its result, marked as replayed."""

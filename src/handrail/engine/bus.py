@@ -27,6 +27,7 @@ from handrail.model.events import (
     StepCompleted,
     StepInterrupted,
     StepOutput,
+    StepReplayed,
     StepStarted,
     WorkflowCompleted,
     stamp,
@@ -69,12 +70,12 @@ class Bus:
         sinks = self.sinks
         if not sinks:
             return
-        # The beginning and end of a step are asked here, not in a function: that costs half of it.
+        # What each step tells is asked here, not in a function: that costs half of it.
         if type(event) is StepStarted and not event.signal:
             quick = len(event.path) < NAME_LEAST or event.path == self.mask.clean
-        elif type(event) is StepCompleted and not self.kept:
+        elif (type(event) is StepCompleted or type(event) is StepReplayed) and not self.kept:
             result = event.result
-            quick = type(result.output) in PLAIN and result.error is None
+            quick = result is not None and type(result.output) in PLAIN and result.error is None
             quick = quick and (len(event.path) < NAME_LEAST or event.path == self.mask.clean)
         else:
             quick = False

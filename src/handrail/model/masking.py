@@ -25,7 +25,7 @@ from uuid import UUID
 
 import msgspec
 
-from handrail.model.events import StepCompleted, StepStarted
+from handrail.model.events import StepCompleted, StepReplayed, StepStarted
 from handrail.model.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_items
 from handrail.model.partial_secrets import context_of, settled
 from handrail.model.secrets import (
@@ -85,10 +85,10 @@ class Mask:
             started = cast("StepStarted", event)
             if not started.signal and self._is_clean(started.path):
                 return event
-        elif kind is StepCompleted:
-            ended = cast("StepCompleted", event)
+        elif kind is StepCompleted or kind is StepReplayed:
+            ended = cast("StepCompleted | StepReplayed", event)
             result = ended.result
-            if result.error is None and self._is_clean(ended.path):
+            if result is not None and result.error is None and self._is_clean(ended.path):
                 output = result.output
                 if type(output) is str:
                     if self.text(output) is output:
