@@ -62,7 +62,7 @@ def test_a_last_step_is_an_answer() -> None:
     ref = "toolu_500945b301c54d20b26d"
     given = {"command": "echo tool-ok", "description": "Print tool-ok"}
     assert played.notices[:4] == (
-        AgentSessionStarted("s", "ses_e001e6f69ffeVFBmehWT4XBZjc", "opencode"),
+        AgentSessionStarted("s", "ses_e001e6f69ffeVFBmehWT4XBZjc", "opencode-run"),
         AgentMessage("s", "I will run a command."),
         AgentToolStarted("s", ref, "bash", given),
         AgentToolCompleted("s", ref, "bash", True, "tool-ok\n", 0),

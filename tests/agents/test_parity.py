@@ -1,7 +1,13 @@
-"""One contract for all backends: the same notices at the same moments, kinds and reply fields."""
+"""One contract for all backends: the same notices at the same moments, kinds and reply fields.
+
+Each test is of all of them. What one cannot do by its nature is named in ``parity/lacks.py``, and
+is asserted to be lacking.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,67 +15,74 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.agents.command import CommandBackend
-from handrail.agents.registry import make_backend
+from handrail.agents.registry import backend_names
 from handrail.errors import AgentError, WrongUse
 from handrail.model import events as ev
-from handrail.model.agent_options import AgentOptions
+from handrail.model.agent_options import OPTION_NAMES, AgentOptions
 from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn, capabilities_of
 from handrail.system.marker import carries
 from handrail.system.procfs import environ_of, live_pids
 from handrail.testing import plugin
-from handrail.testing.fake_programs import Dies, Fails, FakeCli, Garbage, Hangs, Says, Tool
+from handrail.testing.fake_programs import Dies, Fails, Garbage, Hangs, Says, Tool
 from tests.agents.fake_program import install, path_with
+from tests.agents.parity.lacks import NO_WORDS_FOR, USAGE_AFTER, has, kind_for
+from tests.agents.parity.stages import PROGRAMS, REELS, Stage, bare
 from tests.agents.recorded import ending_of
 
-PROGRAMS = {
-    "claude": "claude",
-    "codex": "codex",
-    "codex-exec": "codex",
-    "copilot": "copilot",
-    "gemini": "gemini",
-    "opencode": "opencode",
-}
-NO_WORDS_FOR = {("opencode", "usage_cap"), ("gemini", "spending_cap")}
-"""Failures that a protocol has no form for."""
-ONLY_ITS_LAST_CALL = {"opencode"}
-"""What tells the tokens of its last call alone: those of an answer with tools are unknown."""
 Ask = Callable[..., Any]
 fake_cli = plugin.fake_cli  # where handrail is not installed pytest does not find it
-Install = Callable[..., FakeCli]
+NAMES = [*PROGRAMS, *REELS, "api", "fake"]
 RECORDED = {"gemini-cli": ("gemini", "bad_resume"), "opencode-run": ("opencode", "resume_3_bad")}
-"""Backends of the same programs by other protocols, and how these refuse an unknown session."""
-with_a_protocol = pytest.mark.parametrize("name", PROGRAMS)
-all_programs = pytest.mark.parametrize("name", [*PROGRAMS, *RECORDED, "command"])
+"""How programs refuse a session that they do not have, on stderr."""
+ENDS = {
+    "exit 1": Dies(after="start"),
+    "exit 0": Dies(after="start", exit_code=0),
+    "killed in a tool": Dies(after="tool", signal=9, says=Says(tools=["ls"])),
+    "garbage": Garbage(),
+}
+UNKNOWN = "11111111-2222-3333-4444-555555555555"
+every_backend = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.extra("pydantic_ai") if name == "api" else ())
+     for name in NAMES],
+)  # fmt: skip
+
+
+@pytest.fixture
+def stage(
+    tmp_path: Path, fake_cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., AgentBackend]:
+    """A function of a backend's name and acts: that backend, for which they come true in order."""
+    return Stage(tmp_path, fake_cli, monkeypatch).set
 
 
 @pytest.fixture
 def ask(tmp_path: Path, run_id: str) -> Ask:
-    """A function of a backend's name: its reply or error to one prompt, and what it told."""
+    """A function of a backend: its reply or error to one prompt, and what it told."""
 
-    async def asked(name: str, **given: Any) -> tuple[AgentReply | AgentError, list[Any]]:
+    async def asked(
+        backend: AgentBackend, **given: Any
+    ) -> tuple[AgentReply | AgentError, list[Any]]:
         told: list[Any] = []
-        options = AgentOptions(permission="full", cwd=tmp_path, **given.pop("options", {}))
-        turn = AgentTurn(
-            agent="worker",
-            prompt="Do it.",
-            run_id=run_id,
-            path="a/b",
-            emit=told.append,
-            options=options,
-            **given,
-        )
+        turn = turn_of(backend, tmp_path, run_id, emit=told.append, **given)
         try:
-            return await backend_of(name).complete(turn), told
+            return await backend.complete(turn), told
         except AgentError as error:
             return error, told
 
     return asked
 
 
-def backend_of(name: str) -> AgentBackend:
-    """The backend of a name; ``command`` is any program."""
-    return CommandBackend(["any-program"]) if name == "command" else make_backend(name)
+def turn_of(
+    backend: AgentBackend, folder: Path, run_id: str, *, idle_s: float | None = None, **given: Any
+) -> AgentTurn:
+    """A turn in which the backend may do anything, in this folder, as far as it can be told."""
+    can = capabilities_of(backend).options
+    told: dict[str, Any] = {"permission": "full", "cwd": folder}
+    options = AgentOptions(
+        idle_timeout_s=idle_s, **{name: one for name, one in told.items() if name in can}
+    )
+    return AgentTurn("worker", "Do it.", run_id, "a/b", options=options, **given)
 
 
 def shape(told: list[Any]) -> list[str]:
@@ -82,200 +95,300 @@ def shape(told: list[Any]) -> list[str]:
     return kinds
 
 
-@with_a_protocol
-async def test_an_answer_is_told_in_the_same_order(name: str, ask: Ask, fake_cli: Install) -> None:
+def of_type(told: list[Any], kind: type[Any]) -> list[Any]:
+    """The notices of one kind."""
+    return [one for one in told if isinstance(one, kind)]
+
+
+def left_running(run_id: str) -> list[int]:
+    """The processes that were started for this run and live on (Linux: by their marker)."""
+    if sys.platform != "linux":
+        return []
+    return [pid for pid in live_pids() if carries(environ_of(pid), run_id, below=True)]
+
+
+def test_every_backend_is_held_to_this_contract() -> None:
+    """Those that have a name, and those that are made by hand."""
+    assert {*backend_names(), "command", "fake"} == set(NAMES)
+
+
+@every_backend
+async def test_an_answer_is_told_in_the_same_order(name: str, ask: Ask, stage: Ask) -> None:
     """Session, thoughts, tool begun and ended, the message, usage, and last that it is done."""
-    fake_cli(PROGRAMS[name], [Says("It is done.", tools=[Tool("ls", "a.py\n")], reasoning="Hm.")])
-    reply, told = await ask(name)
+    says = Says("It is done.", tools=[Tool("ls", "a.py\n")], reasoning="Hm.")
+    reply, told = await ask(stage(name, says))
     assert isinstance(reply, AgentReply), reply
-    usage = [] if name in ONLY_ITS_LAST_CALL else ["AgentUsage"]
-    assert shape(told) == [
-        "AgentSessionStarted",
-        "AgentReasoning",
-        "AgentToolStarted",
-        "AgentToolCompleted",
+    assert shape(told) == list(in_order(name))
+    assert {one.path for one in told} == {"a/b"}
+    started, ended = of_type(told, ev.AgentToolStarted), of_type(told, ev.AgentToolCompleted)
+    assert [one.id for one in started] == [one.id for one in ended]
+    assert len(ended) == has(name, "tools")
+    for one in ended:
+        assert (one.ok, one.exit_code in (0, None)) == (True, True)  # not every protocol has it
+        assert "a.py" in one.output
+
+
+def in_order(name: str) -> list[str]:
+    """What is told of an answer after a thought and a tool."""
+    usage = ["AgentUsage"] if has(name, "usage of all calls") else []
+    kinds = [
+        *(["AgentSessionStarted"] if has(name, "sessions") else []),
+        *(["AgentReasoning"] if has(name, "thoughts") else []),
+        *(["AgentToolStarted", "AgentToolCompleted"] if has(name, "tools") else []),
         "AgentMessage",
-        *usage,
+        *(usage if has(name, "usage") else []),
         "AgentFinished",
     ]
-    assert {one.path for one in told} == {"a/b"}
-    (started,) = [one for one in told if isinstance(one, ev.AgentToolStarted)]
-    (ended,) = [one for one in told if isinstance(one, ev.AgentToolCompleted)]
-    assert (started.id, ended.ok) == (ended.id, True)
-    assert ended.exit_code in (0, None)  # not every protocol has it
-    assert "a.py" in ended.output
+    if name in USAGE_AFTER:
+        kinds.insert(kinds.index(USAGE_AFTER[name]) + 1, "AgentUsage")
+    return kinds
 
 
-@with_a_protocol
-async def test_a_reply_has_the_same_fields(name: str, ask: Ask, fake_cli: Install) -> None:
+@every_backend
+async def test_a_reply_has_the_same_fields(name: str, ask: Ask, stage: Ask) -> None:
     """The last message, the session that was told, tokens with the cached ones among them."""
-    fake_cli(PROGRAMS[name], [Says("It is done.")])
-    reply, told = await ask(name)
+    backend = stage(name, Says("It is done."))
+    reply, told = await ask(backend)
     assert isinstance(reply, AgentReply), reply
-    (session,) = [one for one in told if isinstance(one, ev.AgentSessionStarted)]
     finished = told[-1]
     assert reply.text == "It is done."
-    assert reply.session == session.session == finished.session
     assert (finished.status, finished.kind, finished.error) == ("completed", "", "")
-    assert reply.usage is not None
-    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (1900, 25)
+    sessions = [(one.session, one.backend) for one in of_type(told, ev.AgentSessionStarted)]
+    assert sessions == ([(reply.session, backend.name)] if has(name, "sessions") else [])
+    assert (reply.session is not None) == has(name, "sessions")
+    assert reply.session == finished.session
     assert finished.usage == reply.usage
+    if has(name, "usage"):
+        assert reply.usage is not None
+        assert (reply.usage.input_tokens, reply.usage.output_tokens) == (1900, 25)
+        assert of_type(told, ev.AgentUsage)[-1].usage == reply.usage
+    else:
+        assert (reply.usage, reply.session_usage) == (None, None)
+        assert of_type(told, ev.AgentUsage) == []
 
 
-@with_a_protocol
+@every_backend
 @pytest.mark.parametrize(
     "kind",
-    ["rate_limit", "usage_cap", "spending_cap", "context_overflow", "auth", "transient",
-     "bad_request"],
-)  # fmt: skip
-async def test_a_failure_has_the_same_kind(
-    name: str, kind: Any, ask: Ask, fake_cli: Install
-) -> None:
+    ["rate_limit", "usage_cap", "spending_cap", "context_overflow", "auth", "bad_request"],
+)
+async def test_a_failure_has_the_same_kind(name: str, kind: Any, ask: Ask, stage: Ask) -> None:
     """Whatever the program's own words are; and the last notice says so."""
     if (name, kind) in NO_WORDS_FOR:
         with pytest.raises(WrongUse, match="no words for"):
-            fake_cli(PROGRAMS[name], [Fails(kind)])
+            stage(name, Fails(kind))
         return
-    fake_cli(PROGRAMS[name], [Fails(kind)])
-    error, told = await ask(name)
+    error, told = await ask(stage(name, Fails(kind)))
     assert isinstance(error, AgentError), error
-    assert error.kind == kind
+    assert error.kind == kind_for(name, kind, kind)
     assert error.agent == "worker"
     assert error.reason.strip()
     assert not error.reason.startswith("{")  # people read it
     assert isinstance(told[-1], ev.AgentFinished)
-    assert (told[-1].status, told[-1].kind) == ("failed", kind)
+    assert (told[-1].status, told[-1].kind) == ("failed", error.kind or "")
+    assert told[-1].error == error.reason
+    assert told[-1].session == error.session
 
 
-@with_a_protocol
-@pytest.mark.parametrize(
-    ("act", "kind"),
-    [
-        (Dies(after="start"), "crashed"),
-        (Dies(after="start", exit_code=0), "crashed"),
-        (Dies(after="tool", signal=9, says=Says(tools=["ls"])), "crashed"),
-        (Garbage(), "crashed"),
-    ],
-    ids=["exit 1", "exit 0", "killed in a tool", "garbage"],
-)
-async def test_an_end_without_the_programs_own_word_is_a_crash(
-    name: str, act: Any, kind: str, ask: Ask, fake_cli: Install
-) -> None:
-    """The exit code decides nothing."""
-    fake_cli(PROGRAMS[name], [act])
-    error, told = await ask(name)
+@every_backend
+async def test_what_was_before_a_failure_is_told(name: str, ask: Ask, stage: Ask) -> None:
+    """A tool that failed, the last message, and what the program tried again by itself."""
+    says = Says("Half done.", tools=[Tool("ls", "no such file\n", exit_code=2)])
+    error, told = await ask(stage(name, Fails("transient", retries=2, says=says)))
     assert isinstance(error, AgentError), error
-    assert error.kind == kind
-    assert told[-1].kind == kind
+    assert (error.kind, error.text) == (kind_for(name, "transient", "transient"), "Half done.")
+    assert (told[-1].status, told[-1].kind, told[-1].error) == (
+        "failed",
+        error.kind or "",
+        error.reason,
+    )
+    tools = of_type(told, ev.AgentToolCompleted)
+    assert [(one.ok, "no such file" in one.output) for one in tools] == (
+        [(False, True)] if has(name, "tools") else []
+    )
+    retries = of_type(told, ev.AgentRetry)
+    assert [one.attempt for one in retries] == ([1, 2] if has(name, "retries") else [])
 
 
-@with_a_protocol
-async def test_a_hang_is_a_timeout(name: str, ask: Ask, fake_cli: Install, run_id: str) -> None:
+@every_backend
+@pytest.mark.parametrize("end", ENDS)
+async def test_an_end_without_the_programs_own_word_is_a_crash(
+    name: str, end: str, ask: Ask, stage: Ask
+) -> None:
+    """The exit code decides nothing, but for a program that has no other word."""
+    outcome, told = await ask(stage(name, ENDS[end]))
+    if name == "command" and end in ("exit 0", "garbage"):
+        assert isinstance(outcome, AgentReply), outcome
+        assert outcome.text == (Garbage().data.decode(errors="replace") if end == "garbage" else "")
+        return
+    assert isinstance(outcome, AgentError), outcome
+    assert outcome.kind == kind_for(name, end, "crashed")
+    assert (told[-1].status, told[-1].kind) == ("failed", outcome.kind or "")
+
+
+@every_backend
+async def test_a_hang_is_a_timeout(name: str, ask: Ask, stage: Ask, run_id: str) -> None:
     """A program that falls silent is ended, and its session can be gone on in."""
-    fake_cli(PROGRAMS[name], [Hangs(after="start", leaves_child=True)])
-    error, told = await ask(name, options={"idle_timeout_s": 0.5})
+    backend = stage(name, Hangs(after="start", leaves_child=True))
+    if not has(name, "watchdogs"):
+        with anyio.move_on_after(0.3) as patience:
+            await ask(backend, idle_s=0.05)
+        assert patience.cancelled_caught
+        return
+    error, told = await ask(backend, idle_s=0.5)
     assert isinstance(error, AgentError), error
     assert error.kind == "timeout"
-    assert error.session is not None
-    assert told[-1].kind == "timeout"
-    assert [pid for pid in live_pids() if carries(environ_of(pid), run_id, below=True)] == []
+    assert (error.session is not None) == has(name, "sessions")
+    assert (told[-1].status, told[-1].kind) == ("failed", "timeout")
+    assert left_running(run_id) == []
 
 
-@with_a_protocol
-async def test_a_result_before_a_hang_counts(name: str, ask: Ask, fake_cli: Install) -> None:
+@every_backend
+async def test_a_result_before_a_hang_counts(name: str, ask: Ask, stage: Ask) -> None:
     """A program that has said that it is done is not waited for."""
-    fake_cli(PROGRAMS[name], [Hangs(after="result", says=Says("It is done."))])
-    reply, _ = await ask(name, options={"idle_timeout_s": 1})
-    assert isinstance(reply, AgentReply), reply
-    assert reply.text == "It is done."
+    backend = stage(name, Hangs(after="result", says=Says("It is done.")))
+    if not has(name, "watchdogs"):
+        with anyio.move_on_after(0.1) as patience:
+            await ask(backend)
+        assert patience.cancelled_caught
+        return
+    outcome, told = await ask(backend, idle_s=0.5)
+    if has(name, "its own last word"):
+        assert isinstance(outcome, AgentReply), outcome
+        assert (outcome.text, told[-1].status) == ("It is done.", "completed")
+    else:
+        assert isinstance(outcome, AgentError), outcome
+        assert (outcome.kind, told[-1].kind) == ("timeout", "timeout")
 
 
-@with_a_protocol
-async def test_a_session_is_gone_on_in(name: str, ask: Ask, fake_cli: Install) -> None:
+@every_backend
+async def test_a_session_is_gone_on_in(name: str, ask: Ask, stage: Ask) -> None:
     """The same id again, and what is used is that of the turn and not of the session."""
-    fake_cli(PROGRAMS[name], [Says("one"), Says("two")])
-    first, _ = await ask(name)
-    second, _ = await ask(name, session=first.session, session_usage=first.session_usage)
+    backend = stage(name, Says("one"), Says("two"))
+    assert capabilities_of(backend).sessions == has(name, "sessions")
+    first, _ = await ask(backend)
+    second, told = await ask(backend, session=first.session, session_usage=first.session_usage)
     assert isinstance(second, AgentReply), second
     assert (second.text, second.session) == ("two", first.session)
-    assert second.usage is not None
-    assert second.usage.input_tokens == 1900
+    assert (told[-1].session, told[-1].usage) == (first.session, second.usage)
+    if has(name, "usage"):
+        assert second.usage is not None
+        assert second.usage.input_tokens == 1900
 
 
-@with_a_protocol
-async def test_an_unknown_session_is_a_bad_request(name: str, ask: Ask, fake_cli: Install) -> None:
+@every_backend
+async def test_a_session_is_made_smaller_on_request(name: str, ask: Ask, stage: Ask) -> None:
+    """That is told before the answer, and the session is the same one."""
+    backend = stage(name, Says("one"), Says("two"))
+    can = capabilities_of(backend)
+    if not has(name, "compaction"):
+        assert not can.compact or name == "fake"
+        return
+    first, _ = await ask(backend)
+    second, told = await ask(backend, session=first.session, compact=True)
+    assert isinstance(second, AgentReply), second
+    assert (second.text, second.session) == ("two", first.session)
+    phases = [one.phase for one in of_type(told, ev.AgentCompaction)]
+    assert phases == ["started", "completed"]
+    kinds = shape(told)
+    assert kinds.index("AgentCompaction") < kinds.index("AgentMessage")
+
+
+@every_backend
+async def test_a_value_fits_the_schema_that_was_asked_for(name: str, ask: Ask, stage: Ask) -> None:
+    """It is the reply's where the model is held to a schema, and in the text in any case."""
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+    backend = stage(name, Says(structured={"n": 1}))
+    reply, _ = await ask(backend, schema=schema)
+    assert isinstance(reply, AgentReply), reply
+    assert capabilities_of(backend).schema == has(name, "values")
+    assert (reply.has_value, reply.value) == (
+        (True, {"n": 1}) if has(name, "values") else (False, None)
+    )
+    assert json.loads(reply.text) == {"n": 1}
+
+
+@every_backend
+async def test_an_unknown_session_is_a_bad_request(name: str, ask: Ask, stage: Ask) -> None:
     """Whatever the program's own words are; and no session is named that could be gone on in."""
-    fake_cli(PROGRAMS[name], [Says("never")]).knows("another")
-    error, told = await ask(name, session="11111111-2222-3333-4444-555555555555")
-    assert isinstance(error, AgentError), error
-    assert (error.kind, error.session) == ("bad_request", None)
-    assert "11111111-2222-3333-4444-555555555555" in error.reason
+    outcome, told = await ask(stage(name, Says("It is done.")), session=UNKNOWN)
+    if not has(name, "known sessions"):
+        assert isinstance(outcome, AgentReply), outcome
+        assert outcome.session == (UNKNOWN if has(name, "sessions") else None)
+        return
+    assert isinstance(outcome, AgentError), outcome
+    assert (outcome.kind, outcome.session) == ("bad_request", None)
+    assert UNKNOWN in outcome.reason
     assert (told[-1].status, told[-1].kind, told[-1].session) == ("failed", "bad_request", None)
 
 
 @pytest.mark.parametrize("name", RECORDED)
-async def test_an_unknown_session_is_a_bad_request_on_stderr_too(
+async def test_the_words_of_an_unknown_session_are_a_wrong_setting_where_none_was_asked_for(
     name: str, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only of a turn that was to go on in one; the same words are a wrong setting otherwise."""
+    """They tell of a session only in a turn that was to go on in one."""
     program, case = RECORDED[name]
     ending = ending_of(program, case)
     install(tmp_path, program, stderr=ending.stderr, code=ending.exit_code or 0)
     monkeypatch.setenv("PATH", path_with(tmp_path))
-    error, told = await ask(name, session="11111111-2222")
-    assert (error.kind, error.session) == ("bad_request", None)
-    assert (told[-1].status, told[-1].kind, told[-1].session) == ("failed", "bad_request", None)
-    error, _ = await ask(name)
+    error, _ = await ask(bare(name))
     assert error.kind == "config"
 
 
-@all_programs
-async def test_a_program_that_is_not_there_is_not_installed(
+@every_backend
+async def test_what_is_not_there_is_not_installed(
     name: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No program, one kind; and that is all that is told."""
+    """No program, or no library of a provider: one kind; and that is all that is told."""
     monkeypatch.setenv("PATH", "")
-    error, told = await ask(name)
+    monkeypatch.setitem(sys.modules, "groq", None)
+    error, told = await ask(bare(name))
+    if not has(name, "installation"):
+        assert error.kind is None  # its script is empty
+        return
     assert isinstance(error, AgentError), error
     assert error.kind == "not_installed"
     assert [(type(one), one.kind) for one in told] == [(ev.AgentFinished, "not_installed")]
 
 
-@pytest.mark.parametrize("name", [*PROGRAMS, "command"])
+@every_backend
 async def test_a_turn_that_is_cancelled_says_so_last(
-    name: str, fake_cli: Install, tmp_path: Path, run_id: str
+    name: str, stage: Ask, tmp_path: Path, run_id: str
 ) -> None:
     """The end is told as an interruption, once, and nothing of the program is left."""
     told: list[Any] = []
-    backend: AgentBackend = CommandBackend("sleep 1000 & echo begun; exec sleep 1000")
-    if name != "command":
-        fake_cli(PROGRAMS[name], [Hangs(after="start", leaves_child=True)])
-        backend = make_backend(name)
+    backend = stage(name, Hangs(after="start", leaves_child=True))
+    begun = (ev.AgentSessionStarted, ev.AgentMessage, ev.StepOutput)
     with anyio.CancelScope() as scope:
 
         def emit(notice: Any) -> None:
             told.append(notice)
-            if isinstance(notice, (ev.AgentSessionStarted, ev.AgentMessage)):
+            if isinstance(notice, begun):
                 scope.cancel()
 
-        options = AgentOptions(cwd=tmp_path)
-        await backend.complete(
-            AgentTurn("worker", "Do it.", run_id, "a/b", emit=emit, options=options)
-        )
-    ends = [one for one in told if isinstance(one, ev.AgentFinished)]
+        await backend.complete(turn_of(backend, tmp_path, run_id, emit=emit))
+    assert scope.cancelled_caught
+    ends = of_type(told, ev.AgentFinished)
     assert [(end.status, end.kind) for end in ends] == [("interrupted", "interrupted")]
     assert told[-1] is ends[0]
-    assert [pid for pid in live_pids() if carries(environ_of(pid), run_id, below=True)] == []
+    assert left_running(run_id) == []
 
 
-@with_a_protocol
-async def test_it_declares_what_it_can(name: str, ask: Ask, fake_cli: Install) -> None:
+@every_backend
+async def test_it_declares_what_it_can(name: str, stage: Ask) -> None:
     """Its capabilities name options that exist, and its probe finds the program."""
-    del ask
-    fake_cli(PROGRAMS[name], [])
-    backend: Any = make_backend(name)
-    capabilities = capabilities_of(backend)
-    assert capabilities.sessions
-    assert {"model", "permission", "cwd", "env"} <= capabilities.options
-    probe = await backend.probe()
-    assert (probe.found, bool(probe.version)) == (True, True)
+    backend = stage(name)
+    can = capabilities_of(backend)
+    assert can.options <= set(OPTION_NAMES)
+    assert (can.sessions, can.usage) == (has(name, "sessions"), has(name, "usage"))
+    assert {"cwd", "env"} <= can.options or name == "api"
+    assert ("model" in can.options) == (name != "command")
+    assert hasattr(backend, "probe") == has(name, "probe")
+    if has(name, "probe"):
+        probe = await backend.probe()
+        assert (probe.found, bool(probe.version)) == (True, True)

@@ -92,15 +92,17 @@ def test_an_option_that_a_backend_cannot_honour_is_refused_with_those_that_can(m
 
 
 async def test_a_step_that_asks_too_much_fails_before_its_agent_is_launched() -> None:
-    """With the same words."""
+    """With the same words, where the source does not say beforehand what it asks."""
 
     @workflow
-    def flow() -> Steps[Any]:
+    def flow(turns: int) -> Steps[Any]:
         return (
-            yield from a_step("a").agent(BARE, backend="codex", options=AgentOptions(max_turns=3))
+            yield from a_step("a").agent(
+                BARE, backend="codex", options=AgentOptions(max_turns=turns)
+            )
         )
 
-    result = await Executor().run(flow)
+    result = await Executor().run(flow, 3)
     assert "cannot honour max_turns" in (result.error or "")
 
 
@@ -108,10 +110,10 @@ async def test_an_unknown_backend_of_a_step_names_the_agent() -> None:
     """And what was meant."""
 
     @workflow
-    def flow() -> Steps[Any]:
-        return (yield from a_step("a").agent(BARE, backend="claud"))
+    def flow(backend: str) -> Steps[Any]:
+        return (yield from a_step("a").agent(BARE, backend=backend))
 
-    result = await Executor().run(flow)
+    result = await Executor().run(flow, "claud")
     assert "agent 'a': there is no backend 'claud'. Did you mean 'claude'?" in (result.error or "")
 
 
