@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -95,6 +95,7 @@ class Executor(Engine):
                         wrap=None if cassette is None else cassette.wrapper(secrets),
                     )
                 ),
+                check_agent=_check_agent,
             )
         )
 
@@ -110,6 +111,15 @@ def _check_agents(
 
         check_backend(backend, "Executor(backend=)")
         check_options(backend, options, "Executor(agent_options=)")
+
+
+def _check_agent(
+    agent: Any, settings: AgentSettings, defaults: Callable[[], AgentSettings] | None
+) -> None:
+    """Do nothing, or raise what an agent would be refused for when it is launched."""
+    from handrail.agents.foretold import check_told
+
+    check_told(agent, settings, defaults)
 
 
 def agent_defaults(

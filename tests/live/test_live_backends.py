@@ -21,6 +21,7 @@ from handrail.model.events import (
     AgentToolStarted,
     AgentUsage,
 )
+from handrail.ports.agent import capabilities_of
 from tests.leftovers import carriers_of, lasting_carriers_of
 from tests.live.conftest import Session
 from tests.live.stub_server import Silent, Text, ToolCall
@@ -111,6 +112,25 @@ async def test_a_session_goes_on_and_its_usage_is_that_of_the_turn(open_session:
     assert second.usage is not None
     assert second.usage.input_tokens == first.usage.input_tokens
     assert second.usage.cost_usd == pytest.approx(first.usage.cost_usd)
+
+
+@not_at_once
+async def test_a_fork_knows_the_session_and_costs_what_its_turn_does(open_session: Open) -> None:
+    """It has an id of its own, and its usage is not the difference to what it began from."""
+    session = open_session(Text("one"), Text("two"))
+    if not capabilities_of(session.backend).fork:
+        pytest.skip("it forks no session")
+    first = await session.reply("The word is heron.")
+    second = await session.reply(
+        "Which word?", session=first.session, session_usage=first.session_usage, fork=True
+    )
+    assert second.text == "two"
+    assert second.session not in (None, first.session)
+    assert "heron" in json.dumps(session.stub.requests[-1].body)
+    assert first.usage is not None
+    assert second.usage is not None
+    assert second.usage.input_tokens == first.usage.input_tokens
+    assert second.usage.output_tokens == first.usage.output_tokens
 
 
 REFUSALS = [

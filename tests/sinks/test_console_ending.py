@@ -8,7 +8,7 @@ import pytest
 
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, RollbackError
-from handrail.sinks.console_ending import ending
+from handrail.sinks.console_ending import ending, error_below
 from handrail.sinks.console_text import ASCII, UNICODE, text_of
 from handrail.sinks.console_tree import ConsoleTree
 from tests.sinks.story import Story
@@ -62,8 +62,43 @@ def test_a_failure_says_what_failed(tree: ConsoleTree, story: Story) -> None:
 
 def test_a_step_that_the_error_does_not_name_is_added(tree: ConsoleTree, story: Story) -> None:
     """The path comes first where the error is silent about it."""
-    event = ev.WorkflowCompleted("failed", error="boom\nboom", failed_step="test")
-    assert " · test: boom boom · " in closing(tree, story, event)
+    event = ev.WorkflowCompleted("failed", error="boom", failed_step="test")
+    assert " · test: boom · " in closing(tree, story, event)
+
+
+NESTED = "step 'all' failed: ValueError: member 'b' failed: got:\n  1\n  2"
+
+
+def nest(story: Story) -> None:
+    """A group whose member ``b`` failed, with an error of several lines."""
+    story.start("all", "parallel")
+    story.run("all/b", status="failed", error="got:\n  1\n  2")
+    story.end("all", "failed", error="member 'b' failed: got:\n  1\n  2")
+
+
+def test_a_failure_inside_a_group_is_named_by_its_own_path(tree: ConsoleTree, story: Story) -> None:
+    """The step that failed by itself, and the first line of what it said."""
+    nest(story)
+    event = ev.WorkflowCompleted("failed", error=NESTED, failed_step="all")
+    assert " · all/b: ValueError: got: ... · run ship-1" in closing(tree, story, event)
+
+
+def test_an_error_of_several_lines_stands_above_the_end(tree: ConsoleTree, story: Story) -> None:
+    """A tree has no room for it; where it was told at its step, it is not told again."""
+    nest(story)
+    event = ev.WorkflowCompleted("failed", error=NESTED, failed_step="all")
+    story.tell(event)
+    below = [text_of(line) for line in error_below(tree, event, told=False)]
+    assert below == ["all/b  ValueError: got:", "    1", "    2"]
+    assert error_below(tree, event, told=True) == []
+
+
+def test_an_error_of_the_body_is_told_whole(tree: ConsoleTree, story: Story) -> None:
+    """No step has told it: its lines stand above the end, whether there is a tree or not."""
+    event = ev.WorkflowCompleted("failed", error="flow.py:3: KeyError: one\n  two")
+    assert " · flow.py:3: KeyError: one ... · " in closing(tree, story, event)
+    below = [text_of(line) for line in error_below(tree, event, told=True)]
+    assert below == ["flow.py:3: KeyError: one", "    two"]
 
 
 def test_failed_rollbacks_are_named(tree: ConsoleTree, story: Story) -> None:

@@ -289,9 +289,113 @@ def test_budgets_have_lines(log: Log, story: Story) -> None:
 
 
 def test_what_an_agent_does_has_no_line(log: Log, story: Story) -> None:
-    """Tools, limits, usage and lines of its program are no news for a log."""
+    """Tools, usage and lines of its program are no news for a log; troubles of its backend are."""
     story.begin()
     for notice in sample_progress():
         if type(notice).__name__.startswith("Agent"):
             story.tell(notice)
-    assert len(log.said) == 1
+    assert log.said[1:] == [
+        "↻ plan  its backend tries again in 2.0 s (retry 1): 529 overloaded",
+        "⏸ plan  limit of its backend: five hour 90% used, opens again at 00:01 (in 1 min)".replace(
+            "00:01", clock(90.0)
+        ),
+    ]
+
+
+def test_a_backends_own_retries_are_told_now_and_then(log: Log, story: Story) -> None:
+    """The first has a line, then one every 30 s says how many have come since."""
+    story.start("code", "agent")
+    for attempt in range(1, 9):
+        story.tell(ev.AgentRetry("code", attempt, 5.0, "no network"), after=10.0)
+    more = " (2 more since the last line)"
+    assert log.said[1:] == [
+        "↻ code  its backend tries again in 5.0 s (retry 1): no network",
+        f"↻ code  its backend tries again in 5.0 s (retry 4): no network{more}",
+        f"↻ code  its backend tries again in 5.0 s (retry 7): no network{more}",
+    ]
+
+
+def test_steps_and_kinds_of_notices_do_not_hush_each_other(log: Log, story: Story) -> None:
+    """Each step has its own pauses, and so has a limit that is reached after it was near."""
+    for path in ("a", "b"):
+        story.tell(ev.AgentRetry(path, reason="no network"))
+        story.tell(ev.AgentLimit(path, "allowed", "five_hour", 0.5))
+        story.tell(ev.AgentLimit(path, "warning", "five_hour", 0.9))
+        story.tell(ev.AgentLimit(path, "reached", "five_hour"))
+    assert log.said[:3] == [
+        "↻ a  its backend tries again: no network",
+        "⏸ a  limit of its backend: five hour 90% used",
+        "⏸ a  limit of its backend: five hour reached",
+    ]
+    assert len(log.said) == 6
+
+
+def test_a_large_group_speaks_for_the_backends_in_it(log: Log, story: Story) -> None:
+    """A thousand agents without network are one line every 30 s."""
+    story.group("review", 1000)
+    for index in range(100):
+        story.tell(ev.AgentRetry(f"review/{index}/read", reason="no network"))
+    assert log.said[1] == "↻ review  its backend tries again: no network"
+    assert len(log.said) == 1 + 4
+
+
+LINES = "compared:\n    got: 1\n  wanted: 2"
+
+
+def test_an_error_keeps_its_lines(log: Log, story: Story) -> None:
+    """Those after the first stand below it, indented, as they were."""
+    story.run("check", status="failed", error=LINES)
+    assert log.said[1:] == [
+        "✗ check  python  failed  1.0 s  ValueError: compared:",
+        "      got: 1",
+        "    wanted: 2",
+    ]
+
+
+def test_a_group_names_the_member_that_failed(log: Log, story: Story) -> None:
+    """The error is told once, at the step that failed; what is around it says where that is."""
+    inner = f"step 'check' failed: {LINES}"
+    story.start("outer", "parallel")
+    story.group("outer/all", 2)
+    story.member("outer/all/x")
+    story.run("outer/all/x/check", status="failed", error=LINES)
+    story.tell(
+        ev.MemberCompleted("outer/all/x", 0, story.result("outer/all/x", "failed", error=inner))
+    )
+    told = f"member 'x' failed: {inner}; 1 more failed"
+    story.end("outer/all", "failed", error=told)
+    story.end("outer", "failed", error=f"member 'all' failed: {told}")
+    assert [line for line in log.said if " at " in line] == [
+        "✗ outer/all/x  failed  3.0 s  at check",
+        "✗ outer/all  for_each  failed  1 of 2 done, 1 failed  4.0 s  at x/check; 1 more failed",
+        "✗ outer  parallel  failed  6.0 s  at all/x/check",
+    ]
+    assert "".join(log.said).count("wanted: 2") == 1
+
+
+def test_an_error_of_the_groups_own_is_told(log: Log, story: Story) -> None:
+    """What a group says besides its members' failures is not lost."""
+    story.start("all", "parallel")
+    story.run("all/x", status="failed", error="boom")
+    story.end("all", "failed", error="1 of 3 members succeeded", error_type="app.GroupFailed")
+    assert log.said[-1].endswith("GroupFailed: 1 of 3 members succeeded")
+
+
+def test_the_error_of_a_default_is_told_once_too(log: Log, story: Story) -> None:
+    """A group that a default took the place of names the member that failed."""
+    story.start("all", "parallel")
+    story.run("all/x", status="failed", error="boom")
+    story.end("all", "defaulted", error="member 'x' failed: boom")
+    assert log.said[-1] == "↷ all  parallel  defaulted  3.0 s  at x"
+
+
+def test_a_failed_attempt_of_a_group_names_its_member(log: Log, story: Story) -> None:
+    """A retry says where it failed; the member of a later attempt is named by its whole path."""
+    story.start("all", "parallel")
+    story.run("all/x", status="failed", error="boom")
+    story.tell(ev.AttemptFailed("all", 1, "member 'x' failed: boom", "app.Busy"))
+    story.tell(ev.TimerSet("all", story.at + 5, "retry"), after=0)
+    story.run("all~2/x", status="failed", error="boom")
+    story.end("all", "failed", attempts=2, error="member 'x' failed: boom")
+    assert log.said[1] == "↻ all  attempt 1 failed, again in 5 s: at x"
+    assert log.said[-1].endswith("×2  6.0 s  at all~2/x")

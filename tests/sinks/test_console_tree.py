@@ -499,3 +499,41 @@ def test_no_sequence_of_events_breaks_the_tree(told: list[tuple[Any, float]], he
         lines = tree.lines(height)
         assert 1 <= len(lines) <= max(2, height)
         assert all(text_of(line).isprintable() for line in lines)
+
+
+def test_a_group_points_to_the_member_that_failed(tree: ConsoleTree, story: Story) -> None:
+    """The error stands in the row of the step that failed; what is around it says where."""
+    story.begin()
+    story.start("all", "parallel")
+    story.run("all/x", status="failed", error="boom\n  bang")
+    story.end("all", "failed", error="member 'x' failed: boom\n  bang; 1 more failed")
+    assert drawn(tree)[1:] == [
+        "└─ ✗ all  parallel  1 done · 1 failed  3.0 s  at x; 1 more failed",
+        "   └─ ✗ x  python  1.0 s  ValueError: boom bang",
+    ]
+
+
+def test_a_group_that_is_folded_says_its_members_error(tree: ConsoleTree, story: Story) -> None:
+    """Where there is no room for the member's row, its error is in the group's."""
+    story.begin()
+    story.start("all", "parallel")
+    story.run("all/x", status="failed", error="boom")
+    story.end("all", "failed", error="member 'x' failed: boom")
+    for name in "abcd":
+        story.start(name)
+    assert "  at x: ValueError: boom" in " ".join(drawn(tree, height=6))
+
+
+def test_a_budgets_question_ends_with_its_answer(tree: ConsoleTree, story: Story) -> None:
+    """It is no step, so nothing else ends it; the agent goes on."""
+    story.begin()
+    story.start("code", "agent")
+    story.tell(
+        ev.GateOpened("code/budget-1", OpenGate("code/budget-1", "More?", ("stop", "allow")))
+    )
+    assert drawn(tree)[2] == "   └─ ⏸ budget-1  ask  More? [stop, allow]"
+    story.tell(ev.GateAnswered("code/budget-1", "allow", "ana"))
+    assert drawn(tree, now=3.0)[1:] == [
+        "└─ ⠋ code  agent  2.0 s",
+        "   └─ ✓ budget-1  ask  1.0 s  answered allow by ana",
+    ]

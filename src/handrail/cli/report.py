@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 from handrail.cli.changes import choices_between, was_and_now
 from handrail.cli.channels import tell
@@ -12,21 +13,81 @@ from handrail.cli.journal import Place
 from handrail.cli.masking import shown, shown_value
 from handrail.cli.waiting import answers_to, signals_to
 from handrail.errors import ReplayMismatch
-from handrail.model.results import OpenGate, WorkflowResult
+from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult
+
+MOST_LINES = 40
+"""Of an agent's answer, on a terminal."""
 
 
 def write_value(value: Any) -> None:
-    """Print what a workflow returned: text as it is, anything else so that people can read it."""
-    if isinstance(value, str):
-        print(shown(value))
+    """Print what a workflow returned: text as it is, anything else so that people can read it.
+
+    Of an agent's answer and of a child's result it is what they hold; a long one is cut on a
+    terminal, where the rest would only push away what stands above.
+    """
+    said = readable(value)
+    if isinstance(said, str):
+        text = shown(said)
+        cut = said is not value and sys.stdout.isatty()
+        print("\n".join(shortened(text, MOST_LINES)) if cut else text)
         return
     from rich.console import Console
     from rich.highlighter import ReprHighlighter
     from rich.pretty import pretty_repr
 
     console = Console()
-    text = pretty_repr(shown_value(value), max_width=console.width)
+    text = pretty_repr(shown_value(said), max_width=console.width)
     console.print(ReprHighlighter()(shown(text)), soft_wrap=True)
+
+
+def readable(value: Any) -> Any:
+    """What results of agents, steps and child workflows hold, in lists and mappings too; any other
+    value as it is.
+    """
+    match cast("object", value):
+        case AgentResult():
+            return readable(value.output)
+        case WorkflowResult(status="succeeded"):
+            return readable(value.value if value.value is not None else value.final_output)
+        case WorkflowResult():
+            why = f": {value.error}" if value.error else ""
+            return f"{value.workflow_name} {value.status}{why}"
+        case StepResult(success=True):
+            return readable(value.output)
+        case StepResult():
+            return f"{value.path} {value.status}: {value.error}"
+        case _:
+            return _readable_inside(value)
+
+
+def _readable_inside(value: Any) -> Any:
+    inside: Any = value
+    if type(value) in {list, tuple}:
+        held = [readable(one) for one in inside]
+        now = tuple(held) if isinstance(value, tuple) else held
+        return now if _changed(held, inside) else inside
+    if type(value) is dict:
+        found = {key: readable(one) for key, one in inside.items()}
+        return found if _changed(found.values(), inside.values()) else inside
+    return inside
+
+
+def _changed(now: Iterable[Any], before: Iterable[Any]) -> bool:
+    return any(one is not was for one, was in zip(now, before, strict=True))
+
+
+def in_lines(text: str, *, most: int = 20) -> list[str]:
+    """The lines of a text, those after the first indented, and of very many not all."""
+    first, *others = shortened(text.rstrip(), most) or [""]
+    return [first, *(f"    {line}" for line in others)]
+
+
+def shortened(text: str, most: int) -> list[str]:
+    """The lines of a text, or the first of them and how many more there are."""
+    lines = text.splitlines()
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], f"... {len(lines) - most + 1} more lines (--json has all)"]
 
 
 def tell_ending(
@@ -42,7 +103,8 @@ def tell_ending(
     elif result.status == "suspended" and result.error:
         tell(f"it needs a person: {one_line(result.error)}")
     elif quiet and result.status in {"failed", "cancelled"}:
-        tell(one_line(f"{result.workflow_name} {result.status}: {result.error}"))
+        error = shown(f"{result.workflow_name} {result.status}: {result.error}")
+        tell("\n".join(in_lines(error)))
     if place is not None and result.status == "suspended":
         _tell_what_is_waited_for(result, place, listed=not quiet)
         tell(f"nothing was rolled back; go on with: {again}")

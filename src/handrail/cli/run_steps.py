@@ -18,7 +18,10 @@ _WAITS = frozenset({"ask", "wait_for", "sleep"})
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """One step, or member of a group; ``duration_ms`` is None while it has no end."""
+    """One step, member of a group, or question whether a budget may be passed.
+
+    ``duration_ms`` is None while it has no end.
+    """
 
     path: str
     depth: int
@@ -29,6 +32,9 @@ class RecordedStep:
     error: str | None
     error_type: str | None
     output: Any
+    name: str
+    answer: ev.GateAnswered | None
+    """Of a question that was answered."""
 
 
 def steps_of(history: Sequence[ev.Event], *, alive: bool) -> Iterator[RecordedStep]:
@@ -39,28 +45,62 @@ def steps_of(history: Sequence[ev.Event], *, alive: bool) -> Iterator[RecordedSt
     stack = [(path, 0) for path in reversed(tree.get("", {}))]
     while stack:
         path, depth = stack.pop()
-        yield _step(path, depth, kinds.get(path, "member"), recorded.at(path), alive=alive)
+        record, answer = recorded.at(path), recorded.answers.get(path)
+        if record.gates and path not in kinds:
+            above = recorded.at(path.rpartition("/")[0])
+            yield _question(path, depth, record, answer, over=above.ended())
+        else:
+            kind = kinds.get(path, "member")
+            yield _step(path, depth, kind, record, answer, alive=alive)
         stack += [(below, depth + 1) for below in reversed(tree.get(path, {}))]
 
 
-def _step(path: str, depth: int, kind: str, record: PathRecord, *, alive: bool) -> RecordedStep:
+def _step(
+    path: str,
+    depth: int,
+    kind: str,
+    record: PathRecord,
+    answer: ev.GateAnswered | None,
+    *,
+    alive: bool,
+) -> RecordedStep:
     end = record.end or record.member_end
-    if end is None:
-        state = _unfinished(kind, record, alive=alive)
-        attempts = record.attempts + (state in {"running", "interrupted"})
-        failed = record.failure
-        error, error_type = (None, None) if failed is None else (failed.error, failed.error_type)
-        return RecordedStep(path, depth, kind, state, attempts, None, error, error_type, None)
+    if end is not None:
+        return RecordedStep(
+            path,
+            depth,
+            kind,
+            end.status,
+            end.attempts,
+            end.duration_ms,
+            end.error,
+            end.error_type,
+            end.output,
+            end.name,
+            answer,
+        )
+    state = _unfinished(kind, record, alive=alive)
+    attempts = record.attempts + (state in {"running", "interrupted"})
+    failed = record.failure
+    error, error_type = (None, None) if failed is None else (failed.error, failed.error_type)
+    name = path.rpartition("/")[2]
     return RecordedStep(
-        path,
-        depth,
-        kind,
-        end.status,
-        end.attempts,
-        end.duration_ms,
-        end.error,
-        end.error_type,
-        end.output,
+        path, depth, kind, state, attempts, None, error, error_type, None, name, answer
+    )
+
+
+def _question(
+    path: str, depth: int, record: PathRecord, answer: ev.GateAnswered | None, *, over: bool
+) -> RecordedStep:
+    """What was asked about a step that has no step of its own, and what somebody said."""
+    since = min((gate.since for gate in (record.gates or {}).values()), default=0.0)
+    name = path.rpartition("/")[2]
+    if answer is None:
+        state: StepState = "cancelled" if over else "waiting"
+        return RecordedStep(path, depth, "ask", state, 1, None, None, None, None, name, None)
+    took_ms = max(0.0, (answer.at - since) * 1000)
+    return RecordedStep(
+        path, depth, "ask", "succeeded", 1, took_ms, None, None, answer.answer, name, answer
     )
 
 

@@ -10,23 +10,28 @@ from typing import Any, TextIO
 from handrail.cli.channels import write_json
 from handrail.cli.exits import Exit
 from handrail.cli.journal import Place
-from handrail.cli.masking import shown
+from handrail.cli.masking import shown, shown_value
 from handrail.cli.origin import target_of
-from handrail.cli.report import one_line
-from handrail.cli.run_state import as_data, moment, state_of, told
+from handrail.cli.report import in_lines, one_line, readable, shortened
+from handrail.cli.run_incidents import lines_of, lived_through
+from handrail.cli.run_spending import Spent, in_full, in_short, launches, spent_by, total_of
+from handrail.cli.run_state import moment, state_of, told
 from handrail.cli.run_steps import RecordedStep, steps_of
 from handrail.cli.run_waits import Waits, waits_of
+from handrail.cli.show_data import inputs_of, plain, run_data
 from handrail.cli.waiting import answers_to, signals_to
-from handrail.engine.history import ended, history_of, incidents_of, needs_of
+from handrail.engine.history import ended, history_of, needs_of
 from handrail.model import events as ev
-from handrail.model.jsonsafe import json_safe, short_repr
-from handrail.model.results import Incident
-from handrail.model.unresolved import Unresolved
+from handrail.model.jsonsafe import short_repr
 from handrail.ports.journal import Journal, RunInfo
-from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, clean, duration, error_text
+from handrail.sinks.console_errors import Cause, error_lines, printable
+from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, clean, duration
 
 MOST = 40
 """Members of one group that have a line each; of the others those that did not succeed."""
+
+MOST_OF_A_VALUE = 12
+"""Lines of a text that a run returned."""
 
 
 def show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None) -> int:
@@ -34,95 +39,61 @@ def show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None)
     history = history_of(journal, info.run_id)
     steps = list(steps_of(history, alive=info.holder is not None))
     waits = waits_of(journal, info.run_id, history)
+    spent = spent_by(history, alive=info.holder is not None)
     if data is not None:
-        write_json(_data(info, history, steps, waits), data)
+        write_json(run_data(info, history, steps, waits, spent), data)
         return Exit.SUCCEEDED
-    _head(info, history)
+    _head(info, history, total_of(spent))
     print()
-    for line in _tree(steps):
+    causes = _causes(steps)
+    for line in _tree(steps, causes, spent):
         print(shown(line))
     print()
-    _end(history)
+    _end(history, causes)
     _waits(info, waits, place)
     sys.stdout.flush()
     return Exit.SUCCEEDED
 
 
-def _data(
-    info: RunInfo, history: Sequence[ev.Event], steps: Sequence[RecordedStep], waits: Waits
-) -> dict[str, Any]:
-    end = ended(history)
-    letters = [{"type": type(letter).__name__, **_fields(letter)} for letter in waits.letters]
-    found = json_safe({
-        **as_data(info),
-        "inputs": _inputs(history),
-        "value": None if end is None else _plain(end.value),
-        "error": None if end is None else end.error,
-        "failed_step": None if end is None else end.failed_step,
-        "steps": [_step_data(step) for step in steps],
-        "waiting": waits.gates,
-        "waiting_signals": waits.signals,
-        "needs": needs_of(history),
-        "incidents": incidents_of(history),
-        "unread": letters,
-    })  # fmt: skip
-    assert isinstance(found, dict)
-    return found
-
-
-def _step_data(step: RecordedStep) -> dict[str, Any]:
-    return {
-        "path": step.path,
-        "step_type": step.step_type,
-        "status": step.status,
-        "attempts": step.attempts,
-        "duration_ms": step.duration_ms,
-        "error": step.error,
-        "error_type": step.error_type,
-        "output": _plain(step.output),
-    }
-
-
-def _fields(event: ev.Event) -> Mapping[str, Any]:
-    fields = json_safe(event)
-    assert isinstance(fields, dict)
-    return fields
-
-
-def _plain(value: Any) -> Any:
-    """A value whose class is not known here as it is written."""
-    if isinstance(value, Unresolved):
-        import json
-
-        return json.loads(value.text)
-    return value
-
-
-def _inputs(history: Sequence[ev.Event]) -> Any:
-    started = history[0]
-    assert isinstance(started, ev.WorkflowStarted)
-    return _plain(started.inputs)
-
-
 # -- for people ------------------------------------------------------------------------------------
 
 
-def _head(info: RunInfo, history: Sequence[ev.Event]) -> None:
+def _head(info: RunInfo, history: Sequence[ev.Event], spent: Spent) -> None:
     target = target_of(info.labels)
     print(f"{info.workflow_name}, run {info.run_id}: {told(info)}")
     ago = duration(max(0.0, time.time() - info.updated_at))
     rows = [("target", target)] if target else []
     rows.append(("started", moment(info.started_at)))
     rows.append(("updated", f"{moment(info.updated_at)}, {ago} ago, {info.events} events"))
-    inputs = _inputs(history)
+    inputs = inputs_of(history)
     if inputs:
         typed = ", ".join(f"{name}={short_repr(value, 60)}" for name, value in inputs.items())
         rows.append(("inputs", typed))
+    if spent.launches:
+        rows.append(("agents", in_full(spent)))
     for name, said in rows:
         print(shown(f"  {name:8} {said}"))
 
 
-def _tree(steps: Sequence[RecordedStep]) -> list[str]:
+def _causes(steps: Sequence[RecordedStep]) -> dict[str, Cause]:
+    """The errors of a run's steps by path, each with that of the step below that it comes from."""
+    causes: dict[str, Cause] = {}
+    below: dict[int, list[Cause]] = {}
+    for step in reversed(steps):  # what is below before what is above it
+        failed = below.pop(step.depth + 1, [])
+        if step.error:
+            error = shown(step.error)
+            inner = next((one for one in failed if one.brings(error)), None)
+            cause = Cause(step.path, step.name, error, step.error_type, inner)
+            causes[step.path] = cause
+            if step.status == "failed":
+                below.setdefault(step.depth, []).append(cause)
+    return causes
+
+
+def _tree(
+    steps: Sequence[RecordedStep], causes: Mapping[str, Cause], spent: Mapping[str, Spent]
+) -> list[str]:
     glyphs = _glyphs()
     lines: list[str] = []
     count: dict[str, int] = {}
@@ -135,46 +106,71 @@ def _tree(steps: Sequence[RecordedStep]) -> list[str]:
         if count[above] > MOST and step.status == "succeeded":
             hidden.append(step.path)
             continue
-        lines.append(_row(step, glyphs))
+        lines += _rows(step, causes.get(step.path), spent.get(step.path), glyphs)
     if hidden:
         lines.append(f"  {glyphs.more} {len(hidden)} more succeeded (--json lists all)")
     return lines or ["  (no step has begun)"]
 
 
-def _row(step: RecordedStep, glyphs: Glyphs) -> str:
+def _rows(
+    step: RecordedStep, cause: Cause | None, spent: Spent | None, glyphs: Glyphs
+) -> list[str]:
+    margin = "  " * (step.depth + 1)
     sign = glyphs.started if step.status in {"open", "running"} else glyphs.of(step.status)
-    parts = [f"{'  ' * (step.depth + 1)}{sign} {clean(step.path.rpartition('/')[2], 80)}"]
-    parts.append(step.step_type)
+    parts = [f"{margin}{sign} {clean(step.path.rpartition('/')[2], 80)}", step.step_type]
     if step.status != "succeeded":
         parts.append(step.status)
     if step.attempts > 1:
         parts.append(f"{glyphs.times}{step.attempts}")
     if step.duration_ms is not None and step.status != "skipped":
         parts.append(duration(step.duration_ms / 1000))
-    error = error_text(step.error, step.error_type)
-    return "  ".join([*parts, error] if error else parts)
+    if step.answer is not None:
+        parts.append(_answered(step.answer))
+    if spent is not None and spent.launches:
+        parts.append(_used(spent))
+    if cause is not None and cause.inner is not None:
+        return ["  ".join([*parts, cause.named(step.path)])]
+    first, *others = error_lines(shown(step.error or ""), step.error_type) or [""]
+    return ["  ".join([*parts, first] if first else parts), *(f"{margin}{one}" for one in others)]
 
 
-def _end(history: Sequence[ev.Event]) -> None:
+def _used(spent: Spent) -> str:
+    said = in_short(spent)
+    return said if spent.launches == 1 else f"{launches(spent)}, {said}"
+
+
+def _answered(answer: ev.GateAnswered) -> str:
+    by = f" by {clean(answer.by, 80)}" if answer.by else ""
+    return f"answered {short_repr(shown_value(plain(answer.answer)), 60)}{by}"
+
+
+def _end(history: Sequence[ev.Event], causes: Mapping[str, Cause]) -> None:
     end = ended(history)
     if end is not None and end.error:
-        print(shown(f"error: {one_line(end.error)}"))
+        failed = causes.get(end.failed_step or "")
+        if failed is not None and failed.brings(shown(end.error)):
+            print(shown(f"failed: {failed.in_short()}"))
+        else:
+            print("\n".join(map(printable, in_lines(f"error: {shown(end.error)}"))))
     if end is not None and end.status == "succeeded":
-        print(shown(f"value: {short_repr(_plain(end.value))}"))
-    lived_through = incidents_of(history)
-    if lived_through:
-        print(f"failures of agents that it lived through: {len(lived_through)}")
-        for incident in lived_through[-MOST:]:
-            print(shown(f"  {moment(incident.at)}  {clean(incident.path)}  {_incident(incident)}"))
+        _value(plain(end.value))
+    lived = lived_through(history, time.time())
+    for line in lines_of(lived, _glyphs()):
+        print(shown(line))
     for said in needs_of(history):
         print(shown(f"needs a person: {one_line(said)}"))
 
 
-def _incident(incident: Incident) -> str:
-    whose = f", {incident.backend}" if incident.backend else ""
-    pause = f" after {duration(incident.waited_s)}" if incident.waited_s else ""
-    kind = incident.kind.replace("_", " ")
-    return f"{kind}{whose}; then {incident.rung}{pause}"
+def _value(value: Any) -> None:
+    said = readable(value)
+    if not isinstance(said, str):
+        print(shown(f"value: {short_repr(shown_value(said))}"))
+        return
+    lines = shortened(shown(said), MOST_OF_A_VALUE)
+    if len(lines) > 1:
+        print("value:", *(f"  {printable(line)}".rstrip() for line in lines), sep="\n")
+    else:
+        print(f"value: {short_repr(lines[0], 500)}" if lines else "value: ''")
 
 
 def _waits(info: RunInfo, waits: Waits, place: Place) -> None:

@@ -79,12 +79,12 @@ from handrail.model.paths import encode_key
 from handrail.model.policy import Limits
 from handrail.model.results import OpenGate, Skipped, StepResult, StepStatus, Usage
 from handrail.model.steps import (
-    INLINE,
     PLAIN,
     PythonCall,
     SignalWait,
     StageCheck,
     Step,
+    is_simple,
 )
 
 if TYPE_CHECKING:
@@ -509,7 +509,7 @@ class Machine:
         if (  # the road of most steps: a leaf without modifiers, below a body that just goes on
             result.status == "succeeded"
             and step is not None
-            and (step.modifiers is PLAIN or step.modifiers is INLINE)
+            and (step.modifiers is PLAIN or is_simple(step.modifiers))
             and step.verb.leaf
             and parent is not None
             and parent.generator is not None
@@ -673,8 +673,7 @@ class Machine:
         if self.limits.max_visits is not None and not self._may_visit(node, generator, path):
             return None
         modifiers = step.modifiers
-        plain = modifiers is PLAIN or modifiers is INLINE
-        if plain and step.verb.leaf and not node.unwinding:
+        if (modifiers is PLAIN or is_simple(modifiers)) and step.verb.leaf and not node.unwinding:
             if self._plain:
                 self._begin_plain(node, step, path)
                 return None
@@ -699,8 +698,9 @@ class Machine:
         verb = step.verb
         out = self._out
         known_as = "" if self.codec is None else self.fingerprint(step)
-        begun = _step_started("", 0, 0.0, path, verb.kind, known_as, None, "", 0, False, False)  # noqa: FBT003
-        out.append(cmd.Record(begun))
+        once = step.modifiers.once
+        begun = _step_started("", 0, 0.0, path, verb.kind, known_as, None, "", 0, False, once)  # noqa: FBT003
+        out.append(cmd.Record(begun, once))
         if type(verb) is PythonCall:
             out.append(cmd.Perform(path, step, 1, now, None))
         elif type(verb) in LAUNCHED:

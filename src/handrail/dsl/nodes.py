@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from handrail.dsl.chain import StepName
+from handrail.dsl.chain import Chain, StepName
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,8 @@ class StepNode:
     """A step that is yielded here.
 
     ``verb`` is empty when the source does not show it. ``detail`` is what the verb acts on and
-    ``modifiers`` the rest, both in words. ``typed`` says that it is a ``yield from``.
+    ``modifiers`` the rest, both in words. ``typed`` says that it is a ``yield from``. ``chain`` is
+    the expression itself, where it was read.
     """
 
     name: StepName
@@ -39,6 +40,7 @@ class StepNode:
     modifiers: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     typed: bool = True
+    chain: Chain | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

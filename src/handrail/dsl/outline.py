@@ -296,6 +296,7 @@ class _Reading:
             modifiers=modifiers_of(chain),
             parts=tuple(parts_of(chain, self)),
             typed=typed,
+            chain=chain,
         )
 
     def called(self, node: ast.expr) -> tuple[Node, ...]:

@@ -19,6 +19,7 @@ from handrail.engine.bus import bus_for
 from handrail.engine.contexts import Contexts
 from handrail.engine.driver import Driver
 from handrail.engine.evaluate import Evaluator
+from handrail.engine.foresight import refuse_early
 from handrail.engine.history import (
     asked_to_cancel,
     dropped,
@@ -95,6 +96,7 @@ class Engine:
 
         Raises:
             TypeError: the arguments do not fit the workflow's signature.
+            DefinitionError: a backend cannot honour what a step tells it; nothing was run.
         """
         prepared = self._prepare(workflow, args, kwargs)
         return await self._drive(*prepared, None)
@@ -124,6 +126,7 @@ class Engine:
     ) -> tuple[WorkflowDefinition, str, dict[str, Any]]:
         definition = definition_of(workflow)
         inputs = definition.bind(args, kwargs)
+        refuse_early(definition, self._parts)
         run_id = self._options.run_id
         if run_id is None:
             return definition, new_run_id(definition.name), inputs
@@ -233,6 +236,7 @@ class Engine:
             RunLocked: another process drives the run. RunNotFound: the journal has no such run.
             NotRecorded: it has no such step. WorkflowNotFound: nobody knows its workflow.
             Unresolvable: the class of a recorded value is not known here.
+            DefinitionError: a backend cannot honour what a step tells it; nothing was run.
         """
         given = None if workflow is None else definition_of(workflow)
         return await self._resume(run_id, given, reuse, rerun, None)
@@ -269,6 +273,8 @@ class Engine:
             if last is not None and last.status == "succeeded" and not rerun:
                 return recorded_result(run_id, definition, history, self._journal.codec)
             start = self._start_again(history, definition, reuse, rerun)
+            if start.cancel is None and start.recorded is not None:
+                refuse_early(definition, self._parts, start.recorded.ended_paths)
             return await self._drive_from(start, run)
 
     def _mark(self, run_id: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -20,6 +20,10 @@ from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
 
 GATE_POLICIES = ("approve", "default", "fail")
+
+AgentCheck: TypeAlias = Callable[[Any, AgentSettings, Callable[[], AgentSettings] | None], None]
+"""Raises what an agent would be refused for with a step's settings and those of the run; without
+the latter, only what the step itself says counts."""
 
 
 @attrs.frozen
@@ -45,7 +49,8 @@ class Parts:
     identity: str = attrs.field(factory=lambda: os.urandom(4).hex())
     """Tells its runs from others of the same id, where the journal cannot."""
     agent_defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
-    """What holds for agents; found out when the first one is launched."""
+    """What holds for agents; found out when it is first needed."""
+    check_agent: AgentCheck | None = None
 
 
 @attrs.frozen

@@ -8,7 +8,8 @@ database and its ``-shm``, and a close drops only those on the same file.
 Two things make a sync cheap. A file that grows has its new size to be written, too; so zeros are
 written ahead, while no transaction can be, and the log then grows into them (SQLite ends a log at
 the first frame that is not its own). And to ask a thread and be woken takes 50 us, as long as some
-disks take; where they were that quick lately, and nobody else waits, the loop does it itself.
+disks take; where they were that quick lately, but for one now and then, and nobody else waits, the
+loop does it itself.
 Source: measured; a growing file 105 us, zeros ahead 60 us, on the disk of a virtual machine.
 """
 
@@ -28,7 +29,11 @@ from handrail.journals.sqlite_open import sync_folder
 QUICK_S = 0.001
 """What the loop may wait for, since to leave it to a thread costs a quarter of that."""
 QUICK_SYNCS = 8
-"""So many syncs in a row must have been quick, before the next is done on the loop."""
+"""So many syncs must have been quick, before the next is done on the loop."""
+_MOST_QUICK = 2 * QUICK_SYNCS
+"""More of them count no more: then one may be slow, and two in a row may not."""
+_SLOW_S = 0.005
+"""One that takes as long as this says that the disk is no quick one now."""
 _AFTER_A_SLOW_ONE = -32
 _AHEAD_BYTES = 256 << 10
 _NOTHING = bytes(8192)
@@ -82,17 +87,22 @@ class WalFile:
             self._open()
             began = time.perf_counter()
             _sync_data(self._fd)
-            if time.perf_counter() - began > QUICK_S:
-                self._quick = _AFTER_A_SLOW_ONE
-            elif self._quick < QUICK_SYNCS:
-                self._quick += 1
-            elif self._used_up():
+            self._judge(time.perf_counter() - began)
+            if self._quick > QUICK_SYNCS and self._used_up():
                 self._reserve(self._write_ahead)
         except FileNotFoundError:
             return  # all of it was moved into the database, and synced there
         except OSError as error:
             self.close()
             raise failure(str(self._journal), "syncing it to disk", error) from error
+
+    def _judge(self, took_s: float) -> None:
+        if took_s <= QUICK_S:
+            self._quick = min(self._quick + 1, _MOST_QUICK)
+        elif took_s < _SLOW_S:
+            self._quick -= QUICK_SYNCS
+        else:
+            self._quick = _AFTER_A_SLOW_ONE
 
     def _open(self) -> None:
         if self._fd >= 0 and not os.fstat(self._fd).st_nlink:  # deleted by who used it last

@@ -27,7 +27,7 @@ from handrail.model.events import (
     WorkflowCompleted,
     WorkflowStarted,
 )
-from handrail.sinks.console_ending import ending
+from handrail.sinks.console_ending import ending, error_below
 from handrail.sinks.console_plain import PlainLog
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, Line, Span, text_of
 from handrail.sinks.console_tree import ConsoleTree
@@ -164,13 +164,14 @@ class ConsoleSink:
                 self._runs.pop(event.run_id, None)
                 self._remember(shown.tree)
                 tree = self._tree(shown, FINAL_HEIGHT) if self._is_live else []
+                error = error_below(shown.tree, event, told=not self._is_live)
                 end = ending(shown.tree, event, self._glyphs)
                 is_last = not self._runs
             if is_last:
                 self._stop_display()
             self._release()
             self._write(tree, cropped=True)
-            self._write([end])
+            self._write([*error, end])
 
     def _remember(self, tree: ConsoleTree) -> None:
         """A resumed run does not say its name again."""

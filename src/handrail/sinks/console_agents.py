@@ -68,6 +68,17 @@ def live_text(event: ev.Event | ev.Progress) -> str:
             return ""
 
 
+def heard_text(event: ev.AgentRetry | ev.AgentLimit) -> str:
+    """What a log says of a backend's own retries and limits; empty while there is room."""
+    match event:
+        case ev.AgentRetry():
+            number = "" if event.attempt is None else f" (retry {event.attempt})"
+            pause = "" if event.delay_s is None else f" in {duration(event.delay_s)}"
+            return f"its backend tries again{pause}{number}: {clean(event.reason)}".rstrip(": ")
+        case ev.AgentLimit():
+            return "" if event.status == "allowed" else f"limit of its backend: {_limit(event)}"
+
+
 def _given(value: Any) -> str:
     """The first text in a tool's input: a command, a path, a query."""
     texts = value.values() if hasattr(value, "values") else (value,)
@@ -78,5 +89,9 @@ def _given(value: Any) -> str:
 def _limit(event: ev.AgentLimit) -> str:
     used = "" if event.used is None else f" {event.used:.0%} used"
     window = clean(event.window.replace("_", " ") or "limit", 80)
-    opens = "" if event.reset_at is None else f", opens again {until(event.reset_at, event.at)}"
+    opens = "" if event.reset_at is None else f", opens again {_when(event.reset_at, event.at)}"
     return f"{window}{used}{opens}" if used else f"{window} {event.status}{opens}"
+
+
+def _when(due: float, now: float) -> str:
+    return until(due, now).replace("until ", "at ", 1)

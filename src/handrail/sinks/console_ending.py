@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from handrail.model.events import RunSuspended, WorkflowCompleted
+from handrail.sinks.console_errors import error_lines, first_line
 from handrail.sinks.console_text import TONES, Glyphs, Line, Span, clean, counted, duration
 from handrail.sinks.console_tree import ConsoleTree, question_of
 
@@ -17,7 +18,7 @@ def ending(tree: ConsoleTree, event: WorkflowCompleted | RunSuspended, glyphs: G
         spent = event.duration_ms / 1000
     took = f"{'after' if status == 'suspended' else 'in'} {duration(spent)}"
     parts = [took, _counts(tree)]
-    parts += _waits(event) if isinstance(event, RunSuspended) else _failures(event)
+    parts += _waits(event) if isinstance(event, RunSuspended) else _failures(tree, event)
     parts.append(f"run {clean(tree.run_id)}")
     dot = f" {glyphs.dot} "
     return (
@@ -37,11 +38,33 @@ def _counts(tree: ConsoleTree) -> str:
     return f"{told}, {tree.replayed} from the record" if tree.replayed else told
 
 
-def _failures(event: WorkflowCompleted) -> list[str]:
+def error_below(
+    tree: ConsoleTree, event: WorkflowCompleted | RunSuspended, *, told: bool
+) -> list[Line]:
+    """The whole error that a run ended with, if it has several lines; each after the first
+    indented. ``told``: those of steps were told when they ended.
+    """
+    cause = tree.cause
+    if isinstance(event, RunSuspended) or (told and cause is not None):
+        return []
+    path, error, error_type = "", event.error, None
+    if cause is not None:
+        origin = cause.origin
+        path, error, error_type = origin.path, origin.error, origin.error_type
+    first, *others = error_lines(error, error_type) or [""]
+    if not others:
+        return []
+    subject = (Span(f"{clean(path)}  ", "name"),) if path else ()
+    return [(*subject, Span(first, "bad")), *((Span(line),) for line in others)]
+
+
+def _failures(tree: ConsoleTree, event: WorkflowCompleted) -> list[str]:
     parts: list[str] = []
-    error = clean(event.error or "", 500)
+    error = first_line(event.error or "")
     step = event.failed_step
-    if error:
+    if tree.cause is not None and tree.cause.inner is not None:
+        parts.append(tree.cause.in_short())
+    elif error:
         parts.append(error if not step or step in error else f"{clean(step)}: {error}")
     if event.rollback_errors:
         undone = ", ".join(clean(error.path, 80) for error in event.rollback_errors[:3])

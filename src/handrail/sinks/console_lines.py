@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from handrail.sinks.console_node import GROUPS, Node
-from handrail.sinks.console_text import TONES, Glyphs, Line, Span, duration, until
+from handrail.sinks.console_text import TONES, Glyphs, Line, Span, duration, error_text, until
 
 BAR = 12
 """Cells of a group's bar."""
@@ -148,7 +148,8 @@ class Drawing:
         """What it waits for, what went wrong, or the last line that it printed."""
         if not node.live:
             tone = TONES.get(node.state, "dim") if node.state == "failed" else "dim"
-            return [Span(f"  {node.error}", tone)] if node.error else []
+            error = self._error(node)
+            return [Span(f"  {error}", tone)] if error else []
         spans: list[Span] = []
         if node.due is not None:
             note = f"{node.note} " if node.note else ""
@@ -163,6 +164,17 @@ class Drawing:
             failed = "failed before" if number != 1 else "failed once"
             spans.append(Span(f"  {failed}: {node.error}", "dim"))
         return spans
+
+    def _error(self, node: Node) -> str:
+        """Its error, or where that is to be read."""
+        cause = node.cause
+        if cause is None or cause.inner is None:
+            return node.error
+        where = cause.named(node.path)
+        if self._unfolds(node):
+            return where
+        origin = cause.origin
+        return f"{where}: {error_text(origin.error, origin.error_type)}"
 
     def _counts(self, node: Node) -> list[Span]:
         """``312/1000``, with a bar while it runs, then what is not plainly done."""

@@ -6,6 +6,8 @@ from collections import deque
 from itertools import islice
 from typing import Literal, TypeAlias
 
+from handrail.sinks.console_errors import Cause
+
 State: TypeAlias = Literal[
     "running",
     "waiting",
@@ -31,6 +33,7 @@ class Node:
     __slots__ = (
         "aliases",
         "attempts",
+        "cause",
         "depth",
         "done",
         "due",
@@ -70,6 +73,7 @@ class Node:
         self.attempts = 1
         self.past: list[str] | None = None  # the errors of earlier attempts
         self.error = ""
+        self.cause: Cause | None = None  # its error, and what that comes from
         self.note = ""  # what it waits for
         self.said = ""  # the last line of its output
         self.due: float | None = None

@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 from handrail.model import events as ev
 from handrail.model.results import Skipped, StepResult
 from handrail.sinks.console_agents import budget_text, ladder_text
+from handrail.sinks.console_errors import Causes, error_lines
+from handrail.sinks.console_heard import Heard
 from handrail.sinks.console_node import GROUPS, LEAVES
 from handrail.sinks.console_text import (
     TONES,
@@ -37,6 +39,8 @@ _TOLD_LATER = GROUPS | {"ask", "sleep"}  # an event of their own says more than 
 
 
 _ATTEMPT = re.compile(r"~\d+\Z")
+
+_LINES_OF_A_RETRY = 4
 
 
 class _Group:
@@ -63,6 +67,8 @@ class PlainLog:
         self._failed: dict[str, ev.AttemptFailed] = {}
         self._replayed = 0
         self._due: dict[str, float] = {}
+        self._causes = Causes()
+        self._heard = Heard()
 
     def lines(self, event: ev.Event | ev.Progress) -> list[Line]:
         """What to say about this event; mostly nothing."""
@@ -119,7 +125,7 @@ class PlainLog:
         group = self._groups.pop(event.path, None)
         lines += self._member_of_group_ended(event.path, result)
         if not self._is_hushed(event.path):
-            lines.append(self._ended(event.path, result, "" if group is None else _counts(group)))
+            lines += self._ended(event.path, result, "" if group is None else _counts(group))
         return lines
 
     def _attempt_failed(self, event: ev.AttemptFailed) -> list[Line]:
@@ -131,9 +137,14 @@ class PlainLog:
     def _retried(self, event: ev.AttemptFailed, when: str) -> list[Line]:
         if self._is_hushed(event.path):
             return []
-        error = error_text(event.error, event.error_type)
-        told = f"attempt {event.attempt} failed, again{when}: {error}"
-        return [self._line("again", clean(event.path), "", told, tone="warn")]
+        cause = self._causes.below(event.path, event.error)
+        told = f"attempt {event.attempt} failed, again{when}: "
+        if cause is not None:
+            error = [cause.named(event.path)]
+        else:
+            error = error_lines(event.error, event.error_type, most=_LINES_OF_A_RETRY) or [""]
+        line = self._line("again", clean(event.path), "", told + error[0], tone="warn")
+        return [line, *_below(error)]
 
     def _interrupted(self, event: ev.StepInterrupted) -> list[Line]:
         reason = f": {clean(event.reason)}" if event.reason else ""
@@ -162,7 +173,7 @@ class PlainLog:
     def _member_completed(self, event: ev.MemberCompleted) -> list[Line]:
         lines = self._member_of_group_ended(event.path, event.result)
         if not self._is_hushed(event.path):
-            lines.append(self._ended(event.path, event.result))
+            lines += self._ended(event.path, event.result)
         return lines
 
     def _member_of_group_ended(self, path: str, result: StepResult[Any]) -> list[Line]:
@@ -176,7 +187,7 @@ class PlainLog:
         if result.status == "failed":
             group.failed += 1
             if group.is_large and group.failed <= LOUD:
-                lines.append(self._ended(path, result))
+                lines += self._ended(path, result)
         if group.is_large and group.ended < (group.size or group.ended + 1):
             step = EVERY if group.size is None else max(1, group.size // 10)
             if group.ended // step > group.told:
@@ -234,6 +245,22 @@ class PlainLog:
         sign = "waiting" if event.parked or event.due > event.at else "again"
         return [self._line(sign, clean(event.path), "", ladder_text(event), tone="warn")]
 
+    def _heard_of_backend(self, event: ev.AgentRetry | ev.AgentLimit) -> list[Line]:
+        path = self._speaker_for(event.path)
+        told = self._heard.worth_saying(event, path)
+        sign = "again" if isinstance(event, ev.AgentRetry) else "waiting"
+        return [self._line(sign, clean(path), "", told, tone="warn")] if told else []
+
+    def _speaker_for(self, path: str) -> str:
+        """The path itself, or the outermost large group that speaks for what lies inside it."""
+        if self._groups:
+            for index, character in enumerate(path):
+                if character == "/":
+                    group = self._group_at(path[:index])
+                    if group is not None and group.is_large:
+                        return path[:index]
+        return path
+
     def _budget_warning(self, event: ev.BudgetWarning) -> list[Line]:
         return [self._line("started", "budget", "", budget_text(event), tone="warn")]
 
@@ -254,7 +281,7 @@ class PlainLog:
 
     # -- lines -------------------------------------------------------------------------------
 
-    def _ended(self, path: str, result: StepResult[Any], counts: str = "") -> Line:
+    def _ended(self, path: str, result: StepResult[Any], counts: str = "") -> list[Line]:
         parts: list[str] = [] if result.status == "succeeded" else [result.status]
         if counts:
             parts.append(counts)
@@ -262,12 +289,22 @@ class PlainLog:
             parts.append(f"{self._glyphs.times}{result.attempts}")
         if result.status != "skipped":
             parts.append(duration(result.duration_ms / 1000))
-        error = error_text(result.error, result.error_type, 500)
+        error = self._why(path, result)
         if not error and isinstance(result.output, Skipped):
-            error = clean(result.output.reason)
-        told = "  ".join([*parts, error] if error else parts)
+            error = [clean(result.output.reason)]
+        told = "  ".join([*parts, *error[:1]])
         kind = "" if result.step_type == "member" else result.step_type
-        return self._line(result.status, clean(path), kind, told)
+        line = self._line(result.status, clean(path), kind, told)
+        return [line, *_below(error)] if len(error) > 1 else [line]
+
+    def _why(self, path: str, result: StepResult[Any]) -> list[str]:
+        """The lines of its error; of one that was told at a step inside, only where that is."""
+        if result.error is None and result.error_type is None:
+            return []
+        cause = self._causes.ended(path, result)
+        if cause.inner is not None:
+            return [cause.named(path)]
+        return error_lines(result.error, result.error_type)
 
     def _line(
         self, sign: str, subject: str, kind: str, told: str = "", *, tone: Tone | None = None
@@ -306,7 +343,14 @@ class PlainLog:
         ev.LadderStep: _ladder_step,
         ev.BudgetWarning: _budget_warning,
         ev.BudgetRaised: _budget_raised,
+        ev.AgentRetry: _heard_of_backend,
+        ev.AgentLimit: _heard_of_backend,
     }
+
+
+def _below(error: list[str]) -> list[Line]:
+    """The lines of an error after its first, which stands in the line of its step."""
+    return [(Span(line),) for line in error[1:]]
 
 
 def _counts(group: _Group) -> str:

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, RunStatus, Skipped, StepResult
 from handrail.sinks.console_agents import budget_text, ladder_text, live_text, what_failed
+from handrail.sinks.console_errors import Cause
 from handrail.sinks.console_lines import tree_lines
 from handrail.sinks.console_node import Node, State
 from handrail.sinks.console_text import (
@@ -33,6 +34,7 @@ from handrail.sinks.console_text import (
 
 MAX_DEPTH = 60
 _ATTEMPT = re.compile(r"(.+)~(\d{1,9})\Z", re.DOTALL)
+_LAUNCHED = frozenset({"agent", "generate"})
 _WAITING_KINDS = {"wait_for": "waits for its signal"}
 
 
@@ -44,6 +46,8 @@ class ConsoleTree:
         self.workflow_name = name or run_id
         self.at = 0.0
         self.status: RunStatus | None = None
+        self.cause: Cause | None = None
+        """The failure that ended the run, if a step's did."""
         self.steps: dict[str, int] = {}
         self.replayed = 0
         self.root = Node("", self.workflow_name, "workflow", parent=None, order=0, at=0.0)
@@ -189,6 +193,9 @@ class ConsoleTree:
 
     def _run_ended(self, event: ev.WorkflowCompleted) -> None:
         self.status = event.status
+        if event.status == "failed":
+            found = _cause(self.root, "", event.error or "", event.error_type)
+            self.cause = found.inner
         self._close(event.at, "interrupted" if event.status == "suspended" else event.status)
 
     def _run_suspended(self, event: ev.RunSuspended) -> None:
@@ -224,7 +231,11 @@ class ConsoleTree:
 
     def _take(self, node: Node, result: StepResult[Any], at: float) -> None:
         node.attempts = max(node.attempts, result.attempts)
-        node.error = error_text(result.error, result.error_type)
+        if result.error is None and result.error_type is None:
+            node.error = ""
+        else:
+            node.error = error_text(result.error, result.error_type)
+            node.cause = _cause(node, result.name, result.error or "", result.error_type)
         if isinstance(result.output, Skipped) and not node.error:
             node.error = clean(result.output.reason)
         self._end(node, result.status, at)
@@ -345,8 +356,14 @@ class ConsoleTree:
 
     def _gate_answered(self, event: ev.GateAnswered) -> None:
         node = self._nodes.get(event.path)
-        if node is not None:
-            node.note = ""
+        if node is None:
+            return
+        node.note = ""
+        if _asks_for_budget(node):  # it has no end of its own
+            by = f" by {clean(event.by, 80)}" if event.by else ""
+            node.error = f"answered {clean(event.answer, 80)}{by}"
+            self._end(node, "succeeded", event.at)
+        else:
             self._move(node, "running")
 
     def _timer_set(self, event: ev.TimerSet) -> None:
@@ -410,7 +427,20 @@ class ConsoleTree:
     }
 
 
+def _cause(node: Node, name: str, error: str, error_type: str | None) -> Cause:
+    """A node's failure, with the one among its children that it comes from."""
+    below = (child.cause for child in reversed(node.failed or ()))
+    inner = next((cause for cause in below if cause is not None and cause.brings(error)), None)
+    return Cause(node.path, name, error, error_type, inner)
+
+
 _REASONS = {"retry": "again", "cap": "waits for a limit"}
+
+
+def _asks_for_budget(node: Node) -> bool:
+    """True for the question whether an agent may be launched, which is no step."""
+    above = node.parent
+    return above is not None and above.kind in _LAUNCHED and node.name.startswith("budget-")
 
 
 def _undo(path: str) -> str:

@@ -1,0 +1,249 @@
+"""The agents and child workflows that the steps of a function are given, as its source says it.
+
+Theory of operation. The outline of the function is walked. What stands under a condition (``if``,
+``match``, ``except``, ``when``, an arm of a ``branch``, a fallback) is left out: the condition may
+be about the very thing that would be wrong with it. What comes after a way out that a condition
+decides, or in a ``while`` that does, is not ``certain``. Of a step's arguments those expressions
+are given whose names mean something before the function runs: a name of the module, or of a
+function around it, that nothing changes. A local that is assigned once stands for what it is
+assigned.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from handrail.dsl.chain import Chain, StepName, argument
+from handrail.dsl.nodes import (
+    BranchNode,
+    ExitNode,
+    HelperNode,
+    LoopNode,
+    Node,
+    Part,
+    StepNode,
+    TryNode,
+    WithNode,
+)
+from handrail.dsl.outline import outline_of
+from handrail.dsl.source import (
+    TOO_DEEP,
+    FunctionNode,
+    Source,
+    SourceUnavailable,
+    function_of,
+    parse_source,
+)
+from handrail.dsl.symbols import Symbols, symbols_of
+
+_GIVEN_TO = {"agent": "agent", "generate": "generator", "subworkflow": "workflow"}
+_CHILDREN = frozenset({"subworkflow", "run_workflow"})
+_SETTINGS = ("backend", "model", "options")
+_OUT = frozenset({"return", "raise", "break", "continue"})
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A step that is given an agent, or a workflow (``child``), by the expression ``given``.
+
+    ``settings`` are the expressions of ``backend``, ``model`` and ``options``, where they are said.
+    ``certain``: no condition decides whether a run that goes well comes by it.
+    """
+
+    step: StepName
+    line: int
+    child: bool
+    given: ast.expr
+    settings: dict[str, ast.expr]
+    certain: bool
+
+
+def agent_links(source: Source, free: Iterable[str] = ()) -> tuple[Link, ...]:
+    """The links of a function and its helpers in the same text, in the order of the outline.
+
+    ``free`` are the names that it has of the functions around it. A step of whose arguments one is
+    not known before the run is left out.
+
+    Raises:
+        SourceUnavailable: the text does not parse, or has no such function.
+    """
+    tree = parse_source(source)
+    function = function_of(source, tree)
+    try:
+        symbols = symbols_of(tree)
+        walk = _Walk(_Names(symbols, function, frozenset(free)))
+        walk.block(outline_of(function, symbols).nodes, certain=True)
+    except RecursionError:
+        raise SourceUnavailable(source.name or source.filename, f"it is {TOO_DEEP}") from None
+    return tuple(walk.found)
+
+
+# -- what names mean -------------------------------------------------------------------------------
+
+
+class _Names:
+    """What the names in a function's text are bound by. Mutable: it remembers."""
+
+    def __init__(self, symbols: Symbols, function: FunctionNode, free: frozenset[str]) -> None:
+        self.symbols = symbols
+        self.free = free
+        self.outside = {*symbols.around(function)}
+        self.changed = {
+            name
+            for node in ast.walk(symbols.tree)
+            if isinstance(node, ast.Global | ast.Nonlocal)
+            for name in node.names
+        }
+        self.counted: dict[ast.AST, Counter[str]] = {}
+
+    def settled(self, node: ast.expr) -> ast.expr | None:
+        """The expression, if all its names are known before the run; None if not."""
+        settled = node
+        if isinstance(node, ast.Name) and self.local(node):
+            match self.symbols.values_of(node):
+                case (value,) if self.local(node) == 1 and self.executed(value):
+                    settled = value
+                case _:
+                    return None
+        names = (one for one in ast.walk(settled) if isinstance(one, ast.Name))
+        return settled if all(map(self.known, names)) else None
+
+    def known(self, name: ast.Name) -> bool:
+        """True if the name means the same before and during the run."""
+        if self.local(name) or name.id in self.changed:
+            return False
+        around = self.symbols.scopes(name)[:-1]
+        enclosed = any(name.id in self.symbols.names[one].bound for one in around)
+        return enclosed == (name.id in self.free)
+
+    def local(self, name: ast.Name) -> int:
+        """How often the code that a run goes through binds the name of this place."""
+        executed = self.executed(name)
+        if executed is None:
+            return 0
+        if executed not in self.counted:
+            self.counted[executed] = Counter(_bound_in(executed))
+        return self.counted[executed][name.id]
+
+    def executed(self, node: ast.AST) -> ast.AST | None:
+        """The outermost function around a place that a run goes through; None outside of all."""
+        around = self.symbols.scopes(node)[-2::-1]
+        return next((one for one in around if one not in self.outside), None)
+
+
+def _bound_in(region: ast.AST) -> Iterator[str]:
+    """The names that are bound anywhere in a function, once for each place."""
+    for node in ast.walk(region):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                yield name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.ClassDef(name=name) | ast.alias(asname=str() as name):
+                yield name
+            case ast.alias(name=name):
+                yield name.partition(".")[0]
+            case (
+                ast.ExceptHandler(name=str() as name)
+                | ast.MatchAs(name=str() as name)
+                | ast.MatchStar(name=str() as name)
+                | ast.MatchMapping(rest=str() as name)
+            ):
+                yield name
+            case _:
+                pass
+
+
+# -- what a run comes by ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    names: _Names
+    found: list[Link] = field(default_factory=list[Link])
+
+    def block(self, nodes: Iterable[Node], *, certain: bool) -> None:
+        for node in nodes:
+            self.node(node, certain=certain)
+            certain = certain and not _leaves(node, _OUT)
+
+    def node(self, node: Node, *, certain: bool) -> None:
+        match node:
+            case StepNode():
+                self.step(node, certain=certain)
+            case HelperNode(nodes=nodes):
+                self.block(nodes or (), certain=certain)
+            case LoopNode():
+                inside = certain and (node.endless or not node.header.startswith("while "))
+                if not _filtered(node.header):
+                    self.block((*node.test, *node.nodes), certain=inside)
+                self.block(node.orelse, certain=certain)
+            case TryNode(nodes=nodes, orelse=orelse, final=final):
+                self.block((*nodes, *orelse), certain=certain)
+                self.block(final, certain=certain)
+            case WithNode(nodes=nodes):
+                self.block(nodes, certain=certain)
+            case BranchNode() | ExitNode():
+                pass
+
+    def step(self, node: StepNode, *, certain: bool) -> None:
+        chain = node.chain
+        if chain is None or chain.modifier("when") is not None:
+            return
+        link = self.link(node, chain, certain=certain)
+        if link is not None:
+            self.found.append(link)
+        for part in node.parts:
+            if _always(part):
+                self.block(part.nodes, certain=certain)
+
+    def link(self, node: StepNode, chain: Chain, *, certain: bool) -> Link | None:
+        call = chain.call
+        if chain.verb not in {*_GIVEN_TO, "run_workflow"} or call is None:
+            return None
+        given = argument(call, 0, _GIVEN_TO.get(chain.verb, ""))
+        said = {one.arg: one.value for one in call.keywords if one.arg and one.arg in _SETTINGS}
+        child = chain.verb in _CHILDREN
+        if given is None or (not child and any(one.arg is None for one in call.keywords)):
+            return None
+        settled = self.names.settled(given)
+        told = {name: self.names.settled(one) for name, one in said.items()}
+        known = {name: one for name, one in told.items() if one is not None}
+        if settled is None or (len(known) < len(told) and not child):
+            return None
+        return Link(node.name, node.line, child, settled, {} if child else known, certain)
+
+
+def _always(part: Part) -> bool:
+    """False for what a condition of the run decides: an arm, a fallback, a filtered member."""
+    return part.role in {"member", "body", "fix"} and not (part.repeated and _filtered(part.label))
+
+
+def _filtered(loop: str) -> bool:
+    """True for the text of a comprehension's loop that leaves something out."""
+    return loop.startswith(("for ", "async for ")) and " if " in loop
+
+
+def _leaves(node: Node, kinds: frozenset[str]) -> bool:
+    """True if control may leave in this node, in one of these ways, before its end."""
+    match node:
+        case ExitNode(kind=kind):
+            return kind in kinds
+        case BranchNode(arms=arms):
+            inner: list[Node] = [one for arm in arms for one in arm.nodes]
+        case TryNode(nodes=nodes, handlers=handlers, orelse=orelse, final=final):
+            inner = [*nodes, *(one for arm in handlers for one in arm.nodes), *orelse, *final]
+        case WithNode(nodes=nodes):
+            inner = list(nodes)
+        case LoopNode(nodes=nodes, orelse=orelse):
+            kinds = kinds - {"break", "continue"}
+            inner = [*nodes, *orelse]
+        case HelperNode(nodes=nodes):
+            kinds = kinds & {"raise"}
+            inner = list(nodes or ())
+        case StepNode():
+            return False
+    return any(_leaves(one, kinds) for one in inner)

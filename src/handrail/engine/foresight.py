@@ -1,0 +1,183 @@
+"""What a run's agents are told that cannot work, found before the run starts.
+
+An agent step is refused when it is reached, which may be days into a run. Most of them can be told
+from the source: the agent is a name of the module, the options are literals. What is not found here
+is refused there, so in doubt this finds nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from handrail.engine.literals import is_literal, named, valued
+from handrail.engine.parts import AgentCheck, Parts
+from handrail.errors import DefinitionError
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions
+from handrail.model.agent_settings import AgentSettings
+from handrail.model.definition import WorkflowDefinition
+
+if TYPE_CHECKING:
+    from handrail.dsl.agent_links import Link
+
+_NAMES = frozenset({"agent", "generate"})
+_has_agents: WeakKeyDictionary[FunctionType, bool] = WeakKeyDictionary()
+_links: dict[tuple[CodeType, str], tuple[Link, ...]] = {}
+_KEPT = 256
+
+
+def refuse_early(
+    definition: WorkflowDefinition, parts: Parts, ended: Callable[[], Sequence[str]] = list
+) -> None:
+    """Do nothing, or raise what a step of the workflow would be refused for when it is reached.
+
+    ``ended`` gives the paths that need not be run: whoever has got past a step may go on.
+
+    Raises:
+        DefinitionError: a backend cannot honour what it is told; the text names those that can,
+            and the place of the step.
+    """
+    if parts.check_agent is None or not _may_launch(definition.function):
+        return
+    for function, link, certain in _reached(definition.function, set(), certain=True):
+        try:
+            _refuse(function, link, parts, parts.check_agent, certain=certain)
+        except DefinitionError as error:
+            if any(link.step.matches(path.rpartition("/")[2]) for path in ended()):
+                continue
+            place = f"{function.__code__.co_filename}:{link.line}"
+            raise DefinitionError(f"{place}: step {link.step.text!r}: {error}") from None
+
+
+def _refuse(
+    function: FunctionType, link: Link, parts: Parts, check: AgentCheck, *, certain: bool
+) -> None:
+    """Do nothing, or raise what the step would be refused for."""
+    found = _told(function, link)
+    if found is None:
+        return
+    agent, settings = found
+    chosen = parts.agents.get(agent.name, agent)
+    if certain:
+        check(chosen, settings, parts.agent_defaults)
+    elif _all_said(link):
+        check(chosen, settings, None)
+
+
+def _reached(
+    function: Any, seen: set[CodeType], *, certain: bool
+) -> Iterator[tuple[FunctionType, Link, bool]]:
+    """The agents' links of a function, and of the workflows that are its children."""
+    if not _may_launch(function) or function.__code__ in seen:
+        return
+    seen.add(function.__code__)
+    for link in _links_of(function):
+        inside = certain and link.certain
+        if link.child:
+            yield from _reached(_function_of(valued(link.given, function)), seen, certain=inside)
+        else:
+            yield function, link, inside
+
+
+# -- whether there is anything to find -------------------------------------------------------------
+
+
+def _may_launch(function: Any) -> bool:
+    """True if the code of a function, or some that it names, speaks of agents; reads no source."""
+    if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
+        return False
+    known = _has_agents.get(function)
+    if known is None:
+        known = _has_agents[function] = any(
+            not _NAMES.isdisjoint(names) for names in _names_of(function)
+        )
+    return known
+
+
+def _names_of(function: FunctionType) -> Iterator[set[str]]:
+    """The names in the code of a function, then of the helpers and workflows that it names."""
+    seen: set[CodeType] = set()
+    waiting = [function]
+    while waiting:
+        one = waiting.pop()
+        if one.__code__ in seen:
+            continue
+        seen.add(one.__code__)
+        names = set(_names_in(one.__code__))
+        yield names
+        for name in names:
+            value = named(one, name)
+            helper = isinstance(value, FunctionType) and value.__globals__ is one.__globals__
+            follow = value if helper else _function_of(value)
+            if follow is not None:
+                waiting.append(follow)
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    yield from code.co_freevars
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _names_in(one)
+
+
+def _function_of(workflow: object) -> FunctionType | None:
+    """The function of a workflow; None for anything else, which is not asked for anything."""
+    if not hasattr(type(workflow), "definition"):
+        return None
+    definition: object = getattr(workflow, "definition", None)
+    function = definition.function if isinstance(definition, WorkflowDefinition) else None
+    return function if isinstance(function, FunctionType) else None
+
+
+# -- what the source says --------------------------------------------------------------------------
+
+
+def _links_of(function: FunctionType) -> tuple[Link, ...]:
+    """The links of a function; none, if its source is not to be had. Read once for each code."""
+    code = function.__code__
+    key = (code, code.co_filename)
+    if key not in _links:
+        if len(_links) >= _KEPT:
+            _links.clear()
+        _links[key] = _read(function)
+    return _links[key]
+
+
+def _read(function: FunctionType) -> tuple[Link, ...]:
+    from handrail.dsl.agent_links import agent_links
+    from handrail.dsl.source import source_of
+
+    try:
+        return agent_links(source_of(function), function.__code__.co_freevars)
+    except Exception:  # noqa: BLE001  # no run fails because its source cannot be had, or is odd
+        return ()
+
+
+def _told(function: FunctionType, link: Link) -> tuple[Any, AgentSettings] | None:
+    """The agent of a step and what it is told there; None if that is not known, or not sound."""
+    agent = valued(link.given, function)
+    said = {name: valued(node, function) for name, node in link.settings.items()}
+    match agent, said.get("backend"), said.get("model"), said.get("options", NO_OPTIONS):
+        case object(name=str()), backend, str() | None as model, AgentOptions() as options:
+            pass
+        case _:
+            return None
+    if not (backend is None or isinstance(backend, str) or hasattr(backend, "complete")):
+        return None
+    if model is not None:
+        options = AgentOptions(model=model).over(options)
+    return agent, AgentSettings(backend, options)
+
+
+def _all_said(link: Link) -> bool:
+    """True if the step itself names its backend, and says the rest, in literals.
+
+    Then it cannot work in any run, so no condition can be what makes it right.
+    """
+    said = link.settings
+    backend = said.get("backend")
+    return isinstance(backend, ast.Constant) and all(map(is_literal, said.values()))

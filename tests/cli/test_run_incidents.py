@@ -1,0 +1,109 @@
+"""What a run lived through, from its events."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from handrail.cli.run_incidents import lines_of, lived_through, summary
+from handrail.model import events as ev
+from handrail.model.launch import Launch
+from handrail.model.results import StepResult
+from handrail.sinks.console_text import UNICODE
+
+NOON = time.mktime((2026, 3, 2, 12, 0, 0, 0, 0, -1))
+HOUR = 3600.0
+
+
+def climb(
+    hours: float, kind: str, rung: Any, wait_h: float = 0.0, path: str = "code", **fields: Any
+) -> ev.LadderStep:
+    """A ladder step so many hours after noon."""
+    at = NOON + hours * HOUR
+    due = at + wait_h * HOUR if wait_h else 0.0
+    event = ev.LadderStep(path, 1, kind, "no luck", Launch(2, rung=rung), due, "x", **fields)
+    return ev.stamp(event, "r", 1, at)
+
+
+def ended(hours: float) -> ev.StepCompleted:
+    """The step ends."""
+    event = ev.StepCompleted("code", StepResult("code", "code", "agent", "succeeded"))
+    return ev.stamp(event, "r", 1, NOON + hours * HOUR)
+
+
+def told(*history: ev.Event, now_h: float = 1000.0) -> list[str]:
+    """The lines, without the path."""
+    lived = lived_through(history, NOON + now_h * HOUR)
+    return [line.replace("  code  ", "  ") for line in lines_of(lived, UNICODE)]
+
+
+def test_each_failure_is_a_line_with_when_and_what_followed() -> None:
+    """The words of the program, whose they are, what was done about it, and until when."""
+    assert told(
+        climb(0, "transient", "retry"),
+        climb(1, "usage_cap", "wait", 3.5),
+        climb(5, "context_overflow", "summarise"),
+        climb(6, "invalid_output", "reask"),
+        climb(7, "refusal", "fallback"),
+        ended(8),
+    ) == [
+        "failures of agents that it lived through: 5",
+        "  12:00:00  transient (x): no luck; tried again",
+        "  13:00:00  usage cap (x): no luck; waited until 16:30 (3 h 30 min), then tried again",
+        "  17:00:00  context overflow (x): no luck; went on in a new session, with a summary",
+        "  18:00:00  invalid output (x): no luck; asked again in its session",
+        "  19:00:00  refusal (x): no luck; went on with the next backend or model",
+        "in all: 1 usage cap waited 3 h 30 min, 1 retry, 1 overflow, 1 re-ask, 1 fallback",
+    ]
+
+
+def test_what_is_still_waited_for_is_said_as_that() -> None:
+    """With the day, if it is another one."""
+    (line,) = told(climb(1, "usage_cap", "wait", 20), now_h=2)[1:-1]
+    assert line.endswith("no luck; waits until Tue 03 Mar 09:00 (20 h)")
+    assert line.startswith("  2026-03-02 13:00:00  ")
+
+
+def test_a_wait_that_was_broken_off_is_not_counted_whole() -> None:
+    """The step that was cancelled meanwhile did not wait until the end."""
+    assert told(climb(0, "usage_cap", "wait", 5), ended(1))[-1] == (
+        "in all: 1 usage cap waited 1 h"
+    )
+
+
+def test_a_suspension_says_when_the_run_went_on() -> None:
+    """If it did."""
+    parked = climb(0, "auth", "retry", parked=True)
+    assert told(parked)[1].endswith("auth (x): no luck; suspended the run")
+    resumed = ev.stamp(ev.RunResumed(), "r", 2, NOON + 2 * HOUR)
+    lines = told(parked, resumed)
+    assert lines[1].endswith("; suspended the run, resumed at 14:00 (after 2 h)")
+    assert lines[-1] == "in all: 1 suspension"
+
+
+def test_a_cap_that_is_probed_is_one_cap() -> None:
+    """Until a launch was at work for long; caps of agents at the same time are waited for once."""
+    history = [
+        climb(0, "usage_cap", "wait", 1),
+        climb(1.01, "usage_cap", "wait", 1),
+        climb(0, "usage_cap", "wait", 2, path="other"),
+        climb(5, "usage_cap", "wait", 1),
+        climb(7, "transient", "retry", 0.01),
+        climb(7.1, "crashed", "retry"),
+    ]
+    assert summary(lived_through(history, NOON + 99 * HOUR)) == (
+        "3 usage caps waited 3 h, 2 retries"
+    )
+
+
+def test_of_very_many_the_latest_are_told() -> None:
+    """The sum is of all of them."""
+    lines = told(*(climb(hours, "transient", "retry") for hours in range(100)))
+    assert len(lines) == 1 + 1 + 40 + 1
+    assert "60 earlier" in lines[1]
+    assert lines[-1] == "in all: 100 retries"
+
+
+def test_without_failures_nothing_is_said() -> None:
+    """Not even a heading."""
+    assert told(ended(1)) == []

@@ -1,0 +1,55 @@
+"""Errors as lines, and which failure another one comes from."""
+
+from __future__ import annotations
+
+from handrail.model.results import StepResult
+from handrail.sinks.console_errors import Cause, Causes, error_lines, first_line
+
+
+def test_an_error_of_one_line_is_one_line() -> None:
+    """With the name of its class; without an error there is none."""
+    assert error_lines("boom", "app.Broken") == ["Broken: boom"]
+    assert error_lines("boom\n", "app.Broken") == ["Broken: boom"]
+    assert error_lines(None) == []
+
+
+def test_lines_keep_how_they_are_indented() -> None:
+    """What all after the first begin with is taken away; blank lines and terminal codes are too."""
+    error = "no:\n\n\t\x1b[31ma\x1b[0m\n\t  b\n"
+    assert error_lines(error, "app.Broken") == ["Broken: no:", "    a", "      b"]
+
+
+def test_of_very_many_lines_the_first_and_the_last_are_told() -> None:
+    """A program's error mostly stands at the end of what it printed."""
+    told = error_lines("\n".join(map(str, range(100))), most=10)
+    assert [line.strip() for line in told] == [
+        *"01234",
+        "... 91 lines left out ...",
+        *("96", "97", "98", "99"),
+    ]
+
+
+def test_a_first_line_says_that_there_are_more() -> None:
+    """Of several lines the first has a sign."""
+    assert first_line("a\nb", "app.Broken") == "Broken: a ..."
+    assert first_line("a", "app.Broken") == "Broken: a"
+
+
+def test_a_failure_is_known_by_its_name_and_its_text() -> None:
+    """The same text under another name, and the name with another text, are somebody else's."""
+    cause = Cause("all/x", "x", "boom")
+    assert cause.brings("member 'x' failed: boom; 2 more failed")
+    assert cause.brings("step 'all/x' failed after 2 attempts: ValueError: boom")
+    assert not cause.brings("member 'y' failed: boom")
+    assert not cause.brings("member 'x' failed: bang")
+    assert not cause.brings("boom")
+
+
+def test_a_failure_that_was_caught_is_not_kept_for_ever() -> None:
+    """A loop whose groups fail, and that goes on, takes no more memory than some of them."""
+    causes = Causes()
+    for number in range(3000):
+        path = f"group-{number}/x"
+        causes.ended(path, StepResult("x", path, "python", "failed", error="boom"))
+    assert causes.below("group-0", "member 'x' failed: boom") is None
+    assert causes.below("group-2999", "member 'x' failed: boom") is not None
