@@ -290,9 +290,7 @@ _values = attrgetter(*_NAMES)
 
 def is_simple(modifiers: Modifiers) -> bool:
     """True if an attempt is all there is to such a step, so that a core may take a short way."""
-    return (
-        modifiers is PLAIN or modifiers is INLINE or modifiers is CHECKPOINT or modifiers is ONCE
-    )
+    return modifiers is PLAIN or modifiers is INLINE or modifiers is CHECKPOINT or modifiers is ONCE
 
 
 @attrs.frozen(eq=False, repr=False, hash=False)
@@ -329,7 +327,8 @@ class Step(Generic[T_co]):
     def _with(self, **changes: Any) -> Any:
         values = dict(zip(_NAMES, _values(self.modifiers), strict=True))
         values.update(changes)  # three times as fast as attrs.evolve
-        return Step(self.name, self.verb, Modifiers(**values))
+        changed: Step[Any] = Step(self.name, self.verb, Modifiers(**values))
+        return changed
 
     def when(self, predicate: Predicate) -> Step[T_co | Skipped]:
         """Run only if ``predicate(ctx)`` is true; else the output is a falsy ``Skipped``."""
