@@ -1,10 +1,11 @@
 """Have a task done in a git repository by coding agents, prove it with its tests, and commit it.
 
     cd your-repository
-    handrail run ship.py --input task="page_count forgets the last page"
+    handrail run ship.py --backend claude --input task="page_count forgets the last page"
 
-`handrail quickstart` runs this file on a small repository of its own, with scripted agents in the
-place of these three, so that you can watch it work without any model.
+Any backend that edits files will do: codex, copilot, gemini, opencode. `handrail quickstart` runs
+this file on a small repository of its own, with scripted agents in the place of these three, so
+that you can watch it work without any model.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from handrail import (
     Agent,
-    CommandBackend,
+    AgentOptions,
     Stage,
     Steps,
     ValidationResult,
@@ -52,28 +53,29 @@ class Report:
     changes: list[Change]
 
 
-# Any program will do that takes a prompt on stdin and prints its answer.
-claude = CommandBackend(["claude", "--print", "--permission-mode", "acceptEdits"])
+# Who carries them out is said by whoever runs it; here only what they may do.
+may_read = AgentOptions(permission="read_only")
+may_edit = AgentOptions(permission="workspace")
 
 planner = Agent(
     "planner",
     "Read this repository and plan the smallest change for the task. Edit nothing.\n\n{{ task }}",
     output=Plan,
-    backend=claude,
+    options=may_read,
 )
 coder = Agent(
     "coder",
     "Carry out this plan in the repository you are in.\n\n"
     "{{ plan.goal }}\n{% for line in plan.steps %}- {{ line }}\n{% endfor %}",
     output=Change,
-    backend=claude,
+    options=may_edit,
 )
 fixer = Agent(
     "fixer",
     "These checks fail. Repair the code, and leave the tests as they are.\n"
     "{% for stage in failed %}\n{{ stage.name }}:\n{{ stage.output }}\n{% endfor %}",
     output=Change,
-    backend=claude,
+    options=may_edit,
 )
 
 CHECKS = [

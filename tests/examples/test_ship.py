@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from examples.ship import Change, Plan, Report, ship
 from handrail import Executor
 from handrail.agents.fake_agent import FakeAgent
+from handrail.testing import plugin
+from handrail.testing.fake_programs import FakeCli, Says
+from tests.examples.conftest import EXAMPLES, run
+
+fake_cli = plugin.fake_cli  # where handrail is not installed pytest does not find it
 
 PLAN = Plan("Have x be 2", ["Edit clean.py"], "Set x to 2")
 TEST = """\
@@ -86,3 +92,27 @@ def test_what_does_not_pass_is_not_committed() -> None:
 
     assert (result.status, result.failed_step) == ("failed", "verify")
     assert "commit" not in [step.path for step in result.step_results]
+
+
+@pytest.mark.usefixtures("inside")
+@pytest.mark.parametrize("backend", ["claude", "codex"])
+def test_a_flag_says_which_backend_does_the_work(
+    backend: str, repository: Path, fake_cli: Callable[..., FakeCli]
+) -> None:
+    """All three agents are carried out by it, and the commit has what it wrote."""
+    said = [PLAN, Change(["clean.py"], "not enough yet"), Change(["clean.py"], "as planned")]
+    plan, first, second = [msgspec.json.encode(one).decode() for one in said]
+    program = fake_cli(
+        backend,
+        [
+            Says(plan),
+            Says(first, writes={"clean.py": "x = 2 + 1\n"}),
+            Says(second, writes={"clean.py": "x =  2\n"}),
+        ],
+    )
+    words = ["run", str(EXAMPLES / "ship.py"), "--backend", backend, "--input", "task=x is 2"]
+    done = run("-m", "handrail", *words, cwd=repository)
+    assert done.code == 0, done.out + done.err
+    assert "as planned" in done.out
+    assert (repository / "clean.py").read_text("utf-8") == "x =  2\n"
+    assert program.left == 0
