@@ -400,6 +400,59 @@ async def test_a_launch_that_waits_is_cancelled_with_its_group() -> None:
     assert sum(type(event) is ev.BudgetReserved for event in sink.events) == 1
 
 
+@pytest.mark.parametrize("budget", [Budget(usd=2), Budget(tokens=20)])
+async def test_the_first_launch_goes_alone_where_nothing_says_what_one_takes(
+    budget: Budget,
+) -> None:
+    """Of 20 at once two fit: all others are looked at when it is known what the first took."""
+    agent = agent_of(*[reply(10, 1.0)] * 20)
+    sink = MemorySink()
+    limits = Limits(budget=budget)
+    await Executor(limits=limits, sinks=[sink], clock=JumpClock()).run(crowd_of(agent, 20))
+    assert len(agent.backend.turns) == 2
+    warned = [event.name for event in sink.events if isinstance(event, ev.BudgetWarning)]
+    assert warned.count("first_launch") == 1
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(usd=100, reserve_usd=1), Budget(tokens=900, reserve_tokens=9)]
+)
+async def test_launches_with_a_share_begin_at_once(budget: Budget) -> None:
+    """What is set aside for each bounds them all."""
+    agent = Agent("worker", "Work.", backend=FakeBackend([reply(9, 1.0)] * 20, delay=60))
+    executor = Executor(limits=Limits(budget=budget), clock=JumpClock())
+    result = await executor.run(crowd_of(agent, 20))
+    assert result.success
+    assert result.total_duration_ms == pytest.approx(60_000, abs=1)
+
+
+async def test_a_first_launch_that_does_not_say_what_it_took_holds_nobody() -> None:
+    """The others then begin, and that nothing is known of their tokens is said once."""
+    agent = agent_of(*[reply()] * 5)
+    sink = MemorySink()
+    limits = Limits(budget=Budget(tokens=20))
+    result = await Executor(limits=limits, sinks=[sink], clock=JumpClock()).run(crowd_of(agent, 5))
+    assert result.success
+    assert len(agent.backend.turns) == 5
+    warned = [event.name for event in sink.events if isinstance(event, ev.BudgetWarning)]
+    assert warned == ["first_launch", "unknown_tokens"]
+
+
+async def test_who_waits_for_the_first_launch_can_be_cancelled() -> None:
+    """A group whose time is over ends although its members wait for one of them."""
+    agent = Agent("worker", "Work.", backend=FakeBackend(["never"] * 3, delay=1_000))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        group = step("all").for_each(range(3), lambda _: step("work").agent(agent)).timeout(60)
+        return (yield from group)
+
+    limits = Limits(budget=Budget(usd=2), max_concurrency=2)
+    result = await Executor(limits=limits, clock=JumpClock()).run(flow)
+    assert result.status == "failed"
+    assert [one.status for one in result.step_results if one.name == "work"] == ["cancelled"] * 3
+
+
 async def test_wall_time_stops_a_launch() -> None:
     """A launch that is at work when the time is over is stopped, and its step fails."""
     slow = FakeBackend(["never"], delay=1_000)

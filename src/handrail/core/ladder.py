@@ -24,6 +24,7 @@ from typing import TypeAlias
 from handrail.core.retry import delay_s
 from handrail.model.events import LadderStep
 from handrail.model.launch import Fault, Launch, Rung
+from handrail.shortening import shortened
 
 ANSWER_CHARS = 5_000
 """How much of what an agent said last is kept for the next launch."""
@@ -191,7 +192,7 @@ def _launch(
 ) -> Launch:
     last = fault.launch
     form = _form(fault) if rung in _THE_SAME_AGAIN else None
-    said = fault.text[-ANSWER_CHARS:]
+    said = shortened(fault.text, ANSWER_CHARS, keep="tail", mark="")
     return Launch(
         last.number + 1,
         last.turn + 1,

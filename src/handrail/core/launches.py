@@ -79,13 +79,16 @@ class Launches:
             machine.end_step(node, "cancelled", error=node.stop)
             return
         scopes = machine.spending.scopes(node)
-        breach = machine.spending.breach(node, scopes)
-        if breach is None:
-            machine.spending.reserve(node, report.launch, scopes)
-            self._make(node, report.launch, scopes, interrupted=report.interrupted)
-        else:
+        spending, launch, interrupted = machine.spending, report.launch, report.interrupted
+        breach = spending.breach(node, scopes)
+        if breach is not None:
             machine.emit(cmd.Release(report.path))  # first: its next attempt may ask for a place
-            machine.spending.breached(node, report.launch, breach)
+            spending.breached(node, launch, breach)
+        elif spending.hold(node, launch, scopes, interrupted=interrupted):
+            machine.emit(cmd.Release(report.path))
+        else:
+            spending.reserve(node, launch, scopes)
+            self._make(node, launch, scopes, interrupted=interrupted)
 
     def _make(
         self, node: Node, launch: Launch, scopes: tuple[Scope, ...], *, interrupted: bool

@@ -20,6 +20,9 @@ class Spent:
     usd: float = 0.0
     dearest_tokens: int = 0
     dearest_usd: float = 0.0
+    settled: int = 0
+    """Launches that ended, whether they said what they used or not."""
+    unknown_tokens: int = 0
     unknown_usd: int = 0
     """Launches that ended without saying what they cost."""
 
@@ -63,7 +66,10 @@ class Ledger:
         usd = usage.cost_usd if usage is not None else None
         for scope in scopes_of(event.path):
             spent = self._scopes[scope]
-            if tokens is not None:
+            spent.settled += 1
+            if tokens is None:
+                spent.unknown_tokens += 1
+            else:
                 spent.tokens += tokens - entry.tokens
                 spent.dearest_tokens = max(spent.dearest_tokens, tokens)
             if usd is None:

@@ -6,6 +6,9 @@ from collections.abc import Generator
 from typing import Any
 
 from handrail.errors import NotAStep
+from handrail.shortening import shortened
+
+_SHOWN_CHARS = 80
 
 
 def not_a_step(got: Any, where: str) -> NotAStep:
@@ -26,5 +29,4 @@ def not_a_step(got: Any, where: str) -> NotAStep:
         hint = f'Write step("name").subworkflow({got.definition.name}, {{...}}).'
         return NotAStep(f"the workflow {got.definition.name!r}", where, hint)
     hint = 'Wrap it: step("name").call(...), .command(...), .agent(...).'
-    said = repr(got)
-    return NotAStep(said if len(said) <= 80 else f"{said[:77]}...", where, hint)
+    return NotAStep(shortened(repr(got), _SHOWN_CHARS), where, hint)

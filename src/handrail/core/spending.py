@@ -65,6 +65,10 @@ class Spending:
         """How often each step was allowed more, by its path: its next question has its own name."""
         self._warned: set[tuple[str, str, int]] = set()
         self._asking: dict[str, tuple[Node, Launch, Breach]] = {}
+        self._at_work: dict[str, set[str]] = {}
+        """The launches of this drive that are not settled, by scope."""
+        self._held: list[tuple[Node, Launch, bool]] = []
+        """Launches that wait for the first of their scope."""
         for event in known:
             self.take(event)
 
@@ -108,8 +112,41 @@ class Spending:
             return self._refusal(scopes[0])
         return next(filter(None, map(self._breach, scopes)), None)
 
+    def hold(
+        self, node: Node, launch: Launch, scopes: tuple[Scope, ...], *, interrupted: bool
+    ) -> bool:
+        """True if the launch must wait for another, since nobody can say yet what one takes.
+
+        Where a bound on tokens or dollars comes without a share to set aside, the first launch goes
+        alone. Else a group could begin as many as it has members, and none of them would be bound.
+        """
+        for scope in scopes:
+            if self._at_work.get(scope.path) and self._is_unmeasured(scope):
+                self._warn_once(node, scope, "first_launch", 1, 0, due=True)
+                node.phase = Phase.PAUSED
+                self._held.append((node, launch, interrupted))
+                return True
+        return False
+
+    def _is_unmeasured(self, scope: Scope) -> bool:
+        budget, spent = scope.budget, self.ledger.of(scope.path)
+        if spent.settled:
+            return False
+        return (budget.tokens is not None and budget.reserve_tokens is None) or (
+            budget.usd is not None and budget.reserve_usd is None
+        )
+
+    def _let_go(self) -> None:
+        """Have what waited for a first launch look at its budgets again."""
+        held, self._held = self._held, []
+        for node, launch, interrupted in held:
+            if node.phase is Phase.PAUSED and node.stop is None:
+                self.machine.launches.go(node, launch, interrupted=interrupted)
+
     def reserve(self, node: Node, launch: Launch, scopes: tuple[Scope, ...]) -> None:
         """Set the launch's share aside."""
+        for scope in scopes:
+            self._at_work.setdefault(scope.path, set()).add(node.path)
         tokens = max((self._share_of(scope)[0] or 0 for scope in scopes), default=0)
         usd = max((self._share_of(scope)[1] or 0.0 for scope in scopes), default=0.0)
         node.reserved = launch.number
@@ -255,7 +292,9 @@ class Spending:
         self.ledger.settled(event)
         self.machine.record(event)
         for scope in self.scopes(node):
+            self._at_work.get(scope.path, set()).discard(node.path)
             self._warn(node, scope)
+        self._let_go()
 
     def settle_total(self, node: Node, total: Usage | None) -> None:
         """The same, where what is known is the sum with the launches before."""
@@ -267,9 +306,12 @@ class Spending:
         for name, bound, used in _bounds(budget, spent, self.machine.now - scope.since):
             limit = self._limit(scope, bound)
             self._warn_once(node, scope, name, used, limit, due=used >= budget.soft * limit)
-        if budget.usd is not None:
-            due = spent.unknown_usd > 0
-            self._warn_once(node, scope, "unknown_usd", spent.unknown_usd, 0, due=due)
+        for name, bound, unknown in (
+            ("unknown_tokens", budget.tokens, spent.unknown_tokens),
+            ("unknown_usd", budget.usd, spent.unknown_usd),
+        ):
+            if bound is not None:
+                self._warn_once(node, scope, name, unknown, 0, due=unknown > 0)
 
     def _warn_once(
         self, node: Node, scope: Scope, name: str, used: float, limit: float, *, due: bool

@@ -53,8 +53,9 @@ class Budget:
     - ``tokens``, input and output together; ``usd``; ``launches`` of agents, re-asks and retries
       included; ``wall_s``, seconds since the step or run began, waits included.
     - Before each launch its share is set aside: ``reserve_tokens`` and ``reserve_usd``, or what the
-      dearest launch so far used. Afterwards what it used takes the place of that. What a launch
-      used and does not say stays reserved, and is not taken for nothing.
+      dearest launch so far used; the first, of which that is not known, goes alone. Afterwards what
+      it used takes the place of that. What a launch used and does not say stays reserved, and is
+      not taken for nothing.
     - From the share ``soft`` on, a ``BudgetWarning`` is told, once.
     - A launch that does not fit is not made: the step fails (``"fail"``), the run suspends until it
       is resumed with more (``"suspend"``), or a gate asks whether as much again may be used
