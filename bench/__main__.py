@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import groups, journal, startup, steps
+from bench import agents, groups, journal, startup, steps
 from bench.measure import Row
 
 
@@ -35,7 +35,7 @@ def main() -> int:
     )
     print(f"{'what':<48} {'us':>12} {'baseline us':>12} {'value':>8} {'at most':>7}  met")
     rows: list[Row] = []
-    for part in (steps.rows, groups.rows, journal.rows, startup.rows):
+    for part in (steps.rows, groups.rows, journal.rows, agents.rows, startup.rows):
         for row in part(given.rounds):
             print(line(row), flush=True)
             rows.append(row)

@@ -62,12 +62,13 @@ def steps_of(
     return flow
 
 
-def run_journaled(flow: Workflow[[], int]) -> None:
+def run_journaled(
+    flow: Workflow[[], int], durability: Literal["process", "power"] = "process"
+) -> None:
     """One run with its journal in a new file."""
     with folder() as where:
-        result = Executor(journal=SqliteJournal(where / "runs.db"), sinks=[Nothing()]).run_sync(
-            flow
-        )
+        journal = SqliteJournal(where / "runs.db", durability=durability)
+        result = Executor(journal=journal, sinks=[Nothing()]).run_sync(flow)
         assert result.success, result.error
 
 
@@ -225,11 +226,13 @@ def _journaled(rounds: int) -> list[Row]:
 
 def _synced(rounds: int) -> list[Row]:
     checkpoint, once = steps_of(SYNCED, "checkpoint"), steps_of(SYNCED, "once")
+    plain = steps_of(SYNCED)
     size = row_bytes(SYNCED)
-    base, one, two = interleaved(
+    base, one, power, two = interleaved(
         rounds,
         lambda: run_raw(SYNCED, size, "FULL"),
         lambda: run_journaled(checkpoint),
+        lambda: run_journaled(plain, "power"),
         lambda: run_journaled(once),
     )
     return [
@@ -241,7 +244,11 @@ def _synced(rounds: int) -> list[Row]:
             ours / base,
             limit,
         )
-        for name, ours, limit in ((".checkpoint()", one, 1.3), (".once()", two, 2.6))
+        for name, ours, limit in (
+            (".checkpoint()", one, 1.3),
+            ('durability="power"', power, 1.3),
+            (".once()", two, 2.6),
+        )
     ]
 
 
