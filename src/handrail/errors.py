@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from handrail.shortening import shortened
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -397,6 +399,22 @@ class InvalidAnswer(HandrailError, ValueError):
         )
 
 
+class InvalidSignal(HandrailError, ValueError):
+    """A signal's payload is not of the type that is waited for; the signal was not sent."""
+
+    def __init__(self, signal: str, payload: Any, expected: str) -> None:
+        super().__init__(signal, payload, expected)
+        self.signal = signal
+        self.payload = payload
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return (
+            f"signal {self.signal!r}: {self.payload!r} is not what the run waits for, expected "
+            f"{self.expected}. It was not sent."
+        )
+
+
 class GateRefusal(HandrailError):
     """Nobody may answer this gate: the executor's policy has no answer to it."""
 
@@ -489,7 +507,7 @@ class CommandFailed(HandrailError):
         self.stderr = stderr
 
     def __str__(self) -> str:
-        tail = (self.stderr.strip() or self.stdout.strip())[-2000:]
+        tail = shortened(self.stderr.strip() or self.stdout.strip(), 2000, keep="tail", mark="")
         said = f": {tail}" if tail else " and printed nothing"
         return f"command {self.argv} exited with {self.exit_code}{said}"
 
@@ -545,8 +563,11 @@ class AgentError(HandrailError):
 
     def __str__(self) -> str:
         kind = f" ({self.kind.replace('_', ' ')})" if self.kind else ""
-        hint = f" {self.hint}" if self.hint else ""
-        return f"agent {self.agent!r}{kind}: {self.reason}{hint}"
+        reason = self.reason
+        if self.hint:
+            stop = "" if reason.endswith((".", "!", "?", ":", ";")) else "."
+            reason = f"{reason}{stop} {self.hint}"
+        return f"agent {self.agent!r}{kind}: {reason}"
 
 
 class AnswerRejected(AgentError):
@@ -673,6 +694,5 @@ class GroupFailed(HandrailError):
         return f"group {self.path!r}: {self.why}"
 
 
-def _tail(text: str | None, characters: int = 300) -> str:
-    said = (text or "").strip()
-    return said if len(said) <= characters else f"...{said[-characters:]}"
+def _tail(text: str | None) -> str:
+    return shortened((text or "").strip(), 300, keep="tail")

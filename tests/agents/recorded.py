@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from hypothesis import strategies as st
 
 from handrail.agents.programs.turn_parser import Ending, Stop, TurnParser
 from handrail.errors import AgentError
@@ -79,18 +82,55 @@ class Played:
         return (self.notices, told, self.finished, self.open_tools)
 
 
-def play(parser: TurnParser, chunks: Iterable[bytes], ending: Ending) -> Played:
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A line of stderr, which comes between chunks of stdout."""
+
+    line: bytes
+
+
+def play(parser: TurnParser, chunks: Iterable[bytes | Aside], ending: Ending) -> Played:
     """What a parser makes of a stream that comes in these chunks."""
     framer = LineFramer("stdout")
-    lines = [line.data for chunk in chunks for line in framer.feed(chunk)]
-    lines += [line.data for line in framer.finish()]
-    notices = [notice for line in lines for notice in parser.feed(line)]
+    notices: list[Notice] = []
+    for chunk in chunks:
+        if isinstance(chunk, Aside):
+            notices += parser.feed_stderr(chunk.line)
+        else:
+            notices += [one for line in framer.feed(chunk) for one in parser.feed(line.data)]
+    notices += [one for line in framer.finish() for one in parser.feed(line.data)]
     finished, open_tools = parser.finished, parser.open_tools
     try:
         outcome: AgentReply | AgentError = parser.conclude(ending)
     except AgentError as error:
         outcome = error
     return Played(tuple(notices), outcome, finished, open_tools)
+
+
+LOGGED = (
+    b"Error: quota exceeded, you've hit your usage limit",
+    b"429 Too Many Requests: rate limit reached",
+    b"network error: ECONNREFUSED",
+    b"not logged in",
+    b"prompt is too long",
+    b"fatal: \xff\xfe{",
+    b"",
+)
+"""What programs and what they start may say on stderr, whatever becomes of the turn."""
+
+
+@st.composite
+def in_pieces(draw: st.DrawFn, stream: bytes) -> list[bytes | Aside]:
+    """A stream in pieces, cut anywhere, with lines of stderr in between: words of failures, and
+    lines of the stream itself, which say nothing where they do not belong.
+    """
+    edges = [0, *sorted(draw(st.lists(st.integers(0, len(stream)), max_size=8))), len(stream)]
+    lines = st.sampled_from([*LOGGED, *stream.splitlines()])
+    pieces: list[bytes | Aside] = []
+    for start, end in pairwise(edges):
+        pieces += [Aside(line) for line in draw(st.lists(lines, max_size=2))]
+        pieces.append(stream[start:end])
+    return pieces
 
 
 def of_type(notices: Iterable[Notice], kind: type[Any]) -> list[Any]:

@@ -602,6 +602,79 @@ def test_an_error_is_of_the_kind_that_it_tells(error: Any, kind: str) -> None:
     assert talk("x", {"id": 3, "error": error}).error.kind == kind
 
 
+@pytest.mark.parametrize(
+    ("error", "kind", "reason", "after_s"),
+    [
+        (
+            {"code": -32603, "message": "Internal error", "data": "Rate limit: retry in 30s"},
+            "rate_limit",
+            "Rate limit: retry in 30s",
+            30,
+        ),
+        (
+            {"code": -32602, "message": "Invalid params", "data": "no `cwd`"},
+            "bad_request",
+            "Invalid params: no `cwd`",
+            None,
+        ),
+        (
+            {
+                "code": -32603,
+                "message": "Internal error",
+                "data": {"error": {"message": "prompt is too long"}},
+            },
+            "context_overflow",
+            "prompt is too long",
+            None,
+        ),
+        (
+            {"code": 429, "message": "Too many requests", "data": {"retryAfter": 30}},
+            "rate_limit",
+            "Too many requests",
+            30,
+        ),
+        (
+            {
+                "code": 429,
+                "message": '{"error": {"code": 429, "message": "Check billing. Retry in 34s."}}',
+            },
+            "rate_limit",
+            "Check billing. Retry in 34s.",
+            34,
+        ),
+    ],
+)
+def test_an_error_is_told_where_the_agent_has_it(
+    error: Any, kind: str, reason: str, after_s: float | None
+) -> None:
+    """Reason and time may stand in ``data``, also if that is a text."""
+    failed = talk("x", {"id": 3, "error": error}).error
+    assert (failed.kind, failed.reason) == (kind, reason)
+    assert failed.retry_at == (None if after_s is None else NOW + after_s)
+
+
+def test_an_abortion_by_a_watchdog_is_a_timeout() -> None:
+    """The agent's error that it was aborted is ours if we had asked for it."""
+    error = {"code": -32603, "message": "Aborted", "data": {"errorName": "MessageAbortedError"}}
+    messages = [INIT, opened(), {"id": 3, "error": error}]
+    assert hold(dialogue(), messages).error.kind == "interrupted"
+    ending = Ending(0, "idle_timeout", now=NOW)
+    assert hold(dialogue(), messages, ending).error.kind == "timeout"
+
+
+def test_what_was_being_said_is_the_text_of_a_failure() -> None:
+    """Words that broke off are known, though no end of theirs was told."""
+    said = [chunk("one", messageId="a"), chunk("ha", messageId="b"), chunk("lf", messageId="b")]
+    assert talk("x", *said).error.text == "half"
+
+
+def test_what_is_said_after_the_end_is_of_no_turn() -> None:
+    """The reply to the prompt ends the turn."""
+    late = update("tool_call", toolCallId="t", kind="execute", status="in_progress")
+    got = talk("x", chunk("a"), ended(**USED), chunk("b"), late)
+    assert (got.reply.text, of_type(got.notices, AgentToolStarted)) == ("a", [])
+
+
 def test_a_network_that_never_comes_is_waited_for_in_vain() -> None:
     """What codex says forever through ACP is an end at some point."""
     meta = {

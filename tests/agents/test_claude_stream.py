@@ -32,6 +32,7 @@ from tests.agents.recorded import (
     Played,
     case_names,
     ending_of,
+    in_pieces,
     of_type,
     play,
     recorded,
@@ -386,6 +387,13 @@ def test_without_an_event_the_reset_time_is_that_of_the_words() -> None:
         ([failed("x", terminal_reason="tool_deferred")], "interrupted"),
         ([result("x", terminal_reason="aborted_streaming")], "interrupted"),
         ([failed("x", stop_reason="refusal")], "refusal"),
+        (
+            [
+                complaint("x", error="rate_limit", api_error="model_requires_usage_credits"),
+                failed("x"),
+            ],
+            "spending_cap",
+        ),
         ([result("I cannot help with that.", stop_reason="refusal")], "refusal"),
         ([failed("x", api_error_type="request_too_large")], "context_overflow"),
         ([failed("x", api_error_status=402)], "spending_cap"),
@@ -414,6 +422,11 @@ def test_every_way_to_fail_has_a_kind(events: list[Any], kind: str) -> None:
         ("You're out of usage credits", "spending_cap", None),
         ("Your org is out of usage · add funds to continue", "spending_cap", None),
         ("You've hit your monthly spend limit.", "spending_cap", None),
+        (
+            "You've hit your session limit · resets 9:35pm (UTC) · contact an admin to add funds",
+            "usage_cap",
+            1_795_296_900,
+        ),
         ("Your seat type doesn't include usage credits", "spending_cap", None),
         ("API Error: Request rejected (429) · retry after 30 seconds", "rate_limit", NOW + 30),
         ("Claude AI usage limit reached|1795296912", "usage_cap", 1_795_296_912),
@@ -448,6 +461,81 @@ def test_a_success_after_a_complaint_needs_the_model_to_have_spoken() -> None:
     trouble = complaint("API Error: 500", error="server_error")
     assert say(init(), trouble, result("API Error: 500")).error.kind == "transient"
     assert say(init(), trouble, assistant(text("Done.")), result()).reply.text == "Done."
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ('API Error: 529 {"type":"error","error":{"type":"overloaded_error"}}', "transient"),
+        ("Claude AI usage limit reached|1795296912", "usage_cap"),
+        ("Invalid API key · Please run /login", "auth"),
+    ],
+)
+def test_claudes_own_words_for_a_failure_are_no_answer(said: str, kind: str) -> None:
+    """Older programs flag neither line nor result; what the model says in such words is its own."""
+    unflagged = assistant(text(said))
+    unflagged["message"]["model"] = "<synthetic>"
+    for lines in ([unflagged], [assistant(text("Half.")), unflagged], []):
+        played = say(init(), *lines, result(said))
+        assert played.error.kind == kind
+        assert said not in [one.text for one in of_type(played.notices, AgentMessage)]
+    assert say(init(), assistant(text(said)), result(said)).reply.text == said
+
+
+def test_a_refusal_may_be_told_by_the_line_alone() -> None:
+    """The result of a refused request may name the end of the program's own message."""
+    refused = complaint("x", error="invalid_request")
+    refused["message"]["stop_reason"] = "refusal"
+    assert say(init(), refused, failed("x", stop_reason="stop_sequence")).error.kind == "refusal"
+
+
+def test_a_failure_without_words_is_not_called_a_success() -> None:
+    """The subtype is no reason if it says ``success``."""
+    assert say(init(), result("", is_error=True)).error.reason.endswith("it did not say why")
+
+
+def test_what_is_printed_again_is_not_told_again() -> None:
+    """A line, a block in a later line of its message, or a result that comes twice counts once."""
+    hello = assistant(text("Hello."))
+    more = assistant(text("Hello."), {"type": "tool_use", "id": "t", "name": "Bash", "input": {}})
+    end = result("Hello.", usage={"input_tokens": 7, "output_tokens": 2}, total_cost_usd=0.5)
+    played = say(init(), hello, hello, more, end, end)
+    assert of_type(played.notices, AgentMessage) == [AgentMessage("s", "Hello.")]
+    assert played.reply.usage == Usage(7, 2, 0.5, 1, cost_source="reply")
+    assert say(init(), hello, end, hello, end).finished
+    early = say(init(), result("Done."), assistant(text("Done.")))
+    assert of_type(early.notices, AgentMessage) == [AgentMessage("s", "Done.")]
+
+
+def test_pieces_are_the_message_also_without_the_blanks_around_it() -> None:
+    """A message that comes trimmed after its pieces is not told again."""
+    played = say(init(), piece("\nHello "), piece("you\n"), assistant(text("Hello you")), result())
+    assert [one.text for one in of_type(played.notices, AgentMessage)][:3] == [
+        "\nHello ",
+        "you\n",
+        "Done.",
+    ]
+
+
+def test_a_compaction_is_told_once_in_whichever_order_it_ends() -> None:
+    """The counts may come before or after the word that it succeeded."""
+    begun = {"type": "system", "subtype": "status", "status": "compacting"}
+    well = {"type": "system", "subtype": "status", "status": None, "compact_result": "success"}
+    counts = {"pre_tokens": 9, "post_tokens": 3}
+    bound = {"type": "system", "subtype": "compact_boundary", "compact_metadata": counts}
+    ended = [AgentCompaction("s", "started"), AgentCompaction("s", "completed", 9, 3)]
+    for order in ([begun, well, bound], [begun, bound, well]):
+        played = say(init(), *order, *order, assistant(text("Done.")), result())
+        assert of_type(played.notices, AgentCompaction) == ended * 2
+
+
+def test_a_first_turn_whose_usage_is_missing_used_the_total() -> None:
+    """Of a session that was not resumed the table of models is this turn's."""
+    models = {"m": {"inputTokens": 1, "cacheReadInputTokens": 2, "outputTokens": 4}}
+    end = result(usage=None, modelUsage=models)
+    assert say(init(), end).reply.usage == Usage(3, 4, turns=1, cached_tokens=2)
+    resumed = say(init(), end, turn=turn_of(session="old")).reply.usage
+    assert resumed == Usage(turns=1)
 
 
 def test_a_result_counts_though_claude_was_stopped_after_it() -> None:
@@ -606,12 +694,12 @@ cases = st.sampled_from(case_names("claude"))
 
 @given(cases, st.data())
 def test_the_cuts_of_the_stream_change_nothing(case: str, data: st.DataObject) -> None:
-    """However the bytes are cut into pieces, also within a character, all is as it was."""
-    stream = recorded("claude", case)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=20)))
-    chunks = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
-    cut = play(ClaudeTurn(turn_for(case)), chunks, ending_of("claude", case))
-    assert cut.summary == read(case).summary
+    """However the bytes are cut into pieces, also within a character, and whatever is on stderr in
+    between, all is as it was.
+    """
+    pieces = data.draw(in_pieces(recorded("claude", case)))
+    played = play(ClaudeTurn(turn_for(case)), pieces, ending_of("claude", case))
+    assert played.summary == read(case).summary
 
 
 NOISE: list[Any] = [

@@ -471,6 +471,91 @@ def test_pieces_of_a_broken_off_message_are_told() -> None:
     assert got.error.text == HELLO
 
 
+def told(method: str, **params: Any) -> dict[str, Any]:
+    """A notification of the turn ``u`` of the thread ``t``."""
+    return {"method": method, "params": {"threadId": "t", "turnId": "u", **params}}
+
+
+def over(status: str = "completed", **turn: Any) -> dict[str, Any]:
+    """The end of that turn."""
+    return told("turn/completed", turn={"id": "u", "status": status, **turn})
+
+
+def item(kind: str, /, **more: Any) -> dict[str, Any]:
+    """The end of an item."""
+    return told("item/completed", item={"type": kind, **more})
+
+
+def after_opening(*messages: dict[str, Any], **thread: Any) -> Held:
+    """What becomes of these messages in the thread ``t``; one with ``turns`` is gone on in."""
+    opened = {"id": 2, "result": {"thread": {"id": "t", **thread}}}
+    talk = dialogue(session="t" if thread else None)
+    return hold(talk, [{"id": 1, "result": {}}, opened, *messages])
+
+
+@pytest.mark.parametrize(
+    ("info", "error", "kind"),
+    [
+        ("contextWindowExceeded", None, "context_overflow"),
+        ("unauthorized", {"message": "no"}, "auth"),
+        ("unauthorized", {"message": "another one"}, "transient"),
+        ("unauthorized", {"message": "no", "codexErrorInfo": "serverOverloaded"}, "transient"),
+    ],
+)
+def test_an_end_without_its_reason_has_that_which_was_told(
+    info: str, error: Any, kind: str
+) -> None:
+    """What the failed turn leaves out is known from the error before it, if that is the same."""
+    before = told("error", error={"message": "no", "codexErrorInfo": info}, willRetry=False)
+    assert after_opening(before, over("failed", error=error)).error.kind == kind
+
+
+def test_a_text_that_was_told_is_not_told_under_another_id() -> None:
+    """The turn's own list of its items, and pieces without an id, say nothing twice."""
+    again = [
+        {"type": "agentMessage", "text": "a"},
+        {"type": "agentMessage", "id": "9", "text": "a"},
+    ]
+    piece = told("item/agentMessage/delta", delta="a")
+    got = after_opening(piece, item("agentMessage", id="1", text="a"), over(items=again))
+    assert of_type(got.notices, AgentMessage) == [AgentMessage("s", "a")]
+
+
+def test_items_need_no_ids() -> None:
+    """What has no id is told when it ends."""
+    ran = item("commandExecution", command="ls", status="completed", exitCode=0)
+    got = after_opening(item("agentMessage", text="a"), ran, item("agentMessage", text="b"), over())
+    assert [one.ok for one in of_type(got.notices, AgentToolCompleted)] == [True]
+    assert got.reply.text == "b"
+
+
+def test_thoughts_that_came_only_in_pieces_are_told() -> None:
+    """A summary that is empty in the end is what its pieces were."""
+    pieces = [told("item/reasoning/summaryTextDelta", itemId="r", delta=one) for one in "ab"]
+    got = after_opening(*pieces, item("reasoning", id="r", summary=[]), over())
+    assert of_type(got.notices, AgentReasoning) == [AgentReasoning("s", "ab")]
+
+
+def test_older_turns_of_a_thread_are_no_part_of_the_turn() -> None:
+    """What belongs to a turn that the thread had before is not told again, nor is its end ours."""
+    old = [item("agentMessage", id="1", text="old"), over()]
+    for message in old:
+        message["params"]["turnId"] = "older"
+    old[1]["params"]["turn"]["id"] = "older"
+    got = after_opening(
+        *old, item("agentMessage", id="2", text="new"), over(), turns=[{"id": "older"}]
+    )
+    assert [one.text for one in of_type(got.notices, AgentMessage)] == ["new"]
+
+
+def test_all_that_a_new_thread_counts_is_of_its_only_turn() -> None:
+    """Tokens of a new thread count although the id of its turn is not known yet."""
+    count = {"total": {"inputTokens": 5}, "last": {"inputTokens": 5}}
+    assert after_opening(
+        told("thread/tokenUsage/updated", tokenUsage=count), over()
+    ).reply.usage == (Usage(input_tokens=5))
+
+
 # -- leniency -------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -31,6 +30,7 @@ from tests.agents.recorded import (
     Played,
     case_names,
     ending_of,
+    in_pieces,
     of_type,
     play,
     recorded,
@@ -201,6 +201,20 @@ def test_inner_retries_are_told() -> None:
     assert retries == [AgentRetry("s", number, None, reason) for number in range(1, 6)]
 
 
+@pytest.mark.parametrize(
+    ("message", "attempt"),
+    [
+        ("Reconnecting\u2026 3/5", 3),
+        ("stream error: stream disconnected before completion; retrying 1/5 in 208ms", 1),
+        ("Reconnecting... (no number)", None),
+    ],
+)
+def test_retries_are_told_by_each_version_in_its_words(message: str, attempt: int | None) -> None:
+    """A retry is known by its words, of whichever version of codex they are."""
+    [retry] = of_type(say({"type": "error", "message": message}).notices, AgentRetry)
+    assert retry.attempt == attempt
+
+
 def test_waiting_for_a_network_ends_some_time() -> None:
     """Codex waits for a network for ever; after a dozen complaints in a row the turn is over."""
     waiting = {"type": "error", "message": "Reconnecting... waiting for network (no route)"}
@@ -288,14 +302,12 @@ def test_a_fork_has_a_session_of_its_own() -> None:
 @settings(max_examples=60, deadline=None)
 @given(case=st.sampled_from(case_names("codex")), data=st.data())
 def test_a_stream_may_be_cut_anywhere(case: str, data: st.DataObject) -> None:
-    """Where the bytes are cut into pieces changes nothing."""
+    """Where the bytes are cut into pieces, and what is on stderr in between, changes nothing."""
     stream = recorded("codex", case)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
-    edges = [0, *cuts, len(stream)]
-    chunks = [stream[a:b] for a, b in pairwise(edges)]
+    pieces = data.draw(in_pieces(stream))
     ending = ending_of("codex", case)
     whole = play(CodexExecParser(turn_of()), [stream], ending)
-    assert play(CodexExecParser(turn_of()), chunks, ending).summary == whole.summary
+    assert play(CodexExecParser(turn_of()), pieces, ending).summary == whole.summary
 
 
 @pytest.mark.parametrize("case", case_names("codex"))

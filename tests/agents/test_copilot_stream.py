@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -34,6 +33,7 @@ from tests.agents.recorded import (
     Played,
     case_names,
     ending_of,
+    in_pieces,
     of_type,
     play,
     recorded,
@@ -134,6 +134,15 @@ def test_a_start_that_copilot_refuses_is_a_wrong_setting(case: str) -> None:
     assert error.reason.startswith("copilot exited with 1: ")
 
 
+@pytest.mark.parametrize(
+    "said", ["No session, task, or name matched 'x'.", "Session not found: x", "No session found"]
+)
+def test_a_session_that_is_gone_is_found_out(said: str) -> None:
+    """However copilot says that it has no such session, there is none to go on in."""
+    error = say(turn=turn_of(session="x"), ending=Ending(1, stderr=f"Error: {said}")).error
+    assert (error.kind, error.session) == ("bad_request", None)
+
+
 def test_no_login_is_found_out() -> None:
     """A refusal that speaks of logging in is a matter of the login."""
     ending = Ending(1, stderr="Error: No authentication information found. Run /login.", now=NOW)
@@ -185,6 +194,41 @@ def test_a_message_in_chunks_is_one_answer() -> None:
         for n, word in enumerate(["one ", "two"])
     ]
     assert say(*parts, done()).reply.text == "one two"
+
+
+def test_what_comes_again_is_not_told_again() -> None:
+    """Neither a message under the same name, nor pieces under another, nor a thought trimmed."""
+    hi = event("assistant.message", messageId="m", content="Hi", reasoningText="hm")
+    played = say(
+        event("assistant.turn_start"),
+        event("assistant.reasoning_delta", reasoningId="r", deltaContent="hm\n"),
+        event("assistant.message_delta", deltaContent="Hi"),
+        hi,
+        hi,
+        event("assistant.turn_end"),
+        event("assistant.reasoning", reasoningId="q", content="hm"),
+        event("assistant.turn_start"),
+        event("assistant.message", messageId="n", content="Hi"),
+        done(),
+    )
+    assert of_type(played.notices, AgentReasoning) == [AgentReasoning("s", "hm")]
+    assert of_type(played.notices, AgentMessage) == [AgentMessage("s", "Hi")] * 2
+
+
+def test_a_result_may_be_wrapped_as_other_events_are() -> None:
+    """The exit code and session are found in the line or in its data."""
+    end = {"type": "result", "data": {"sessionId": "s-7", "exitCode": 0}}
+    assert say(event("assistant.message", content="x"), end).reply.session == "s-7"
+
+
+@pytest.mark.parametrize("end", ["<exited with exit code 3>", "<id: 0 completed with exit code 3>"])
+def test_the_exit_code_of_older_programs_is_in_the_output(end: str) -> None:
+    """Where no field says how a command exited, the end of its output does."""
+    start = event("tool.execution_start", toolCallId="1", toolName="bash")
+    text = {"content": f"oops\n{end}"}
+    over = event("tool.execution_complete", toolCallId="1", success=True, result=text)
+    told = of_type(say(start, over, done()).notices, AgentToolCompleted)
+    assert [(one.ok, one.exit_code) for one in told] == [(False, 3)]
 
 
 def test_tools_are_told() -> None:
@@ -244,6 +288,22 @@ def test_permissions_are_told() -> None:
     assert played.reply.denials == ("shell",)
 
 
+def test_a_tool_that_was_refused_is_denied_once() -> None:
+    """Whether a permission event says so, or the end of the tool alone."""
+    start = event("tool.execution_start", toolCallId="1", toolName="bash")
+    no = {"message": "Permission denied", "code": "denied"}
+    end = event("tool.execution_complete", toolCallId="1", success=False, error=no)
+    request = {"kind": "shell", "toolCallId": "1"}
+    asked = event("permission.requested", requestId="p", permissionRequest=request)
+    kind = {"kind": "denied-by-rules"}
+    told = event("permission.completed", requestId="p", result=kind)
+    last = event("assistant.message", content="x")
+    assert say(start, end, last, done()).reply.denials == ("bash",)
+    assert say(start, asked, told, end, last, done()).reply.denials == ("shell",)
+    del request["toolCallId"]
+    assert say(start, asked, told, end, last, done()).reply.denials == ("shell",)
+
+
 def test_usage_of_calls_is_summed() -> None:
     """Where copilot tells the usage of each call, their sum is the turn's; quotas are limits."""
     quota = {
@@ -281,8 +341,10 @@ def test_a_report_on_a_session_is_no_report_on_a_turn() -> None:
     known = read("tool", turn_of(session="s", session_usage=before), report=lambda: total).reply
     assert known.usage == Usage(2000, 25, cached_tokens=400, cache_write_tokens=300)
     assert known.session_usage == TWO_CALLS
-    unknown = read("tool", turn_of(session="s"), report=lambda: total).reply
-    assert (unknown.usage, unknown.session_usage) == (None, None)
+    del total["totalUserRequests"]  # then it may be a total
+    for report in (total, REPORT | {"totalUserRequests": 2}):
+        unknown = read("tool", turn_of(session="s"), report=lambda report=report: report).reply
+        assert (unknown.usage, unknown.session_usage) == (None, None)
 
 
 def test_what_a_helper_of_the_agent_says_is_no_answer() -> None:
@@ -332,6 +394,31 @@ def test_the_wait_that_copilot_tells_is_a_reset_time() -> None:
     assert parser.patience_s == 90
     error = event("session.error", errorType="rate_limit", message="m")
     assert say(wait, error, done(1)).error.retry_at == NOW + 90
+    senseless = event("auto_mode_switch.requested", retryAfterSeconds=-5)
+    assert say(senseless, error, done(1)).error.retry_at is None
+
+
+def test_a_quota_that_is_used_up_says_when_it_begins_anew() -> None:
+    """The reset date of the last call's quota counts, unless more may be bought or there is any."""
+    gone = {"remainingPercentage": 0, "resetDate": "2026-12-01T00:00:00.000Z"}
+    bought = gone | {"overageAllowedWithExhaustedQuota": True}
+    error = event("session.error", errorType="quota", message="None left.", statusCode=402)
+    for quota, status, reset_at in ((gone, "reached", 1_796_083_200), (bought, "warning", None)):
+        used = event("assistant.usage", inputTokens=1, quotaSnapshots={"premium": quota})
+        played = say(used, error, done(1))
+        assert [one.status for one in of_type(played.notices, AgentLimit)] == [status]
+        assert (played.error.kind, played.error.retry_at) == ("usage_cap", reset_at)
+
+
+def test_a_status_may_stand_in_the_message_alone() -> None:
+    """Older programs say it nowhere else; other numbers are none."""
+    for said, kind, status in (
+        ("retried 5 times. Last error: CAPIError: 429 429 Too Many Requests", "rate_limit", 429),
+        ("Execution failed: Error: 401 Unauthorized", "auth", 401),
+        ("stream closed after 500 tokens", "transient", None),
+    ):
+        error = say(event("session.error", errorType="query", message=said), done(1)).error
+        assert (error.kind, error.http_status) == (kind, status)
 
 
 @pytest.mark.parametrize(
@@ -342,6 +429,13 @@ def test_the_wait_that_copilot_tells_is_a_reset_time() -> None:
         (Fault("quota", "quota_exceeded", status=402), "usage_cap"),
         (Fault("quota", "session_quota_exceeded"), "spending_cap"),
         (Fault("authorization"), "auth"),
+        (Fault("quota_exceeded"), "usage_cap"),
+        (Fault("rate_limited"), "rate_limit"),
+        (Fault("query", "model_max_prompt_tokens_exceeded", status=400), "context_overflow"),
+        (
+            Fault("query", message="prompt token count of 9 exceeds the limit of 8", status=400),
+            "context_overflow",
+        ),
         (Fault("context_limit"), "context_overflow"),
         (Fault("query", message="400 Your credit balance is too low", status=400), "spending_cap"),
         (Fault("query", message="Prompt is too long", status=400), "context_overflow"),
@@ -369,14 +463,12 @@ def test_time_that_was_waited_is_no_reset_time() -> None:
 @settings(max_examples=40, deadline=None)
 @given(case=st.sampled_from(case_names("copilot")), data=st.data())
 def test_a_stream_may_be_cut_anywhere(case: str, data: st.DataObject) -> None:
-    """Where the bytes are cut into pieces changes nothing."""
+    """Where the bytes are cut into pieces, and what is on stderr in between, changes nothing."""
     stream = recorded("copilot", case)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
-    edges = [0, *cuts, len(stream)]
-    chunks = [stream[a:b] for a, b in pairwise(edges)]
+    pieces = data.draw(in_pieces(stream))
     ending = ending_of("copilot", case)
     whole = play(CopilotParser(turn_of()), [stream], ending)
-    assert play(CopilotParser(turn_of()), chunks, ending).summary == whole.summary
+    assert play(CopilotParser(turn_of()), pieces, ending).summary == whole.summary
 
 
 @pytest.mark.parametrize("case", case_names("copilot"))

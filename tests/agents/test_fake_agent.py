@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 
+from handrail import Agent, Executor, Steps, step, workflow
 from handrail.agents.fake_agent import FakeAgent
 from handrail.errors import AgentError, WrongUse
 from handrail.model.results import AgentResult, Usage
+from handrail.model.schema import describe_type
 from handrail.model.shapes import AgentRequest
 
 MakeRequest = Callable[..., AgentRequest]
@@ -28,6 +32,79 @@ async def test_a_value_is_the_output_itself(make_request: MakeRequest) -> None:
     results = [await agent.run(make_request()) for _ in range(3)]
     assert results[0].output is report
     assert results == [AgentResult(report), AgentResult(None), AgentResult("text")]
+
+
+@pytest.mark.parametrize(
+    ("output", "reply", "said"),
+    [
+        (Report, {"title": "fine"}, "{'title': 'fine'}, which is of type dict"),
+        (Report, lambda: None, "None, which is of type NoneType"),
+        (list[Report], [Report("fine"), "bad"], "which is of type list"),
+        (int, AgentResult("3"), "'3', which is of type str"),
+        (str, 3, "3, which is of type int"),
+    ],
+)
+async def test_an_output_of_another_type_is_told_with_the_line_of_the_fake(
+    make_request: MakeRequest, output: Any, reply: Any, said: str
+) -> None:
+    """The attempt fails with where the fake was made, what it gave and what was to be given; the
+    end of the block says so again.
+    """
+    request = replace(make_request(), output=output)
+    agent = FakeAgent("judge", [reply])
+    line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
+    with pytest.raises(WrongUse) as caught:
+        await agent.run(request)
+    text = str(caught.value)
+    assert text.startswith(f"{__file__}:{line}: FakeAgent 'judge' answered with ")
+    assert said in text
+    assert f"at 'work/plan' has output={describe_type(output, fields=False)}." in text
+    with pytest.raises(AssertionError, match="answered with"):
+        agent.assert_exhausted()
+
+
+@pytest.mark.parametrize(
+    ("output", "reply"),
+    [
+        (Report, Report("fine")),
+        (Report | None, None),
+        (float, 3),
+        (list[Report], [Report("fine")]),
+        (Annotated[int, msgspec.Meta(gt=0)], 3),
+        (Any, object()),
+        (str, "text"),
+    ],
+)
+async def test_an_output_of_the_type_is_the_output(
+    make_request: MakeRequest, output: Any, reply: Any
+) -> None:
+    """What a workflow can use as a value of the type is given as it is."""
+    with FakeAgent("judge", [reply]) as agent:
+        result = await agent.run(replace(make_request(), output=output))
+    assert result.output is reply
+
+
+class Judge(FakeAgent):
+    """A fake with a name of its own."""
+
+    def __init__(self, *replies: Any) -> None:
+        super().__init__("judge", replies)
+
+
+def test_a_fake_in_a_run_is_held_to_the_output_of_the_agent_in_the_workflow() -> None:
+    """The step fails with the line that made the fake; that of a subclass is where it is made."""
+
+    @workflow
+    def judged() -> Steps[str]:
+        return (
+            yield from step("judge").agent(Agent("judge", "Judge.", output=Report))
+        ).output.title
+
+    fake = Judge({"title": "fine"})
+    line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
+    result = Executor(agents={"judge": fake}).run_sync(judged)
+    assert f"{__file__}:{line}: FakeAgent 'judge' answered with" in str(result.error)
+    assert Executor(agents={"judge": Judge(Report("fine"))}).run_sync(judged).value == "fine"
 
 
 async def test_a_whole_result_is_used_as_it_is(make_request: MakeRequest) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from tests.agents.recorded import (
     Played,
     case_names,
     ending_of,
+    in_pieces,
     of_type,
     play,
     recorded,
@@ -105,6 +105,18 @@ def test_a_stop_of_ours_is_no_crash() -> None:
         ),
         ('[API Error: {"error":{"code":503,"message":"quota, billing"}}]', "transient"),
         ("[API Error: fetch failed]", "transient"),
+        ("You have exhausted your capacity on this model.", "usage_cap"),
+        (
+            '[API Error: {"error":{"code":429,"message":"Check plan and billing. Retry in 3s"}}]',
+            "rate_limit",
+        ),
+        ('[API Error: {"error":{"code":429,"message":"no"}}]\nPlease wait, quota.', "rate_limit"),
+        (
+            '[API Error: {"error":{"code":403,"message":"This needs billing to be enabled."}}]',
+            "spending_cap",
+        ),
+        ('[API Error: {"error":{"code":400,"message":"API key not found."}}]', "auth"),
+        ("[API Error: Requested entity was not found.]", "bad_request"),
         ("", "transient"),
     ],
 )
@@ -117,6 +129,67 @@ def test_a_type_counts_before_words() -> None:
     """An error with a type of its own is not read."""
     error = {"type": "FatalTurnLimitedError", "message": "quota"}
     assert kind_of_failure(error) == ("max_turns", None)
+
+
+def said(*events: Any, ending: Ending | None = None) -> Played:
+    """What is made of these events."""
+    lines = "".join(f"{json.dumps(event)}\n" for event in events)
+    return play(GeminiParser(turn_of()), [lines.encode()], ending or Ending(1, now=NOW))
+
+
+def piece(text: str, **more: Any) -> dict[str, Any]:
+    """A piece of what the model says."""
+    return {"type": "message", "role": "assistant", "content": text, **more}
+
+
+DONE = {"type": "result", "status": "success"}
+
+
+def test_what_is_not_known_does_not_cut_a_text() -> None:
+    """Warnings and events of newer versions may come between the pieces of an answer."""
+    between = [{"type": "error", "severity": "warning", "message": "x"}, {"type": "new"}]
+    assert said(piece("he"), *between, piece("llo"), DONE).reply.text == "hello"
+
+
+def test_a_whole_message_is_told_once() -> None:
+    """A message that comes in pieces and then whole is told in pieces; another one is another."""
+    played = said(piece("he"), piece("llo"), piece("hello", delta=False), DONE)
+    assert [one.text for one in of_type(played.notices, AgentMessage)] == ["he", "llo"]
+    assert played.reply.text == "hello"
+    assert said(piece("one", delta=False), piece("two", delta=False), DONE).reply.text == "two"
+
+
+def test_a_tool_that_is_told_twice_starts_once() -> None:
+    """A call is at work until its result comes, however often it is told."""
+    use = {"type": "tool_use", "tool_id": "t", "tool_name": "n"}
+    assert len(of_type(said(use, use).notices, AgentToolStarted)) == 1
+
+
+def test_an_error_inside_an_error_is_the_reason() -> None:
+    """The API's words are found in the API's message too, and its delay in the details."""
+    inner = {"error": {"code": 429, "message": "Slow.", "details": [{"retryDelay": "34s"}]}}
+    outer = {"error": {"code": 429, "message": json.dumps(inner)}}
+    error = {"type": "unknown", "message": f"[API Error: {json.dumps(outer)}]"}
+    failed = said({"type": "result", "status": "error", "error": error}).error
+    assert (failed.kind, failed.reason, failed.retry_at) == ("rate_limit", "Slow.", NOW + 34)
+
+
+def test_a_cancellation_by_a_watchdog_is_a_timeout() -> None:
+    """Gemini's word that it was cancelled is ours if we had asked for it."""
+    error = {"type": "FatalCancellationError", "message": "Operation cancelled."}
+    over = {"type": "result", "status": "error", "error": error}
+    assert said(over).error.kind == "interrupted"
+    assert said(over, ending=Ending(130, "idle_timeout", now=NOW)).error.kind == "timeout"
+
+
+def test_a_crash_has_the_last_complaint() -> None:
+    """What gemini complained of before it went is part of the reason; it decides nothing."""
+    error = said({"type": "error", "severity": "error", "message": "daily quota"}).error
+    assert error.kind == "crashed"
+    assert "daily quota" in error.reason
+    assert said({"type": "result", "status": "error", "error": "daily quota"}).error.kind == (
+        "usage_cap"
+    )
 
 
 def test_retries_are_read_from_stderr() -> None:
@@ -135,13 +208,12 @@ def test_retries_are_read_from_stderr() -> None:
 @settings(max_examples=40, deadline=None)
 @given(case=st.sampled_from(case_names("gemini")), data=st.data())
 def test_a_stream_may_be_cut_anywhere(case: str, data: st.DataObject) -> None:
-    """Where the bytes are cut into pieces changes nothing."""
+    """Where the bytes are cut into pieces, and what is on stderr in between, changes nothing."""
     stream = recorded("gemini", case)
-    edges = [0, *sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8))), len(stream)]
-    chunks = [stream[a:b] for a, b in pairwise(edges)]
+    pieces = data.draw(in_pieces(stream))
     ending = ending_of("gemini", case)
     whole = play(GeminiParser(turn_of()), [stream], ending)
-    assert play(GeminiParser(turn_of()), chunks, ending).summary == whole.summary
+    assert play(GeminiParser(turn_of()), pieces, ending).summary == whole.summary
 
 
 @pytest.mark.parametrize("case", case_names("gemini"))

@@ -34,6 +34,7 @@ def test_a_line_that_is_no_object_is_none(line: bytes) -> None:
 def test_an_object_is_read_with_what_is_broken_in_it() -> None:
     """Bytes and characters that cannot be written down are replaced."""
     assert object_of(b' {"a": "\xf0\x9f\x99\x82"}\r') == {"a": "🙂"}
+    assert object_of(b'\xef\xbb\xbf{"a": "at the start of a stream"}')
     assert object_of(rb'{"a": "\ud83d\ude42"}') == {"a": "🙂"}
     assert object_of(rb'{"a": ["\ud83d", {"\uDE42": 1}]}') == {"a": ["?", {"?": 1}]}
     assert object_of(b'{"a": "\xff"}') == {"a": "\ufffd"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from tests.agents.recorded import (
     Played,
     case_names,
     ending_of,
+    in_pieces,
     of_type,
     play,
     recorded,
@@ -131,6 +131,18 @@ def test_a_step_that_did_not_stop_is_no_answer(reason: str, kind: str) -> None:
         ("APIError", {"statusCode": 400, "message": "no"}, "bad_request"),
         ("APIError", {"statusCode": 529, "message": "credits"}, "transient"),
         ("APIError", {"message": "socket closed"}, "transient"),
+        (
+            "APIError",
+            {"statusCode": 429, "message": "The usage limit has been reached"},
+            "usage_cap",
+        ),
+        ("APIError", {"statusCode": 429, "message": "Check billing. Retry in 3s"}, "rate_limit"),
+        ("APIError", {"statusCode": 401, "message": "Insufficient balance"}, "spending_cap"),
+        ("UnknownError", {"message": "Your credit balance is too low"}, "spending_cap"),
+        ("UnknownError", {"message": "Unable to connect."}, "transient"),
+        ("UnknownError", {"message": "Unexpected server error."}, "bad_request"),
+        ("ProviderModelNotFoundError", {}, "bad_request"),
+        ("ProviderInitError", {}, "config"),
         ("ProviderAuthError", {}, "auth"),
         ("MessageOutputLengthError", {}, "output_limit"),
         ("MessageAbortedError", {}, "interrupted"),
@@ -157,16 +169,66 @@ def test_headers_tell_when_to_try_again(headers: dict[str, Any], retry_at: float
     assert retry_at_of({"responseHeaders": headers}, NOW) == retry_at
 
 
+def said(*events: Any, ending: Ending | None = None) -> Played:
+    """What is made of these events of the session ``o``."""
+    lines = "".join(f"{json.dumps({'sessionID': 'o', **event})}\n" for event in events)
+    return play(OpencodeParser(turn_of()), [lines.encode()], ending or Ending(0, now=NOW))
+
+
+STOPPED = {"type": "step_finish", "part": {"reason": "stop"}}
+
+
+def test_an_error_may_be_words_alone() -> None:
+    """Its words are found where they are, and say the kind."""
+    for error in ("prompt is too long", {"message": "prompt is too long"}):
+        failed = said({"type": "error", "error": error}).error
+        assert (failed.kind, failed.reason) == ("context_overflow", "prompt is too long")
+
+
+def test_only_what_may_pass_is_waited_for() -> None:
+    """Money does not come back after the delay that a header tells."""
+    data = {
+        "statusCode": 429,
+        "message": "insufficient_quota",
+        "responseHeaders": {"retry-after": "9"},
+    }
+    failed = said({"type": "error", "error": {"name": "APIError", "data": data}}).error
+    assert (failed.kind, failed.retry_at) == ("spending_cap", None)
+
+
+def test_an_abortion_by_a_watchdog_is_a_timeout() -> None:
+    """Opencode's word that it was aborted is ours if we had asked for it."""
+    over = {"type": "error", "error": {"name": "MessageAbortedError", "data": {}}}
+    assert said(over).error.kind == "interrupted"
+    assert said(over, ending=Ending(-2, "idle_timeout", now=NOW)).error.kind == "timeout"
+
+
+def test_a_tool_that_is_told_twice_ran_once() -> None:
+    """A call has one end, however often it is told."""
+    use = {
+        "type": "tool_use",
+        "part": {"callID": "c", "tool": "t", "state": {"status": "completed"}},
+    }
+    assert len(of_type(said(use, use).notices, AgentToolCompleted)) == 1
+
+
+def test_another_session_is_no_part_of_the_turn() -> None:
+    """Neither the answer nor the end of an agent that this one started is its own."""
+    text = {"type": "text", "part": {"text": "mine"}}
+    other = {"sessionID": "p", "type": "text", "part": {"text": "theirs"}}
+    assert said(text, {**STOPPED, "sessionID": "p"}).error.kind == "crashed"
+    assert said(text, other, STOPPED).reply.text == "mine"
+
+
 @settings(max_examples=40, deadline=None)
 @given(case=st.sampled_from(case_names("opencode")), data=st.data())
 def test_a_stream_may_be_cut_anywhere(case: str, data: st.DataObject) -> None:
-    """Where the bytes are cut into pieces changes nothing."""
+    """Where the bytes are cut into pieces, and what is on stderr in between, changes nothing."""
     stream = recorded("opencode", case)
-    edges = [0, *sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8))), len(stream)]
-    chunks = [stream[a:b] for a, b in pairwise(edges)]
+    pieces = data.draw(in_pieces(stream))
     ending = ending_of("opencode", case)
     whole = play(OpencodeParser(turn_of()), [stream], ending)
-    assert play(OpencodeParser(turn_of()), chunks, ending).summary == whole.summary
+    assert play(OpencodeParser(turn_of()), pieces, ending).summary == whole.summary
 
 
 @pytest.mark.parametrize("case", case_names("opencode"))

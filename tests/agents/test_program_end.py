@@ -48,7 +48,7 @@ def test_a_program_that_had_begun_crashed() -> None:
         (
             Ending(0, "idle_timeout", after_s=99),
             True,
-            "p was silent for too long and was stopped after 99 s",
+            "p gave no sign of life for 99 s and was stopped",
         ),
     ],
 )

@@ -82,6 +82,8 @@ def _event(message: dict[str, Any]) -> Event:
         return Event(f"{kind}/{message['message']['content'][0]['type']}", message)
     if kind == "user":
         return Event("user/text", message)
+    if kind == "message":
+        return Event(f"message/{message['role']}", message)
     if kind.startswith("item."):
         return Event(f"{kind}:{message['item']['type']}", message)
     return Event(kind, message)

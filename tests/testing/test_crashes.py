@@ -58,11 +58,9 @@ def fragile() -> Steps[Any]:
     return (yield from step("look").call(was_interrupted))
 
 
-def test_a_process_is_killed_on_both_sides_of_every_record(
-    crash_everywhere: CrashEverywhere, tmp_path: Path
-) -> None:
+def test_a_process_is_killed_on_both_sides_of_every_record(tmp_path: Path) -> None:
     """The report has the records, two crashes for each, and how often steps were performed."""
-    told = crash_everywhere(pay)
+    told = everywhere(pay, folder=tmp_path)
     assert told == Crashes(
         ("WorkflowStarted", "StepStarted of 'charge'", "StepCompleted of 'charge'",
          "WorkflowCompleted"), 8, executions={"charge": 2},
@@ -114,12 +112,10 @@ def test_another_result_is_told_with_both(crash_everywhere: CrashEverywhere) -> 
     assert "output of step 'look': false without a crash, true with it" in text
 
 
-def test_the_journal_of_a_failing_crash_is_kept(
-    crash_everywhere: CrashEverywhere, tmp_path: Path
-) -> None:
+def test_the_journal_of_a_failing_crash_is_kept(tmp_path: Path) -> None:
     """It lies in the folder that the complaint names."""
     with pytest.raises(AssertionError, match=str(tmp_path)):
-        crash_everywhere(fragile, only=[(3, "before")])
+        everywhere(fragile, only=[(3, "before")], folder=tmp_path)
     assert [path.name for path in tmp_path.glob("*/3-before.db")] == ["3-before.db"]
 
 

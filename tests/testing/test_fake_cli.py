@@ -49,6 +49,8 @@ CLAUDE = ("-p", "--output-format", "stream-json", "--verbose", "--model", "claud
 BYPASS = ("--permission-mode", "bypassPermissions")
 CODEX = ("exec", "--json", "--skip-git-repo-check", "-m", "gpt-5", "-")
 COPILOT = ("--output-format", "json", "--no-auto-update", "--no-ask-user", "--allow-all")
+GEMINI = ("--output-format", "stream-json", "--skip-trust", "--approval-mode", "yolo")
+OPENCODE = ("run", "--format", "json", "--thinking", "--auto")
 SCHEMA = '{"type": "object", "properties": {"name": {"type": "string"}}}'
 ID = "aaaaaaaa-1111-4222-8333-444444444444"
 HELLO = "Hello from the stub: naïve ✓ 🙂 done."
@@ -98,6 +100,22 @@ NEEDED: Mapping[str, Mapping[str, str]] = {
         "session.error": "data.errorType data.message",
         "result": "sessionId exitCode usage.premiumRequests usage.codeChanges",
     },
+    "gemini": {
+        "init": "session_id model",
+        "message/user": "content",
+        "message/assistant": "content delta",
+        "tool_use": "tool_name tool_id parameters",
+        "tool_result": "tool_id status output",
+        "result": "status stats.input_tokens stats.output_tokens stats.cached stats.models",
+    },
+    "opencode": {
+        "step_start": "sessionID part.id part.messageID",
+        "text": "part.id part.text",
+        "reasoning": "part.id part.text",
+        "tool_use": "part.tool part.callID part.state.status part.state.input",
+        "step_finish": "part.reason part.tokens.input part.tokens.cache.read part.cost",
+        "error": "sessionID error.name error.data.message",
+    },
 }
 
 
@@ -132,6 +150,13 @@ LINES = [
     ("copilot", "text_stdin", Says(HELLO), COPILOT),
     ("copilot", "rate_limit_429", Fails("rate_limit", retries=5), COPILOT),
     ("copilot", "auth_401", Fails("auth", retries=2), COPILOT),
+    ("gemini", "text", Says(HELLO, model="stub"), GEMINI),
+    ("gemini", "context_overflow", Fails("context_overflow"), GEMINI),
+    ("gemini", "model_404", Fails("bad_request"), GEMINI),
+    ("opencode", "text", Says(HELLO), OPENCODE),
+    ("opencode", "thinking", Says("The answer is 4.", reasoning="Let me think."), OPENCODE),
+    ("opencode", "rate_limit_429", Fails("rate_limit"), OPENCODE),
+    ("opencode", "model_unknown", Fails("bad_request"), OPENCODE),
 ]
 WITHOUT_OPENING_WORDS = [
     ("claude", "tool", TWO_STEPS, (*CLAUDE, *BYPASS), ("assistant/text",)),
@@ -143,6 +168,14 @@ WITHOUT_OPENING_WORDS = [
         COPILOT,
         ("assistant.message_start", "assistant.message_delta"),
     ),
+    (
+        "gemini",
+        "tool",
+        Says("The command printed tool-ok.", tools=[RAN], model="stub"),
+        GEMINI,
+        ("message/assistant",),
+    ),
+    ("opencode", "tool", TWO_STEPS, OPENCODE, ("text",)),
 ]
 
 
@@ -309,6 +342,8 @@ def test_a_thread_can_be_compacted_without_using_an_act() -> None:
     assert "item/completed:contextCompaction" in order(client.events())
 
 
+ENDED = "item/completed"
+SANDBOXES = [("read-only", "declined"), ("danger-full-access", "completed")]
 ACP = [
     ("gemini", ("--acp",), "text", Says(HELLO)),
     ("gemini", ("--acp",), "thinking", Says("The answer is 4.", reasoning="**Considering**")),
@@ -355,6 +390,33 @@ def test_an_acp_agent_tells_of_its_tools(name: Any) -> None:
     assert invented(fake, real) == []
 
 
+def test_gemini_does_not_ask_in_the_mode_in_which_all_is_allowed() -> None:
+    """In its mode ``yolo`` a tool that would be asked for is used."""
+    act = Says("It printed.", tools=[Tool("echo tool-ok", "tool-ok\n", asks=True)])
+    with fake_cli("gemini", [act, act]), Client("gemini", "--acp") as client:
+        client.ask("initialize", protocolVersion=1)
+        session = client.ask("session/new", cwd="/", mcpServers=[])["result"]["sessionId"]
+        client.ask("session/prompt", sessionId=session, prompt=[])
+        assert [*order(client.events())].count("session/request_permission") == 1
+        client.ask("session/set_mode", sessionId=session, modeId="yolo")
+        client.ask("session/prompt", sessionId=session, prompt=[])
+        assert [*order(client.events())].count("session/request_permission") == 1
+
+
+@pytest.mark.parametrize(("sandbox", "status"), SANDBOXES)
+def test_where_codex_may_not_ask_it_declines_what_it_would_ask_for(
+    sandbox: str, status: str
+) -> None:
+    """With the policy ``never`` nobody is asked, and only without a sandbox all is done."""
+    act = Says("Well.", tools=[Tool("rm -r build", asks=True)])
+    with fake_cli("codex", [act]), Client("codex", "app-server") as client:
+        codex_turn(client, codex_thread(client, approvalPolicy="never", sandbox=sandbox))
+    items = [one["params"]["item"] for one in client.heard if one.get("method") == ENDED]
+    done = [item["status"] for item in items if item["type"] == "commandExecution"]
+    assert done == [status]
+    assert [one for one in client.heard if "method" in one and "id" in one] == []
+
+
 def test_a_prompt_of_acp_can_be_cancelled() -> None:
     """While it hangs it hears ``session/cancel``, and answers the prompt as cancelled."""
     with fake_cli("opencode", [Hangs("start")]), Client("opencode", "acp") as client:
@@ -375,7 +437,9 @@ BACKENDS = [
     ("codex", "codex.exec.CodexExecBackend"),
     ("copilot", "copilot.backend.CopilotBackend"),
     ("gemini", "acp.backend.gemini"),
+    ("gemini", "gemini.backend.GeminiBackend"),
     ("opencode", "acp.backend.opencode"),
+    ("opencode", "opencode.backend.OpencodeBackend"),
 ]
 FAILED: list[Any] = ["rate_limit", "context_overflow", "auth", "transient"]
 
@@ -475,6 +539,62 @@ def test_an_unknown_session_is_refused_as_by_the_real_program() -> None:
         assert (claude.left, codex.left) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "case", "arguments"),
+    [
+        ("gemini", "bad_resume", (*GEMINI, "--resume=no-such")),
+        ("opencode", "resume_3_bad", (*OPENCODE, "-s", "no-such")),
+    ],
+)
+def test_an_unknown_session_is_refused_in_the_recorded_words(
+    name: Any, case: str, arguments: tuple[str, ...]
+) -> None:
+    """They come on stderr with the recorded exit code, and no act is taken."""
+    real = json.loads((SAMPLES / name / "endings.json").read_text())[case]
+    with fake_cli(name, ["x"]) as fake:
+        done = launch(name, *arguments)
+        assert fake.left == 1
+    assert (done.returncode, done.stdout, done.stderr) == (real["exit_code"], "", real["stderr"])
+
+
+def test_a_fork_goes_on_from_the_tokens_of_its_thread() -> None:
+    """It has an id of its own; its usage is the sum, and that of the old thread does not grow."""
+    act = Says("x", usage=Usage(1200, 25))
+    with fake_cli("codex", [act] * 4) as fake:
+        old = json.loads(launch("codex", *CODEX).stdout.splitlines()[0])["thread_id"]
+        forked = launch("codex", "exec", "fork", "--json", old, "-")
+        resumed = launch("codex", "exec", "resume", "--json", old, "-")
+        with Client("codex", "app-server") as client:
+            client.ask("initialize", clientInfo={"name": "test", "title": "t", "version": "0"})
+            thread = client.ask("thread/fork", threadId=old)["result"]["thread"]
+            codex_turn(client, thread["id"])
+            updates = [one for one in client.heard if one.get("method") == COUNTED]
+        assert fake.left == 0
+    assert json.loads(forked.stdout.splitlines()[0])["thread_id"] != old
+    assert last(forked)["usage"]["input_tokens"] == 2400
+    assert last(resumed)["usage"]["input_tokens"] == 2400
+    assert (thread["id"] != old, thread["forkedFromId"]) == (True, old)
+    usage = updates[-1]["params"]["tokenUsage"]
+    assert [usage[one]["inputTokens"] for one in ("total", "last")] == [3600, 1200]
+
+
+COUNTED = "thread/tokenUsage/updated"
+
+
+def test_an_acp_agent_forks_if_it_says_that_it_can() -> None:
+    """It opens a copy under an id of its own; one that cannot knows no such method."""
+    with fake_cli("opencode", ["one"]).knows("ses_old"), Client("opencode", "acp") as client:
+        fork = {"cwd": "/", "mcpServers": [], "sessionId": "ses_old"}
+        client.ask("initialize", protocolVersion=1)
+        session = client.ask("session/fork", **fork)["result"]["sessionId"]
+        assert session != "ses_old"
+        reply = client.ask("session/prompt", sessionId=session, prompt=[])
+        assert reply["result"]["stopReason"] == "end_turn"
+        assert "error" in client.ask("session/fork", **{**fork, "sessionId": "ses_none"})
+    with fake_cli("gemini", ["one"]).knows("old"), Client("gemini", "--acp") as client:
+        assert client.ask("session/fork", sessionId="old")["error"]["code"] == -32601
+
+
 def test_a_session_of_an_earlier_day_can_be_made_known() -> None:
     """A session that the test says is known can be resumed; its own id is not given twice."""
     with fake_cli("claude", ["on we go"]) as claude:
@@ -511,7 +631,12 @@ def test_a_script_that_is_used_up_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "arguments", "code"),
-    [("claude", (*CLAUDE, "--no-such-flag"), 1), ("codex", ("exec", "--no-such-flag"), 2)],
+    [
+        ("claude", (*CLAUDE, "--no-such-flag"), 1),
+        ("codex", ("exec", "--no-such-flag"), 2),
+        ("gemini", (*GEMINI, "--no-such-flag"), 1),
+        ("opencode", (*OPENCODE, "--no-such-flag"), 1),
+    ],
 )
 def test_an_option_that_the_program_does_not_have_is_refused(
     name: Any, arguments: tuple[str, ...], code: int
@@ -521,7 +646,7 @@ def test_an_option_that_the_program_does_not_have_is_refused(
         done = launch(name, *arguments)
         assert fake.left == 1
     assert (done.returncode, done.stdout) == (code, "")
-    assert "--no-such-flag" in done.stderr
+    assert "no-such-flag" in done.stderr
 
 
 def test_a_call_is_recorded_with_what_it_was_given(tmp_path: Path) -> None:
@@ -549,6 +674,34 @@ def test_path_is_as_it_was_when_the_fake_is_gone() -> None:
         assert os.environ["PATH"] == f"{fake.executable.parent}{os.pathsep}{before}"
     assert os.environ["PATH"] == before
     assert launch(str(fake.executable), *CLAUDE).returncode == 0
+
+
+def test_path_is_as_it_was_whichever_of_two_fakes_goes_first() -> None:
+    """The end of a block takes its own program off PATH and no other."""
+    before = os.environ["PATH"]
+    first, second = fake_cli("claude", ["x"]).__enter__(), fake_cli("codex", ["y"]).__enter__()
+    first.__exit__()
+    assert os.environ["PATH"] == f"{second.executable.parent}{os.pathsep}{before}"
+    second.__exit__()
+    assert os.environ["PATH"] == before
+
+
+def test_fakes_of_one_path_know_nothing_of_one_another(tmp_path: Path) -> None:
+    """Two programs, and two of one name: each has its own script and calls, and of the latter PATH
+    finds the one that was entered last.
+    """
+    with (
+        fake_cli("claude", ["first"], path=tmp_path) as first,
+        fake_cli("codex", ["other"], path=tmp_path) as other,
+        fake_cli("claude", ["second", "third"], path=tmp_path) as second,
+    ):
+        said = [last(launch("claude", *CLAUDE))["result"]]
+        assert (first.left, other.left, second.left) == (1, 1, 1)
+        assert "other" in launch("codex", *CODEX).stdout
+        said.append(last(launch(str(first.executable), *CLAUDE))["result"])
+    assert said == ["second", "first"]
+    assert [len(fake.calls) for fake in (first, other, second)] == [1, 1, 1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["claude", "claude-2", "codex"]
 
 
 def test_prompts_at_the_same_time_take_one_act_each() -> None:
@@ -585,6 +738,14 @@ def test_an_act_that_cannot_be_is_refused_when_it_is_written(make: Any) -> None:
         make()
 
 
+def test_a_failure_that_one_protocol_of_two_has_no_words_for_is_told_when_it_is_reached() -> None:
+    """Gemini can refuse by ACP alone; called otherwise it says so, and prints nothing else."""
+    with fake_cli("gemini", [Fails("refusal")]):
+        done = launch("gemini", *GEMINI)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no words for 'refusal'" in done.stderr
+
+
 # ── What may go wrong ────────────────────────────────────────────────────────────────────────────
 
 
@@ -601,7 +762,14 @@ def test_a_line_can_be_written_in_two_parts_inside_a_character() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments"), [("claude", (*CLAUDE, *BYPASS)), ("codex", CODEX), ("copilot", COPILOT)]
+    ("name", "arguments"),
+    [
+        ("claude", (*CLAUDE, *BYPASS)),
+        ("codex", CODEX),
+        ("copilot", COPILOT),
+        ("gemini", GEMINI),
+        ("opencode", OPENCODE),
+    ],
 )
 def test_writes_change_the_folder_and_are_told(
     name: Any, arguments: tuple[str, ...], tmp_path: Path
@@ -646,9 +814,18 @@ SIGNALS = [
     ("codex", "start", signal.SIGINT, 1, "turn.started"),
     ("codex", "tool", signal.SIGTERM, -signal.SIGTERM, "item.started"),
     ("copilot", "start", signal.SIGTERM, 0, "result"),
+    ("gemini", "start", signal.SIGINT, -signal.SIGINT, "message"),
+    ("gemini", "tool", signal.SIGTERM, 0, "tool_use"),
+    ("opencode", "start", signal.SIGTERM, -signal.SIGTERM, "step_start"),
 ]
-ARGUMENTS = {"claude": CLAUDE, "codex": CODEX, "copilot": COPILOT}
-LINES_AT_START = {"claude": 1, "codex": 3, "copilot": 4}
+ARGUMENTS = {
+    "claude": CLAUDE,
+    "codex": CODEX,
+    "copilot": COPILOT,
+    "gemini": GEMINI,
+    "opencode": OPENCODE,
+}
+LINES_AT_START = {"claude": 1, "codex": 3, "copilot": 4, "gemini": 2, "opencode": 1}
 
 
 @pytest.mark.parametrize(("name", "after", "number", "code", "final"), SIGNALS)

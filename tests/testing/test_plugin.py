@@ -39,6 +39,57 @@ SUITE = """
         pass
 """
 
+IN_A_REPOSITORY = """
+    import shutil
+    import subprocess
+
+    from handrail import Agent, Executor, step, workflow
+    from handrail.testing import Says
+
+
+    def test_a_fake_writes_nothing_into_the_repository(fake_cli, tmp_path, monkeypatch):
+        subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+        monkeypatch.chdir(tmp_path)
+        claude = fake_cli("claude", [Says("ok", writes={"src/a.py": "a = 2"})])
+        coder = Agent("coder", "Fix it.", backend="claude")
+
+        @workflow
+        def fixes():
+            return (yield from step("fix").agent(coder, writes=["src/**"])).output
+
+        result = Executor().run_sync(fixes)
+        assert result.success, result.error
+        assert sorted(path.name for path in tmp_path.iterdir()) == [".git", "src"]
+        assert len(claude.calls) == 1
+
+
+    def test_crashes_write_nothing_into_the_repository(crash_everywhere, tmp_path):
+        @workflow
+        def one():
+            yield from step("one").call(print)
+
+        crash_everywhere(one, only=[(3, "before")])
+        assert list(tmp_path.iterdir()) == []
+
+
+    def test_the_end_needs_no_folder(fake_cli):
+        shutil.rmtree(fake_cli("claude", ["x"]).folder)
+"""
+
+EVERYTHING = """
+import sys
+
+sys.modules["pytest"] = sys.modules["hypothesis"] = None
+from handrail.testing import *
+
+assert {"Script", "fake_cli", "crash_everywhere"} <= set(dir())
+for module in ("contracts", "strategies"):
+    try:
+        exec(f"from handrail.testing import {module}")
+    except ModuleNotFoundError as error:
+        print(error)
+"""
+
 NO_PYTEST = """
 import sys
 
@@ -85,6 +136,17 @@ def test_the_plugin_brings_its_fixtures(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_fixtures_keep_out_of_the_folder_of_the_test(tmp_path: Path) -> None:
+    """The repository in ``tmp_path`` has what the workflow writes and nothing else; a folder that
+    is gone at the end is no error.
+    """
+    (tmp_path / "test_suite.py").write_text(
+        "\n".join(line.removeprefix("    ") for line in IN_A_REPOSITORY.splitlines())
+    )
+    done = python("-m", "pytest", "-q", "-p", "handrail.testing.plugin", folder=tmp_path)
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
 def test_the_plugin_costs_nothing_to_load(tmp_path: Path) -> None:
     """Loading the plugin imports no more of handrail than the packages it lies in."""
     done = python("-c", NOTHING_YET, folder=tmp_path)
@@ -95,6 +157,28 @@ def test_the_kit_needs_neither_pytest_nor_hypothesis(tmp_path: Path) -> None:
     """Without them everything but the contracts and the strategies is there, and no event loop."""
     done = python("-c", NO_PYTEST, folder=tmp_path)
     assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
+
+
+def test_a_star_takes_what_needs_no_other_library(tmp_path: Path) -> None:
+    """It works without pytest and hypothesis; the modules that need them say which is missing."""
+    done = python("-c", EVERYTHING, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "handrail.testing.contracts needs pytest: pip install pytest",
+        "handrail.testing.strategies needs hypothesis: pip install hypothesis",
+    ]
+
+
+def test_a_star_takes_neither_module_where_their_libraries_are_there() -> None:
+    """What it takes does not depend on what is installed; both can still be asked for."""
+    taken: dict[str, object] = {}
+    exec("from handrail.testing import *", taken)  # noqa: S102  # no function may have it
+    assert {"contracts", "strategies"}.isdisjoint(taken)
+
+    import handrail.testing as kit
+
+    assert {"contracts", "strategies"} <= set(dir(kit))
+    assert kit.contracts.SinkContract.__module__ == "handrail.testing.contracts.sink"
 
 
 def test_every_name_of_the_kit_can_be_imported() -> None:

@@ -493,6 +493,37 @@ def test_wrong_inputs_are_refused_at_once() -> None:
         Script(ship)  # type: ignore[call-arg]
 
 
+def test_a_misspelt_input_is_told_before_what_is_missing_for_it() -> None:
+    """The error names the argument, the one that was meant, and the inputs without their modules."""
+
+    @workflow
+    def many(task: Plan | None, rounds: int = 3, *, tags: list[str] | None = None) -> Steps[None]:
+        yield from step("a").call(print, task, rounds, tags)
+
+    with pytest.raises(TypeError) as caught:
+        Script(many, taskk=None)  # type: ignore[call-arg]
+    assert str(caught.value) == (
+        "workflow 'many'(task: Plan | None, rounds: int = 3, *, tags: list[str] | None = None): "
+        "got an unexpected keyword argument 'taskk'. Did you mean 'task'?"
+    )
+
+
+def test_any_name_is_an_input_of_a_workflow_that_takes_any() -> None:
+    """With ``**names`` no keyword is unexpected; without a near name none is proposed."""
+
+    @workflow
+    def free(first: "Nobody", /, **names: int) -> Steps[int]:  # type: ignore[name-defined]  # noqa: F821, UP037
+        return (yield from step("a").call(len, names))
+
+    assert list(Script(free, 1, x=1, y=2).pending) == ["a"]
+    with pytest.raises(
+        TypeError, match=r"'free'\(first: .*, /, \*\*names: int\): missing a required"
+    ):
+        Script(free)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'zzz'$"):
+        Script(ship, "task", zzz=1)  # type: ignore[call-arg]
+
+
 def test_what_escapes_the_body_escapes_the_script() -> None:
     """KeyboardInterrupt in a workflow's body reaches the test."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -21,9 +21,15 @@ from handrail.agents.background import (
 )
 from handrail.agents.conversation import Conversation, schema_for
 from handrail.agents.prompt import Prompt, beside, identity_of, rendered
-from handrail.agents.routes import Fallback, check_backend, check_options, routes_of
+from handrail.agents.routes import (
+    Fallback,
+    check_backend,
+    check_options,
+    led_by_owner,
+    routes_of,
+)
 from handrail.errors import DefinitionError, WrongUse
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions, with_model
 from handrail.model.jsonsafe import short_repr
 from handrail.model.ladder import DEFAULT_LADDER, Ladder
 from handrail.model.policy import count_of
@@ -52,6 +58,12 @@ def _check_prompt(agent: Agent[Any], _: attrs.Attribute[Any], prompt: object) ->
 def _check_output(agent: Agent[Any], _: attrs.Attribute[Any], output: object) -> None:
     if isinstance(output, str):
         raise WrongUse(f"agent {agent.name!r}: output= takes a type, got the text {output!r}")
+    given: Any = output
+    if isinstance(output, (Mapping, list, tuple, set)):
+        raise WrongUse(
+            f"agent {agent.name!r}: output= takes a Python type (a dataclass, a TypedDict, "
+            f"list[str], ...), not a JSON schema or a value, got {short_repr(given)}"
+        )
     try:
         schema_for(output)
     except DefinitionError as error:
@@ -210,8 +222,8 @@ class Agent(Generic[T_co]):
         context_tokens: int = 8_000,
         files: Files | Sequence[str | os.PathLike[str]] = (),
     ) -> None:
-        if model is not None and isinstance(options, AgentOptions):
-            options = AgentOptions(model=model).over(options)
+        if isinstance(options, AgentOptions):
+            options = with_model(model, options, f"agent {name!r}")
         if isinstance(fallback, str):
             raise WrongUse(f"agent {name!r}: fallback= takes a list, got the text {fallback!r}")
         self.__attrs_init__(
@@ -255,10 +267,12 @@ class Agent(Generic[T_co]):
 
         Raises:
             AgentError: there is no backend, or it gave no answer.
+            DefinitionError: none of its backends keeps the session that it is to go on in.
             PromptError: the prompt cannot be made from the context.
             AnswerRejected: the answer was not of the output type.
         """
         routes = routes_of(self, request.settings, request.defaults)
+        routes = led_by_owner(routes, request.settings, f"agent {self.name!r}")
         text = await rendered(
             self.prompt, agent=self.name, context=request.context, workflow=request.workflow
         )

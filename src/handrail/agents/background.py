@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import attrs
 
-from handrail.agents.wording import shortened
+from handrail.agents.wording import both_ends
 from handrail.errors import DefinitionError, PromptError
 from handrail.model.jsonsafe import json_safe
 from handrail.model.results import AgentResult, CommandResult, StepResult
@@ -58,7 +58,7 @@ def results_section(
         text = _text_of(result.output)
         if not text:
             continue
-        section = f"## {result.path}\n\n{shortened(text, max(left, 0))}"
+        section = f"## {result.path}\n\n{both_ends(text, max(left, 0))}"
         if shown and len(section) > left:
             break
         shown.append(section)

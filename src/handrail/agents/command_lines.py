@@ -13,11 +13,12 @@ from handrail.agents.programs.watchdog import Patience
 from handrail.errors import AgentError, AgentErrorKind
 from handrail.model.events import AgentMessage, Notice
 from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.shortening import LONGEST_WORD, shortened
 
 KEPT_BYTES = 8 << 20
 """The longest answer that is taken."""
 _TAIL_CHARS = 2_000
-_TAIL_BYTES = 4 * _TAIL_CHARS
+_TAIL_BYTES = 4 * (_TAIL_CHARS + LONGEST_WORD + 1)  # so that its last characters are cut as text
 
 
 class CommandParser:
@@ -88,7 +89,8 @@ class CommandParser:
         return self._error("timeout", f"{self._name!r} {why}{said}")
 
     def _error(self, kind: AgentErrorKind | None, reason: str) -> AgentError:
-        return AgentError(self._turn.agent, reason, kind=kind, text=self._end[-_TAIL_CHARS:])
+        text = shortened(self._end, _TAIL_CHARS, keep="tail", mark="")
+        return AgentError(self._turn.agent, reason, kind=kind, text=text)
 
     @property
     def _printed(self) -> str:
@@ -107,6 +109,5 @@ def _exit(code: int | None) -> str:
 
 
 def _said(output: str) -> str:
-    text = output.strip()
-    shown = text if len(text) <= _TAIL_CHARS else f"...{text[-_TAIL_CHARS:]}"
+    shown = shortened(output.strip(), _TAIL_CHARS, keep="tail")
     return f": {shown}" if shown else ""

@@ -10,7 +10,7 @@ import attrs
 from handrail.agents.bounds.bounds import bounds_of
 from handrail.agents.digest import Digest
 from handrail.agents.routes import Route
-from handrail.agents.wording import KEPT_CHARS, put, rejected, shortened, with_schema
+from handrail.agents.wording import KEPT_CHARS, both_ends, put, rejected, with_schema
 from handrail.errors import AgentError, AnswerRejected
 from handrail.model.convert import DoesNotFit, fit
 from handrail.model.events import AgentTurnCompleted, AgentTurnStarted
@@ -142,7 +142,7 @@ class Conversation:
             why,
             kind="invalid_output",
             session=reply.session or self._session(route),
-            text=shortened(reply.text, KEPT_CHARS),
+            text=both_ends(reply.text, KEPT_CHARS),
             usage=reply.usage,
             model=reply.model,
         )

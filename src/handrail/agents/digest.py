@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from handrail.model.events import AgentMessage, AgentSessionStarted, AgentToolStarted, Notice
 from handrail.model.jsonsafe import short_repr
+from handrail.shortening import LONGEST_WORD, shortened
 
 _KEPT = 40
 _SHOWN_CHARS = 160
@@ -20,18 +21,27 @@ class Digest:
     def __init__(self, emit: Callable[[Notice], None], launch: int) -> None:
         self._emit = emit
         self._launch = launch
-        self._kept: deque[str] = deque(maxlen=_KEPT)
+        self._kept: deque[str] = deque()
+        self._before = ""
 
     def __call__(self, notice: Notice) -> None:
         """Keep it if it is of use, and pass it on."""
         if isinstance(notice, AgentMessage):
-            self._kept.append(notice.text)
+            self._keep(notice.text)
         elif isinstance(notice, AgentToolStarted):
-            self._kept.append(f"\n[used {notice.name}: {short_repr(notice.input, _SHOWN_CHARS)}]\n")
+            self._keep(f"\n[used {notice.name}: {short_repr(notice.input, _SHOWN_CHARS)}]\n")
         elif isinstance(notice, AgentSessionStarted):
             notice = replace(notice, launch=self._launch)
         self._emit(notice)
 
     def text(self) -> str:
         """The end of what was said and done."""
-        return "".join(self._kept).strip()[-_TEXT_CHARS:]
+        kept = "".join(self._kept).rstrip()
+        most = min(len(kept), _TEXT_CHARS)
+        return shortened(self._before + kept, most, keep="tail", mark="").strip()
+
+    def _keep(self, text: str) -> None:
+        """Keep it in place of the oldest, of whose end no more is needed than to know a word."""
+        self._kept.append(text)
+        if len(self._kept) > _KEPT:
+            self._before = (self._before + self._kept.popleft())[-LONGEST_WORD - 1 :]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeGuard
 
-from handrail.agents.script import called, played, replies_of
+from handrail.agents.script import called, is_like, played, replies_of
 from handrail.errors import AgentError, WrongUse
 from handrail.model.jsonsafe import short_repr
 from handrail.model.policy import seconds_of
 from handrail.model.results import AgentResult
+from handrail.model.schema import describe_type
 from handrail.model.shapes import AgentRequest
 
 _Place: TypeAlias = tuple[str, Any]
@@ -33,9 +35,11 @@ class FakeAgent:
     comes: ``by={"file": {"a.py": "fine", "b.py": ValueError("bad")}}``. A call that such a mapping
     does not know takes the next of ``replies``.
 
-    A call that there is no reply for fails with an ``AgentError``. ``assert_exhausted()``, or the
-    end of a ``with`` block, complains of it again, and of replies that nobody asked for. ``calls``
-    lists the contexts, ``requests`` all that came with them. Mutable.
+    An output must be of the type that the agent which it stands for has as ``output=``; else the
+    attempt fails with a ``WrongUse`` that names the line at which the fake was made. A call that
+    there is no reply for fails with an ``AgentError``. ``assert_exhausted()``, or the end of a
+    ``with`` block, complains of both again, and of replies that nobody asked for. ``calls`` lists
+    the contexts, ``requests`` all that came with them. Mutable.
     """
 
     def __init__(
@@ -47,13 +51,14 @@ class FakeAgent:
         delay: float | timedelta = 0.0,
     ) -> None:
         self.name = name
+        self._made_at = _maker_of(self)
         self.calls: list[Mapping[str, Any]] = []
         self.requests: list[AgentRequest] = []
         self._given = replies_of(replies, f"FakeAgent {name!r}")
         self._left = deque(self._given)
         self._choice, self._table = _chosen_by(by, name, replies)
         self._chosen: set[_Place] = set()
-        self._unexpected: list[str] = []
+        self._problems: list[str] = []
         self._delay_s = seconds_of(delay, f"delay of FakeAgent {name!r}")
 
     def __repr__(self) -> str:
@@ -64,6 +69,7 @@ class FakeAgent:
 
         Raises:
             AgentError: the script has none for it.
+            WrongUse: it is not of the type that this agent's output is to have.
             BaseException: whatever the script says.
         """
         context = dict(request.context)
@@ -72,8 +78,11 @@ class FakeAgent:
         reply = await self._choose(context)
         if self._delay_s:
             await request.sleep(self._delay_s)
-        output = await played(reply, context)
-        return output if _is_result(output) else AgentResult(output)
+        made = await played(reply, context)
+        result: AgentResult[Any] = made if _is_result(made) else AgentResult(made)
+        if not is_like(result.output, request.output):
+            raise WrongUse(self._note_unlike(result.output, request))
+        return result
 
     @property
     def unused(self) -> tuple[Any, ...]:
@@ -85,9 +94,10 @@ class FakeAgent:
         """Do nothing if every reply was used and every call had one.
 
         Raises:
-            AssertionError: it lists the unused replies and the unexpected calls.
+            AssertionError: it lists the unused replies, the unexpected calls and the replies of
+                another type.
         """
-        problems = list(self._unexpected)
+        problems = list(self._problems)
         unused = self.unused
         if unused:
             shown = ", ".join(short_repr(reply) for reply in unused)
@@ -121,11 +131,21 @@ class FakeAgent:
     def _note_unexpected(self, context: Mapping[str, Any]) -> str:
         shown = ", ".join(f"{key}={short_repr(value, 60)}" for key, value in context.items())
         call = f"unexpected call {len(self.calls)} with context ({shown})"
-        self._unexpected.append(call)
+        self._problems.append(call)
         script = f"it was given {_replies(len(self._given))}" + ", all used" * bool(self._given)
         if self._table:
             script = f"its by= has no reply for it, and {script}"
         return f"{call}: {script}"
+
+    def _note_unlike(self, output: object, request: AgentRequest) -> str:
+        wanted = describe_type(request.output, fields=False)
+        problem = (
+            f"{self._made_at}: FakeAgent {self.name!r} answered with {short_repr(output)}, which is "
+            f"of type {type(output).__name__}, but its agent at {request.path!r} has "
+            f"output={wanted}. Give it a reply of that type, which is used as it is."
+        )
+        self._problems.append(problem)
+        return problem
 
 
 def _chosen_by(
@@ -164,6 +184,15 @@ def _choice(by: object, name: str, replies: Sequence[Any]) -> Callable[..., Any]
             f"would never be given. Keep one of the two."
         )
     return by
+
+
+def _maker_of(fake: FakeAgent) -> str:
+    """``file:line`` of the code that makes it: of the first frame that is no method of its own."""
+    frame = inspect.currentframe()
+    frame = None if frame is None else frame.f_back
+    while frame is not None and frame.f_locals.get("self") is fake:
+        frame = frame.f_back
+    return "here" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def _is_result(output: object) -> TypeGuard[AgentResult[Any]]:

@@ -22,6 +22,7 @@ _MADE_BY = {
     "opencode-run": ("handrail.agents.opencode.backend", "OpencodeBackend"),
     "api": ("handrail.agents.api.backend", "ApiBackend"),
 }
+_ONE_PROGRAM = ({"codex", "codex-exec"}, {"gemini", "gemini-cli"}, {"opencode", "opencode-run"})
 
 
 def backend_names() -> tuple[str, ...]:
@@ -55,6 +56,11 @@ def check_name(name: str, whose: str) -> None:
     raise DefinitionError(
         f"{whose}: there is no backend {name!r}.{meant} Known: {', '.join(_MADE_BY)}."
     )
+
+
+def one_program(name: str, other: str) -> bool:
+    """True if both launch the same program, so that each may go on in sessions of the other."""
+    return any({name, other} <= names for names in _ONE_PROGRAM)
 
 
 def who_can(options: AgentOptions) -> tuple[str, ...]:

@@ -93,6 +93,34 @@ def routes_of(
     return tuple(Route(wrap(route.backend), route.options) for route in (main, *fallbacks))
 
 
+def led_by_owner(
+    routes: tuple[Route, ...], settings: AgentSettings, whose: str
+) -> tuple[Route, ...]:
+    """The chain, beginning with the backend that keeps the session that a step goes on in.
+
+    A step that had fallen back was answered by another backend than the first. Those that do not
+    know its session stay in the chain, to fall back on.
+
+    Raises:
+        DefinitionError: no backend of the chain keeps it; another one would begin anew.
+    """
+    from handrail.agents.registry import one_program
+
+    owner = settings.session_backend
+    if settings.session is None or not owner:
+        return routes
+    same = [route for route in routes if route.name == owner]
+    kin = same or [route for route in routes if one_program(route.name, owner)]
+    if not kin:
+        names = list(dict.fromkeys(repr(route.name) for route in routes))
+        raise DefinitionError(
+            f"{whose}: session= is one of backend {owner!r}, and this step is carried out by "
+            f"{' or '.join(names)}, which cannot go on in it. Put {owner!r} into backend= or "
+            f"fallback=, or leave session= out."
+        )
+    return (kin[0], *(route for route in routes if route is not kin[0]))
+
+
 @attrs.frozen
 class _Level:
     """What one place says: a step, an agent, a run."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeGuard
 
 from handrail.errors import WrongUse
+from handrail.model.convert import DoesNotFit, conforms, fit
 from handrail.model.jsonsafe import short_repr
 
 ScriptedError: TypeAlias = "BaseException | type[BaseException]"
@@ -39,6 +40,16 @@ async def called(function: Callable[..., Any], argument: Any) -> Any:
     """What a sync or async function returns; it may take the argument, or nothing."""
     made = function(argument) if _takes(function, argument) else function()
     return await made if inspect.isawaitable(made) else made
+
+
+def is_like(output: object, type_: Any) -> bool:
+    """True if a workflow that expects this type can use the output as it is."""
+    if conforms(output, type_):
+        return True
+    try:
+        return bool(fit(output, type_) == output)  # 3 is a float, and keeps the bounds of its type
+    except DoesNotFit:
+        return False
 
 
 def _is_list(replies: object) -> TypeGuard[Sequence[Any]]:

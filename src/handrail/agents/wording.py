@@ -8,6 +8,7 @@ from typing import Any
 
 from handrail.model.jsonsafe import short_repr
 from handrail.model.launch import Launch
+from handrail.shortening import shortened
 
 _QUOTED_CHARS = 5_000
 KEPT_CHARS = 4_000
@@ -36,7 +37,7 @@ def asked_again(task: str, answer: str, reason: str, *, remembered: bool) -> str
     )
     if remembered:
         return refusal
-    return f"{task}\n\nYou answered:\n\n{shortened(answer, _QUOTED_CHARS)}\n\n{refusal}"
+    return f"{task}\n\nYou answered:\n\n{both_ends(answer, _QUOTED_CHARS)}\n\n{refusal}"
 
 
 def put(task: str, launch: Launch, *, remembered: bool) -> str:
@@ -64,7 +65,7 @@ def resumed(task: str, reason: str) -> str:
 
 def continued(task: str, answer: str) -> str:
     """The prompt for a new session, after one that had become too long."""
-    done = shortened(answer, _QUOTED_CHARS)
+    done = both_ends(answer, _QUOTED_CHARS)
     if not done:
         return task
     return (
@@ -92,10 +93,12 @@ def rejected(wanted: str, turns: int, reason: str, answer: str) -> str:
     )
 
 
-def shortened(text: str, limit: int) -> str:
+def both_ends(text: str, limit: int) -> str:
     """``text``, or its beginning and its end with a line between that says how much is left out."""
     text = text.strip()
     if len(text) <= limit:
         return text
-    half = limit // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+    head = shortened(text, limit // 2, mark="")
+    tail = shortened(text, limit // 2, keep="tail", mark="")
+    left_out = len(text) - len(head) - len(tail)
+    return f"{head}\n[... {left_out} characters left out ...]\n{tail}"

@@ -10,6 +10,7 @@ from typing import Any, TypeGuard, cast
 from handrail.errors import HandrailError
 from handrail.model.commands import View
 from handrail.model.context import WorkflowContext
+from handrail.model.jsonsafe import short_repr
 
 
 class ContextNotAMapping(HandrailError, TypeError):
@@ -62,7 +63,7 @@ async def built_context(given: Any, context: WorkflowContext) -> Mapping[str, An
         if inspect.isawaitable(made):
             made = await made
     if not _is_context(made):
-        raise ContextNotAMapping(context.path, repr(made)[:200])
+        raise ContextNotAMapping(context.path, short_repr(made, 200))
     return made
 
 

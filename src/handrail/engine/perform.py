@@ -6,7 +6,7 @@ An attempt ends in an event: ``StepCompleted`` or ``AttemptFailed``. Cancellatio
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, assert_never
 
 import attrs
@@ -14,7 +14,16 @@ import attrs
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.contexts import Contexts, built_context
 from handrail.engine.current import Current, idempotency_key
-from handrail.errors import AgentError, BudgetExceeded, CommandFailed, StageFailed, WrongUse
+from handrail.engine.replacements import Replacements
+from handrail.errors import (
+    AgentError,
+    BudgetExceeded,
+    CommandFailed,
+    DefinitionError,
+    PromptError,
+    StageFailed,
+    WrongUse,
+)
 from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
 from handrail.model.assemble import assembler
 from handrail.model.commands import LaunchFailed, Perform, Queue
@@ -38,8 +47,10 @@ from handrail.model.steps import (
     StageCheck,
 )
 from handrail.ports.clock import Clock
+from handrail.shortening import shortened
 
 _STAGE_OUTPUT = 20_000
+_EXIT_OUTPUT = 2_000
 _step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
 _step_completed = assembler(StepCompleted)
 
@@ -49,7 +60,7 @@ class Performer:
     """Performs the leaf steps of one run."""
 
     contexts: Contexts
-    agents: Mapping[str, Any]
+    agents: Replacements
     clock: Clock
     tell: Callable[[Notice], None]
     defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
@@ -143,7 +154,7 @@ class Performer:
     ) -> AgentResult[Any]:
         assert command.view is not None
         workflow = self.contexts.of(command.view)
-        chosen = self.agents.get(agent.name, agent)
+        chosen = self.agents.instead_of(agent)
         request = AgentRequest(
             self.contexts.run_id,
             command.path,
@@ -159,6 +170,7 @@ class Performer:
             self.defaults(),
             self.clock.now,
             self.contexts.mark,
+            getattr(agent, "output", Any),
         )
         result: AgentResult[Any] = await chosen.run(request)
         if not isinstance(result, AgentResult):
@@ -199,7 +211,7 @@ class Performer:
                 marker=self._marker(command),
                 on_output=self._listener(command),
             )
-            printed = _tail((done.stdout + done.stderr).strip(), _STAGE_OUTPUT)
+            printed = shortened((done.stdout + done.stderr).strip(), _STAGE_OUTPUT, keep="tail")
             error = None if done.exit_code == 0 else _exit_text(done.exit_code, printed)
             result = StageResult(stage.name, done.exit_code == 0, printed, error)
         if not result.passed:
@@ -273,11 +285,8 @@ def _shown(argv: str | tuple[str, ...]) -> str:
 
 
 def _exit_text(exit_code: int, printed: str) -> str:
-    return f"exit code {exit_code}: {_tail(printed)}" if printed else f"exit code {exit_code}"
-
-
-def _tail(text: str, characters: int = 2000) -> str:
-    return text if len(text) <= characters else f"...{text[-characters:]}"
+    said = shortened(printed, _EXIT_OUTPUT, keep="tail")
+    return f"exit code {exit_code}: {said}" if said else f"exit code {exit_code}"
 
 
 # -- how attempts end ------------------------------------------------------------------------------
@@ -312,11 +321,18 @@ def _sum(a: Usage | None, b: Usage | None) -> Usage | None:
     return a or b if a is None or b is None else a + b
 
 
+def _is_in_vain(command: Perform | Queue, error: BaseException) -> bool:
+    """True if the same attempt again would fail in the same way, whatever happens meanwhile."""
+    of_agent = isinstance(command.step.verb, (AgentCall, Generation))
+    wrong = isinstance(error, (PromptError, DefinitionError)) and of_agent
+    return wrong or isinstance(error, BudgetExceeded)
+
+
 def failed(command: Perform | Queue, error: BaseException) -> AttemptFailed:
     """The event of an attempt that raised; ``on=`` is judged here, where the exception is alive."""
     if isinstance(error, ActionRaised):
         error = error.error
-    retryable = isinstance(error, Exception) and not isinstance(error, BudgetExceeded)
+    retryable = isinstance(error, Exception) and not _is_in_vain(command, error)
     retry = command.step.modifiers.retry
     if retry is not None and retryable:
         try:

@@ -6,11 +6,12 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import attrs
 
 from handrail.errors import DefinitionError
+from handrail.model.jsonsafe import short_repr
 from handrail.model.policy import count_of, positive_seconds
 
 Permission: TypeAlias = Literal["read_only", "workspace", "full"]
@@ -21,46 +22,75 @@ PERMISSIONS = ("read_only", "workspace", "full")
 
 def _text(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None and (not isinstance(value, str) or not value.strip()):
-        raise DefinitionError(f"{attribute.name} must be text that is not blank, got {value!r}")
+        raise DefinitionError(
+            f"{attribute.name} of AgentOptions must be text that is not blank, got {value!r}"
+        )
 
 
 def _permission(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None and value not in PERMISSIONS:
         raise DefinitionError(
-            f"{attribute.name} must be one of {', '.join(map(repr, PERMISSIONS))}, got {value!r}"
+            f"{attribute.name} of AgentOptions must be one of "
+            f"{', '.join(map(repr, PERMISSIONS))}, got {value!r}"
         )
 
 
 def _count(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None:
-        count_of(value, attribute.name)
+        count_of(value, f"{attribute.name} of AgentOptions")
 
 
 def _dollars(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise DefinitionError(f"{attribute.name} must be dollars above 0, got {value!r}")
+        raise DefinitionError(
+            f"{attribute.name} of AgentOptions must be dollars above 0, got {value!r}"
+        )
 
 
-def _optional_s(value: float | timedelta | None) -> float | None:
-    return None if value is None else positive_seconds(value, "a timeout of AgentOptions")
+# Converters leave alone what is of the wrong kind: the validators after them know its name.
 
 
-def _texts(given: Iterable[str] | None) -> tuple[str, ...] | None:
-    if given is None:
-        return None
-    if isinstance(given, str):
-        raise DefinitionError(f"AgentOptions takes lists of texts, got the text {given!r}")
-    return tuple(os.fspath(one) for one in given)
+def _seconds(value: float | timedelta | None) -> float | None:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def _timeout(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is not None:
+        positive_seconds(value, f"{attribute.name} of AgentOptions")
+
+
+def _texts(given: Iterable[str | os.PathLike[str]] | None) -> tuple[str, ...] | None:
+    wrong: object = given
+    if isinstance(wrong, (str, bytes, Mapping)) or not isinstance(wrong, Iterable):
+        return cast("None", wrong)
+    return tuple(os.fspath(one) if isinstance(one, os.PathLike) else one for one in given or ())
+
+
+def _listed(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is None:
+        return
+    given = cast("tuple[object, ...]", value if isinstance(value, tuple) else (value, None))
+    if not all(isinstance(one, str) for one in given):
+        raise DefinitionError(
+            f"{attribute.name} of AgentOptions must be a list of texts, got {short_repr(value)}"
+        )
 
 
 def _folder(given: str | os.PathLike[str] | None) -> str | None:
-    return None if given is None else os.fspath(given)
+    return os.fspath(given) if isinstance(given, os.PathLike) else given
 
 
 def _dict(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if given is None else dict(given)
+    return dict(given) if isinstance(given, Mapping) else given
+
+
+def _mapping(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is not None and not isinstance(value, dict):  # not shown: it may hold secrets
+        raise DefinitionError(
+            f"{attribute.name} of AgentOptions must be a mapping, got {type(value).__name__}"
+        )
 
 
 def _names_only(env: Mapping[str, str] | None) -> str:
@@ -94,19 +124,33 @@ class AgentOptions:
     system_prompt: str | None = attrs.field(default=None, validator=_text)
     append_system_prompt: str | None = attrs.field(default=None, validator=_text)
     permission: Permission | None = attrs.field(default=None, validator=_permission)
-    allowed_tools: tuple[str, ...] | None = attrs.field(default=None, converter=_texts)
-    denied_tools: tuple[str, ...] | None = attrs.field(default=None, converter=_texts)
-    mcp_servers: Mapping[str, Mapping[str, Any]] | None = attrs.field(default=None, converter=_dict)
-    cwd: str | None = attrs.field(default=None, converter=_folder)
-    add_dirs: tuple[str, ...] | None = attrs.field(default=None, converter=_texts)
-    env: Mapping[str, str] | None = attrs.field(default=None, converter=_dict, repr=_names_only)
+    allowed_tools: tuple[str, ...] | None = attrs.field(
+        default=None, converter=_texts, validator=_listed
+    )
+    denied_tools: tuple[str, ...] | None = attrs.field(
+        default=None, converter=_texts, validator=_listed
+    )
+    mcp_servers: Mapping[str, Mapping[str, Any]] | None = attrs.field(
+        default=None, converter=_dict, validator=_mapping
+    )
+    cwd: str | None = attrs.field(default=None, converter=_folder, validator=_text)
+    add_dirs: tuple[str, ...] | None = attrs.field(
+        default=None, converter=_texts, validator=_listed
+    )
+    env: Mapping[str, str] | None = attrs.field(
+        default=None, converter=_dict, validator=_mapping, repr=_names_only
+    )
     max_turns: int | None = attrs.field(default=None, validator=_count)
     max_cost_usd: float | None = attrs.field(default=None, validator=_dollars)
-    start_timeout_s: float | None = attrs.field(default=None, converter=_optional_s)
-    idle_timeout_s: float | None = attrs.field(default=None, converter=_optional_s)
-    tool_timeout_s: float | None = attrs.field(default=None, converter=_optional_s)
-    timeout_s: float | None = attrs.field(default=None, converter=_optional_s)
-    extra_args: tuple[str, ...] | None = attrs.field(default=None, converter=_texts)
+    start_timeout_s: float | None = attrs.field(
+        default=None, converter=_seconds, validator=_timeout
+    )
+    idle_timeout_s: float | None = attrs.field(default=None, converter=_seconds, validator=_timeout)
+    tool_timeout_s: float | None = attrs.field(default=None, converter=_seconds, validator=_timeout)
+    timeout_s: float | None = attrs.field(default=None, converter=_seconds, validator=_timeout)
+    extra_args: tuple[str, ...] | None = attrs.field(
+        default=None, converter=_texts, validator=_listed
+    )
 
     def over(self, outer: AgentOptions) -> AgentOptions:
         """These, and of ``outer`` what is not said here; the variables of ``env`` are joined."""
@@ -128,6 +172,22 @@ class AgentOptions:
         """``profile@model`` in its two parts; either may be missing."""
         profile, at, model = (self.model or "").rpartition("@")
         return (profile or None) if at else None, model or None
+
+
+def with_model(model: str | None, options: AgentOptions, whose: str) -> AgentOptions:
+    """The options, with the model that is given beside them.
+
+    Raises:
+        DefinitionError: they name another one.
+    """
+    if model is None:
+        return options
+    if options.model not in (None, model):
+        raise DefinitionError(
+            f"{whose}: model={model!r} and options that say model={options.model!r}: "
+            f"keep one of them"
+        )
+    return attrs.evolve(options, model=model)
 
 
 OPTION_NAMES: tuple[str, ...] = tuple(field.name for field in attrs.fields(AgentOptions))

@@ -8,13 +8,14 @@ from typing import Any
 import attrs
 
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
-from handrail.model.results import AgentResult, Usage
+from handrail.model.results import Usage
 
 
 @attrs.frozen
 class AgentSettings:
     """``backend`` is one, or a name of one; None: not said here. ``session`` is gone on in, with
-    ``fork`` in a copy of it; ``session_usage`` is what it had used so far, if that is known.
+    ``fork`` in a copy of it; ``session_usage`` is what it had used so far, if that is known, and
+    ``session_backend`` the name of the backend that keeps it ("": not known).
     ``writes`` are the patterns of what the agent may write, ``worktree`` gives it one of its own.
     ``wrap`` makes of every backend the one that is used; only a run says it.
     """
@@ -27,13 +28,7 @@ class AgentSettings:
     writes: tuple[str, ...] | None = None
     worktree: bool = False
     wrap: Callable[[Any], Any] | None = None
+    session_backend: str = ""
 
 
 NO_SETTINGS = AgentSettings()
-
-
-def session_of(given: Any) -> tuple[str | None, Usage | None]:
-    """The id of a session and what it has used, from an id or the result of an agent."""
-    if isinstance(given, AgentResult):
-        return given.session, given.session_usage
-    return given, None

@@ -23,7 +23,9 @@ def _count(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
 def _usd(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise DefinitionError(f"{attribute.name} of a Budget must be a number, got {value!r}")
+    if not 0 < value < math.inf:
         raise DefinitionError(f"{attribute.name} of a Budget must be above 0, got {value!r}")
 
 

@@ -9,6 +9,7 @@ import msgspec
 from handrail.model.codec_read import VALUE
 from handrail.model.codec_write import TAG, Refused
 from handrail.model.schema import is_list, is_object
+from handrail.shortening import shortened
 
 Steps: TypeAlias = list[str]
 
@@ -49,5 +50,4 @@ def _step(node: dict[str, Any], key: str) -> str:
 
 
 def _cut(tree: Any) -> str:
-    text = msgspec.json.encode(tree).decode()
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return shortened(msgspec.json.encode(tree).decode(), _SHOWN)

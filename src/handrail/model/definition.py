@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from inspect import _ParameterKind  # pyright: ignore[reportPrivateUsage]  # has no public name
 from typing import Any, get_type_hints
 
+from handrail.model.jsonsafe import short_repr
+
 REQUIRED: Any = inspect.Parameter.empty
+_NAMED = frozenset({_ParameterKind.POSITIONAL_OR_KEYWORD, _ParameterKind.KEYWORD_ONLY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +49,60 @@ class WorkflowDefinition:
             TypeError: they do not fit the signature; the text names the workflow.
         """
         try:
+            self._refuse_unknown(kwargs)
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"workflow {self.name!r}{self.signature}: {error}") from None
+            raise TypeError(f"workflow {self.name!r}{self._shown()}: {error}") from None
         bound.apply_defaults()
         return dict(bound.arguments)
+
+    def _refuse_unknown(self, kwargs: Mapping[str, Any]) -> None:
+        """A misspelt name is told before what is missing for it, which Python tells first."""
+        kinds = {one.name: one.kind for one in self.parameters}
+        if _ParameterKind.VAR_KEYWORD in kinds.values():
+            return
+        named = [name for name, kind in kinds.items() if kind in _NAMED]
+        for name in kwargs:
+            if name not in named:
+                from difflib import get_close_matches
+
+                near = get_close_matches(name, named, n=1)
+                meant = f". Did you mean {near[0]!r}?" if near else ""
+                raise TypeError(f"got an unexpected keyword argument {name!r}{meant}")
+
+    def _shown(self) -> inspect.Signature:
+        """The signature for people: types without their modules, and nothing of what is returned."""
+        shown = [
+            self.signature.parameters[one.name].replace(
+                annotation=_type_words(one.annotation), default=_value_words(one.default)
+            )
+            for one in self.parameters
+        ]
+        return inspect.Signature(shown)
+
+
+class _Words:
+    """Stands in a signature for what is shown as these words."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __repr__(self) -> str:
+        return self._words
+
+
+def _type_words(annotation: Any) -> Any:
+    from handrail.model.schema import describe_type
+
+    if annotation is REQUIRED:
+        return REQUIRED
+    if isinstance(annotation, str):
+        return _Words(annotation)
+    return _Words(describe_type(annotation, fields=False))
+
+
+def _value_words(default: Any) -> Any:
+    return REQUIRED if default is REQUIRED else _Words(short_repr(default))
 
 
 def define(function: Callable[..., Any], name: str, description: str) -> WorkflowDefinition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Generator
 from pathlib import PurePath
@@ -11,6 +12,8 @@ from typing import Any
 from handrail.model.results import qualified
 
 _OWN = str(PurePath(__file__).parent.parent)
+_STANDARD = f"{PurePath(os.__file__).parent}{os.sep}"
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 _TRACEBACK_LIMIT = 50
 _CARRIERS = tuple(
     f"{sep}{name}{sep}" for sep in ("/", "\\") for name in ("anyio", "trio", "asyncio")
@@ -52,6 +55,14 @@ def _own(code: CodeType) -> bool:
     return code.co_filename.startswith(_OWN)
 
 
+def _foreign(code: CodeType) -> bool:
+    """True for generated code, the standard library and installed packages."""
+    path = code.co_filename
+    if path.startswith("<"):
+        return True
+    return path.startswith(_STANDARD) or not _INSTALLED.isdisjoint(PurePath(path).parts)
+
+
 def line_of(generator: Generator[Any, Any, Any]) -> str:
     """``file:line`` where a suspended generator stands, in the author's code.
 
@@ -78,14 +89,22 @@ def defined_at(function: object) -> str | None:
 
 
 def raised_at(error: BaseException) -> str | None:
-    """``file:line`` of the author's code that an exception passed through last, or None."""
-    found: str | None = None
+    """``file:line`` of the author's code that an exception passed through last, or None.
+
+    Code that was generated (such as attrs does for a class) or that is installed is not the
+    author's, unless there is nothing else.
+    """
+    first: str | None = None
+    last: str | None = None
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
-        if not _own(trace.tb_frame.f_code):
-            found = _position(trace.tb_frame, trace.tb_lineno)
+        code = trace.tb_frame.f_code
+        if not _own(code):
+            place = _position(trace.tb_frame, trace.tb_lineno)
+            first = first or place
+            last = last if _foreign(code) else place
         trace = trace.tb_next
-    return found
+    return last or first
 
 
 def _position(frame: FrameType, line: int) -> str:

@@ -64,7 +64,10 @@ class WorkflowStarted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class WorkflowCompleted(Stamped):
-    """A run ended; always the last event of its drive."""
+    """A run ended; always the last event of its drive.
+
+    ``orphaned`` are paths of recorded steps that the code, changed since, did not come to.
+    """
 
     status: RunStatus
     value: Any = None
@@ -74,6 +77,7 @@ class WorkflowCompleted(Stamped):
     failed_step: str | None = None
     rollback_errors: tuple[RollbackError, ...] = ()
     duration_ms: float = 0.0
+    orphaned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,8 @@ class StepStarted(Stamped):
     ``fingerprint`` describes the step as the code did (empty where nothing is to be durable),
     ``verdict`` is the predicate's, ``signal`` what a ``wait_for`` waits for, ``index`` the place
     (from 0) among the members of its group, ``rollback`` whether it can be undone, ``once`` whether
-    it must not run again.
+    it must not run again, ``accepts`` the type of the signal's payload (None: any, or one that
+    cannot be recorded).
     """
 
     path: str
@@ -137,6 +142,7 @@ class StepStarted(Stamped):
     index: int = 0
     rollback: bool = False
     once: bool = False
+    accepts: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from handrail.model.convert import DoesNotFit, fit, fit_json
 from handrail.model.schema import plain
+from handrail.shortening import LONGEST_WORD, shortened
 
 MAX_TRIED: Final = 5_000
 
@@ -196,6 +197,8 @@ _WANTED: Final[dict[_State, str]] = {
     "closed": "nothing",
 }
 _QUOTED = 24
+_LOOKED_AT = _QUOTED + LONGEST_WORD + 1
+_BETWEEN = "\t\n\v\f\r \"'`{}[],:"
 
 
 class _Token(NamedTuple):
@@ -321,7 +324,18 @@ def _closing(text: str, broken: _Broken) -> int | None:
 
 
 def _flaw(text: str, broken: _Broken) -> str:
-    before = text[max(broken.start, broken.at - _QUOTED) : broken.at]
-    rest = text[broken.at : broken.at + _QUOTED]
+    at = _word_start(text, broken)
+    before = text[max(broken.start, at - _LOOKED_AT) : at]
+    before = shortened(before, _QUOTED, keep="tail", mark="")
+    rest = shortened(text[at : at + _LOOKED_AT], _QUOTED, mark="")
     what = f"malformed JSON: {rest!r} follows" if rest else "the JSON breaks off"
     return f"{what} after {before!r}, expected {broken.wanted}"
+
+
+def _word_start(text: str, broken: _Broken) -> int:
+    """Where it broke off, or where the word begins in which it did: half of one is not quoted."""
+    if text[broken.at : broken.at + 1] in _BETWEEN:
+        return broken.at
+    first = max(broken.start, broken.at - LONGEST_WORD)
+    found = max(text.rfind(sign, first, broken.at) for sign in _BETWEEN)
+    return broken.at if found < 0 else found + 1

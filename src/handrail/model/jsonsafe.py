@@ -24,6 +24,8 @@ from uuid import UUID
 
 import msgspec
 
+from handrail.shortening import shortened
+
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 CUT = "..."
@@ -44,7 +46,10 @@ def json_safe(value: object) -> Json:
 
 
 def short_repr(value: object, limit: int = MAX_REPR) -> str:
-    """``repr(value)`` on one line, cut in the middle at ``limit`` characters; never raises."""
+    """``repr(value)`` on one line, at most ``limit`` characters of it; never raises.
+
+    A longer one is cut in its middle, and leaves no piece of a word there; see ``shortening``.
+    """
     try:
         text = repr(value)
     except Exception as error:  # noqa: BLE001  # a user's __repr__ may do anything
@@ -53,7 +58,7 @@ def short_repr(value: object, limit: int = MAX_REPR) -> str:
         return _encodable(text)
     head = (limit - len(CUT)) * 2 // 3
     tail = limit - len(CUT) - head
-    return _encodable(f"{text[:head]}{CUT}{text[-tail:]}")
+    return _encodable(shortened(text, head, mark=CUT) + shortened(text, tail, "tail", mark=""))
 
 
 def record_items(value: object) -> Iterable[tuple[str, object]] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -11,10 +11,20 @@ from handrail.errors import DefinitionError
 from handrail.model.policy import Backoff, count_of, positive_seconds, seconds_of
 
 DAY_S = 86_400.0
+OnCap: TypeAlias = Literal["wait", "fallback"]
+ON_CAP = ("wait", "fallback")
 
 
 def _tries(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
     count_of(value, f"{attribute.name} of a Ladder", least=0)
+
+
+def _on_cap(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value not in ON_CAP:
+        raise DefinitionError(
+            f"{attribute.name} of a Ladder must be one of {', '.join(map(repr, ON_CAP))}, "
+            f"got {value!r}"
+        )
 
 
 def _backoff(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -45,7 +55,8 @@ class Ladder:
     - A usage cap with a known end is waited for until ``cap_margin_s`` after it, with one probe
       after ``cap_probe_s`` (None: no probe), because such texts are misread and caps are lifted
       early. Without a known end it is probed every ``cap_wait_s``. What would end later than
-      ``cap_max_wait_s`` from now, or lasts longer, suspends the run.
+      ``cap_max_wait_s`` from now, or lasts longer, suspends the run. With ``cap="fallback"`` the
+      next of ``Agent(fallback=)`` takes over at once, and only the last of them waits.
     - ``overflow_retries`` after a session that got too long: made smaller where the backend can,
       else a new session with a summary.
     - An answer that does not fit is asked for again, ``Agent(max_reasks=)`` times in all; the last
@@ -60,6 +71,7 @@ class Ladder:
     crash_retries: int = attrs.field(default=2, validator=_tries)
     timeout_retries: int = attrs.field(default=2, validator=_tries)
     overflow_retries: int = attrs.field(default=2, validator=_tries)
+    cap: OnCap = attrs.field(default="wait", validator=_on_cap)
     cap_wait_s: float = attrs.field(default=1800.0, converter=_wait_s)
     cap_margin_s: float = attrs.field(default=30.0, converter=_margin_s)
     cap_probe_s: float | None = attrs.field(default=1800.0, converter=_probe_s)

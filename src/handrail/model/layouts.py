@@ -102,6 +102,7 @@ _RESTORED: Mapping[str, Callable[[Any], Any]] = {
     "rollback_errors": _rollback_errors,
     "usage": _usage,
     **dict.fromkeys(("error_bases", "signals", "notes", "superseded", "reused", "rerun"), tuple),
+    "orphaned": tuple,
 }
 
 
@@ -250,7 +251,7 @@ def _step(event: Any) -> str:
 
 def _layouts() -> dict[type, Layout]:
     return {
-        ev.StepStarted: _by_fields(ev.StepStarted, talks=False),
+        ev.StepStarted: _by_fields(ev.StepStarted, "accepts", of=_step, talks=False),
         ev.StepCompleted: Layout(
             "StepCompleted",
             _write_step_completed,

@@ -49,7 +49,7 @@ PLAIN = frozenset({
 _KEPT = frozenset({
     *("run_id", "seq", "at", "step_type", "status", "kind", "on_error", "error_type"),
     *("error_bases", "composed", "fingerprint", "digest", "stream", "direction", "decision"),
-    *("phase", "rung", "backend", "cost_source", "type"),
+    *("phase", "rung", "backend", "cost_source", "type", "accepts"),
 })  # fmt: skip
 # What authors call things.
 _NAMES = frozenset({

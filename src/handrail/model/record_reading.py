@@ -66,11 +66,11 @@ def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read
         seq: int, at: float, kind: bytes, path: bytes, body: bytes, value: bytes | None
     ) -> ev.Event:
         try:
-            if kind == b"StepStarted":
+            if kind == b"StepStarted" and value is None:
                 start = _start(body)
                 return new_start(
                     run_id, seq, at, path.decode(), start.step_type, start.fingerprint,
-                    start.verdict, start.signal, start.index, start.rollback, start.once,
+                    start.verdict, start.signal, start.index, start.rollback, start.once, None,
                 )  # fmt: skip
             if kind == b"StepCompleted" and (value is None or _TAG not in value):
                 end = _plain_end(body)

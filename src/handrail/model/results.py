@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
@@ -195,6 +197,25 @@ class AgentResult(Generic[T_co]):
     attempts: int = 1
     backend: str | None = field(default=None, compare=False)
     session_usage: Usage | None = field(default=None, compare=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say where it is, if the answer has what was asked of the result."""
+            raise AttributeError(_not_of_result(self, name))
+
+
+def _not_of_result(result: AgentResult[Any], name: str) -> str:
+    said = f"'AgentResult' object has no attribute {name!r}"
+    if name.startswith("_") or name == "output":  # asked for by copy and pickle, before it is whole
+        return said
+    output: Any = result.output
+    if isinstance(output, Mapping) and name in result.output:
+        return f"{said}. Its output has such a key: write .output[{name!r}]."
+    with suppress(Exception):  # it is the user's class
+        if hasattr(output, name):
+            return f"{said}. Its output has it: write .output.{name}."
+    return said
 
 
 @unchangeable

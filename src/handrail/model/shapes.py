@@ -37,7 +37,8 @@ class AgentRequest:
     so that scripted delays pass at once under a clock that jumps; ``now`` is its time, in unix
     seconds. ``launch`` says which launch it is and what it follows from, ``settings`` what the step
     says of backend, model and session, ``defaults`` what the run does.
-    ``mark`` is what the run's processes are found by.
+    ``mark`` is what the run's processes are found by. ``output`` is the type that the agent in the
+    workflow says it answers with, which a fake in its place keeps to; Any if it says none.
     """
 
     run_id: str
@@ -54,6 +55,7 @@ class AgentRequest:
     defaults: AgentSettings = NO_SETTINGS
     now: Callable[[], float] = lambda: 0.0
     mark: str = ""
+    output: Any = Any
 
 
 class AgentLike(Protocol[T_co]):

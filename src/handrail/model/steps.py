@@ -7,7 +7,7 @@ their verb and modifiers. Verbs are plain data; ``kind`` is what results and eve
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast, get_args
@@ -28,7 +28,15 @@ from handrail.model.policy import (
     positive_seconds,
 )
 from handrail.model.reference import importable
-from handrail.model.results import Skipped, StepResult
+from handrail.model.results import (
+    AgentResult,
+    BranchResult,
+    CommandResult,
+    Skipped,
+    StepResult,
+    ValidationResult,
+    WorkflowResult,
+)
 from handrail.model.shapes import AgentLike, WorkflowLike
 
 T_co = TypeVar("T_co", covariant=True)
@@ -286,6 +294,24 @@ CHECKPOINT = Modifiers(checkpoint=True)
 ONCE = Modifiers(once=True)
 _NAMES = tuple(field.name for field in attrs.fields(Modifiers))
 _values = attrgetter(*_NAMES)
+_OUTPUTS = (AgentResult, BranchResult, CommandResult, ValidationResult, WorkflowResult)
+_MODIFIERS = ("with_rollback", *(name for name in _NAMES if name != "rollback"))
+_OF_RESULTS = frozenset(
+    {
+        *(field.name for cls in _OUTPUTS for field in fields(cls)),
+        *("value", "success", "degraded", "unwrap", "failed", "stages", "passed"),
+    }
+)
+"""What is asked of a step by whoever takes it for its output."""
+
+
+def _near_modifier(name: str) -> str:
+    """The modifier that a misspelt name is meant to be, or nothing."""
+    if name.startswith("_") or name in _OF_RESULTS:
+        return ""
+    from difflib import get_close_matches  # 1 ms that only a mistake should cost
+
+    return next(iter(get_close_matches(name, _MODIFIERS, n=1)), "")
 
 
 def is_simple(modifiers: Modifiers) -> bool:
@@ -311,9 +337,12 @@ class Step(Generic[T_co]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Say what was forgotten, where a step is taken for its output."""
+            """Say what was forgotten, where a step is taken for its output, or what was meant."""
+            meant = _near_modifier(name)
             raise AttributeError(
-                f"{self!r} has no {name!r}: it is a step, not its output. "
+                f"{self!r} has no {name!r}. Did you mean .{meant}()?"
+                if meant
+                else f"{self!r} has no {name!r}: it is a step, not its output. "
                 f"Did you forget `yield from`?"
             )
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from handrail.errors import DefinitionError, HandrailError
+from handrail.shortening import shortened
 from handrail.system.refusal import why_not_started
 
 SHELL = "/bin/sh"
@@ -159,5 +160,4 @@ def _check_text(what: str, value: object) -> None:
 
 
 def _shown(words: Sequence[object]) -> str:
-    text = " ".join(str(word) for word in words)
-    return repr(text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "...")
+    return repr(shortened(" ".join(str(word) for word in words), _SHOWN_CHARS))

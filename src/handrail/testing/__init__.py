@@ -1,7 +1,8 @@
 """The test kit: scripted runs, fake agents, a clock that jumps, crashes, the laws of every port.
 
-Each name is imported when it is first used. Only ``contracts`` needs pytest, only ``strategies``
-needs hypothesis.
+Each name is imported when it is first used. Only the module ``contracts`` needs pytest, only
+``strategies`` needs hypothesis: ``import *`` takes neither, ``from handrail.testing import
+contracts`` does.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from handrail.agents.fake import FakeBackend
     from handrail.agents.fake_agent import FakeAgent
     from handrail.sinks.memory import MemorySink
-    from handrail.testing import contracts, strategies
     from handrail.testing.clock import JumpClock
     from handrail.testing.crashes import Crashes, crash_everywhere
     from handrail.testing.fake_programs import (
@@ -62,7 +62,7 @@ _LAZY = {
     "cassette": "handrail.agents.cassette.cassette",
     "crash_everywhere": "handrail.testing.crashes",
 }
-_MODULES = frozenset({"contracts", "strategies"})
+_NEEDS = {"contracts": "pytest", "strategies": "hypothesis"}
 
 __all__ = [
     "Cassette",
@@ -85,22 +85,36 @@ __all__ = [
     "TextJournal",
     "Tool",
     "cassette",
-    "contracts",
     "crash_everywhere",
     "fake_cli",
-    "strategies",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """What is asked for, imported now."""
-    if name in _MODULES:
-        return import_module(f"handrail.testing.{name}")
+    """What is asked for, imported now.
+
+    Raises:
+        ModuleNotFoundError: it needs a library that is not installed; the text names it.
+    """
+    if name in _NEEDS:
+        return _module(name)
     if name not in _LAZY:
         raise AttributeError(f"module 'handrail.testing' has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_LAZY[name]), name)
     return found
 
 
+def _module(name: str) -> Any:
+    try:
+        return import_module(f"handrail.testing.{name}")
+    except ModuleNotFoundError as error:
+        library = _NEEDS[name]
+        if error.name != library:
+            raise
+        raise ModuleNotFoundError(
+            f"handrail.testing.{name} needs {library}: pip install {library}", name=library
+        ) from error
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_NEEDS})

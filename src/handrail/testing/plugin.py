@@ -2,8 +2,9 @@
 
 Fixtures: ``jump_clock``, ``memory_sink``, and ``handrail_executor``, an ``Executor`` with both. A
 test that needs more of its executor makes one: ``Executor(clock=jump_clock, agents=[...])``.
-``crash_everywhere`` and ``fake_cli`` keep their files in the test's own folder, ``cassette`` keeps
-its recordings beside the test's file.
+``crash_everywhere`` and ``fake_cli`` keep their files in folders of their own, not in ``tmp_path``,
+which may be the repository that is worked on; ``cassette`` keeps its recordings beside the test's
+file.
 
 Nothing of handrail is imported here but its empty packages until a fixture is used.
 """
@@ -83,22 +84,27 @@ def handrail_executor(jump_clock: JumpClock, memory_sink: MemorySink) -> Executo
 
 
 @pytest.fixture
-def crash_everywhere(tmp_path: Path) -> Callable[..., Crashes]:
-    """``handrail.testing.crash_everywhere``, whose files are in ``tmp_path``."""
+def crash_everywhere(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Crashes]:
+    """``handrail.testing.crash_everywhere``, whose files are in a folder that pytest keeps."""
     from handrail.testing.crashes import crash_everywhere
 
-    return functools.partial(crash_everywhere, folder=tmp_path)
+    return functools.partial(crash_everywhere, folder=tmp_path_factory.mktemp("crashes"))
 
 
 @pytest.fixture
-def fake_cli(tmp_path: Path) -> Iterator[Callable[[Program, Iterable[Act | str]], FakeCli]]:
-    """``handrail.testing.fake_cli``, whose programs are on PATH until the test ends."""
+def fake_cli(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[Program, Iterable[Act | str]], FakeCli]]:
+    """``handrail.testing.fake_cli``, whose programs are on PATH until the test ends.
+
+    Of several by one name PATH finds the latest.
+    """
     from handrail.testing.fake_programs import fake_cli
 
+    folder = tmp_path_factory.mktemp("fake-cli")
     with contextlib.ExitStack() as programs:
 
         def installed(name: Program, script: Iterable[Act | str]) -> FakeCli:
-            folder = tmp_path / f"fake-{name}"
             return programs.enter_context(fake_cli(name, script, path=folder))
 
         yield installed

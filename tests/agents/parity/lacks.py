@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 Notion: TypeAlias = Literal[
     "sessions",
     "known sessions",
+    "forks",
+    "denials",
     "thoughts",
     "tools",
     "retries",
@@ -19,6 +21,7 @@ Notion: TypeAlias = Literal[
     "usage",
     "usage of all calls",
     "kinds",
+    "limits",
     "its own last word",
     "watchdogs",
     "installation",
@@ -29,6 +32,8 @@ _LACKS: Mapping[str, Mapping[Notion, str]] = {
     "command": {
         "sessions": "each turn is a process that remembers nothing",
         "known sessions": "as above",
+        "forks": "as above",
+        "denials": "it does not say what it wants to do",
         "thoughts": "all that it prints is its answer",
         "tools": "as above",
         "retries": "as above",
@@ -41,9 +46,11 @@ _LACKS: Mapping[str, Mapping[Notion, str]] = {
     },
     "fake": {
         "known sessions": "it goes on in whatever session its script says",
+        "denials": "a reply of its script may name what was denied, but nothing is asked for",
         "thoughts": "a reply of its script is an answer, or a failure, and no more",
         "tools": "as above",
         "retries": "as above",
+        "limits": "as above",
         "compaction": "its sessions hold nothing; it allows it so that ladders can be tested",
         "its own last word": "a reply comes whole, and then there is nothing to wait for",
         "watchdogs": "its time is the run's clock, which may jump",
@@ -51,6 +58,7 @@ _LACKS: Mapping[str, Mapping[Notion, str]] = {
         "probe": "as above",
     },
     "api": {
+        "denials": "its tools are the caller's own functions: whatever it has it may use",
         "retries": "providers' clients are told to try nothing again: that is for the ladder to do",
         "compaction": "a provider has no session that it could make smaller",
         "its own last word": "the end of its response is its word, so silence before it is none",
@@ -59,15 +67,19 @@ _LACKS: Mapping[str, Mapping[Notion, str]] = {
         "compaction": "only its app-server can be asked to",
     },
     "copilot": {
+        "forks": "it has no option for it",
         "values": "it takes no schema",
         "compaction": "it cannot be asked to without a person",
     },
     "gemini": {
+        "forks": "it does not offer it",
         "retries": "it tells of them on stderr alone, of which ACP knows nothing",
         "values": "ACP has no schema",
         "compaction": "nor a request for it",
     },
     "gemini-cli": {
+        "forks": "it has no option for it",
+        "denials": "what it would have to ask for is not there for its model",
         "thoughts": "its stream has no form for them",
         "values": "it takes no schema",
         "compaction": "it cannot be asked to without a person",
@@ -79,6 +91,7 @@ _LACKS: Mapping[str, Mapping[Notion, str]] = {
         "usage of all calls": "it tells the tokens of its last call alone",
     },
     "opencode-run": {
+        "denials": "it tells of them on stderr alone, in words for people",
         "retries": "it tries again in silence",
         "values": "it takes no schema",
         "compaction": "it cannot be asked to without a person",
@@ -92,12 +105,10 @@ _OTHER_KINDS: Mapping[tuple[str, str], str] = {
     ("api", "killed in a tool"): "transient",
     ("api", "garbage"): "invalid_output",
     # The API's 429, with a time to try again, whatever window it is of.
+    ("opencode", "usage_cap"): "rate_limit",
     ("opencode-run", "usage_cap"): "rate_limit",
 }
 """Failures that a backend meets in another form, of another kind."""
-
-NO_WORDS_FOR = {("opencode", "usage_cap"), ("gemini", "spending_cap")}
-"""Failures that a protocol has no form for."""
 
 USAGE_AFTER: Mapping[str, str] = {"api": "AgentToolStarted", "opencode-run": "AgentToolCompleted"}
 """Who tells usage also after each call of the model, and after what of one that calls a tool."""

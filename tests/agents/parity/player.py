@@ -15,27 +15,20 @@ from typing import Any
 CHILD_LIVES_S = "120"
 
 
-def main(folder: str, argv: list[str]) -> int:
+def main(folder: str) -> int:
     """Play the next reel of the folder; the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with open(f"{folder}/reels.json", "rb") as file:  # noqa: PTH123  # pathlib is slow to import
-        film = json.load(file)
-    if "--version" in argv:
-        sys.stdout.write(f"{film['version']}\n")
-        return 0
+        reels = json.load(file)
     sys.stdin.buffer.read()
-    asked = _session_in(argv, film["resumes_by"])
-    if asked not in {None, film["session"]}:
-        os.write(2, film["refusal"].encode())
-        return int(film["refused_with"])
-    return _play(film["reels"][_launch(folder)], film["session"])
+    return _play(reels[_launch(folder)])
 
 
-def _play(reel: list[tuple[str, Any]], session: str) -> int:
+def _play(reel: list[tuple[str, Any]]) -> int:
     for verb, what in reel:
         match verb:
             case "prints":
-                os.write(1, what.replace("@SESSION@", session).encode("latin-1"))
+                os.write(1, what.encode("latin-1"))
             case "complains":
                 os.write(2, what.encode())
             case "waits":
@@ -49,16 +42,6 @@ def _play(reel: list[tuple[str, Any]], session: str) -> int:
             case _:
                 raise ValueError(verb)
     return 0
-
-
-def _session_in(argv: list[str], option: str) -> str | None:
-    """The session that it is to go on in: after ``--name=``, or the word after ``-s``."""
-    for at, word in enumerate(argv):
-        if option.endswith("=") and word.startswith(option):
-            return word.removeprefix(option)
-        if word == option:
-            return argv[at + 1]
-    return None
 
 
 def _launch(folder: str) -> int:
@@ -83,4 +66,4 @@ def _leave_child() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(main(sys.argv[1]))

@@ -161,7 +161,10 @@ class AcpDialogue:
         """
         family = self._updates.manners.family
         if self._error is not None:
-            raise self._failed(self._fault(*self._error, ending.now))
+            fault = self._fault(*self._error, ending.now)
+            if fault.kind == "interrupted" and ending.stopped is not None:
+                fault = replace(fault, kind=kind_of_end(ending, alive=True))
+            raise self._failed(fault)
         if self._error_text:
             raise self._failed(fault_of_text(self._error_text, family, ending.now))
         if self._stop == "end_turn":
@@ -297,7 +300,7 @@ class AcpDialogue:
             return
         if text_in(update, "sessionUpdate") == "usage_update":
             self._usage.updated(update, is_turn=self._is_prompted)
-        elif self._is_prompted:
+        elif self._is_prompted and not self.finished:  # what comes later is of no turn
             yield from self._updates.read(update)
 
     # -- the steps -------------------------------------------------------------------------------
@@ -354,7 +357,10 @@ class AcpDialogue:
     def _broken(self, error: RpcError) -> Said:
         """Some agents tell an error as text too, before the reply that is one."""
         _, said = self._updates.last_words
-        if said.strip() in f"{error.message} {text_in(as_object(error.data), 'message')}":
+        told = (
+            error.data if isinstance(error.data, str) else text_in(as_object(error.data), "message")
+        )
+        if said.strip() in f"{error.message} {told}":
             self._updates.withdraw(said)
         yield from self._over()
         self._error = (error, None)

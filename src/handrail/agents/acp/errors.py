@@ -47,9 +47,13 @@ class Fault:
 def fault_of_error(error: RpcError, family: Family, now: float) -> Fault:
     """What an error reply means."""
     data = as_object(error.data)
-    inner = _inner(error.message)
-    said = text_in(inner, "message") or text_in(data, "message", "details")
-    reason = said or _INTERNAL.sub("", error.message) or error.message
+    details = text_in(data, "message", "details", "error")
+    inner = _inner(error.message) or object_in(data, "error") or _inner(details)
+    said = text_in(inner, "message") or details
+    plain = _INTERNAL.sub("", error.message)
+    if isinstance(error.data, str) and error.data not in plain:  # as agents in Rust tell it
+        said = ": ".join(filter(None, (plain, error.data)))
+    reason = said or plain or error.message
     status = _status(error, data, inner)
     words = f"{reason} {text_in(inner, 'status')} {_reasons(inner)}".strip()
     if claude := text_in(data, "errorKind"):
@@ -67,7 +71,8 @@ def fault_of_error(error: RpcError, family: Family, now: float) -> Fault:
         return fault_of_text(reason, family, now)
     otherwise: AgentErrorKind = "bad_request" if is_refused else "transient"
     known = _of_words(words, status) or kind_of_status(status)
-    return _made(known or otherwise, reason, now, status)
+    fault = _made(known or otherwise, f"{words} {str(error.data)[:2000]}", now, status)
+    return replace(fault, reason=reason)
 
 
 def fault_of_reopening(error: RpcError, family: Family, now: float, session: str) -> Fault:
@@ -152,6 +157,7 @@ def _status(error: RpcError, data: Object, inner: Object) -> int | None:
         whole_in(inner, "code"),
         error.code,
         _status_in(error.message),
+        _status_in(error.data) if isinstance(error.data, str) else None,
     )
     return next((code for code in codes if code is not None and 400 <= code < 600), None)
 
@@ -195,6 +201,7 @@ _WORDS: tuple[tuple[AgentErrorKind, re.Pattern[str]], ...] = (
             r"|request allowance|usage limit|limit resets|(?:weekly|5-hour|session) limit"
         ),
     ),
+    ("rate_limit", re.compile(r"retry in \d")),  # Google speaks of billing then too
     (
         "spending_cap",
         re.compile(

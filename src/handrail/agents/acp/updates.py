@@ -46,8 +46,10 @@ class Updates:
 
     @property
     def answer(self) -> str:
-        """The last message."""
-        return next(reversed(self._said.values()), "")
+        """The last message, also if it is not over."""
+        begun, _ = self.last_words
+        said = self._said.get(self._block[1], "") if begun else ""
+        return said + begun or next(reversed(self._said.values()), "")
 
     @property
     def last_words(self) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from handrail.agents.programs.http_status import kind_of_status
 from handrail.errors import AgentErrorKind
+from handrail.shortening import shortened
 
 _SHOWN_CHARS = 600
 
@@ -94,7 +95,7 @@ def _reason(error: BaseException) -> str:
         cls.__module__.startswith("pydantic_ai") for cls in type(error).__mro__
     )
     shown = text if known or text == name else f"{name}: {text}"
-    return shown if len(shown) <= _SHOWN_CHARS else f"{shown[:_SHOWN_CHARS]}..."
+    return shortened(shown, _SHOWN_CHARS)
 
 
 def _message(body: object) -> str:

@@ -17,7 +17,7 @@ import attrs
 from handrail.agents.claude.argv import claude_argv, claude_variables
 from handrail.agents.claude.login import ADVICE, is_logged_in
 from handrail.agents.claude.stream import ClaudeTurn
-from handrail.agents.programs.cli_turn import run_cli
+from handrail.agents.programs.cli_turn import run_cli, unblank
 from handrail.agents.programs.environment import child_environment
 from handrail.agents.programs.private_files import private_files
 from handrail.errors import CommandNotFound, DefinitionError
@@ -31,7 +31,6 @@ from handrail.system.processes import CommandNotStarted, run_process
 _INSTALL = "npm install -g @anthropic-ai/claude-code"
 _VERSION = re.compile(r"\d+\.\d+\.\d+\S*")
 _PROBE_S = 20.0
-_BLANK = "Continue."
 _NESTED = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT")
 """What a claude sets for the programs that it starts; another claude would take itself for one."""
 
@@ -163,7 +162,7 @@ class ClaudeBackend:
                 turn,
                 argv,
                 ClaudeTurn(turn, backend=self.name),
-                stdin=(turn.prompt if turn.prompt.strip() else _BLANK).encode("utf-8", "replace"),
+                stdin=unblank(turn.prompt),
                 env=child_environment(options, drop=_NESTED, add=variables),
                 cwd=options.cwd,
                 options=options,

@@ -56,12 +56,13 @@ def kind_of(failure: Failure) -> AgentErrorKind:
         return kind
     if failure.stop_reason == "refusal":
         return "refusal"
+    if exact := _API_ERRORS.get(failure.api_error):
+        return exact
     if failure.api_error in _LIMITS or failure.error in _LIMITS:
         return _limit(failure)
     if failure.api_error == "max_output_tokens" or failure.error == "max_output_tokens":
         return "context_overflow" if _is_window_full(failure) else "output_limit"
-    exact = _API_ERRORS.get(failure.api_error) or _TERMINAL.get(failure.terminal_reason)
-    if exact or (exact := _ERRORS.get(failure.error)):
+    if exact := _TERMINAL.get(failure.terminal_reason) or _ERRORS.get(failure.error):
         return exact
     return (
         _by_words(failure)
@@ -162,6 +163,9 @@ _MONEY = re.compile(
     r"|seat type doesn't include|disabled (?:by your admin|for your org)|limit is set to \$0",
     re.IGNORECASE,
 )
+_WINDOW = re.compile(  # that opens again, whatever else is offered until then
+    r"hit your (?!.{0,40}spend).{0,40}limit\s{0,4}[·∙]\s{0,4}resets", re.IGNORECASE
+)
 _OUT_OF_CREDITS = re.compile(
     r"out of (?:usage|extra usage|credits?|usage credits)\b", re.IGNORECASE
 )
@@ -183,6 +187,13 @@ _SERVER = re.compile(
     r"|econn|enotfound|etimedout|epipe|unavailable|bad gateway|fetch failed",
     re.IGNORECASE,
 )
+_COMPLAINT = re.compile(
+    r"\s{0,4}(?:(?:failed to authenticate\. )?API Error(?:: | \()|Claude AI usage limit reached"
+    r"|You['\u2019]ve (?:hit|reached) your .{0,40}limit|(?:5-hour|weekly|session) limit reached"
+    r"|Credit balance is too low|Invalid API key ·|Not logged in ·|Login expired ·"
+    r"|OAuth token .{0,40} /login|Prompt is too long\b)",
+    re.IGNORECASE,
+)
 _UNKNOWN_SESSION = re.compile(r"no conversation found|session .{0,60}not found", re.IGNORECASE)
 _UNKNOWN_COMMAND = re.compile(r"^unknown (?:slash )?command:", re.IGNORECASE)
 _UNKNOWN_MODEL = re.compile(
@@ -200,6 +211,11 @@ _HINTS: dict[AgentErrorKind | None, str] = {
 }
 
 
+def is_complaint(text: str) -> bool:
+    """True if these are words in which claude itself, and no model, tells of a failure."""
+    return _COMPLAINT.match(text) is not None
+
+
 def is_unknown_session(text: str) -> bool:
     """True if the failure is that the session to go on in does not exist."""
     return _UNKNOWN_SESSION.search(text) is not None
@@ -207,7 +223,8 @@ def is_unknown_session(text: str) -> bool:
 
 def _limit(failure: Failure) -> AgentErrorKind:
     """Which limit it is: money, a window of the plan, or too much for the moment."""
-    if failure.error == "billing_error" or _MONEY.search(failure.text):
+    is_window = _WINDOW.search(failure.text) is not None
+    if failure.error == "billing_error" or (not is_window and _MONEY.search(failure.text)):
         return "spending_cap"
     if _OUT_OF_CREDITS.search(failure.text):  # the plan's window may open before there is credit
         opens = failure.resets_at is not None or "resets" in failure.text

@@ -49,6 +49,8 @@ class ClaudeMessages:
         self._open: dict[str, tuple[str, Object]] = {}
         self._seen: set[str] = set()
         self._told: set[int] = set()
+        self._answered: set[int] = set()
+        self._blocks: set[tuple[str, str, int]] = set()
         self._denied: set[str] = set()
         self._usage: dict[str, Object] = {}
         self._pieces = {"text": _Pieces(), "thinking": _Pieces()}
@@ -66,6 +68,7 @@ class ClaudeMessages:
     def close(self) -> None:
         """The turn is over, and so is whatever did not say so."""
         self._open.clear()
+        self._blocks.clear()
         for pieces in self._pieces.values():
             pieces.forget()
 
@@ -85,7 +88,7 @@ class ClaudeMessages:
                 yield from self._started(block)
             elif kind.endswith("_result"):
                 yield from self._ended(block, NOTHING)
-            elif kind in self._pieces:
+            elif kind in self._pieces and not self._repeats(text_in(message, "id"), block):
                 yield from self._said(kind, text_in(block, kind), is_main=is_main)
 
     def user(self, event: Object) -> Iterator[Notice]:
@@ -135,7 +138,16 @@ class ClaudeMessages:
         """The answer as the result repeats it, if it was not said before."""
         if said.strip() and hash(said.strip()) not in self._told:
             self._told.add(hash(said.strip()))
+            self._answered.add(hash(said.strip()))
             yield AgentMessage(self._path, said)
+
+    def _repeats(self, message: str, block: Object) -> bool:
+        """True if this block of the message was printed before; some print all blocks again."""
+        kind = text_in(block, "type")
+        key = (message, kind, hash(text_in(block, kind)))
+        is_known = bool(message) and key in self._blocks
+        self._blocks.add(key)
+        return is_known
 
     def _said(self, kind: str, said: str, *, is_main: bool) -> Iterator[Notice]:
         if not is_main or not said:
@@ -143,6 +155,9 @@ class ClaudeMessages:
         if kind == "text":
             self.text = said
             self._told.add(hash(said.strip()))
+            if hash(said.strip()) in self._answered:  # the result came before its message
+                self._answered.discard(hash(said.strip()))
+                return
         if rest := self._pieces[kind].missing(said):
             yield self._notice(kind, rest)
 
@@ -195,10 +210,11 @@ class _Pieces:
         """What of a whole block did not come in pieces before."""
         for index, block in enumerate(self._blocks):
             told = "".join(block)
-            if whole.startswith(told):
+            is_same = whole.strip() == told.strip()
+            if is_same or whole.startswith(told):
                 del self._blocks[: index + 1]
                 self._is_new = True
-                return whole[len(told) :]
+                return "" if is_same else whole[len(told) :]
         return whole
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from handrail.agents.claude.errors import ABORTED, UNDONE, Failure
+from handrail.agents.claude.errors import ABORTED, UNDONE, Failure, is_complaint
 from handrail.agents.claude.windows import is_used_up, resets_at
 from handrail.agents.programs.loose_json import (
     Object,
@@ -25,12 +25,13 @@ class Before:
     """What came before a result and bears on it.
 
     ``complaint`` is the last assistant line if it was an error, ``window`` the plan's that is used
-    up; ``was_interrupted``: a line said that the turn was.
+    up; ``was_interrupted``: a line said that the turn was; ``text``: what the model said last.
     """
 
     complaint: Object
     window: Object
     was_interrupted: bool
+    text: str = ""
 
 
 def failure_of(result: Object, before: Before) -> Failure | None:
@@ -38,7 +39,8 @@ def failure_of(result: Object, before: Before) -> Failure | None:
     subtype, terminal = text_in(result, "subtype"), text_in(result, "terminal_reason")
     is_whole = subtype == "success" and not result.get("is_error") and terminal not in UNDONE
     is_refused = text_in(result, "stop_reason") == "refusal"
-    if is_whole and not is_refused and not before.complaint and not _is_unknown_command(result):
+    is_answer = not before.complaint and not _is_complaint(result, before)
+    if is_whole and is_answer and not is_refused and not _is_unknown_command(result):
         return None
     if before.was_interrupted and subtype == "error_during_execution" and not before.complaint:
         terminal = terminal if terminal in ABORTED else "aborted_streaming"
@@ -51,11 +53,12 @@ def told(result: Object, before: Before, *, subtype: str = "", terminal: str = "
     message, params = object_in(said, "message"), object_in(said, "api_error_params")
     window = before.window or object_in(params, "rate_limit_info")
     status = whole_in(result, "api_error_status")
+    stops = (text_in(result, "stop_reason"), text_in(message, "stop_reason"))
     return Failure(
         text=_sentence(result) or _sentence_of(message),
         subtype=subtype,
         terminal_reason=terminal,
-        stop_reason=text_in(result, "stop_reason") or text_in(message, "stop_reason"),
+        stop_reason="refusal" if "refusal" in stops else stops[0] or stops[1],
         error=text_in(said, "error"),
         api_error=text_in(result, "api_error") or text_in(said, "api_error"),
         api_error_type=text_in(result, "api_error_type") or text_in(said, "api_error_type"),
@@ -64,6 +67,12 @@ def told(result: Object, before: Before, *, subtype: str = "", terminal: str = "
         is_capped=is_used_up(window),
         resets_at=resets_at(window) if is_used_up(window) else None,
     )
+
+
+def _is_complaint(result: Object, before: Before) -> bool:
+    """True if the answer is claude's own, and tells of a failure; older ones do not flag it."""
+    said = text_in(result, "result")
+    return is_complaint(said) and said.strip() != before.text.strip()
 
 
 def _is_unknown_command(result: Object) -> bool:

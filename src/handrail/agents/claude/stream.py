@@ -51,6 +51,7 @@ from handrail.model.events import (
 )
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.shortening import shortened
 
 _SYNTHETIC = "<synthetic>"
 _INTERRUPTED = "[Request interrupted by user"
@@ -85,7 +86,7 @@ class ClaudeTurn:
         self._window: Object = NOTHING  # of the plan, if it was used up
         self._retry = ""
         self._patience_s = 0.0
-        self._compacting: Literal["no", "begun", "done"] = "no"
+        self._compacting: Literal["no", "begun", "done", "told"] = "no"
         self._was_interrupted = False
         self._alive = False
 
@@ -202,20 +203,25 @@ class ClaudeTurn:
         yield AgentRetry(self._turn.path, count_in(event, "attempt"), delay_s, self._retry.strip())
 
     def _status(self, event: Object) -> Iterator[Notice]:
+        if self._told_session is None:  # a session that is made smaller is told before its init
+            yield from self._named(event)
         outcome = text_in(event, "compact_result")
         if text_in(event, "status") == "compacting" and self._compacting != "begun":
             self._compacting = "begun"
             yield AgentCompaction(self._turn.path, "started")
-        elif outcome == "success":
-            self._compacting = "done"  # to be told with the counts that follow
+        elif outcome == "success":  # to be told with the counts that follow, if they did not come
+            self._compacting = "no" if self._compacting == "told" else "done"
         elif outcome:
             self._compacting = "no"
             yield AgentCompaction(self._turn.path, "failed")
 
     def _compact_boundary(self, event: Object) -> Iterator[Notice]:
         if not text_in(event, "parent_tool_use_id"):
+            if self._told_session is None:
+                yield from self._named(event)
             self._compacting = "done"
             yield from self._compacted(object_in(event, "compact_metadata"))
+            self._compacting = "told"
 
     def _compacted(self, counts: Object) -> Iterator[Notice]:
         if self._compacting == "done":
@@ -236,6 +242,9 @@ class ClaudeTurn:
             yield limit
 
     def _result(self, event: Object) -> Iterator[Notice]:
+        if self._outcome is not None and event == self._outcome.result:
+            self._is_over = True  # the same, printed again
+            return
         failure = failure_of(event, self._before)
         if failure is None and self._told_session is None:
             yield from self._named(event)
@@ -299,7 +308,8 @@ class ClaudeTurn:
         is_vague = kind == "crashed" and failure.subtype == "error_during_execution"
         if ending.stopped is not None and (kind == "interrupted" or is_vague):
             return self._error(kind_of_end(ending, alive=True), words_of_end("claude", ending))
-        why = failure.terminal_reason or failure.subtype or "it did not say why"
+        subtype = "" if failure.subtype == "success" else failure.subtype
+        why = failure.terminal_reason or subtype or "it did not say why"
         silent = "claude was interrupted" if kind == "interrupted" else f"claude failed: {why}"
         error = self._error(kind, failure.text or silent)
         error.retry_at = retry_at(failure, kind, ending.now)
@@ -324,10 +334,9 @@ class ClaudeTurn:
         return error
 
     def _error(self, kind: AgentErrorKind, reason: str) -> AgentError:
-        short = reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]}..."
         return AgentError(
             self._turn.agent,
-            short,
+            shortened(reason, _REASON_CHARS),
             kind=kind,
             session=self._known_session,
             text=self._messages.text,
@@ -338,7 +347,8 @@ class ClaudeTurn:
 
     @property
     def _before(self) -> Before:
-        return Before(self._complaint, self._window, self._was_interrupted)
+        said = self._messages.text
+        return Before(self._complaint, self._window, self._was_interrupted, said)
 
     @property
     def _known_session(self) -> str | None:

@@ -26,6 +26,8 @@ def turn_usage(result: Object, before: Usage | None, *, resumed: bool) -> Usage 
     since = result.get("model_usage_since_last_result")
     by_model = _by_model(since)
     tokens = by_model if by_model is not None and by_model.tokens else _main_model(result)
+    if tokens is None and not resumed:  # then the total is this turn's
+        tokens = _by_model(result.get("modelUsage"))
     if isinstance(since, dict):
         cost = by_model.cost_usd if by_model and by_model.cost_usd is not None else None
         cost = 0.0 if not since else cost

@@ -38,6 +38,7 @@ from handrail.agents.programs.jsonrpc import (
     notification,
 )
 from handrail.agents.programs.loose_json import (
+    NOTHING,
     Object,
     as_object,
     json_value,
@@ -102,6 +103,7 @@ class CodexDialogue:
         self._has_no_thread = False
         self._turn_id = ""
         self._compaction_id = ""
+        self._older_ids: frozenset[str] = frozenset()
         self._model = options.profile_and_model[1]
         self._version: str | None = None
         self._status: str | None = None
@@ -309,6 +311,7 @@ class CodexDialogue:
             return
         self._model = model or text_in(thread, "model") or self._model
         self._version = text_in(thread, "cliVersion") or None
+        self._older_ids = frozenset(text_in(one, "id") for one in objects_in(thread, "turns"))
         yield AgentSessionStarted(self._turn.path, self._thread, self._backend, self._model)
         if self._turn.compact and self._turn.session is not None:
             self._stage = "compacting"
@@ -327,6 +330,8 @@ class CodexDialogue:
     def _begin(self, turn: Object) -> None:
         """Know our turn by its id, or that of the compaction before it."""
         turn_id = text_in(turn, "id")
+        if turn_id in self._older_ids:
+            return
         if self._stage == "compacting":
             self._compaction_id = self._compaction_id or turn_id
         elif self._stage == "working" and turn_id != self._compaction_id:
@@ -360,13 +365,16 @@ class CodexDialogue:
     def _is_of_turn(self, turn_id: str) -> bool:
         """False for what an older turn of our thread still tells."""
         ours = self._compaction_id if self._stage == "compacting" else self._turn_id
-        return not turn_id or turn_id == ours or (not ours and turn_id != self._compaction_id)
+        if not turn_id or turn_id == ours:
+            return True
+        return not ours and turn_id != self._compaction_id and turn_id not in self._older_ids
 
     def _counted(self, params: Object) -> Said:
         """A thread that is gone on in first tells its count again, under the id of an old turn."""
         turn_id = text_in(params, "turnId")
         known = {one for one in (self._turn_id, self._compaction_id) if one}
-        is_ours = turn_id in known if turn_id else self._stage != "opening"
+        is_new = self._turn.session is None  # so that it has no older turns
+        is_ours = turn_id in known or is_new if turn_id else self._stage != "opening"
         is_call = self._stage != "compacting"
         yield from self._news.counted(params, is_ours=is_ours, is_call=is_call)
 
@@ -389,7 +397,14 @@ class CodexDialogue:
         yield from self._news.items.ended(objects_in(turn, "items"))
         message = text_in(error, "message") or text_in(turn, "error")
         if status == "failed" or message:
+            info = error.get("codexErrorInfo")
+            known = self._fault(message) if info is None else error
             said = message or self._news.complaint
-            self._failure = _Failure(said, error.get("codexErrorInfo"))
+            self._failure = _Failure(said, known.get("codexErrorInfo"))
         else:
             self._status = status or "unknown"
+
+    def _fault(self, message: str) -> Object:
+        """The error of which codex told before the end, if that does not speak of another one."""
+        fault = self._news.fault
+        return fault if message in ("", text_in(fault, "message")) else NOTHING

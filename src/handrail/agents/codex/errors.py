@@ -28,11 +28,19 @@ from handrail.errors import AgentErrorKind
 Fault: TypeAlias = "tuple[AgentErrorKind, float | None]"
 """The kind of a failure, and the unix time from which it may work again, if it says so."""
 
-_STATUS = re.compile(r"(?:last status:|unexpected status|\(status|http status:?)\s*(\d{3})\b")
+_STATUS = re.compile(
+    r"(?:last status:|unexpected status|\(status|http status:?|http error:?)\s*(\d{3})\b"
+)
 
 # In this order: a plan's limit also speaks of credits, a rate limit of plans, a 400 of anything.
 _WORDS: tuple[tuple[AgentErrorKind, re.Pattern[str]], ...] = (
-    ("usage_cap", re.compile(r"(?:hit|reached|exceeded) your (?:\w+ )?usage limit")),
+    (
+        "usage_cap",
+        re.compile(
+            r"(?:hit|reached|exceeded) your (?:[\w-]+ )?usage limit"
+            r"|usage[_ ]limit[_ ](?:has been |was )?reached"
+        ),
+    ),
     (
         "spending_cap",
         re.compile(
@@ -51,12 +59,14 @@ _WORDS: tuple[tuple[AgentErrorKind, re.Pattern[str]], ...] = (
     ("refusal", re.compile(r"content_filter|\bflagged\b|usage polic|for safety reasons")),
 )
 _MORE_WORDS: tuple[tuple[AgentErrorKind, re.Pattern[str]], ...] = (
+    ("config", re.compile(r"sandbox (?:denied|error|rules)")),
     ("rate_limit", re.compile(r"rate.?limit|too many requests")),
     (
         "auth",
         re.compile(
             r"missing environment variable|(?:incorrect|invalid) api key|unauthorized|log ?in again"
             r"|sign(?:ing)? in|log(?:ging)? in|not logged in|refresh token|access blocked"
+            r"|codex login"
         ),
     ),
     ("refusal", re.compile(r"\bpolic(?:y|ies)\b|request was refused")),
@@ -73,7 +83,7 @@ _MORE_WORDS: tuple[tuple[AgentErrorKind, re.Pattern[str]], ...] = (
         "bad_request",
         re.compile(
             r"does not exist|do not have access|not supported|unsupported|invalid[_ ]"
-            r"|no thread with|no rollout found|not found"
+            r"|no thread with|no rollout found|not[_ ]found"
         ),
     ),
 )
@@ -141,7 +151,11 @@ def reason_of(message: str) -> str:
     if not message:
         return "codex says that the turn failed, but not why"
     told = object_of(message.encode("utf-8", "replace")) or NOTHING
-    return text_in(object_in(told, "error"), "message") or text_in(told, "message") or message
+    return (
+        text_in(object_in(told, "error"), "message")
+        or text_in(told, "message", "detail")
+        or message
+    )
 
 
 def status_of_message(text: str) -> int | None:
@@ -164,7 +178,7 @@ _HINTS: dict[AgentErrorKind, str] = {
     "auth": "Run `codex login`, or set the API key that its model provider reads.",
     "spending_cap": "Add credits, raise the spend cap or change the plan of the account.",
     "not_installed": "Install it: npm install -g @openai/codex",
-    "config": "Compare the arguments with `codex exec --help` and its config.toml.",
+    "config": "Compare the options with `codex --help` and its config.toml.",
 }
 
 
@@ -176,7 +190,8 @@ def _plan_fault(message: str, now: float, rate_limits: object) -> Fault:
     said = _first(_WORDS, _plain(message))
     windows = (object_in(limits, name) for name in ("primary", "secondary"))
     full = [window for window in windows if (number_in(window, "usedPercent") or 0) >= 100]
-    if said == "spending_cap" or (said != "usage_cap" and not full):
+    is_window = bool(full) or said == "usage_cap" or reached == "ratelimitreached"
+    if said == "spending_cap" or not is_window:
         return "spending_cap", None
     times = [at for window in full if (at := number_in(window, "resetsAt")) is not None]
     return "usage_cap", max(times) if times else _retry_at("usage_cap", message, now)
@@ -200,7 +215,7 @@ def _tagged(info: object) -> tuple[str, Object]:
     if isinstance(info, str):
         return _name(info), NOTHING
     tagged = as_object(info)
-    if len(tagged) != 1:
+    if len(tagged) != 1 or "type" in tagged:
         return _name(str(tagged.get("type") or "")), tagged
     name, details = next(iter(tagged.items()))
     return _name(str(name)), as_object(details)

@@ -11,7 +11,7 @@ import attrs
 from handrail.agents.codex.exec_stream import CodexExecParser
 from handrail.agents.codex.mcp import mcp_settings
 from handrail.agents.codex.program import CAPABILITIES, INSTALL, probe_codex
-from handrail.agents.programs.cli_turn import run_cli
+from handrail.agents.programs.cli_turn import run_cli, unblank
 from handrail.agents.programs.environment import child_environment
 from handrail.agents.programs.folders import added_folders, working_folder
 from handrail.agents.programs.outcome import finished_notice
@@ -34,7 +34,7 @@ class CodexExecBackend:
     """``codex exec``, one process a turn; it goes on in threads, and can fork them.
 
     ``options`` hold unless an agent or a step says otherwise. What it may not do without asking it
-    does not do: nobody is asked.
+    does not do: nobody is asked. A blank prompt, which codex refuses, is sent as ``Continue.``.
     """
 
     executable: str = "codex"
@@ -75,6 +75,7 @@ class CodexExecBackend:
                 turn,
                 argv,
                 parser,
+                stdin=unblank(turn.prompt),
                 env=child_environment(options),
                 cwd=options.cwd,
                 options=options,

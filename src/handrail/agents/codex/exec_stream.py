@@ -38,7 +38,10 @@ from handrail.model.events import AgentRetry, AgentSessionStarted, AgentUsage, N
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 
-_RETRY = re.compile(r"^Reconnecting\.\.\.\s*(?:(\d+)\s*/\s*\d+)?\s*(.*)$", re.DOTALL)
+_RETRY = re.compile(
+    r"^Reconnecting(?:\.{3}|\u2026)\s*(?:(?P<number>\d{1,9})\s*/\s*\d+)?\s*(?P<why>.*)$", re.DOTALL
+)
+_OLDER_RETRY = re.compile(r"^(?P<why>[^;]{1,2000}); retrying (?P<number>\d{1,9})/\d")
 _NETWORK_WAITS = 12
 """How often codex may say that it waits for a network before that is the end: about three minutes.
 It never gives up by itself, and as long as it says so it is not silent."""
@@ -198,13 +201,13 @@ class CodexExecParser:
     def _complained(self, event: Object) -> Iterator[Notice]:
         message = text_in(event, "message")
         self._complaint = message or self._complaint
-        retry = _RETRY.match(message)
+        retry = _RETRY.match(message) or _OLDER_RETRY.match(message)
         if retry is None:
             return
         if "waiting for network" in message:
             self._network_waits += 1
-        attempt = int(retry[1][:9]) if retry[1] else None
-        yield AgentRetry(self._turn.path, attempt, None, retry[2].strip("() ") or message)
+        attempt = int(retry["number"]) if retry["number"] else None
+        yield AgentRetry(self._turn.path, attempt, None, retry["why"].strip("() ") or message)
 
     def _over(self, event: Object) -> Iterator[Notice]:
         self._completed, self._failure = True, None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from handrail.agents.codex.limits import PlanLimits
 from handrail.agents.codex.thread_items import ThreadItems
 from handrail.agents.codex.usage import ThreadUsage
-from handrail.agents.programs.loose_json import Object, object_in, text_in
+from handrail.agents.programs.loose_json import NOTHING, Object, object_in, text_in
 from handrail.model.events import AgentCompaction, AgentRetry, AgentUsage, Notice
 from handrail.model.results import Usage
 
@@ -16,7 +16,7 @@ NETWORK_WAITS = 12
 """How often codex may say that it waits for a network before that is the end: about three minutes.
 It never gives up by itself, and as long as it says so it is not silent."""
 
-_ATTEMPT = re.compile(r"^Reconnecting\.\.\.\s*(\d{1,9})\s*/")
+_ATTEMPT = re.compile(r"^Reconnecting(?:\.{3}|\u2026)\s*(\d{1,9})\s*/")
 _DELAY = re.compile(r"try again in (\d{1,9}(?:\.\d{1,9})?)\s*(ms|s)\b", re.IGNORECASE)
 
 
@@ -32,6 +32,8 @@ class News:
         self.usage = ThreadUsage(fresh=fresh, earlier=earlier)
         self.model: str | None = None
         self.complaint = ""
+        self.fault: Object = NOTHING
+        """The last error that codex did not mean to try again after."""
         self.patience_s = 0.0
         self._path = path
         self._spent: Usage | None = None
@@ -54,6 +56,8 @@ class News:
             case "item/agentMessage/delta":
                 self._network_waits = 0
                 self.items.piece(text_in(params, "itemId"), text_in(params, "delta"))
+            case "item/reasoning/summaryTextDelta":
+                self.items.thought(text_in(params, "itemId"), text_in(params, "delta"))
             case "thread/compacted":
                 yield from self._thread_compacted()
             case "model/rerouted":
@@ -79,6 +83,7 @@ class News:
         message, details = text_in(error, "message"), text_in(error, "additionalDetails")
         self.complaint = details or message or self.complaint
         if params.get("willRetry") is not True:
+            self.fault = error
             return
         if "waiting for network" in message:
             self._network_waits += 1

@@ -36,6 +36,7 @@ class ThreadItems:
         self._path = path
         self._open: set[str] = set()
         self._pieces: dict[str, list[str]] = {}
+        self._thoughts: dict[str, list[str]] = {}
         self._said: list[tuple[str, str]] = []
         self._done: set[str] = set()
         self.files_changed: dict[str, None] = {}  # in the order of their first change
@@ -71,6 +72,11 @@ class ThreadItems:
         if item_id not in self._done:
             self._pieces.setdefault(item_id, []).append(text)
 
+    def thought(self, item_id: str, text: str) -> None:
+        """Keep a piece of what an item thinks, in case that its end does not have the whole."""
+        if item_id not in self._done:
+            self._thoughts.setdefault(item_id, []).append(text)
+
     def completed(self, item: Object) -> Iterator[Notice]:
         """What the end of an item means; one that had no start gets one."""
         item_id, kind = text_in(item, "id"), text_in(item, "type")
@@ -80,22 +86,28 @@ class ThreadItems:
         if kind == "agentMessage":
             yield from self._say(text_in(item, "text") or pieces, text_in(item, "phase"))
         elif kind == "reasoning":
-            thought = _thought(item)
-            if thought:
+            pieces = "".join(self._thoughts.pop(item_id, []))
+            if thought := _thought(item) or pieces:
                 yield AgentReasoning(self._path, thought)
         elif kind in _TOOLS:
             yield from self.started(item)
             yield self._tool_done(item_id, item)
-        self._done.add(item_id)
+        if item_id:
+            self._done.add(item_id)
 
     def ended(self, items: list[Object]) -> Iterator[Notice]:
-        """What the turn's own list of its items adds, and what it had begun to say."""
+        """What the turn's own list of its items adds, and what it had begun to say. A text that
+        was told is not told again under another id, or none.
+        """
+        told = {text for _, text in self._said}
         for item in items:
-            if text_in(item, "type") == "agentMessage":
+            if text_in(item, "type") == "agentMessage" and text_in(item, "text") not in told:
                 yield from self.completed(item)
+        told.update(text for _, text in self._said)
         for item_id in list(self._pieces):
             self._done.add(item_id)
-            yield from self._say("".join(self._pieces.pop(item_id)), "")
+            text = "".join(self._pieces.pop(item_id))
+            yield from self._say("" if text in told else text, "")
         self._open.clear()
 
     def _say(self, text: str, phase: str) -> Iterator[Notice]:

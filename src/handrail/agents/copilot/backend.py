@@ -13,7 +13,7 @@ from uuid import uuid4
 import attrs
 
 from handrail.agents.copilot.stream import CopilotParser
-from handrail.agents.programs.cli_turn import run_cli
+from handrail.agents.programs.cli_turn import run_cli, unblank
 from handrail.agents.programs.environment import child_environment
 from handrail.agents.programs.folders import added_folders
 from handrail.agents.programs.probe import home_of, json_file, probe_program
@@ -35,7 +35,8 @@ class CopilotBackend:
 
     ``options`` hold unless an agent or a step says otherwise. What it would have to ask for is
     denied. With ``permission="workspace"`` it edits files in its folders, and runs of commands only
-    those that it takes for harmless, unless ``allowed_tools`` names more (``"shell(git:*)"``).
+    those that it takes for harmless, unless ``allowed_tools`` names more (``"shell(git:*)"``). A
+    blank prompt, which copilot takes for none, is sent as ``Continue.``.
     """
 
     executable: str = "copilot"
@@ -71,6 +72,7 @@ class CopilotBackend:
                 turn,
                 copilot_argv(self.executable, turn, options, session=session, folder=folder),
                 parser,
+                stdin=unblank(turn.prompt),
                 env=child_environment(options, add={"COPILOT_AUTO_UPDATE": "false"}),
                 cwd=options.cwd,
                 options=options,

@@ -35,7 +35,8 @@ def limits(path: str, snapshots: Object) -> Iterator[AgentLimit]:
             continue
         reset_at = _unix(text_in(snapshot, "resetDate"))
         used = min(1.0, max(0.0, 1 - left / 100))
-        if left <= 0:
+        goes_on = snapshot.get("overageAllowedWithExhaustedQuota") is True  # at a price
+        if left <= 0 and not goes_on:
             yield AgentLimit(path, "reached", window, used, reset_at)
         else:
             low = left < _LOW_PERCENT

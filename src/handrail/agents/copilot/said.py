@@ -12,7 +12,8 @@ class Said:
     """The messages and thoughts of a turn. Mutable.
 
     Pieces are kept until the whole comes, which is told instead of them; those of which no whole
-    came by the end of the model's turn are told then.
+    came by the end of the model's turn are told then. Of one turn the same thought, or the same
+    message under the same name, is told once.
     """
 
     def __init__(self, path: str) -> None:
@@ -22,15 +23,26 @@ class Said:
         self._pieces: dict[str, list[str]] = {}
         self._thoughts: dict[str, list[str]] = {}
         self._told: set[str] = set()
+        self._messages: set[tuple[str, str, int | None]] = set()
+        self._whole: set[str] = set()
+
+    def begin(self) -> None:
+        """The model begins anew: what was said before may be said again."""
+        self._told.clear()
+        self._messages.clear()
+        self._whole.clear()
 
     def message(self, data: Object) -> Iterator[Notice]:
         """A whole message, with the thought that led to it. Long ones come in several."""
         yield from self._thought(text_in(data, "reasoningText"))
-        self._pieces.pop(text_in(data, "messageId"), None)
-        content, call = text_in(data, "content"), text_in(data, "apiCallId")
-        if not content:
+        name, content = text_in(data, "messageId"), text_in(data, "content")
+        self._pieces.pop(name, None)
+        call, chunk = text_in(data, "apiCallId"), whole_in(data, "chunkIndex")
+        if not content or (name and (name, content, chunk) in self._messages):
             return
-        goes_on = (whole_in(data, "chunkIndex") or 0) > 0 and call == self._call
+        self._messages.add((name, content, chunk))
+        self._whole.add(content.strip())
+        goes_on = (chunk or 0) > 0 and call == self._call
         self.text = self.text + content if goes_on else content
         self._call = call
         yield AgentMessage(self._path, content)
@@ -57,13 +69,13 @@ class Said:
             yield from self._thought("".join(pieces))
         begun, self._pieces = self._pieces, {}
         for pieces in begun.values():
-            if text := "".join(pieces):
+            text = "".join(pieces)
+            if text and text.strip() not in self._whole:
                 self.text = text
                 yield AgentMessage(self._path, text)
-        self._told.clear()
 
     def _thought(self, text: str) -> Iterator[Notice]:
         # The same thought comes with its message and by itself, under no common name.
-        if text and text not in self._told:
-            self._told.add(text)
+        if text and text.strip() not in self._told:
+            self._told.add(text.strip())
             yield AgentReasoning(self._path, text)

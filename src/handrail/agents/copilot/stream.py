@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from handrail.agents.copilot.errors import HINTS, NO_SESSION, Fault
+from handrail.agents.copilot.errors import HINTS, NO_SESSION, Fault, status_said
 from handrail.agents.copilot.notices import compaction_begun, compaction_ended, limits
 from handrail.agents.copilot.said import Said
 from handrail.agents.copilot.tools import Tools
@@ -29,6 +29,7 @@ from handrail.agents.programs.lost_session import lost_session
 from handrail.agents.programs.turn_parser import Ending
 from handrail.errors import AgentError, AgentErrorKind
 from handrail.model.events import (
+    AgentLimit,
     AgentRetry,
     AgentSessionStarted,
     AgentUsage,
@@ -68,6 +69,7 @@ class CopilotParser:
         self._retries = 0
         self._request: Object = {}
         self._retry_after_s: float | None = None
+        self._used_up: dict[str, float | None] = {}  # quotas, and when each begins anew
         self._error: Object | None = None
         self._aborted = ""
         self._result: Object | None = None
@@ -153,13 +155,15 @@ class CopilotParser:
 
     def _failed(self, error: Object, ending: Ending, usage: Usage | None) -> AgentError:
         status = whole_in(error, "statusCode")
+        status = whole_in(self._request, "statusCode") if status is None else status
         fault = Fault(
             type=text_in(error, "errorType"),
-            code=text_in(error, "errorCode"),
+            code=text_in(error, "errorCode") or text_in(self._request, "errorCode"),
             message=text_in(error, "message"),
-            status=whole_in(self._request, "statusCode") if status is None else status,
+            status=status_said(text_in(error, "message")) if status is None else status,
             request=text_in(self._request, "errorMessage"),
             retry_after_s=self._retry_after_s,
+            resets_at=max((at for at in self._used_up.values() if at is not None), default=None),
         )
         reason = fault.message or fault.request or "copilot failed and did not say why"
         made = self._made(fault.kind, " ".join(reason.split()), usage)
@@ -215,7 +219,8 @@ class CopilotParser:
             case "model.call_failure":
                 self._request = data
             case "auto_mode_switch.requested":
-                self._retry_after_s = number_in(data, "retryAfterSeconds")
+                wait_s = number_in(data, "retryAfterSeconds")
+                self._retry_after_s = wait_s if wait_s is None or wait_s >= 0 else None
             case "session.error" if not self._aborted:
                 self._error = data
             case "abort":
@@ -230,6 +235,8 @@ class CopilotParser:
     def _spoken(self, name: str, data: Object) -> Iterator[Notice]:
         """What the main agent says."""
         match name:
+            case "assistant.turn_start":
+                self._said.begin()
             case "assistant.message":
                 yield from self._said.message(data)
             case "assistant.message_delta":
@@ -264,9 +271,17 @@ class CopilotParser:
             case "assistant.usage":
                 if (usage := self._calls.add(data)) is not None:
                     yield AgentUsage(path, usage)
-                yield from limits(path, object_in(data, "quotaSnapshots"))
+                for limit in limits(path, object_in(data, "quotaSnapshots")):
+                    self._note(limit)
+                    yield limit
             case _:
                 pass
+
+    def _note(self, limit: AgentLimit) -> None:
+        if limit.status == "reached":
+            self._used_up[limit.window] = limit.reset_at
+        else:
+            self._used_up.pop(limit.window, None)
 
     def _model_in(self, name: str, data: Object) -> str | None:
         if name.startswith(("session.tools_updated", "assistant.", "model.", "session.model")):
@@ -290,9 +305,9 @@ class CopilotParser:
             yield AgentSessionStarted(self._turn.path, self._session, "copilot", self._model)
 
     def _over(self, event: Object) -> Iterator[Notice]:
-        self._result = event
+        self._result = {**object_in(event, "data"), **event}
         self._tools.close()
-        self._session = text_in(event, "sessionId") or self._session
+        self._session = text_in(self._result, "sessionId") or self._session
         yield from self._tell_session()
         yield from self._said.rest()
 

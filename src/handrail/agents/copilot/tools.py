@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from handrail.agents.programs.loose_json import Object, object_in, text_in, whole_in
 from handrail.model.events import AgentPermission, AgentToolCompleted, AgentToolStarted, Notice
+
+_SHELLS = frozenset({"bash", "powershell"})
+_EXIT_CODE = re.compile(r"<[^<>\n]{0,80}\bexit(?:ed)? (?:with exit )?code (-?\d{1,10})>\s*\Z")
+"""How older programs, which have no field for it, end the output of a command."""
+_REFUSALS = frozenset({"denied", "rejected"})
+"""Codes of tools that ended before they began."""
 
 
 class Tools:
@@ -16,7 +23,8 @@ class Tools:
         self._path = path
         self._open: dict[str, str] = {}
         self._done: set[str] = set()
-        self._asked: dict[str, str] = {}
+        self._asked: dict[str, tuple[str, str]] = {}
+        self._refused: set[str] = set()
 
     @property
     def open_tools(self) -> int:
@@ -46,17 +54,21 @@ class Tools:
         if ref:
             self._done.add(ref)
         name = self._open.pop(ref, "")
-        code = whole_in(object_in(data, "shellExecution"), "exitCode")
         error = object_in(data, "error")
-        is_ok = data.get("success") is not False and code in (None, 0) and not error
         output = text_in(object_in(data, "result"), "content") or text_in(error, "message")
+        code = whole_in(object_in(data, "shellExecution"), "exitCode")
+        if code is None and name in _SHELLS and (said := _EXIT_CODE.search(output)):
+            code = int(said[1])
+        is_ok = data.get("success") is not False and code in (None, 0) and not error
+        if text_in(error, "code") in _REFUSALS and "" not in self._refused:
+            yield from self._denied(ref, name, text_in(error, "message"))
         yield AgentToolCompleted(self._path, ref, name, is_ok, output, code)
 
     def asked(self, data: Object) -> None:
         """A tool needs a permission."""
         request = object_in(data, "permissionRequest")
         tool = text_in(request, "toolName", "kind") or "tool"
-        self._asked[text_in(data, "requestId")] = tool
+        self._asked[text_in(data, "requestId")] = tool, text_in(request, "toolCallId")
 
     def answered(self, data: Object) -> Iterator[Notice]:
         """A permission was given or refused."""
@@ -64,10 +76,20 @@ class Tools:
         verdict = text_in(result, "kind")
         if not verdict:
             return
-        tool = self._asked.pop(text_in(data, "requestId"), "tool")
+        tool, ref = self._asked.pop(text_in(data, "requestId"), ("tool", ""))
         if verdict.startswith("approved"):
             yield AgentPermission(self._path, tool, "allowed", verdict)
             return
+        reason = text_in(result, "feedback", "message", "reason") or verdict
+        yield from self._denied(text_in(data, "toolCallId") or ref, tool, reason)
+
+    def _denied(self, ref: str, tool: str, reason: str) -> Iterator[Notice]:
+        """A tool was not allowed, told once: by the permission, or else by how the tool ended.
+
+        A permission that does not name its tool's use has told of any.
+        """
+        if ref and ref in self._refused:
+            return
+        self._refused.add(ref)
         self.denials.append(tool)
-        reason = text_in(result, "feedback", "message") or verdict
         yield AgentPermission(self._path, tool, "denied", reason)

@@ -28,7 +28,7 @@ def reported_usage(report: Object, *, resumed: bool, before: Usage | None) -> Us
     """This turn's usage in the file of ``--usage-output-file``.
 
     A report that covers earlier prompts of a resumed session too is a total: then this turn's is
-    the difference, unknown if what went before is.
+    the difference, unknown if what went before is. One that does not say so may be such a total.
     """
     models = [as_object(one) for one in object_in(report, "modelMetrics").values()]
     told = [usage for one in models if (usage := _usage(object_in(one, "usage"))) != Usage()]
@@ -36,7 +36,7 @@ def reported_usage(report: Object, *, resumed: bool, before: Usage | None) -> Us
         return None
     total = sum(told[1:], told[0])
     prompts = count_in(report, "totalUserRequests")
-    if resumed and prompts is not None and prompts > 1:
+    if resumed and (prompts is None or prompts > 1):
         return added_since(before, total)
     return total
 

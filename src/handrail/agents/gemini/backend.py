@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from handrail.agents.gemini.stream import GeminiParser
-from handrail.agents.programs.cli_turn import run_cli
+from handrail.agents.programs.cli_turn import run_cli, unblank
 from handrail.agents.programs.environment import child_environment
 from handrail.agents.programs.folders import added_folders
 from handrail.agents.programs.private_files import private_files
@@ -27,7 +27,8 @@ class GeminiBackend:
     """``gemini`` with its JSON events, one process a turn; it goes on in sessions.
 
     ``options`` hold unless an agent or a step says otherwise. It tells neither its thoughts nor
-    costs, and is silent while it tries a request again: its idle timeout should not be short.
+    costs, and is silent while it tries a request again: its idle timeout should not be short. A
+    blank prompt, which gemini refuses, is sent as ``Continue.``.
     """
 
     executable: str = "gemini"
@@ -57,6 +58,7 @@ class GeminiBackend:
                 turn,
                 gemini_argv(self.executable, turn, options),
                 GeminiParser(turn, model=options.profile_and_model[1]),
+                stdin=unblank(turn.prompt),
                 env=child_environment(options, add=_QUIET | more),
                 cwd=options.cwd,
                 options=options,

@@ -44,10 +44,23 @@ _TYPES: dict[str, AgentErrorKind] = {
 }
 NO_SESSION = re.compile(r"error resuming session|no previous sessions", re.IGNORECASE)
 """How gemini says that it does not have a session."""
-_API_ERROR = re.compile(r"^\[API Error: (.*)\]$", re.DOTALL)
+_API_ERROR = re.compile(r"^\[API Error: (.*)\]", re.DOTALL)  # advice may follow
 _WORDS: tuple[tuple[AgentErrorKind, re.Pattern[str]], ...] = (
-    ("auth", re.compile(r"api key not valid|api_key_invalid|permission_denied|unauthenticated")),
-    ("usage_cap", re.compile(r"daily quota|per ?day|daily limit")),
+    (
+        "spending_cap",
+        re.compile(r"billing to be enabled|enable billing|billing is (?:not|disabled)"),
+    ),
+    (
+        "auth",
+        re.compile(
+            r"api key not (?:valid|found)|api_key_invalid|permission_denied|unauthenticated"
+        ),
+    ),
+    (
+        "usage_cap",
+        re.compile(r"daily quota|per ?day|daily limit|exhausted your capacity|quota will reset"),
+    ),
+    ("rate_limit", re.compile(r"retry in \d|retrydelay|per ?minute")),  # speaks of billing too
     ("spending_cap", re.compile(r"billing|prepayment|credits? (?:are|is) depleted|spending cap")),
     (
         "context_overflow",
@@ -56,16 +69,17 @@ _WORDS: tuple[tuple[AgentErrorKind, re.Pattern[str]], ...] = (
     ("rate_limit", re.compile(r"resource_exhausted|rate limit|too many requests|quota")),
     ("max_turns", re.compile(r"max(?:imum)? session turns|turn limit")),
     ("refusal", re.compile(r"prohibited|blocked by safety|safety settings|recitation")),
-    ("bad_request", re.compile(r"is not found|not supported|invalid_argument")),
+    ("bad_request", re.compile(r"not found|not supported|invalid_argument")),
 )
 
 
 def api_error_of(message: str) -> Object:
-    """The API's own error in a message, or an empty one."""
+    """The API's own error in a message, or an empty one. It may stand in another one's message."""
     found = _API_ERROR.match(message.strip())
     _, value = json_value(found[1]) if found else (False, None)
-    inner = as_object(value)
-    return object_in(inner, "error") or inner
+    outer = object_in(as_object(value), "error") or as_object(value)
+    _, within = json_value(text_in(outer, "message"))
+    return object_in(as_object(within), "error") or outer
 
 
 def kind_of_failure(error: Object) -> tuple[AgentErrorKind, int | None]:
@@ -80,6 +94,8 @@ def kind_of_failure(error: Object) -> tuple[AgentErrorKind, int | None]:
     kind: AgentErrorKind = kind_of_status(status) or worded or "transient"
     if kind in ("bad_request", "rate_limit"):  # which words may say more exactly
         kind = worded or kind
+    elif kind == "auth" and worded == "spending_cap":
+        kind = worded
     return kind, status
 
 

@@ -36,6 +36,8 @@ from handrail.ports.agent import AgentReply, AgentTurn
 
 _ATTEMPT = re.compile(rb"Attempt (\d{1,6}) failed(.{0,400})")
 _DELAY = re.compile(rb"Retrying after (\d{1,9})\s?ms")
+_BETWEEN = frozenset({"message", "tool_use", "tool_result"})
+"""What ends a text if it comes in between; what is not known here does not."""
 
 
 class GeminiParser:
@@ -47,6 +49,7 @@ class GeminiParser:
         self._session: str | None = None
         self._text = ""
         self._is_speaking = False
+        self._complaint = ""
         self._tools: dict[str, str] = {}
         self._result: Object | None = None
         self._usage: Usage | None = None
@@ -72,7 +75,8 @@ class GeminiParser:
         self._alive, self.patience_s = True, 0.0
         is_piece = name == "message" and text_in(event, "role") == "assistant"
         notices = tuple(self._read(name, event))
-        self._is_speaking = is_piece
+        if name in _BETWEEN:
+            self._is_speaking = is_piece
         return notices
 
     def feed_stderr(self, line: bytes, /) -> Iterable[Notice]:
@@ -95,14 +99,18 @@ class GeminiParser:
             raise self._unsaid(ending)
         if text_in(self._result, "status") == "success":
             return self._reply()
-        error = object_in(self._result, "error")
+        error = object_in(self._result, "error") or {"message": text_in(self._result, "error")}
         kind, status = kind_of_failure(error)
+        if kind == "interrupted" and ending.stopped is not None:
+            kind = kind_of_end(ending, alive=True)
         said = text_in(error, "message")
-        reason = text_in(api_error_of(said), "message") or said or "gemini does not say why"
+        api = api_error_of(said)
+        reason = text_in(api, "message") or said or "gemini does not say why"
         failed = self._error(kind, reason)
         failed.http_status = status
         if kind in ("rate_limit", "usage_cap", "transient"):
-            failed.retry_at = reset_time(reason, ending.now)
+            details = str(api.get("details"))[:2000]
+            failed.retry_at = reset_time(reason, ending.now) or reset_time(details, ending.now)
         raise failed
 
     def _reply(self) -> AgentReply:
@@ -122,7 +130,8 @@ class GeminiParser:
             return lost
         known = EXITS.get(ending.exit_code or 0) if ending.stopped is None else None
         kind = known or kind_of_end(ending, alive=self._alive)
-        return self._error(kind, words_of_end("gemini", ending, alive=self._alive))
+        complaint = f"; its last complaint: {self._complaint}" if self._complaint else ""
+        return self._error(kind, words_of_end("gemini", ending, alive=self._alive) + complaint)
 
     def _error(self, kind: AgentErrorKind, reason: str) -> AgentError:
         return AgentError(
@@ -146,9 +155,14 @@ class GeminiParser:
                     self._session = session
                     yield AgentSessionStarted(path, session, "gemini-cli", self._model)
             case "message" if text_in(event, "role") == "assistant":
-                yield from self._said(text_in(event, "content"))
+                yield from self._said(
+                    text_in(event, "content"), is_whole=event.get("delta") is False
+                )
             case "tool_use":
-                yield self._tool(event)
+                if (ref := text_in(event, "tool_id")) not in self._tools or not ref:
+                    yield self._tool(event)
+            case "error":
+                self._complaint = text_in(event, "message") or self._complaint
             case "tool_result":
                 yield from self._tool_done(event)
             case "result":
@@ -156,9 +170,12 @@ class GeminiParser:
             case _:
                 pass
 
-    def _said(self, piece: str) -> Iterator[Notice]:
+    def _said(self, piece: str, *, is_whole: bool) -> Iterator[Notice]:
+        if is_whole and self._is_speaking and piece == self._text:
+            return  # its pieces were told
         if piece:
-            self._text = self._text + piece if self._is_speaking else piece
+            goes_on = self._is_speaking and not is_whole
+            self._text = self._text + piece if goes_on else piece
             yield AgentMessage(self._turn.path, piece)
 
     def _tool(self, event: Object) -> Notice:

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from handrail.agents.opencode.stream import OpencodeParser
-from handrail.agents.programs.cli_turn import run_cli
+from handrail.agents.programs.cli_turn import run_cli, unblank
 from handrail.agents.programs.environment import child_environment
 from handrail.agents.programs.probe import home_of, json_file, probe_program
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
@@ -25,7 +25,8 @@ class OpencodeBackend:
 
     ``options`` hold unless an agent or a step says otherwise; models are ``"provider/model"``. What
     it would have to ask for is denied, unless ``permission="full"``. It tells of a tool when that
-    is done, and nothing while it tries a request again, which it may do for ever.
+    is done, and nothing while it tries a request again, which it may do for ever. A blank
+    prompt, which opencode refuses, is sent as ``Continue.``.
     """
 
     executable: str = "opencode"
@@ -52,6 +53,7 @@ class OpencodeBackend:
             turn,
             opencode_argv(self.executable, turn, options),
             OpencodeParser(turn, model=options.profile_and_model[1]),
+            stdin=unblank(turn.prompt),
             env=child_environment(options, add=_QUIET),
             cwd=options.cwd,
             options=options,

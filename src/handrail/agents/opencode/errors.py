@@ -21,13 +21,24 @@ _NAMES: dict[str, AgentErrorKind] = {
     "ProviderAuthError": "auth",
     "MessageOutputLengthError": "output_limit",
     "MessageAbortedError": "interrupted",
-    "UnknownError": "bad_request",  # such as a model that is not known
+    "ProviderModelNotFoundError": "bad_request",
+    "ProviderInitError": "config",
+    "ConfigInvalidError": "config",
+    "ConfigJsonError": "config",
 }
 NO_SESSION = re.compile(r"session not found", re.IGNORECASE)
 """How opencode says that it does not have a session."""
 _OVERFLOW = re.compile(r"prompt is too long|context (?:length|window|limit)|maximum context")
-_CREDIT = re.compile(r"\bcredits?\b|billing|quota exceeded|insufficient_quota|current quota")
-_VAGUE = frozenset({None, "bad_request", "rate_limit"})
+_WAIT = re.compile(r"retry in \d")  # Google speaks of billing then too
+_CAP = re.compile(r"usage limit|daily (?:quota|limit)|quota will reset|per ?day")
+_CREDIT = re.compile(
+    r"\bcredits?\b|billing|quota exceeded|insufficient[_ ](?:quota|balance|funds)|current quota"
+)
+_NETWORK = re.compile(r"unable to connect|fetch failed|socket|econn|timed? ?out|network|overloaded")
+_VAGUE = frozenset({None, "bad_request", "rate_limit", "auth"})
+"""What words may say more exactly."""
+MAY_PASS: frozenset[AgentErrorKind] = frozenset({"rate_limit", "usage_cap", "transient"})
+"""Kinds of failures that may be over some time."""
 
 
 def kind_of_error(error: Object) -> AgentErrorKind:
@@ -36,13 +47,27 @@ def kind_of_error(error: Object) -> AgentErrorKind:
     if name in _NAMES:
         return _NAMES[name]
     kind = kind_of_status(whole_in(data, "statusCode"))
-    if kind in _VAGUE:
-        said = text_in(data, "message").lower()
-        if _OVERFLOW.search(said):
-            return "context_overflow"
-        if _CREDIT.search(said):
-            return "spending_cap"
+    said = message_of(error).lower()
+    if kind in _VAGUE and (worded := _worded(said, kind)) is not None:
+        return worded
+    if name == "UnknownError" and not _NETWORK.search(said):
+        return kind or "bad_request"  # such as a model that is not known
     return kind or "transient"
+
+
+def message_of(error: Object) -> str:
+    """What an error says in words; empty if nothing."""
+    return text_in(object_in(error, "data"), "message") or text_in(error, "message")
+
+
+def _worded(said: str, kind: AgentErrorKind | None) -> AgentErrorKind | None:
+    if _OVERFLOW.search(said):
+        return "context_overflow"
+    if kind != "auth" and _CAP.search(said):
+        return "usage_cap"
+    if kind != "auth" and _WAIT.search(said):
+        return "rate_limit"
+    return "spending_cap" if _CREDIT.search(said) else None
 
 
 def retry_at_of(data: Object, now: float) -> float | None:

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from handrail.agents.opencode.errors import HINTS, NO_SESSION, kind_of_error, retry_at_of
+from handrail.agents.opencode.errors import (
+    HINTS,
+    MAY_PASS,
+    NO_SESSION,
+    kind_of_error,
+    message_of,
+    retry_at_of,
+)
 from handrail.agents.programs.ending import kind_of_end, words_of_end
 from handrail.agents.programs.loose_json import (
     Object,
@@ -64,7 +71,7 @@ class OpencodeParser:
     def feed(self, line: bytes, /) -> Iterable[Notice]:
         """What a line means, in order."""
         event = object_of(line)
-        if event is None or not text_in(event, "type"):
+        if event is None or not text_in(event, "type") or self._is_of_other(event):
             return ()
         return tuple(self._read(text_in(event, "type"), event, object_in(event, "part")))
 
@@ -105,12 +112,12 @@ class OpencodeParser:
         )
 
     def _failed(self, error: Object, ending: Ending) -> AgentError:
-        data = object_in(error, "data")
-        made = self._made(
-            kind_of_error(error), text_in(data, "message") or text_in(error, "name") or "no reason"
-        )
+        data, kind = object_in(error, "data"), kind_of_error(error)
+        if kind == "interrupted" and ending.stopped is not None:
+            kind = kind_of_end(ending, alive=True)
+        made = self._made(kind, message_of(error) or text_in(error, "name") or "no reason")
         made.http_status = whole_in(data, "statusCode")
-        made.retry_at = retry_at_of(data, ending.now) if made.kind != "auth" else None
+        made.retry_at = retry_at_of(data, ending.now) if kind in MAY_PASS else None
         return made
 
     def _made(self, kind: AgentErrorKind, reason: str) -> AgentError:
@@ -141,11 +148,17 @@ class OpencodeParser:
             case "step_finish":
                 yield from self._step_done(part)
             case "error":
-                self._error = object_in(event, "error")
+                said = {"message": text_in(event, "error")}
+                self._error = object_in(event, "error") or said
                 if text_in(self._error, "name") == "ContextOverflowError":
                     self._overflow = self._overflow or self._error
             case _:
                 pass
+
+    def _is_of_other(self, event: Object) -> bool:
+        """True for what another session says, such as that of an agent which this one started."""
+        session = text_in(event, "sessionID")
+        return bool(session) and self._session is not None and session != self._session
 
     def _session_known(self, event: Object) -> Iterator[Notice]:
         session = text_in(event, "sessionID")
@@ -167,8 +180,9 @@ class OpencodeParser:
         state = object_in(part, "state")
         ref, name = text_in(part, "callID"), text_in(part, "tool")
         status, code = text_in(state, "status"), whole_in(object_in(state, "metadata"), "exit")
-        if status in ("pending", "running"):
+        if status in ("pending", "running") or ref in self._told:
             return
+        self._told.update({ref} if ref else ())
         is_ok = status != "error" and code in (None, 0)
         output = text_in(state, "output", "error")
         yield AgentToolStarted(self._turn.path, ref, name, state.get("input"))

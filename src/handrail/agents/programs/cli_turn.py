@@ -15,6 +15,11 @@ from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.system.live import Line
 
 
+def unblank(prompt: str) -> bytes:
+    """The prompt for a program that refuses a blank one, which is sent as ``Continue.``."""
+    return (prompt if prompt.strip() else "Continue.").encode("utf-8", "replace")
+
+
 async def run_cli(
     turn: AgentTurn,
     argv: Sequence[str] | str,

@@ -6,6 +6,7 @@ import re
 
 from handrail.agents.programs.turn_parser import Ending
 from handrail.errors import AgentErrorKind
+from handrail.shortening import shortened
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _NOISE = re.compile(r"^(?:warning\b|warn\b|tip:|\(node:\d+\)|at |note:)", re.IGNORECASE)
@@ -43,7 +44,7 @@ def words_of_end(program: str, ending: Ending, *, alive: bool = True) -> str:
         case "start_timeout":
             return f"{program} gave no sign of life within {ending.after_s:g} s{tail}"
         case "idle_timeout":
-            return f"{program} was silent for too long and was stopped after {ending.after_s:g} s"
+            return f"{program} gave no sign of life for {ending.after_s:g} s and was stopped"
         case "timeout":
             return f"{program} did not finish within {ending.after_s:g} s"
         case None:
@@ -56,8 +57,10 @@ def said_on_stderr(ending: Ending) -> str:
     plain = _ANSI.sub("", ending.stderr)
     lines = (line.strip() for line in plain.splitlines())
     kept = "\n".join(line for line in lines if line and not _NOISE.match(line))
+    if len(kept) <= _SHOWN_CHARS:
+        return kept
     half = _SHOWN_CHARS // 2
-    return kept if len(kept) <= _SHOWN_CHARS else f"{kept[:half]} ... {kept[-half:]}"
+    return shortened(kept, half, mark=" ... ") + shortened(kept, half, "tail", mark="")
 
 
 def _exit(code: int | None) -> str:

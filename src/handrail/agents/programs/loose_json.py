@@ -18,12 +18,15 @@ Object: TypeAlias = Mapping[str, Any]
 
 NOTHING: Object = {}
 
+_BEFORE = b"\xef\xbb\xbf \t\r"
+"""The mark of UTF-8, and blanks: what may stand before an object."""
 _HALF_PAIRS = (b"\\ud", b"\\uD")
 
 
 def object_of(line: bytes) -> Object | None:
     """The JSON object that a line is; None if it is anything else."""
-    if not line.lstrip().startswith(b"{"):
+    line = line.lstrip(_BEFORE)
+    if not line.startswith(b"{"):
         return None
     try:
         value = msgspec.json.decode(line)

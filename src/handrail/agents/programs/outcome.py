@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from handrail.errors import AgentError, CommandNotFound
-from handrail.model.events import AgentFinished
+from handrail.model.events import AgentFinished, AgentLimit
 from handrail.ports.agent import AgentReply
 from handrail.system.refusal import CommandNotStarted
 
@@ -36,6 +37,12 @@ def finished_notice(path: str, outcome: AgentReply | BaseException) -> AgentFini
             return AgentFinished(path, "failed", error=f"{type(outcome).__name__}: {outcome}")
         case _:
             return AgentFinished(path, "interrupted", kind="interrupted")
+
+
+def limit_reached(path: str, error: BaseException) -> Iterator[AgentLimit]:
+    """The notice of a used-up plan, for backends whose protocol tells it only by failing."""
+    if isinstance(error, AgentError) and error.kind == "usage_cap":
+        yield AgentLimit(path, "reached", reset_at=error.retry_at)
 
 
 def attributed(error: AgentError, agent: str) -> AgentError:

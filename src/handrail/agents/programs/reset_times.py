@@ -37,6 +37,7 @@ _FILLER = re.compile(
     r"|approximately|access|please|and)(?![a-z])){1,24}",
     re.IGNORECASE,
 )
+_MINUS_SIGN = "\N{MINUS SIGN}"
 _NUMBER = re.compile(r"(\d{1,13})(?:\.\d{0,9})?(?![\d:/a-z%-]|\.\d)", re.IGNORECASE)
 _AMOUNT = re.compile(
     r"(?:(?P<n>\d{1,9}(?:\.\d{1,9})?)|an?(?=\s)|one(?=\s))\s{0,4}"
@@ -60,16 +61,18 @@ _PARTS = tuple(
         rf"{_DAY_OF_MONTH}\s{{1,4}}{_MONTH}{_YEAR}",
         rf"(?P<weekday>{'|'.join(_WEEKDAYS)})(?:[a-z]{{0,4}}day)?(?![a-z])",
         r"(?P<relative>today|tonight|tomorrow)(?![a-z])",
-        rf"{_HOURS}(?::(?P<minute>\d{{2}}))?(?::(?P<second>\d{{2}}))?\s?(?P<half>[ap])\.?m(?![a-z])",
+        rf"{_HOURS}(?::(?P<minute>\d{{2}}))?(?::(?P<second>\d{{2}}))?\s?(?P<half>[ap])\.?m\.?(?![a-z])",
         rf"{_HOURS}:(?P<minute>\d{{2}})(?::(?P<second>\d{{2}})(?:\.\d{{1,9}})?)?(?![\d:])",
         r"(?P<word>midnight|noon)(?![a-z])",
     )
 )
 _ZONE = re.compile(  # not "pm" in capitals, nor a word that begins a sentence
     r"\s{0,4}\(?(?P<zone>[A-Z][A-Za-z]{1,20}(?:/[A-Za-z0-9_+-]{1,30}){1,2}"
-    r"|(?:UTC|GMT)(?:\s?[+-]\d{1,2}(?::?\d{2})?)?|Z|[A-Z]{1,4}T|[+-]\d{2}:?\d{2})(?![A-Za-z\d])\)?"
+    r"|(?:UTC|GMT|utc|gmt)(?:\s?[+-]\d{1,2}(?::?\d{2})?)?|Z"
+    r"|(?:Pacific|Mountain|Central|Eastern)(?:\s(?:Standard|Daylight))?\s[Tt]ime"
+    r"|[A-Z]{1,4}T|[+-]\d{2}:?\d{2})(?![A-Za-z\d])\)?"
 )
-_OFFSET = re.compile(r"(?:UTC|GMT)?\s?([+-])(\d{1,2}):?(\d{2})?")
+_OFFSET = re.compile(r"(?:UTC|GMT|utc|gmt)?\s?([+-])(\d{1,2}):?(\d{2})?")
 _ZONE_NAMES = {
     **dict.fromkeys(("Z", "UTC", "GMT"), "UTC"),
     **dict.fromkeys(("PT", "PST", "PDT"), "America/Los_Angeles"),
@@ -78,7 +81,13 @@ _ZONE_NAMES = {
     **dict.fromkeys(("ET", "EST", "EDT"), "America/New_York"),
     **dict.fromkeys(("CET", "CEST"), "Europe/Berlin"),
     **dict.fromkeys(("BST", "WEST"), "Europe/London"),
+    **dict.fromkeys(("AEST", "AEDT"), "Australia/Sydney"),
+    **dict.fromkeys(("NZST", "NZDT"), "Pacific/Auckland"),
+    **dict.fromkeys(("AKST", "AKDT"), "America/Anchorage"),
+    "HKT": "Asia/Hong_Kong",
     "JST": "Asia/Tokyo",
+    "KST": "Asia/Seoul",
+    "SGT": "Asia/Singapore",
 }
 
 
@@ -92,6 +101,7 @@ def reset_time(text: str, now: float, zone: tzinfo | None = None) -> float | Non
     """
     if not math.isfinite(now):
         return None
+    text = text.replace(_MINUS_SIGN, "-")
     for match in _OLD_CAP.finditer(text):
         if (at := _soon(_unix(match[1]), now)) is not None:
             return at
@@ -250,7 +260,8 @@ def _zone_of(name: str | None) -> tzinfo | None:
         if offset := _OFFSET.fullmatch(name):
             east = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
             return timezone(-east if offset[1] == "-" else east)
-        known = _ZONE_NAMES.get(name, name)
+        plain = f"{name[0]}T" if name[-4:].lower() == "time" else name
+        known = _ZONE_NAMES.get(plain.upper(), name)
         return UTC if known == "UTC" else ZoneInfo(known)
     except (ValueError, OSError, KeyError):  # no such zone, or a name that is no file's
         return None

@@ -16,12 +16,17 @@ from dataclasses import replace
 
 import anyio
 
-from handrail.agents.programs.outcome import attributed, finished_notice, start_error
+from handrail.agents.programs.outcome import (
+    attributed,
+    finished_notice,
+    limit_reached,
+    start_error,
+)
 from handrail.agents.programs.turn_parser import Ending, Stop
 from handrail.agents.programs.voice import Voice
 from handrail.agents.programs.watchdog import Deadline, Patience, Signs, deadline
 from handrail.errors import AgentError, CommandNotFound
-from handrail.model.events import AgentFinished, AgentTranscript, StepOutput
+from handrail.model.events import AgentFinished, AgentLimit, AgentTranscript, StepOutput
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.system.live import Exited, Line, LiveProcess, open_live
 from handrail.system.processes import CommandNotStarted
@@ -55,6 +60,8 @@ async def run_turn(
         turn.emit(finished_notice(turn.path, refused))
         raise refused from error
     except AgentError as error:
+        for notice in () if talk.told_limit else limit_reached(turn.path, error):
+            turn.emit(notice)
         turn.emit(finished_notice(turn.path, attributed(error, turn.agent)))
         raise
     except Exception as error:
@@ -79,6 +86,9 @@ class _Talk:
         self._code: int | None = None
         self._started_s = time.monotonic()
         self._finished_s: float | None = None
+        self._bound_s = 0.0
+        self.told_limit = False
+        """The program itself has said that a plan is used up."""
 
     async def hold(
         self,
@@ -134,7 +144,7 @@ class _Talk:
             if is_ended or time.monotonic() < due.at:
                 continue
             if due.stop is not None and stopped is None:
-                stopped = due.stop
+                stopped, self._bound_s = due.stop, due.bound_s
                 await self._break_off(live)
             if not self._is_going(live):
                 is_ended = True
@@ -189,6 +199,8 @@ class _Talk:
         emit(StepOutput(path, "stderr", f"{text}\n") if is_error else AgentTranscript(path, text))
         notices, answers = self._voice.heard(line)
         for notice in notices:
+            told = isinstance(notice, AgentLimit) and notice.status == "reached"
+            self.told_limit = self.told_limit or told
             emit(notice)
         self._send(live, answers)
         self._note_whether_finished(live)
@@ -213,5 +225,5 @@ class _Talk:
             stopped=stopped,
             stderr=self._live.stderr_tail if self._live else "",
             now=now(),
-            after_s=time.monotonic() - self._started_s,
+            after_s=self._bound_s,
         )

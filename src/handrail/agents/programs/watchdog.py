@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from handrail.agents.programs.turn_parser import Stop
 from handrail.model.agent_options import AgentOptions
@@ -47,11 +47,13 @@ class Signs:
 class Deadline:
     """When a program is to be ended if nothing else is seen of it, and why.
 
-    ``stop`` is None if it has said that it is done, and only needs to go.
+    ``stop`` is None if it has said that it is done, and only needs to go. ``bound_s`` is the time
+    that it had.
     """
 
     at: float
     stop: Stop | None
+    bound_s: float = field(default=0.0, compare=False)
 
 
 def patience_of(
@@ -78,15 +80,18 @@ def deadline(patience: Patience, signs: Signs) -> Deadline:
     if patience.total_s is None:
         return silence
     return min(
-        silence, Deadline(signs.started + patience.total_s, "timeout"), key=lambda one: one.at
+        silence,
+        Deadline(signs.started + patience.total_s, "timeout", patience.total_s),
+        key=lambda one: one.at,
     )
 
 
 def _silence(patience: Patience, signs: Signs) -> Deadline:
     if signs.heard is None:
-        return Deadline(signs.started + patience.start_s, "start_timeout")
+        return Deadline(signs.started + patience.start_s, "start_timeout", patience.start_s)
     usual_s = patience.tool_s if signs.open_tools else patience.idle_s
-    return Deadline(signs.heard + usual_s + signs.extra_s, "idle_timeout")
+    bound_s = usual_s + signs.extra_s
+    return Deadline(signs.heard + bound_s, "idle_timeout", bound_s)
 
 
 def _else(given: float | None, usual: float) -> float:

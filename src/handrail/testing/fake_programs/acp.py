@@ -40,6 +40,7 @@ class _Server:
         self.peer = Peer(launch, self._hear, version=True)
         self._launch = launch
         self._agent = agent
+        self._modes: dict[str, str] = {}
 
     def _hear(self, message: Message) -> None:
         params: Message = message.get("params") or {}
@@ -50,14 +51,15 @@ class _Server:
                 self._opened(message)
             case "session/load" | "session/resume":
                 self._resumed(message, params["sessionId"])
+            case "session/fork" if self._agent.forks:
+                self._forked(message, params["sessionId"])
             case "session/prompt":
                 self._prompted(message, params)
+            case "session/set_mode":
+                self._modes[params["sessionId"]] = params["modeId"]
+                self.peer.answer(message, {})
             case (
-                "session/set_mode"
-                | "session/set_model"
-                | "session/set_config_option"
-                | "session/close"
-                | "authenticate"
+                "session/set_model" | "session/set_config_option" | "session/close" | "authenticate"
             ):
                 self.peer.answer(message, {})
             case str() as method if "id" in message:
@@ -65,19 +67,28 @@ class _Server:
             case _:
                 pass
 
-    def _opened(self, message: Message) -> None:
+    def _opened(self, message: Message, *, copy_of: str | None = None) -> None:
         session = self._agent.new_session(new_id())
-        self._launch.open_session(session)
+        self._launch.open_session(session, copy_of=copy_of)
         self.peer.answer(message, {"sessionId": session, **self._agent.session})
         self._commands(session)
 
     def _resumed(self, message: Message, session: str) -> None:
-        if self._launch.session(session) is None:
-            told = self._agent.no_session(session)
-            self.peer.refuse(message, told.code or 0, told.text, told.data)
-            return
-        self.peer.answer(message, dict(self._agent.session))
-        self._commands(session)
+        if self._is_known(message, session):
+            self.peer.answer(message, dict(self._agent.session))
+            self._commands(session)
+
+    def _forked(self, message: Message, session: str) -> None:
+        if self._is_known(message, session):
+            self._opened(message, copy_of=session)
+
+    def _is_known(self, message: Message, session: str) -> bool:
+        """False for a session that there is not, which is said."""
+        if self._launch.session(session) is not None:
+            return True
+        told = self._agent.no_session(session)
+        self.peer.refuse(message, told.code or 0, told.text, told.data)
+        return False
 
     def _commands(self, session: str) -> None:
         commands: Message = {"sessionUpdate": "available_commands_update", "availableCommands": []}
@@ -94,7 +105,8 @@ class _Server:
             self._launch.out.error(reason + "\n")
             self.peer.refuse(message, -32603, reason)
             return
-        voice = _Voice(self._launch, self.peer, self._agent, entry, message)
+        asks = self._modes.get(session) != "yolo"
+        voice = _Voice(self._launch, self.peer, self._agent, entry, message, asks=asks)
         try:
             perform(self._launch, voice, entry)
         except Cancelled:
@@ -105,13 +117,21 @@ class _Voice:
     """What the agent says in one turn. Mutable."""
 
     def __init__(
-        self, launch: Launch, peer: Peer, agent: Agent, entry: Entry, asked: Message
+        self,
+        launch: Launch,
+        peer: Peer,
+        agent: Agent,
+        entry: Entry,
+        asked: Message,
+        *,
+        asks: bool,
     ) -> None:
         self._launch = launch
         self._peer = peer
         self._agent = agent
         self._entry = entry
         self._asked = asked
+        self._asks = asks
         self._session = asked["params"]["sessionId"]
         self._tool: dict[str, Any] = {}
 
@@ -145,20 +165,17 @@ class _Voice:
         status = "in_progress" if self._agent.name == "gemini" else "pending"
         raw = {} if self._agent.name == "gemini" else {"rawInput": given}
         self._update("tool_call", **self._tool, status=status, **raw)
-        return not tool["asks"] or self._allowed(given)
+        return not (tool["asks"] and self._asks) or self._allowed(given)
 
     def _allowed(self, given: Mapping[str, Any]) -> bool:
-        call = {**self._tool, "status": "pending", "rawInput": given}
-        options = [
-            {"optionId": "once", "kind": "allow_once", "name": "Allow once"},
-            {"optionId": "always", "kind": "allow_always", "name": "Always allow"},
-            {"optionId": "reject", "kind": "reject_once", "name": "Reject"},
-        ]
+        raw = {} if self._agent.name == "gemini" else {"rawInput": given}
+        call = {**self._tool, "status": "pending", **raw}
+        options = self._agent.choices
         asked = {"sessionId": self._session, "toolCall": call, "options": options}
         _, reply = self._peer.ask("session/request_permission", asked)
         result: Message = reply.get("result") or {}
         outcome: Message = result.get("outcome") or {}
-        return outcome.get("optionId") in {"once", "always"}
+        return outcome.get("optionId") in [one["optionId"] for one in options[:2]]
 
     def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
         text = tool["output"] if allowed else "The user rejected the tool call."
@@ -180,8 +197,8 @@ class _Voice:
             raise Cancelled
 
     def completed(self) -> int:
-        self._launch.add_usage(self._session, self._entry["usage"])
-        for update in self._agent.usage_updates(self._entry["usage"]):
+        total = self._launch.add_usage(self._session, self._entry["usage"])
+        for update in self._agent.usage_updates(self._entry["usage"], total["cost_usd"]):
             self._update("usage_update", **update)
         told = self._agent.reply_usage(self._entry["usage"], self._entry["model"])
         self._peer.answer(self._asked, {"stopReason": "end_turn", **told})

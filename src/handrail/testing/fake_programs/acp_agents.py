@@ -10,6 +10,12 @@ from handrail.testing.fake_programs.launch import Entry
 
 WINDOW = 200000
 BOTH = {"http": True, "sse": True}
+CHOICES: Mapping[str, tuple[str, str, str]] = {
+    "gemini": ("proceed_once", "proceed_always", "cancel"),
+    "opencode": ("once", "always", "reject"),
+    "copilot": ("allow_once", "allow_always", "reject_once"),
+}
+"""What agents call the answers to a request for permission: once, always, no."""
 
 
 class Told(NamedTuple):
@@ -57,14 +63,29 @@ class Agent:
             case _:
                 return {}
 
-    def usage_updates(self, usage: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Its usage updates at the end of a turn."""
+    @property
+    def forks(self) -> bool:
+        """Whether it goes on in a copy of a session."""
+        return "fork" in self.about["agentCapabilities"].get("sessionCapabilities", {})
+
+    @property
+    def choices(self) -> list[dict[str, str]]:
+        """What its requests for permission let be chosen."""
+        once, always, reject = CHOICES[self.name]
+        return [
+            {"optionId": once, "kind": "allow_once", "name": "Allow once"},
+            {"optionId": always, "kind": "allow_always", "name": "Always allow"},
+            {"optionId": reject, "kind": "reject_once", "name": "Reject"},
+        ]
+
+    def usage_updates(self, usage: Mapping[str, Any], cost_usd: float) -> list[dict[str, Any]]:
+        """Its usage updates at the end of a turn; ``cost_usd`` is the session's."""
         if self.name == "gemini":
             return []
         used = {"used": usage["input_tokens"] or 0, "size": WINDOW}
         if self.name == "copilot":
             return [used]
-        return [{**used, "cost": {"amount": usage["cost_usd"] or 0, "currency": "USD"}}]
+        return [{**used, "cost": {"amount": cost_usd, "currency": "USD"}}]
 
     def reply_usage(self, usage: Mapping[str, Any], model: str | None) -> dict[str, Any]:
         """What its reply to a prompt says of usage."""
@@ -111,9 +132,17 @@ _TEXTS = {
     "transient": "Failed to get response from the AI model: transient API error",
     "bad_request": "404 model not found",
 }
-_GEMINI: Mapping[str, tuple[int, str, str]] = {
+GEMINI_FAILED: Mapping[str, tuple[int, str, str]] = {
     "rate_limit": (429, "RESOURCE_EXHAUSTED", "Resource has been exhausted (e.g. check quota)."),
     "usage_cap": (429, "", "You have exhausted your daily quota on this model."),
+    "spending_cap": (
+        429,
+        "RESOURCE_EXHAUSTED",
+        (
+            "Your prepayment credits are depleted. Please go to AI Studio at "
+            "https://ai.studio/projects to manage your project and billing."
+        ),
+    ),
     "context_overflow": (
         400,
         "INVALID_ARGUMENT",
@@ -121,12 +150,13 @@ _GEMINI: Mapping[str, tuple[int, str, str]] = {
     ),
     "auth": (400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."),
     "transient": (503, "UNAVAILABLE", "The model is overloaded. Please try again later."),
-    "bad_request": (404, "NOT_FOUND", "models/none is not found for API version v1beta."),
+    "bad_request": (404, "", "models/none is not found for API version v1beta"),
 }
+"""Status and name and text of an error of gemini's API; some texts it passes on without a name."""
 
 
 def _gemini(kind: str, message: str | None) -> Told:
-    code, status, text = _GEMINI[kind]
+    code, status, text = GEMINI_FAILED[kind]
     text = message or text
     if not status:
         return Told(text, code)
@@ -134,7 +164,8 @@ def _gemini(kind: str, message: str | None) -> Told:
 
 
 def _opencode(kind: str, message: str | None) -> Told:
-    texts = {**_TEXTS, "auth": "invalid x-api-key"}
+    capped = "This request would exceed your account's rate limit."
+    texts = {**_TEXTS, "auth": "invalid x-api-key", "usage_cap": capped}
     name = "ContextOverflowError" if kind == "context_overflow" else "APIError"
     data = {"service": "session", "errorName": name}
     return Told("Internal error: " + (message or texts[kind]), -32603, data)

@@ -58,8 +58,9 @@ def _plain(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
 class Tool:
     """A tool call: a shell command unless ``name`` says otherwise, in the program's own words.
 
-    Nothing is run: ``output`` is what it is said to have printed. With ``asks`` the program asks
-    whether it may, where its protocol can ask; elsewhere it is denied unless it may do anything.
+    Nothing is run: ``output`` is what it is said to have printed. With ``asks`` it is one that the
+    program does not use by itself: it asks whether it may, where its protocol can ask and it was
+    not told to leave that; elsewhere it is denied unless it may do anything.
     """
 
     command: str = ""

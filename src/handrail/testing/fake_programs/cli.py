@@ -27,10 +27,10 @@ LACKING: Mapping[str, frozenset[str]] = {
     "claude": frozenset(),
     "codex": frozenset({"invalid_output", "max_turns"}),
     "copilot": frozenset({"invalid_output", "max_turns", "output_limit", "refusal"}),
-    "gemini": frozenset({"invalid_output", "spending_cap"}),
-    "opencode": frozenset({"invalid_output", "usage_cap"}),
+    "gemini": frozenset({"invalid_output"}),
+    "opencode": frozenset({"invalid_output"}),
 }
-"""The failures for which a program has no words, as far as is known."""
+"""The failures for which a program has no words in any of its protocols, as far as is known."""
 
 ISOLATED = "-S -E -I"
 """No site-packages, so that it starts fast. Where coverage is measured it must find them."""
@@ -62,9 +62,9 @@ class FakeCall:
 class FakeCli:
     """A program that speaks the protocol of a real one; made by ``fake_cli``. Mutable.
 
-    ``with`` it, it is the one that PATH finds; ``executable`` is its path in any case. ``calls``
-    are its launches in the order in which they began, ``probes`` those that only asked for its
-    version.
+    ``with`` it, it is the one that PATH finds; ``executable`` is its path in any case. ``folder``
+    is its own: script, sessions and calls are in there, shared with no other. ``calls`` are its
+    launches in the order in which they began, ``probes`` those that only asked for its version.
     """
 
     def __init__(self, name: str, acts: Sequence[Act | str], folder: Path) -> None:
@@ -72,7 +72,6 @@ class FakeCli:
         self.folder = folder
         self.executable = folder / "bin" / name
         self._state = Folder(str(folder))
-        self._path: str | None = None
         (folder / "calls").mkdir(parents=True, exist_ok=True)
         self.executable.parent.mkdir(exist_ok=True)
         entries = [entry_of(act) for act in acts]
@@ -86,16 +85,17 @@ class FakeCli:
         return f"FakeCli({self.name!r}, {str(self.folder)!r})"
 
     def __enter__(self) -> Self:
-        self._path = os.environ.get("PATH")
-        here = str(self.executable.parent)
-        os.environ["PATH"] = here if self._path is None else f"{here}{os.pathsep}{self._path}"
+        os.environ["PATH"] = os.pathsep.join([str(self.executable.parent), *_path()])
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._path is None:
-            del os.environ["PATH"]
+        path = _path()
+        with contextlib.suppress(ValueError):  # the test has set PATH anew
+            path.remove(str(self.executable.parent))
+        if path:
+            os.environ["PATH"] = os.pathsep.join(path)
         else:
-            os.environ["PATH"] = self._path
+            os.environ.pop("PATH", None)
         self.end_children()
 
     @property
@@ -122,7 +122,11 @@ class FakeCli:
 
     def end_children(self) -> None:
         """End what its launches left behind and nobody else has ended."""
-        for record in self._state.records():
+        try:
+            records = self._state.records()
+        except FileNotFoundError:  # its folder is gone, and with it what they left
+            return
+        for record in records:
             for child in record["children"]:
                 if _is_ours(child):
                     with contextlib.suppress(ProcessLookupError):
@@ -143,13 +147,19 @@ def fake_cli(
             ...
         assert "--resume=" in " ".join(claude.calls[1].argv)
 
+    How it is called decides which of its protocols that is: for gemini and opencode their lines of
+    JSON or ACP, for codex ``exec`` or ``app-server``.
+
     ``script`` has what each prompt comes to, in order: a text, or a ``Says``, ``Fails``,
     ``Hangs``, ``Dies``, ``Garbage`` or ``Replays``. Prompts at the same time take one each. When
     the script is used up the program fails as with a wrong configuration, and says so. It knows
     the sessions that it began itself (see ``FakeCli.knows``), and like the real one refuses others
     and options that it does not have.
 
-    ``path`` is the folder that it lives in; without it, one that goes away with the object.
+    It lives in a folder of its own below ``path``, so that one ``path`` can serve several; of those
+    by one name PATH finds the one whose block was entered last. Without ``path`` its folder goes
+    away with the object. Where agents may write only some files, ``path`` must not be among what
+    they are watched in.
 
     Raises:
         WrongUse: no such program is known, the script is none, or the program has no such failure.
@@ -163,11 +173,31 @@ def fake_cli(
         )
     acts = list(script)
     _check_failures(name, acts)
-    folder = Path(tempfile.mkdtemp(prefix=f"fake-{name}-") if path is None else path).resolve()
-    fake = FakeCli(name, acts, folder)
-    if path is None:
-        weakref.finalize(fake, shutil.rmtree, folder, ignore_errors=True)
+    if path is not None:
+        return FakeCli(name, acts, _new_folder(Path(path).resolve(), name))
+    fake = FakeCli(name, acts, Path(tempfile.mkdtemp(prefix=f"fake-{name}-")).resolve())
+    weakref.finalize(fake, shutil.rmtree, fake.folder, ignore_errors=True)
     return fake
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """``claude``, or ``claude-2`` and so on if another fake has that."""
+    parent.mkdir(parents=True, exist_ok=True)
+    folder, number = parent / name, 1
+    while True:
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+            folder = parent / f"{name}-{number}"
+        else:
+            return folder
+
+
+def _path() -> list[str]:
+    """The folders of PATH, none if it is not set."""
+    found = os.environ.get("PATH")
+    return [] if found is None else found.split(os.pathsep)
 
 
 def _check_failures(name: str, acts: Sequence[object]) -> None:

@@ -77,7 +77,7 @@ def _prompted(launch: Launch, options: Options, thread: str | None, *, fork: boo
         return _refused(launch, reason)
     entry = launch.take()
     assert entry is not None
-    return perform(launch, _Voice(launch, options, entry, None if fork else thread), entry)
+    return perform(launch, _Voice(launch, options, entry, thread, fork=fork), entry)
 
 
 def _refused(launch: Launch, reason: str) -> int:
@@ -88,17 +88,20 @@ def _refused(launch: Launch, reason: str) -> int:
 class _Voice:
     """What codex exec prints in one turn. Mutable."""
 
-    def __init__(self, launch: Launch, options: Options, entry: Entry, thread: str | None) -> None:
+    def __init__(
+        self, launch: Launch, options: Options, entry: Entry, known: str | None, *, fork: bool
+    ) -> None:
         self._launch = launch
         self._out = launch.out
         self._options = options
         self._entry = entry
-        self._thread = thread or entry.get("session") or new_thread_id()
+        self._copied = known if fork else None
+        self._thread = (None if fork else known) or entry.get("session") or new_thread_id()
         self._items = 0
         self._open: dict[str, Any] = {}
 
     def started(self) -> None:
-        self._launch.open_session(self._thread)
+        self._launch.open_session(self._thread, copy_of=self._copied)
         self._out.line({"type": "thread.started", "thread_id": self._thread})
         model = self._entry["model"] or self._options.get("--model") or MODEL
         self._item(

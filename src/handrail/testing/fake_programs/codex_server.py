@@ -112,8 +112,12 @@ class _Server:
             "source": "vscode",
             "turns": [],
         }
-        self._launch.open_session(thread)
-        self._threads[thread] = {**about, "approval": params.get("approvalPolicy") or "on-request"}
+        self._launch.open_session(thread, copy_of=known if fork else None)
+        self._threads[thread] = {
+            **about,
+            "approval": params.get("approvalPolicy") or "on-request",
+            "sandbox": params.get("sandbox") or "workspace-write",
+        }
         about_model = {"model": about["model"], "modelProvider": "openai", "cwd": about["cwd"]}
         policy = {"approvalPolicy": self._threads[thread]["approval"], "sandbox": {"type": "x"}}
         self.peer.answer(message, {"thread": about, **about_model, **policy})
@@ -227,15 +231,17 @@ class _Voice:
                 "exitCode": None,
                 "durationMs": None,
             }
-        if tool["asks"]:
+        if tool["asks"] and self._thread["approval"] != "never":
             self._status("active", activeFlags=["waitingOnApproval"])
         self._item("item/started", self._open)
         return not tool["asks"] or self._allowed()
 
     def _allowed(self) -> bool:
-        """Whether the client allows it; with the policy ``never`` nobody is asked."""
+        """Whether the client allows it. With the policy ``never`` nobody is asked: what would have
+        to be is declined, unless there is nothing that it may not do.
+        """
         if self._thread["approval"] == "never":
-            return True
+            return bool(self._thread["sandbox"] == "danger-full-access")
         kind = "commandExecution" if "command" in self._open else "fileChange"
         about = {"threadId": self._id, "turnId": self._turn, "itemId": self._open["id"]}
         if "command" in self._open:

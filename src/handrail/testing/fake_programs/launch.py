@@ -80,10 +80,13 @@ class Launch:
             found: Mapping[str, Any] | None = state["sessions"].get(session)
             return found
 
-    def open_session(self, session: str) -> None:
-        """From now on there is such a session."""
+    def open_session(self, session: str, *, copy_of: str | None = None) -> None:
+        """From now on there is such a session; a copy has used what the other one has."""
         with self.folder.state() as state:
-            state["sessions"].setdefault(session, {"turns": 0, "usage": {}})
+            sessions: dict[str, Any] = state["sessions"]
+            none: dict[str, Any] = {"turns": 0, "usage": {}}
+            other = none if copy_of is None else sessions[copy_of]
+            sessions.setdefault(session, {**other, "usage": dict(other["usage"])})
 
     def add_usage(self, session: str, usage: Mapping[str, Any]) -> dict[str, Any]:
         """The session's total with this usage: tokens, and ``cost_usd`` where it is counted."""

@@ -87,14 +87,26 @@ def _protocol(name: str, argv: list[str]) -> Callable[[Launch], int] | None:
         from handrail.testing.fake_programs import codex_exec
 
         return codex_exec.run
-    if "--acp" in argv or "acp" in argv[:1]:
+    if {"--acp", "--experimental-acp"} & set(argv) or "acp" in argv[:1]:
         from handrail.testing.fake_programs import acp
 
         return acp.run
+    return _line_protocol(name, argv)
+
+
+def _line_protocol(name: str, argv: list[str]) -> Callable[[Launch], int] | None:
     if name == "copilot":
         from handrail.testing.fake_programs import copilot
 
         return copilot.run
+    if name == "gemini":
+        from handrail.testing.fake_programs import gemini_lines
+
+        return gemini_lines.run
+    if name == "opencode" and argv[:1] == ["run"]:
+        from handrail.testing.fake_programs import opencode_lines
+
+        return opencode_lines.run
     return None
 
 

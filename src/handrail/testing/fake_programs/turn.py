@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Protocol
 
 from handrail.testing.fake_programs.launch import Entry, Launch
@@ -138,6 +138,30 @@ class _Turn:
             self._voice.wait(self._entry["hang"]["seconds"])
             return
         raise Ended(-death["signal"] if death["signal"] else death["exit_code"])
+
+
+def call_of(tool: Entry, *, runs: str, writes: str, path: str) -> tuple[str, Mapping[str, Any]]:
+    """The name and the input of a tool call.
+
+    ``runs`` is what the program calls its shell, ``writes`` the tool that writes a file, whose name
+    that takes as ``path``.
+    """
+    if "content" not in tool:
+        asked = {"command": tool["command"], "description": tool["command"]}
+        return tool["name"] or runs, tool["input"] or asked
+    file = os.path.abspath(tool["path"])
+    if tool["content"] is None:
+        return runs, {"command": f"rm {file}", "description": "remove a file"}
+    return writes, {path: file, "content": tool["content"]}
+
+
+def unsayable(launch: Launch, entry: Entry, kinds: Container[str]) -> str | None:
+    """What to say if the act is a failure that a protocol has no words for."""
+    fail: Entry = entry.get("fail") or {"kind": None}
+    if fail["kind"] is None or fail["kind"] in kinds:
+        return None
+    how = " ".join(launch.argv)
+    return f"fake {launch.name}: with {how} it has no words for {fail['kind']!r}"
 
 
 def _written(path: str, content: str | None) -> Entry:

@@ -1,0 +1,207 @@
+"""The protocol of ``opencode run --format json``: one event a line, and none that is the last.
+
+Source: recordings of opencode 1.18.33, which the tests hold it to, and its list of options.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from handrail.testing.fake_programs.launch import Entry, Launch
+from handrail.testing.fake_programs.options import Options, UnknownOption
+from handrail.testing.fake_programs.output import new_id, pause, read_all, totals
+from handrail.testing.fake_programs.turn import call_of, perform, unsayable
+
+VALUED = (
+    "--log-level", "--command", "--session", "--model", "--agent", "--format", "--title",
+    "--attach", "--password", "--username", "--dir", "--port", "--variant",
+)  # fmt: skip
+PLAIN = ("--print-logs", "--pure", "--continue", "--fork", "--share", "--thinking",
+         "--interactive", "--auto")  # fmt: skip
+MANY = ("--file",)
+SHORT = {"-c": "--continue", "-s": "--session", "-m": "--model", "-f": "--file",
+         "-p": "--password", "-u": "--username", "-i": "--interactive"}  # fmt: skip
+NO_SESSION = "\x1b[91m\x1b[1mError: \x1b[0mSession not found"
+REJECTED = "The user rejected permission to use this specific tool call."
+ENDS = {"output_limit": "length", "refusal": "content-filter"}
+"""How a step ends that the model did not end by itself."""
+
+FAILED: Mapping[str, tuple[str, int | None, str]] = {
+    "rate_limit": ("APIError", 429, "This request would exceed your organization's rate limit."),
+    "usage_cap": ("APIError", 429, "This request would exceed your account's rate limit."),
+    "spending_cap": ("APIError", 400, "Your credit balance is too low to access the API."),
+    "context_overflow": (
+        "ContextOverflowError",
+        None,
+        "prompt is too long: 214315 tokens > 200000 maximum",
+    ),
+    "auth": ("APIError", 401, "invalid x-api-key"),
+    "transient": ("APIError", 500, "Internal server error"),
+    "bad_request": (
+        "UnknownError",
+        None,
+        "Unexpected server error. Check server logs for details.",
+    ),
+}
+
+
+def run(launch: Launch) -> int:
+    """Answer one prompt."""
+    try:
+        options = Options(launch.argv[1:], valued=VALUED, plain=PLAIN, many=MANY, same=SHORT)
+    except UnknownOption as unknown:
+        return _refused(launch, f"opencode run [message..]\n\nUnknown argument: {unknown}")
+    launch.stdin = read_all(0)
+    prompt = "\n".join([*options.words, launch.stdin.decode(errors="replace")])
+    if options.get("--format") != "json":
+        return _refused(launch, "fake opencode: only --format json is faked")
+    if not prompt.strip():
+        return _refused(launch, "You must provide a message or a command")
+    resumed = options.get("--session")
+    if resumed is not None and launch.session(resumed) is None:
+        return _refused(launch, NO_SESSION)
+    if used_up := launch.used_up:
+        return _refused(launch, used_up)
+    entry = launch.take()
+    assert entry is not None
+    if unknown_words := unsayable(launch, entry, {*FAILED, *ENDS}):
+        return _refused(launch, unknown_words)
+    return perform(launch, _Voice(launch, options, entry), entry)
+
+
+def _refused(launch: Launch, reason: str) -> int:
+    launch.out.error(reason + "\n")
+    return 1
+
+
+class _Voice:
+    """What opencode prints in one turn; it tells of a tool when that is done. Mutable."""
+
+    def __init__(self, launch: Launch, options: Options, entry: Entry) -> None:
+        self._launch = launch
+        self._options = options
+        self._entry = entry
+        resumed = options.get("--session")
+        self._copied = resumed if "--fork" in options else None
+        known = None if self._copied else resumed
+        self._session = known or entry.get("session") or f"ses_{_unique()}"
+        self._message = ""
+        self._tool: dict[str, Any] = {}
+        self._given: Mapping[str, Any] = {}
+        self._has_step = False
+
+    def started(self) -> None:
+        self._launch.open_session(self._session, copy_of=self._copied)
+        self._step_start()
+
+    def noise(self, size: int) -> None:
+        self._part("fake_noise", padding="·" * (size // 2))
+
+    def retried(self, attempt: int, _: Entry) -> None:
+        """Nothing."""
+
+    def thought(self, text: str) -> None:
+        if "--thinking" in self._options:
+            self._part("reasoning", text=text, time=_now(), metadata={})
+
+    def said(self, text: str) -> None:
+        self._part("text", text=text, time=_now())
+
+    def tool_started(self, tool: Entry) -> bool:
+        name, given = call_of(tool, runs="bash", writes="write", path="filePath")
+        self._tool = {"tool": name, "callID": f"toolu_{new_id()[:20]}"}
+        self._given = given
+        return not tool["asks"] or "--auto" in self._options
+
+    def tool_completed(self, tool: Entry, *, allowed: bool) -> None:
+        """The tool, the end of the step that called it, and the next step."""
+        state: dict[str, Any] = {"status": "completed", "input": self._given}
+        if allowed:
+            output, code = tool["output"], tool["exit_code"]
+            state |= {"output": output, "title": tool["command"], "time": _now()}
+            state["metadata"] = {"output": output, "exit": code, "truncated": False}
+        else:
+            wanted = f"{self._tool['tool']} ({tool['command']})"
+            self._launch.out.error(f"! permission requested: {wanted}; auto-rejecting\n")
+            state |= {"status": "error", "error": REJECTED, "time": _now()}
+        self._part("tool_use", "tool", **self._tool, state=state)
+        self._step_finish("tool-calls", {})
+        self._step_start()
+
+    def answered(self) -> None:
+        value = self._entry["structured"]
+        self.said(self._entry["text"] if value is None else json.dumps(value))
+
+    def wait(self, seconds: float) -> None:
+        pause(seconds)
+
+    def completed(self) -> int:
+        """All of the turn's tokens are told with its last step."""
+        self._launch.add_usage(self._session, self._entry["usage"])
+        self._step_finish("stop", self._entry["usage"])
+        return 0
+
+    def failed(self, fail: Entry) -> int:
+        """An event of the error, or a step that ended otherwise."""
+        kind = fail["kind"]
+        if kind in ENDS:
+            self._step_finish(ENDS[kind], self._entry["usage"])
+            return 0
+        name, status, text = FAILED[kind]
+        data: dict[str, Any] = {"message": fail["message"] or text}
+        if status is not None:
+            may_pass = status in {429, 500}
+            data |= {"statusCode": status, "isRetryable": may_pass, "responseHeaders": {}}
+        self._event("error", error={"name": name, "data": data})
+        return 1
+
+    def interrupted(self, number: int, *, in_tool: bool) -> int:  # noqa: ARG002
+        return -number
+
+    def _step_start(self) -> None:
+        """The next step; of one whose request fails at once nothing is told but the error."""
+        self._has_step = False
+        if not self._entry.get("fail"):
+            self._in_step()
+
+    def _in_step(self) -> None:
+        if not self._has_step:
+            self._has_step = True
+            self._message = f"msg_{_unique()}"
+            self._part("step_start", "step-start")
+
+    def _step_finish(self, reason: str, usage: Mapping[str, Any]) -> None:
+        """The end of a step; cached tokens and thoughts are told besides the others."""
+        used = totals(usage)
+        read, written = used["cached_tokens"], used["cache_write_tokens"]
+        thoughts = used["reasoning_tokens"]
+        tokens = {
+            "total": used["input_tokens"] + used["output_tokens"],
+            "input": used["input_tokens"] - read - written,
+            "output": used["output_tokens"] - thoughts,
+            "reasoning": thoughts,
+            "cache": {"write": written, "read": read},
+        }
+        cost = usage.get("cost_usd") or 0
+        self._part("step_finish", "step-finish", reason=reason, tokens=tokens, cost=cost)
+
+    def _part(self, kind: str, inner: str | None = None, /, **more: Any) -> None:
+        self._in_step()
+        about = {"id": f"prt_{_unique()}", "messageID": self._message, "sessionID": self._session}
+        self._event(kind, part={**about, "type": inner or kind, **more})
+
+    def _event(self, kind: str, **more: Any) -> None:
+        at = int(time.time() * 1000)
+        self._launch.out.line({"type": kind, "timestamp": at, "sessionID": self._session, **more})
+
+
+def _unique() -> str:
+    return new_id().replace("-", "")[:26]
+
+
+def _now() -> dict[str, int]:
+    at = int(time.time() * 1000)
+    return {"start": at, "end": at}

@@ -1,0 +1,84 @@
+"""The contract of backends, held by those whose programs ``fake_cli`` speaks for.
+
+On one event loop: ``test_parity.py`` asks each of them on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from handrail.agents.registry import make_backend as named
+from handrail.ports.agent import AgentBackend
+from handrail.testing.contracts.backend import BackendContract
+from handrail.testing.fake_programs import Act, Fails, Hangs, Says, fake_cli
+from tests.agents.parity.stages import PROGRAMS
+
+MOST_TURNS = 5
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The one event loop of these tests."""
+    return "asyncio"
+
+
+class Contract(BackendContract):
+    backend: str
+
+    @pytest.fixture
+    def before(self, tmp_path: Path) -> Iterator[Callable[..., AgentBackend]]:
+        """A function of acts: the backend, with a program on PATH that does them in order."""
+        with ExitStack() as programs:
+
+            def made(*acts: Act) -> AgentBackend:
+                programs.enter_context(fake_cli(PROGRAMS[self.backend], acts, path=tmp_path))
+                return named(self.backend)
+
+            yield made
+
+    @pytest.fixture
+    def make_backend(self, before: Callable[..., AgentBackend]) -> Callable[[str], AgentBackend]:
+        """A program that says the same each time."""
+        return lambda text: before(*[Says(text)] * MOST_TURNS)
+
+    @pytest.fixture
+    def failing_backend(self, before: Callable[..., AgentBackend]) -> AgentBackend:
+        """A program that is not logged in."""
+        return before(Fails("auth"))
+
+    @pytest.fixture
+    def endless_backend(self, before: Callable[..., AgentBackend]) -> AgentBackend:
+        """A program that works, has another one in the background, and never ends."""
+        return before(Hangs(seconds=1000, leaves_child=True))
+
+
+class TestCodex(Contract):
+    backend = "codex"
+
+
+class TestCodexExec(Contract):
+    backend = "codex-exec"
+
+
+class TestCopilot(Contract):
+    backend = "copilot"
+
+
+class TestGemini(Contract):
+    backend = "gemini"
+
+
+class TestGeminiCli(Contract):
+    backend = "gemini-cli"
+
+
+class TestOpencode(Contract):
+    backend = "opencode"
+
+
+class TestOpencodeRun(Contract):
+    backend = "opencode-run"
