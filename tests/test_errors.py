@@ -35,6 +35,7 @@ from handrail import (
     InsideEventLoop,
     InvalidAnswer,
     InvalidInput,
+    InvalidSignal,
     JournalDamaged,
     JournalFailed,
     LeaseLost,
@@ -226,6 +227,11 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         r"gate 'q': 'maybe' is not an answer.*expected one of yes, no",
         {"gate": "q", "answer": "maybe", "expected": "one of yes, no"},
     ),
+    (
+        InvalidSignal("paid", "x", "int"),
+        r"signal 'paid': 'x' is not what the run waits for, expected int\. It was not sent\.",
+        {"signal": "paid", "payload": "x", "expected": "int"},
+    ),
     (GateRefusal("q", "no default"), r"'q'.*no default", {"gate": "q", "why": "no default"}),
     (
         GateNotFound("r", "q", ["p"]),
@@ -262,6 +268,16 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         {"program": "x", "why": "too many processes"},
     ),
     (AgentError("coder", "quota"), r"agent 'coder': quota", {"agent": "coder", "reason": "quota"}),
+    (
+        AgentError("coder", "No session nope", kind="bad_request", hint="Begin a new one."),
+        r"agent 'coder' \(bad request\): No session nope\. Begin a new one\.",
+        {"hint": "Begin a new one."},
+    ),
+    (
+        AgentError("coder", "Who are you?", kind="auth", hint="Run `x login`."),
+        r"agent 'coder' \(auth\): Who are you\? Run `x login`\.",
+        {"kind": "auth"},
+    ),
     (AnswerRejected("coder", "no JSON"), r"agent 'coder': no JSON", {"reason": "no JSON"}),
     (
         ScopeViolated("coder", ["a (added)"], "/q/x y.patch", ["src/**"], ["HEAD is back."]),
@@ -376,6 +392,7 @@ def test_every_public_error_has_a_case_here() -> None:
         (WrongUse, TypeError),
         (InvalidInput, ValueError),
         (InvalidAnswer, ValueError),
+        (InvalidSignal, ValueError),
         (StepTimeout, TimeoutError),
         (CommandNotFound, FileNotFoundError),
         (InsideEventLoop, RuntimeError),

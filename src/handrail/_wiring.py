@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
+from handrail.engine.arguments import check_arguments
 from handrail.engine.executor import Engine
 from handrail.engine.parts import Parts
 from handrail.errors import DefinitionError
 from handrail.journals.memory import MemoryJournal
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions, with_model
 from handrail.model.agent_settings import AgentSettings
 from handrail.model.policy import Limits, Secrets
 from handrail.model.shapes import WorkflowLike
@@ -68,6 +69,28 @@ class Executor(Engine):
         agent_options: AgentOptions = NO_OPTIONS,
         cassette: Cassette | None = None,
     ) -> None:
+        check_arguments(
+            {
+                "journal": journal,
+                "sinks": sinks,
+                "agents": agents,
+                "stages": stages,
+                "services": services,
+                "config": config,
+                "workflows": workflows,
+                "limits": limits,
+                "clock": clock,
+                "linger_s": linger_s,
+                "suspend_timers_after_s": suspend_timers_after_s,
+                "cleanup_timeout_s": cleanup_timeout_s,
+                "max_crashes": max_crashes,
+                "secrets": secrets,
+                "durable": durable,
+                "model": model,
+                "agent_options": agent_options,
+                "cassette": cassette,
+            }
+        )
         given = dict(stages or {})
         _check_agents(backend, model, agent_options)
         secrets = secrets if secrets is not None else Secrets()
@@ -104,8 +127,7 @@ def _check_agents(
     backend: AgentBackend | str | None, model: str | None, options: AgentOptions
 ) -> None:
     """Do nothing, or raise what is wrong with what an executor is told of its agents."""
-    if model is not None:
-        options = AgentOptions(model=model).over(options)
+    options = with_model(model, options, "Executor")
     if backend is not None:
         from handrail.agents.routes import check_backend, check_options
 
@@ -139,8 +161,7 @@ def agent_defaults(
                 backend, whose = said_backend, where
             if asks_for_model and model is None and _is_for(said_backend, backend):
                 model = said_model
-    if model is not None:
-        options = AgentOptions(model=model).over(options)
+    options = with_model(model, options, "Executor")
     if backend is not None:
         from handrail.agents.routes import check_backend, check_options
 

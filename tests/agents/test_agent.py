@@ -58,6 +58,15 @@ class Options(TypedDict, total=False):
 GOOD = '{"title": "Fine", "score": 3}'
 
 
+@pytest.mark.parametrize(
+    "output", [{"type": "object"}, [Report], (int, str), {"title": str, "score": int}]
+)
+def test_a_schema_or_a_value_is_no_output_type(output: Any) -> None:
+    """The error says that a Python type is wanted, and what came."""
+    with pytest.raises(WrongUse, match=r"output= takes a Python type .*not a JSON schema"):
+        Agent("a", "x", output=output)
+
+
 async def test_an_agent_of_text_answers_with_the_reply_itself(make_request: MakeRequest) -> None:
     """Without output=, the answer is the reply's text, and the prompt is the template's alone."""
     backend = FakeBackend(['\n  one {"a": 1} two\n'])

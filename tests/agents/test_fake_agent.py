@@ -200,7 +200,7 @@ async def test_an_unexpected_call_fails_with_its_context(make_request: MakeReque
     agent = FakeAgent("judge", ["x"])
     await agent.run(make_request())
     with pytest.raises(AgentError) as caught:
-        await agent.run(make_request({"plan": "p" * 100, "task": 7}))
+        await agent.run(make_request({"plan": "ppp " * 30, "task": 7}))
     shown = "plan='ppp"
     assert str(caught.value).startswith(f"agent 'judge': unexpected call 2 with context ({shown}")
     assert str(caught.value).endswith("task=7): it was given 1 reply, all used")

@@ -30,6 +30,20 @@ def test_the_nearest_limit_ends_a_program(signs: Signs, expected: Deadline) -> N
     assert deadline(PATIENCE, signs) == expected
 
 
+@pytest.mark.parametrize(
+    ("signs", "bound_s"),
+    [
+        (Signs(started=10), 60),
+        (Signs(started=10, heard=20, extra_s=40), 340),
+        (Signs(started=10, heard=20, open_tools=2), 1800),
+        (Signs(started=10, heard=7000), 7200),
+    ],
+)
+def test_a_limit_says_how_long_it_was(signs: Signs, bound_s: float) -> None:
+    """The time that was allowed, which is what the error tells, not when it was over."""
+    assert deadline(PATIENCE, signs).bound_s == bound_s
+
+
 def test_without_a_total_a_busy_program_may_go_on() -> None:
     """No option, no limit in all: only its silence ends it."""
     signs = Signs(started=0, heard=1_000_000)

@@ -26,7 +26,15 @@ def test_the_version_is_the_packages(cli: Cli) -> None:
         (["run"], " requires an argument. See handrail run --help."),
         (["run", "x.py", "--jsn"], "--jsn"),
         (["run", "x.py", "--gates", "yes"], 'Invalid value "yes" for '),
-        (["run", "x.py", "more"], "Unused Tokens: ['more']."),
+        (
+            ["run", "x.py", "more"],
+            "'more': not expected here. Inputs are given by name: --input NAME",
+        ),
+        (
+            ["run", "x.py", "x=1", "y=a b"],
+            "given by name: --input x=1 --input 'y=a b'. See handrail",
+        ),
+        (["runs", "x=1"], "'x=1': not expected here. See handrail runs --help."),
     ],
 )
 def test_wrong_usage_is_one_line(cli: Cli, words: list[str], said: str) -> None:

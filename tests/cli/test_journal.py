@@ -119,3 +119,32 @@ def test_a_folder_that_cannot_be_made_is_one_line(cli: Cli, folder: Path) -> Non
     assert (outcome.code, outcome.out) == (1, "")
     assert "making its folder failed: Not a directory." in outcome.err
     assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "flows.py:asks"], ["runs"], ["show", "a"], ["resume", "a"]]
+)
+def test_a_file_in_the_place_of_the_folder_is_one_line(
+    cli: Cli, folder: Path, words: list[str]
+) -> None:
+    """It is said that it must be a folder, and not to resume what never began."""
+    file = folder / "file"
+    file.touch()
+
+    outcome = cli(*words, "--dir", "file")
+
+    assert (outcome.code, outcome.out) == (2, "")
+    said = f"{file}: is a file, and a journal is kept in a folder. Name a folder with --dir"
+    assert said in outcome.err
+    assert "resume the run" not in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_a_first_run_that_cannot_be_recorded_is_not_to_be_resumed(cli: Cli, folder: Path) -> None:
+    """There is no run yet; it is to be tried again."""
+    (folder / ".handrail" / "runs.db").mkdir(parents=True)
+
+    outcome = cli("run", "flows.py:asks")
+
+    assert outcome.code == 1
+    assert outcome.err.endswith("or put the journal elsewhere; then try again.\n")

@@ -130,3 +130,58 @@ def test_a_run_that_has_succeeded_takes_no_signal(cli: Cli) -> None:
 def test_a_payload_is_json_or_else_text(text: str | None, payload: object) -> None:
     """What does not parse as JSON is taken as it was typed."""
     assert payload_of(text) == payload
+
+
+def test_a_payload_that_does_not_fit_is_refused_and_the_run_waits_on(cli: Cli) -> None:
+    """Exit code 2 and what would do; nothing is stored, and a right payload is taken afterwards."""
+    cli("run", "durable.py:waits", "--run-id", "w")
+
+    outcome = cli("signal", "w", "approved", '{"a": "x"}')
+
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == (
+        "handrail: signal 'approved': {'a': 'x'} is not what the run waits for, expected int. "
+        "It was not sent.\n"
+    )
+    assert "unread" not in cli("show", "w").out
+    assert cli("signal", "w", "approved", "7").code == 0
+    assert cli("resume", "w", "--quiet").out == "7\n"
+
+
+ORDERS = """\
+from dataclasses import dataclass
+
+from handrail import step, workflow
+
+
+@dataclass
+class Paid:
+    amount: int
+
+
+@workflow
+def order():
+    paid = yield from step("w").wait_for("paid", Paid)
+    return paid.amount
+"""
+
+
+def test_a_payload_for_a_class_of_the_workflow_is_refused_if_the_code_is_there(cli: Cli) -> None:
+    """Its code is loaded to know what it waits for; where that has gone, any payload is sent."""
+    file = Path("orders.py")
+    file.write_text(ORDERS)
+    for name in ("o", "p"):
+        cli("run", "orders.py", "--run-id", name)
+
+    refused = cli("signal", "o", "paid", '{"amount": "much"}')
+    assert (refused.code, refused.out) == (2, "")
+    assert "expected Paid" in refused.err
+    file.rename("moved.py")
+    assert cli("signal", "o", "paid", "much").code == 0
+    Path("moved.py").rename(file)
+
+    assert cli("resume", "o", "--quiet").code == 1
+    assert cli("signal", "o", "paid", '{"amount": 5}').code == 0
+    assert cli("resume", "o", "--quiet").out == "5\n"
+    assert cli("signal", "p", "paid", '{"amount": 6}').code == 0
+    assert cli("resume", "p", "--quiet").out == "6\n"

@@ -6,6 +6,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from handrail.cli import report
 from handrail.testing.fake_programs import Fails, fake_cli
 from tests.cli.conftest import Outcome
 
@@ -42,3 +45,42 @@ def test_a_run_that_needs_a_login_says_so_and_goes_on_after_it(cli: Cli, tmp_pat
         done = cli("resume", "r", "--quiet")  # with the backend that the run was started with
         assert (done.code, done.out.strip()) == (0, "done.")
         assert "needs a person" not in cli("show", "r").out
+
+
+def test_what_a_person_must_do_is_not_said_thrice(cli: Cli, tmp_path: Path) -> None:
+    """The console says it at the step and where the run ends; the command adds how to go on."""
+    Path("flow.py").write_text(FLOW, "utf-8")
+    with fake_cli("claude", [Fails("auth")], path=tmp_path / "fake"):
+        told = cli("run", "flow.py", "--backend", "claude", "--run-id", "r")
+    said = " ".join((told.out + told.err).split())  # the console wraps its lines
+    assert said.count("Log in (`claude auth login`)") == 2
+    assert "it needs a person" not in told.err
+    assert "go on with: handrail resume r" in told.err
+
+
+def test_what_the_console_cut_off_is_said_in_full(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long text is said again, by the command, for its end is what to do."""
+    monkeypatch.setattr(report, "TOLD", 20)
+    Path("flow.py").write_text(FLOW, "utf-8")
+    with fake_cli("claude", [Fails("auth")], path=tmp_path / "fake"):
+        told = cli("run", "flow.py", "--backend", "claude", "--run-id", "r")
+    assert "it needs a person: claude: " in told.err
+
+
+@pytest.mark.parametrize("words", [["--backend", "cluade"], ["--backend", "claude:"]])
+@pytest.mark.parametrize("again", [[], ["--run-id", "r"]])
+def test_a_backend_that_was_mistyped_is_told_as_it_was_typed(
+    cli: Cli, tmp_path: Path, words: list[str], again: list[str]
+) -> None:
+    """The option is named, of a first run and of one that goes on; nothing is run."""
+    Path("flow.py").write_text(FLOW, "utf-8")
+    if again:
+        with fake_cli("claude", [Fails("auth")], path=tmp_path / "fake"):
+            cli("run", "flow.py", "--backend", "claude", *again)
+    told = cli("run", "flow.py", *words, *again)
+    assert (told.code, told.out) == (2, "")
+    assert told.err.startswith("handrail: --backend: ")
+    assert words[1] in told.err
+    assert told.err.count("\n") == 1

@@ -224,3 +224,51 @@ def test_which_run_is_said_in_one_way(cli: Cli, words: list[str]) -> None:
 
     assert outcome.code == 2
     assert "takes a run's id, or --latest" in outcome.err
+
+
+def test_recorded_steps_that_the_code_no_longer_has_are_named(cli: Cli, durable: Path) -> None:
+    """At the end of the resume, and whenever the finished run is looked at again."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    cli("answer", "a", "merge?", "yes")
+    durable.write_text(durable.read_text().replace('step("before")', 'step("earlier")'))
+    line = "recorded steps that the code no longer has: before"
+
+    assert f"handrail: {line}\n" in cli("resume", "a").err
+    assert f"handrail: {line}\n" in cli("resume", "a", "--quiet").err
+    assert f"\n{line}\n" in cli("show", "a").out
+    assert cli("show", "a", "--json").data["orphaned"] == ["before"]
+    assert cli("resume", "a", "--json").data["orphaned"] == ["before"]
+
+
+SECRET = """\
+from handrail import step, workflow
+
+
+@workflow
+def login(token):
+    yield from step("go?").ask("Go?", choices=["yes", "no"])
+    return (yield from step("use").call(len, token))
+"""
+
+
+def test_a_secret_that_is_not_set_is_named_before_anything_runs(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what stands in its place and what to do; nothing is said where it is set."""
+    Path("login.py").write_text(SECRET)
+    for name in ("s", "t"):
+        monkeypatch.setenv("SHOP_TOKEN", "hunter-two-three")
+        cli("run", "login.py", "--input", "token=hunter-two-three", "--run-id", name, "--quiet")
+        cli("answer", name, "go?", "yes")
+    there = cli("resume", "s", "--quiet")
+    monkeypatch.delenv("SHOP_TOKEN")
+    gone = cli("resume", "t", "--quiet")
+
+    assert (there.code, there.out) == (0, f"{len('hunter-two-three')}\n")
+    assert "SHOP_TOKEN" not in there.err
+    assert (gone.code, gone.out) == (0, f"{len('${SHOP_TOKEN}')}\n")
+    assert gone.err.splitlines()[1] == (
+        "handrail: SHOP_TOKEN is not set here (or shorter than 6 characters): where run t recorded "
+        "the value, it is the text ${SHOP_TOKEN} now, in what steps and agents are given too. If "
+        "the value is needed: stop this with Ctrl-C, set SHOP_TOKEN, and resume again"
+    )

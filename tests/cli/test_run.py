@@ -170,6 +170,30 @@ def test_nothing_is_on_stdout_if_json_cannot_be_had(cli: Cli) -> None:
     assert (outcome.code, outcome.out) == (2, "")
 
 
+MODELS = """\
+from handrail import Agent, FakeBackend, step, workflow
+
+told = FakeBackend([lambda turn: str(turn.options.model)] * 2)
+plain = Agent("plain", "Do it.", backend=told)
+choosy = Agent("choosy", "Do it.", backend=told, model="its-own")
+
+
+@workflow
+def flow():
+    first = yield from step("plain").agent(plain)
+    second = yield from step("choosy").agent(choosy)
+    return f"{first.output} {second.output}"
+"""
+
+
+def test_the_model_is_that_of_agents_that_name_none(cli: Cli, folder: Path) -> None:
+    """``--model`` gets to the backend of one agent, and not to that of another."""
+    (folder / "models.py").write_text(MODELS, "utf-8")
+
+    assert cli("run", "models.py", "--quiet").out == "None its-own\n"
+    assert cli("run", "models.py", "--model", "m-1", "--quiet").out == "m-1 its-own\n"
+
+
 LONG = """\
 import sys
 import time

@@ -58,10 +58,12 @@ def test_each_failure_is_a_line_with_when_and_what_followed() -> None:
 
 
 def test_what_is_still_waited_for_is_said_as_that() -> None:
-    """With the day, if it is another one."""
+    """With the day, if it is another one; a cap is looked at before it ends, too."""
     (line,) = told(climb(1, "usage_cap", "wait", 20), now_h=2)[1:-1]
-    assert line.endswith("no luck; waits until Tue 03 Mar 09:00 (20 h)")
+    assert line.endswith("no luck; looks again at Tue 03 Mar 09:00 (20 h)")
     assert line.startswith("  2026-03-02 13:00:00  ")
+    (other,) = told(climb(1, "transient", "retry", 2), now_h=2)[1:-1]
+    assert other.endswith("no luck; waits until 15:00 (2 h)")
 
 
 def test_a_wait_that_was_broken_off_is_not_counted_whole() -> None:

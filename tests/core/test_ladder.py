@@ -88,6 +88,15 @@ def test_a_rate_limit_waits_for_the_time_it_names() -> None:
     assert (late.due, soon.due) == (NOW + 90, NOW + 5)
 
 
+def test_a_rate_limit_that_ends_too_late_is_not_waited_for() -> None:
+    """Longer than the bound: the next of the chain is asked at once, and without one it is over."""
+    far = fault("rate_limit", retry_at=NOW + 2 * HOUR, ladder=Ladder(cap_max_wait_s=HOUR))
+    after = following(replace(far, routes=2), (), NOW, "seed")
+    assert isinstance(after, Next)
+    assert (after.launch.rung, after.due) == ("fallback", NOW)
+    assert following(far, (), NOW, "seed") == GiveUp()
+
+
 def test_a_cap_is_probed_once_and_then_waited_for() -> None:
     """With an end in five hours: one probe after half an hour, then the end and its margin."""
     ends = NOW + 5 * HOUR
@@ -188,6 +197,13 @@ def test_the_chain_is_gone_down_once() -> None:
     after = following(fault("bad_request", routes=2), (), NOW, "seed")
     assert isinstance(after, Next)
     assert (after.launch.route, after.launch.session) == (1, None)
+
+
+def test_an_attempt_makes_no_more_launches_than_the_ladder_says() -> None:
+    """Whatever is left to try: retries of this backend, or the next of the chain."""
+    three = Ladder(max_launches=3, transient_retries=9, crash_retries=1)
+    assert rungs(fault("transient", ladder=three)) == ["retry", "retry", "GiveUp"]
+    assert rungs(fault("crashed", ladder=three, routes=9)) == ["retry", "fallback", "GiveUp"]
 
 
 def test_spending_is_carried_along() -> None:

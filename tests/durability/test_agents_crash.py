@@ -31,7 +31,7 @@ from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.ports.journal import Journal
 from handrail.system.marker import carries
 from handrail.system.procfs import environ_of, live_pids
-from handrail.testing import Crashes, JumpClock, TextJournal, plugin
+from handrail.testing import Crashes, JumpClock, ProcessGone, TextJournal, plugin
 
 CrashEverywhere = Callable[..., Crashes]
 crash_everywhere = plugin.crash_everywhere
@@ -87,6 +87,32 @@ def test_agents_survive_every_crash_and_a_second_one(crash_everywhere: CrashEver
     """At every record, and once more while it is resumed."""
     told = crash_everywhere(day, executor=jumping, twice=True)
     assert told.left_out == 0
+
+
+async def launches_of(killed_after: int | None) -> int:
+    """How often an agent is launched whose answers never fit, in a step of three attempts, if its
+    process dies after so many writes and another one goes on.
+    """
+    backend = FakeBackend(["?"] * 30)
+    agent = Agent("count", "Count it.", output=int, backend=backend)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("count").agent(agent).retry(3))
+
+    journal = TextJournal(stop_at=killed_after)
+    try:
+        result = await jumping(journal).options(run_id="r").run(flow)
+    except ProcessGone:
+        result = await jumping(journal.reopened()).resume("r", flow)
+    assert (result.status, result.step_results[0].attempts) == ("failed", 3)
+    return len(backend.turns)
+
+
+async def test_re_asks_are_multiplied_neither_by_retries_nor_by_crashes() -> None:
+    """Wherever the process is killed, only the launch that was at work is made again."""
+    assert await launches_of(None) == 5
+    assert {await launches_of(writes) for writes in range(1, 22, 3)} == {5, 6}
 
 
 def test_an_interrupted_step_goes_on_in_its_own_session_and_no_other_does() -> None:

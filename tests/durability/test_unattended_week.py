@@ -46,8 +46,12 @@ WINDOWS = 33
 HOUR, DAY = 3_600.0, 86_400.0
 MOST_LIVES = 60
 QUICK = AgentOptions(start_timeout_s=20, idle_timeout_s=0.7)
+DURATION_S = 3 * HOUR
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo")
-LONG = Ladder(cap_probe_s=None, crash_retries=30, timeout_retries=30, overflow_retries=30)
+LADDER = Ladder()
+PROBE_S = 1801.0  # within a second, for times are rounded
+FORMS = ("clock", "clock", "date and clock", "duration", "field")
+"""How programs tell when a cap ends."""
 
 
 def week_of(coder: Agent[int], checker: Agent[int]) -> Any:
@@ -73,19 +77,30 @@ def week_of(coder: Agent[int], checker: Agent[int]) -> Any:
 
 
 def resets(when: float, number: int) -> dict[str, Any]:
-    """When a cap ends, in one of the forms that programs use: a field, or a clock of some zone."""
-    if number % 5 == 4:
-        return {"resets_at": when}
-    there = datetime.fromtimestamp(when, ZoneInfo(ZONES[number % len(ZONES)])) + timedelta(
-        minutes=1
-    )
-    clock = there.strftime("%I:%M%p").lstrip("0").lower()
-    return {"resets": f"{clock} ({ZONES[number % len(ZONES)]})", "resets_at": None}
+    """When a cap ends, in one of the forms; a clock is of some zone, and a minute late at most."""
+    zone = ZONES[number % len(ZONES)]
+    there = datetime.fromtimestamp(when, ZoneInfo(zone)) + timedelta(minutes=1)
+    clock = f"{there:%I:%M%p}".lstrip("0").lower()
+    text = f"{clock} ({zone})"
+    match FORMS[number % len(FORMS)]:
+        case "field":
+            return {"resets_at": when}
+        case "duration":
+            text = f"in {DURATION_S / HOUR:g} hours"
+        case "date and clock":
+            text = f"{there:%b} {there.day}, {text}"
+    return {"resets": text, "resets_at": None}
+
+
+def end_of(window: int) -> float:
+    """When a window of five hours is over."""
+    return START + (13 + 5 * window) * HOUR
 
 
 def troubles(draw: random.Random) -> list[Act | str]:
-    """What a program does, launch by launch. Each window of five hours ends with a cap; each day
-    has a session that gets too long and two hangs, and one answer in ten is garbage.
+    """What a program does, launch by launch. Each window of five hours ends with a cap, which the
+    probe meets too; each day has a session that gets too long and two hangs, and one answer in ten
+    is garbage.
     """
     acts: list[Act | str] = []
     for window in range(WINDOWS):
@@ -98,7 +113,7 @@ def troubles(draw: random.Random) -> list[Act | str]:
         }
         some: list[Act | str] = ["42", trouble[window % 5]]
         draw.shuffle(some)
-        acts += [*some, Fails("usage_cap", **resets(START + (13 + 5 * window) * HOUR, window))]
+        acts += [*some, *[Fails("usage_cap", **resets(end_of(window), window))] * 2]
     return acts + ["42"] * 100
 
 
@@ -111,6 +126,8 @@ class Week:
         self.clock = JumpClock()
         self.journal = TextJournal()
         self.rebooted = 0
+        self.launched_again: list[str] = []
+        """Steps whose end was recorded, and that a later life launched nevertheless."""
         self.claude = fake_cli("claude", troubles(draw), path=folder / "claude")
         uncapped = [act for act in troubles(draw) if getattr(act, "kind", "") != "usage_cap"]
         self.codex = fake_cli("codex", uncapped, path=folder / "codex")
@@ -122,7 +139,7 @@ class Week:
             CodexExecBackend(str(self.codex.executable), options=QUICK),
         )
         coder, checker = (
-            Agent(name, "Do day {{ day }}.", output=int, max_reasks=9, ladder=LONG, backend=program)
+            Agent(name, "Do day {{ day }}.", output=int, ladder=LADDER, backend=program)
             for name, program in zip(("coder", "checker"), programs, strict=True)
         )
         self._flow = week_of(coder, checker)
@@ -130,7 +147,9 @@ class Week:
     def to_the_end(self) -> WorkflowResult[Any]:
         """The result, after all lives that it takes."""
         for _ in range(MOST_LIVES):
+            ended, before = self.ended(), self._launches()
             result = anyio.run(self._live, backend=self._backend)
+            self.launched_again += [path for path in self._launches() - before if path in ended]
             if result is not None:
                 return result
             self.rebooted += 1
@@ -153,6 +172,15 @@ class Week:
         """All that is recorded."""
         return self.journal.reopened().events(self.run_id)
 
+    def ended(self) -> Counter[str]:
+        """How often the end of each step is recorded."""
+        return Counter(one.path for one in self.history() if isinstance(one, ev.StepCompleted))
+
+    def _launches(self) -> Counter[str]:
+        """How often a program was launched for each step."""
+        calls = [*self.claude.calls, *self.codex.calls]
+        return Counter(call.env["HANDRAIL_STEP"].partition("/")[2] for call in calls)
+
     def left_running(self) -> list[int]:
         """Processes of the run that still live."""
         return [pid for pid in live_pids() if carries(environ_of(pid), self.run_id, below=True)]
@@ -173,12 +201,32 @@ def test_a_week_of_agents_with_twenty_reboots(backend: str, tmp_path: Path) -> N
         assert all(one.attempts == 1 for one in result.step_results)
         history = week.history()
         assert [one.seq for one in history] == list(range(1, len(history) + 1))
-        ends = Counter(one.path for one in history if isinstance(one, ev.StepCompleted))
-        assert set(ends.values()) == {1}
+        assert set(week.ended().values()) == {1}
+        assert week.launched_again == []
         kinds = Counter(one.kind for one in result.incidents)
-        assert kinds["usage_cap"] >= WINDOWS - REBOOTS
+        assert kinds["usage_cap"] >= 2 * WINDOWS - REBOOTS
         assert min(kinds["timeout"], kinds["context_overflow"], kinds["invalid_output"]) >= 3
         assert len(result.incidents) == sum(isinstance(one, ev.LadderStep) for one in history)
         assert 7 * DAY <= history[-1].at - history[0].at < 10 * DAY
         assert len(week.claude.calls) + len(week.codex.calls) > len(result.incidents)
         assert week.left_running() == []
+        assert_ends_were_waited_for(history)
+
+
+def assert_ends_were_waited_for(history: list[ev.Event]) -> None:
+    """After a probe each cap is waited for until its end, in whatever form that was told."""
+    waits = [
+        one
+        for one in history
+        if isinstance(one, ev.LadderStep) and one.kind == "usage_cap" and one.due - one.at > PROBE_S
+    ]
+    assert len(waits) >= WINDOWS - REBOOTS
+    ends = {round(end_of(window)): window for window in range(WINDOWS)}
+    forms = set()
+    for one in waits:
+        over = round(one.due - LADDER.cap_margin_s)
+        window = ends.get(over, ends.get(over - 60))  # a clock without seconds
+        if window is None:
+            assert over - one.at == pytest.approx(DURATION_S, abs=1)
+        forms.add("duration" if window is None else FORMS[window % len(FORMS)])
+    assert forms == set(FORMS)

@@ -9,7 +9,9 @@ import pytest
 
 from handrail import (
     AgentResult,
+    DefinitionError,
     Executor,
+    PromptError,
     StepFailed,
     Steps,
     Usage,
@@ -18,7 +20,7 @@ from handrail import (
     workflow,
 )
 from handrail.model.shapes import AgentRequest
-from tests.engine.support import Boom, boom, give, run_seen, statuses
+from tests.engine.support import Boom, Flaky, boom, give, run_seen, statuses
 
 
 class Echo:
@@ -189,6 +191,30 @@ async def test_an_agent_that_raises_fails_its_step() -> None:
     assert (result.status, result.step("a").attempts) == ("failed", 3)
     assert [request.attempt for request in agent.requests] == [1, 2, 3]
     assert len({request.idempotency_key for request in agent.requests}) == 1
+
+
+@pytest.mark.parametrize("wrong", [PromptError("echo", "no 'x'"), DefinitionError("no")])
+async def test_what_would_fail_again_in_the_same_way_is_not_tried_again(wrong: Exception) -> None:
+    """A prompt that cannot be made, and an agent that is told what cannot work, fail once."""
+    agent = Echo(answer=wrong)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("a").agent(agent, {}).retry(3, backoff=0)
+
+    result, _ = await run_seen(flow)
+    assert (result.status, result.step("a").attempts) == ("failed", 1)
+
+
+async def test_of_an_action_every_error_is_tried_again() -> None:
+    """What a DefinitionError means there is the action's own affair."""
+    flaky = Flaky(2, error=DefinitionError)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("a").call(flaky).retry(3, backoff=0))
+
+    assert (await run_seen(flow))[0].value == "ok"
 
 
 async def test_an_agent_that_answers_something_else_fails_its_step() -> None:

@@ -107,6 +107,25 @@ async def test_a_warning_is_told_once() -> None:
     assert warned == [("s7", "tokens", 800, 1_000)]
 
 
+async def test_a_warning_is_not_told_again_after_a_resume() -> None:
+    """What an earlier drive warned of is known to the next."""
+    agent = agent_of(*[reply(100)] * 3)
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("a").agent(agent)
+        yield from step("go on?").ask("Go on?", choices=["yes", "no"])
+        yield from step("b").agent(agent)
+
+    journal = TextJournal()
+    executor = Executor(limits=Limits(budget=Budget(tokens=1_000, soft=0.1)), journal=journal)
+    await executor.options(run_id="r").run(flow)
+    await executor.answer("r", "go on?", "yes")
+    assert (await executor.resume("r", flow)).success
+    warned = [event.path for event in journal.events("r") if isinstance(event, ev.BudgetWarning)]
+    assert warned == ["a"]
+
+
 async def test_an_unknown_cost_is_said_and_stays_reserved() -> None:
     """A launch that does not say what it cost counts as what was set aside for it."""
     budget = Budget(usd=1.0, reserve_usd=0.4)

@@ -364,13 +364,15 @@ async def test_a_signal_that_a_default_could_not_convert_is_taken_once() -> None
 
     @workflow
     def flow() -> Steps[Any]:
+        yield from step("first").ask("?")
         a = yield from step("a").wait_for("go", int).default(-1)
         b = yield from step("b").wait_for("go", int)
         return a, b, (yield from step("q").ask("?"))
 
     await executor.options(run_id="r").run(flow)
-    await executor.signal("r", "go", "no number")
+    await executor.signal("r", "go", "no number")  # nobody waits for it yet, so it is accepted
     await executor.signal("r", "go", 2)
+    await executor.answer("r", "first", "x")
     assert (await executor.resume("r", flow)).status == "suspended"
     await executor.answer("r", "q", "x")
     assert (await executor.resume("r", flow)).value == (-1, 2, "x")

@@ -393,20 +393,6 @@ async def test_a_signal_reaches_a_suspended_run() -> None:
     assert (await executor.resume("r", flow)).value == "xy"
 
 
-async def test_a_payload_of_another_type_fails_the_step() -> None:
-    """A payload that does not convert fails the wait_for."""
-    executor = Executor()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").wait_for("go", int)
-
-    await executor.options(run_id="r").run(flow)
-    await executor.signal("r", "go", "many")
-    result = await executor.resume("r", flow)
-    assert (result.status, result.failed_step) == ("failed", "a")
-
-
 # -- resume of runs that ended ---------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from handrail import (
     MemorySink,
     NotClean,
     Steps,
+    StepTimeout,
     step,
     workflow,
 )
@@ -86,10 +87,10 @@ async def test_a_step_whose_session_is_gone_goes_on_in_a_new_one(tmp_path: Path)
     """A program that has forgotten the session in which it crashed is asked once more, in another,
     within the same attempt.
     """
-    state = tmp_path / "state.json"
 
     def prompt(_: Any) -> str:
         """The prompt of each launch, before which the program forgets all sessions."""
+        state = codex.folder / "state.json"
         state.write_text(json.dumps(json.loads(state.read_text()) | {"sessions": {}}))
         return "Do it."
 
@@ -189,6 +190,39 @@ async def test_the_last_re_ask_is_reframed() -> None:
     assert [turn.session for turn in backend.turns] == [None, "s", None]
     assert "no JSON value found" in backend.turns[2].prompt
     assert "Count it." in backend.turns[2].prompt
+
+
+def never_fitting(backend: FakeBackend, **retry: Any) -> Any:
+    """A workflow whose agent's answers never fit, and are asked for again twice."""
+    agent = Agent("count", "Count it.", output=int, backend=backend)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("count").agent(agent).retry(3, **retry))
+
+    return flow
+
+
+async def test_re_asks_are_not_multiplied_by_retries() -> None:
+    """The first attempt asks again twice, the two after it ask once each."""
+    backend = FakeBackend(["?"] * 20)
+    result = await Executor(clock=JumpClock()).run(never_fitting(backend, backoff=0))
+    assert (result.status, result.step_results[0].attempts) == ("failed", 3)
+    assert [turn.turn for turn in backend.turns] == [1, 2, 3, 1, 1]
+
+
+async def test_re_asks_that_were_used_up_are_used_up_after_a_resume() -> None:
+    """A run that suspends before each attempt launches no more than one that does not."""
+    backend = FakeBackend(["?"] * 20)
+    flow = never_fitting(backend, backoff=HOUR)
+    clock = JumpClock(jumps=False)
+    executor = Executor(clock=clock, journal=TextJournal(), suspend_timers_after_s=60)
+    result = await executor.options(run_id="r").run(flow)
+    while result.status == "suspended":
+        clock.advance(HOUR)
+        result = await executor.resume("r", flow)
+    assert (result.status, result.step_results[0].attempts) == ("failed", 3)
+    assert [turn.turn for turn in backend.turns] == [1, 2, 3, 1, 1]
 
 
 async def test_the_fallback_answers_when_the_first_backend_cannot() -> None:
@@ -410,6 +444,39 @@ async def test_a_given_session_is_not_gone_back_to_by_another_backend() -> None:
     assert result.success, result.error
     assert [turn.session for turn in first.turns] == ["S1"]
     assert [turn.session for turn in second.turns] == [None, None]
+
+
+async def test_a_session_is_not_handed_to_another_backend_after_a_resume() -> None:
+    """What was begun with one backend begins anew with the one that the code names now."""
+    down = AgentError("c", "down", kind="transient", retry_at=START + HOUR, session="s-1")
+    clock = JumpClock(jumps=False)
+    executor = Executor(clock=clock, journal=TextJournal(), suspend_timers_after_s=60)
+    first, second = FakeBackend([down], name="first"), FakeBackend(["done"], name="second")
+    flow = flow_of(Agent("c", "Do it.", backend=first))
+    assert (await executor.options(run_id="r").run(flow)).status == "suspended"
+    clock.advance(HOUR)
+    result = await executor.resume("r", flow_of(Agent("c", "Do it.", backend=second)))
+    assert result.unwrap().backend == "second"
+    assert [turn.session for turn in second.turns] == [None]
+
+
+async def test_all_launches_of_an_attempt_share_its_timeout() -> None:
+    """Of 100 seconds the first launch took 60, so the second is stopped after 40."""
+
+    async def dies(turn: Any) -> Any:
+        await turn.sleep(60)
+        return AgentError("c", "gone", kind="crashed")
+
+    clock, backend = JumpClock(), FakeBackend([dies] * 3)
+    agent = Agent("c", "Do it.", backend=backend)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("code").agent(agent).timeout(100))
+
+    result = await Executor(clock=clock).run(flow)
+    assert result.step_results[0].is_a(StepTimeout)
+    assert (len(backend.turns), clock.now()) == (2, START + 100)
 
 
 async def test_a_session_is_told_with_the_number_of_its_launch() -> None:

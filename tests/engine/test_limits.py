@@ -9,8 +9,21 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import Executor, Limits, StepFailed, Steps, step, workflow
+from handrail import (
+    Agent,
+    Budget,
+    Executor,
+    FakeBackend,
+    Limits,
+    MemorySink,
+    StepFailed,
+    Steps,
+    step,
+    workflow,
+)
 from handrail.model import events as ev
+from handrail.testing import JumpClock, TextJournal
+from handrail.testing.clock import START
 from tests.engine.support import Boom, Flaky, Jumping, boom, give, paths, run_seen, same, statuses
 
 
@@ -232,6 +245,84 @@ async def test_the_runs_timeout_names_limit_and_value() -> None:
         assert result.status == "failed"
         assert re.search(r"timeout_s\b.*\b60\b", result.error or "")
         assert [one[:2] for one in rows(seen)] == [("timeout_s", 60)]
+
+
+# -- limits that outlive a drive -------------------------------------------------------------------
+
+
+async def resumed(
+    flow: Any, limits: Limits, *, after_s: float = 0.0
+) -> tuple[Any, JumpClock, MemorySink]:
+    """The result of a run with these limits whose first drive, without any, ended at a gate, with
+    the clock and what was told; that much later the gate is answered, and the run resumed.
+    """
+    clock, journal, seen = JumpClock(), TextJournal(), MemorySink()
+    executor = Executor(clock=clock, journal=journal)
+    first = await executor.options(run_id="r").run(flow)
+    assert first.status == "suspended", first.error
+    await executor.answer("r", first.waiting[0].path, "yes")
+    clock.advance(after_s)
+    limited = Executor(clock=clock, journal=journal, limits=limits, sinks=[seen])
+    return await limited.resume("r", flow), clock, seen
+
+
+@pytest.mark.parametrize(("most", "beyond"), [(4, None), (3, "c"), (1, "b")])
+async def test_max_steps_counts_the_steps_of_earlier_drives(most: int, beyond: str | None) -> None:
+    """Two steps and a gate were before the resume, one comes after it: that makes four."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("a").call(give)
+        yield from step("b").call(give)
+        yield from step("go on?").ask("Go on?", choices=["yes", "no"])
+        yield from step("c").call(give)
+
+    result, _, seen = await resumed(flow, Limits(max_steps=most))
+    assert result.success == (beyond is None), result.error
+    assert rows(seen) == ([] if beyond is None else [("max_steps", most, beyond)])
+
+
+@pytest.mark.parametrize(("after_s", "ended"), [(60, 100), (200, 200)])
+async def test_the_runs_timeout_is_of_all_drives(after_s: float, ended: float) -> None:
+    """It begins with the first start: what is left of it is left, and none may be."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("go on?").ask("Go on?", choices=["yes", "no"])
+        yield from step("wait").sleep(1_000)
+
+    result, clock, _ = await resumed(flow, Limits(timeout_s=100), after_s=after_s)
+    assert result.status == "failed"
+    assert "timeout_s" in result.error
+    assert clock.now() == START + ended
+
+
+@pytest.mark.parametrize("whose", ["run", "step"])
+@pytest.mark.parametrize(("after_s", "launches"), [(60, 1), (200, 0)])
+async def test_wall_time_of_a_budget_is_of_all_drives(
+    whose: str, after_s: float, launches: int
+) -> None:
+    """It begins when the run, or the step, first did: a launch has what is left, or is not made."""
+    budget = Budget(wall_s=100)
+    backend = FakeBackend(["never"], delay=1_000)
+    agent = Agent("worker", "Work.", backend=backend)
+
+    @workflow
+    def work() -> Steps[None]:
+        yield from step("go on?").ask("Go on?", choices=["yes", "no"])
+        yield from step("code").agent(agent)
+
+    @workflow
+    def flow() -> Steps[None]:
+        inner = step("work").run_workflow(work)
+        yield from (inner.budget(budget) if whose == "step" else inner)
+
+    limits = Limits(budget=budget) if whose == "run" else Limits()
+    result, clock, _ = await resumed(flow, limits, after_s=after_s)
+    assert result.status == "failed"
+    assert "wall_s" in result.error
+    assert len(backend.turns) == launches
+    assert clock.now() == START + max(100, after_s)
 
 
 # -- limits that make steps wait -------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from handrail import (
     Executor,
@@ -223,6 +224,71 @@ async def test_a_plan_of_a_run_that_needs_nothing_says_how_it_ends() -> None:
     assert (plan.ends, states) == ("succeeded", [("a", "recorded"), ("gone", "orphaned")])
     result = await of(journal).resume(RUN, flow_of(2))
     assert (result.status, result.orphaned) == ("succeeded", ("gone",))
+
+
+async def test_orphaned_steps_are_named_by_the_recorded_result_too() -> None:
+    """What a later resume reads of a run that has succeeded is what it ended with."""
+
+    def flow_of(name: str) -> Workflow[[], Any]:
+        @workflow("flow")
+        def flow() -> Steps[int]:
+            yield from step(name).call(int)
+            yield from step("q").ask("?", type=str)
+            return 1
+
+        return flow
+
+    journal = TextJournal()
+    executor = Executor(journal=journal)
+    await executor.options(run_id=RUN).run(flow_of("a"))
+    await executor.answer(RUN, "q", "yes")
+    first = await executor.resume(RUN, flow_of("aa"))
+    again = await Executor(journal=journal.reopened()).resume(RUN, flow_of("aa"))
+    assert first.orphaned == again.orphaned == ("a",)
+    assert {one.path for one in first.step_results} == {"aa", "q"}
+    assert {one.path for one in again.step_results} == {"aa", "q"}
+
+
+async def test_a_resume_without_a_secret_of_the_record_warns_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Inputs, outputs and answers that came since have the text ``${NAME}``; each is named."""
+    log = Log()
+    held = {
+        "SHOP_API_KEY": "correct horse",
+        "MAIL_PASSWORD": "battery staple",
+        "X_TOKEN": "x-rayed",
+    }
+
+    @workflow
+    def flow(key: str) -> Steps[Any]:
+        mail = yield from step("mail").call(lambda: os.environ["MAIL_PASSWORD"])
+        said = yield from step("q").ask("?", type=str)
+        yield from step("log").call(log.do, f"{key}, {mail}, {said}")
+
+    def of_now() -> Executor:
+        return Executor(journal=journal.reopened(), workflows=[flow])
+
+    for name, value in held.items():
+        monkeypatch.setenv(name, value)
+    journal = TextJournal()
+    await Executor(journal=journal).options(run_id=RUN).run(flow, held["SHOP_API_KEY"])
+    await of_now().answer(RUN, "q", held["X_TOKEN"])
+    there = journal.copied()
+    for name in held:
+        monkeypatch.delenv(name)
+    with capture_logs() as logs:
+        assert (await of_now().resume(RUN)).status == "succeeded"
+    assert log == ["${SHOP_API_KEY}, ${MAIL_PASSWORD}, ${X_TOKEN}"]
+    (warning,) = logs
+    assert (warning["run_id"], warning["log_level"]) == (RUN, "warning")
+    assert warning["variables"] == sorted(held)
+
+    for name, value in held.items():
+        monkeypatch.setenv(name, value)
+    with capture_logs() as logs:
+        await Executor(journal=there.reopened(), workflows=[flow]).resume(RUN)
+    assert (log[1:], logs) == ([", ".join(held.values())], [])
 
 
 # -- steps that were at work -----------------------------------------------------------------------

@@ -155,6 +155,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("size", "max_concurrency"), st.none() | numbers),
     **dict.fromkeys(("retryable", "rollback", "once", "passed"), st.booleans()),
     **dict.fromkeys(("signals", "superseded", "reused", "rerun", "error_bases"), names),
+    "orphaned": names,
+    "accepts": st.sampled_from([None, str, dict[str, int], Report, int | None]),
     **dict.fromkeys(("error", "reason"), talk),
     **dict.fromkeys(("traceback", "by", "failed_step"), optional),
     **dict.fromkeys(("at", "due", "duration_ms"), seconds),
@@ -247,6 +249,15 @@ FORMAT = [
             "a/plan",
             '{"step_type":"python","fingerprint":"f1","verdict":false,"index":2}',
             None,
+        ),
+    ),
+    (
+        ev.StepStarted("a", "wait_for", signal="paid", accepts=list[int]),
+        (
+            "StepStarted",
+            "a",
+            '{"step_type":"wait_for","signal":"paid"}',
+            '{"$":"type","v":"list","args":[{"$":"type","v":"int"}]}',
         ),
     ),
     (

@@ -263,7 +263,7 @@ def test_what_follows_the_failure_of_an_agent_is_a_line(log: Log, story: Story) 
     story.tell(ev.TimerSet("code", 90.0, "cap"))
     assert log.said[2:] == [
         "↻ code  asks again: invalid output",
-        "⏸ code  waits 30 s: usage cap, claude: used up",
+        "⏸ code  looks again in 30 s: usage cap, claude: used up",
         "⏸ code  needs a person: auth: log in",
         "⏸ code  waits for a limit  until 01:01 (in 1 min)".replace("01:01", clock(90.0)),
     ]
@@ -280,11 +280,18 @@ def test_budgets_have_lines(log: Log, story: Story) -> None:
     story.tell(ev.BudgetReserved("code", 1, 10))
     story.tell(ev.BudgetWarning("code", "", "cost_usd", 0.9, 1.0))
     story.tell(ev.BudgetWarning("code", "a/b", "tokens", 900.0, 1000.0))
+    story.tell(ev.BudgetWarning("a0", "a0", "unknown_usd", 1.0, 0.0))
+    story.tell(ev.BudgetWarning("code", "", "unknown_tokens", 2.0, 0.0))
     story.tell(ev.BudgetRaised("code", ""))
+    story.tell(ev.BudgetRaised("code", "a/b"))
+    reserved = "so only what was reserved for"
     assert log.said[1:] == [
         "▸ budget  used 0.9 of 1 cost_usd",
-        "▸ budget  used 900 of 1000 tokens of a/b",
+        "▸ budget of step 'a/b'  used 900 of 1000 tokens",
+        f"▸ budget of step 'a0'  1 launch did not say what it cost, {reserved} it counts",
+        f"▸ budget  2 launches did not say how many tokens they used, {reserved} them counts",
         "▸ budget  as much again is allowed",
+        "▸ budget of step 'a/b'  as much again is allowed",
     ]
 
 

@@ -270,7 +270,7 @@ def test_another_rung_is_said_in_the_row(tree: ConsoleTree, story: Story) -> Non
     story.tell(ev.LadderStep("code", 1, "auth", "log in", Launch(3), parked=True))
     assert drawn(tree)[1].endswith("  needs a person: auth: log in")
     story.tell(ev.BudgetWarning("code", "", "cost_usd", 0.9, 1.0))
-    assert drawn(tree)[0] == "⠋ ship  4.0 s  used 0.9 of 1 cost_usd  run ship-1"
+    assert drawn(tree)[0] == "⠋ ship  4.0 s  budget: used 0.9 of 1 cost_usd  run ship-1"
 
 
 def test_a_large_group_has_a_bar(tree: ConsoleTree, story: Story) -> None:

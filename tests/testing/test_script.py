@@ -494,7 +494,7 @@ def test_wrong_inputs_are_refused_at_once() -> None:
 
 
 def test_a_misspelt_input_is_told_before_what_is_missing_for_it() -> None:
-    """The error names the argument, the one that was meant, and the inputs without their modules."""
+    """The error names it, the input that was meant, and all inputs without their modules."""
 
     @workflow
     def many(task: Plan | None, rounds: int = 3, *, tags: list[str] | None = None) -> Steps[None]:
@@ -520,7 +520,7 @@ def test_any_name_is_an_input_of_a_workflow_that_takes_any() -> None:
         TypeError, match=r"'free'\(first: .*, /, \*\*names: int\): missing a required"
     ):
         Script(free)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="got an unexpected keyword argument 'zzz'$"):
+    with pytest.raises(TypeError, match=r"got an unexpected keyword argument 'zzz'$"):
         Script(ship, "task", zzz=1)  # type: ignore[call-arg]
 
 

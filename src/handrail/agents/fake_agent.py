@@ -140,8 +140,8 @@ class FakeAgent:
     def _note_unlike(self, output: object, request: AgentRequest) -> str:
         wanted = describe_type(request.output, fields=False)
         problem = (
-            f"{self._made_at}: FakeAgent {self.name!r} answered with {short_repr(output)}, which is "
-            f"of type {type(output).__name__}, but its agent at {request.path!r} has "
+            f"{self._made_at}: FakeAgent {self.name!r} answered with {short_repr(output)}, "
+            f"which is of type {type(output).__name__}, but its agent at {request.path!r} has "
             f"output={wanted}. Give it a reply of that type, which is used as it is."
         )
         self._problems.append(problem)

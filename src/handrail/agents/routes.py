@@ -44,7 +44,13 @@ def check_backend(given: object, whose: str) -> None:
     if isinstance(given, str):
         from handrail.agents.registry import check_name
 
-        check_name(given.partition(":")[0], whose)
+        name, colon, model = given.partition(":")
+        check_name(name, whose)
+        if colon and not model.strip():
+            raise DefinitionError(
+                f"{whose}: {given!r} names no model after the colon. Write {name!r} for the "
+                f"default model, or {name + ':MODEL'!r}."
+            )
         return
     if not callable(getattr(given, "complete", None)):
         raise WrongUse(

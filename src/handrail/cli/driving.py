@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, TextIO, TypeAlias, cast
 
 import anyio
@@ -17,7 +17,7 @@ from handrail.cli.exits import EXIT_OF, Exit
 from handrail.cli.gates import can_ask, gate_handler
 from handrail.cli.interruption import Interruption
 from handrail.cli.journal import Place
-from handrail.cli.report import tell_ending, tell_mismatch, write_value
+from handrail.cli.report import tell_ending, tell_mismatch, tell_missing, write_value
 from handrail.cli.screen import Screen
 from handrail.engine.parts import Start
 from handrail.engine.run import Run
@@ -76,6 +76,9 @@ class DrivingExecutor(Executor):
 
     async def _drive_from(self, start: Start, run: Run[Any] | None) -> WorkflowResult[Any]:
         return await super()._drive_from(start, self._held if run is None else run)
+
+    def _missing(self, run_id: str, variables: Sequence[str]) -> None:
+        tell_missing(run_id, variables)
 
 
 def drive(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -80,15 +81,27 @@ def _app() -> Any:
 
 
 def _dispatch(app: Callable[..., Any], words: list[str]) -> int:
-    from cyclopts import CycloptsError
+    from cyclopts import CycloptsError, UnusedCliTokensError
 
     try:
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         command = " ".join(["handrail", *(error.command_chain or ())])
-        _say(f"{_sentence(str(error))} See {command} --help.")
+        unused = isinstance(error, UnusedCliTokensError)
+        said = _unused(error.unused_tokens or (), command) if unused else str(error)
+        _say(f"{_sentence(said)} See {command} --help.")
         return Exit.USAGE
     return code if isinstance(code, int) else Exit.SUCCEEDED
+
+
+def _unused(words: Sequence[str], command: str) -> str:
+    """What to type instead of words that have no place."""
+    said = f"{', '.join(map(repr, words))}: not expected here"
+    if command != "handrail run":
+        return said
+    pairs = [word for word in words if word.partition("=")[1] and word[0] not in "=-"]
+    typed = " ".join(f"--input {shlex.quote(word)}" for word in pairs or ["NAME=VALUE"])
+    return f"{said}. Inputs are given by name: {typed}"
 
 
 def _sentence(text: str) -> str:

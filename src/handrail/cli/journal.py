@@ -43,14 +43,27 @@ class Place:
         """The folder of what people read of its runs."""
         return self.folder / ARTIFACTS
 
+    def is_there(self) -> bool:
+        """True if there is a journal.
+
+        Raises:
+            Refused: what was named is no folder.
+        """
+        if self.folder.exists() and not self.folder.is_dir():
+            why = "is a file, and a journal is kept in a folder"
+            raise Refused(str(self.folder), why, f"Name a folder with --dir or {VARIABLE}.")
+        return self.file.is_file()
+
     def make(self) -> SqliteJournal:
         """The journal, in a folder that is made if there is none, and that git ignores.
 
         Raises:
             JournalFailed: the folder cannot be made.
+            Refused: it is no folder.
         """
         from handrail import SqliteJournal
 
+        self.is_there()
         try:
             if not self.folder.exists():
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +82,7 @@ class Place:
         """
         from handrail import SqliteJournal
 
-        if not self.file.is_file():
+        if not self.is_there():
             near = self._above()
             hint = f"There is one in {near}: cd there, or " if near else "Elsewhere? Then "
             hint += f"name its folder with --dir or {VARIABLE}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import platform
@@ -17,8 +18,8 @@ from handrail.cli.masking import shown
 from handrail.cli.origin import workflow_of
 from handrail.cli.report import one_line
 from handrail.cli.run_ids import chosen, exactly
-from handrail.engine.history import history_of, unread
-from handrail.errors import GateClosed
+from handrail.engine.history import history_of, unread, waited_for
+from handrail.errors import GateClosed, HandrailError
 from handrail.model import events as ev
 from handrail.model.jsonsafe import json_safe
 from handrail.model.unresolved import Unresolved
@@ -70,7 +71,8 @@ def signal(
     """Send a signal; it is kept until a step takes it.
 
     Raises:
-        HandrailError: there is no such run, or it has succeeded and can take none.
+        HandrailError: there is no such run, it has succeeded and can take none, or it waits for a
+            payload of another type; nothing was sent.
     """
     with json_channel(wanted=as_json) as data:
         journal = place.find()
@@ -78,6 +80,9 @@ def signal(
         if info.status == "succeeded" and info.holder is None:
             raise Refused(f"run {info.run_id}", "has succeeded, and takes no more signals")
         payload, who = payload_of(text), by or whoever()
+        if _is_of_unknown_type(journal, info.run_id, signal_name):
+            with contextlib.suppress(HandrailError):  # then it is sent as it is
+                workflow_of(info, place, None)
         Executor(journal=journal).signal_sync(info.run_id, signal_name, payload, by=who)
         _write(data, {"run_id": info.run_id, "signal": signal_name}, payload=payload, by=who)
         if data is None:
@@ -113,6 +118,11 @@ def _needs_code(journal: Journal, run_id: str, path: str) -> bool:
             if any(isinstance(part, Unresolved) for part in parts):
                 return True
     return False
+
+
+def _is_of_unknown_type(journal: Journal, run_id: str, name: str) -> bool:
+    """True if who waits for a signal takes a class that the workflow's own code defines."""
+    return any(isinstance(one, Unresolved) for one in waited_for(history_of(journal, run_id), name))
 
 
 def _tell_who_goes_on(journal: Journal, info: RunInfo, place: Place) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from handrail.cli.changes import choices_between, was_and_now
@@ -14,9 +14,12 @@ from handrail.cli.masking import shown, shown_value
 from handrail.cli.waiting import answers_to, signals_to
 from handrail.errors import ReplayMismatch
 from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult
+from handrail.model.secrets import SHORTEST, placeholder
 
 MOST_LINES = 40
 """Of an agent's answer, on a terminal."""
+TOLD = 200
+"""So many characters of why a run was suspended are in the line that closes it."""
 
 
 def write_value(value: Any) -> None:
@@ -100,7 +103,7 @@ def tell_ending(
     again = "" if place is None else place.command("resume", result.run_id)
     if interrupted is not None:
         tell(f"{'interrupted' if not result.success else 'too late to interrupt'}: {_done(result)}")
-    elif result.status == "suspended" and result.error:
+    elif result.status == "suspended" and result.error and (quiet or not _told(result.error)):
         tell(f"it needs a person: {one_line(result.error)}")
     elif quiet and result.status in {"failed", "cancelled"}:
         error = shown(f"{result.workflow_name} {result.status}: {result.error}")
@@ -112,9 +115,16 @@ def tell_ending(
         tell(one_line(_unanswered(result, listed=not quiet)))
     elif place is not None and result.status == "failed" and not quiet:
         tell(f"to go on from what is recorded: {again}")
+    if result.success and result.orphaned:
+        tell(one_line(left_behind(result.orphaned)))
     if debugging():
         for text in _tracebacks(result):
             print(shown(text), file=sys.stderr)
+
+
+def left_behind(orphaned: Sequence[str]) -> str:
+    """The line that names recorded steps without a place in the code."""
+    return f"recorded steps that the code no longer has: {_some(orphaned)}"
 
 
 def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
@@ -128,6 +138,22 @@ def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
         print(shown(f"  step {change.path!r}\n    {was}\n    {now}"), file=sys.stderr)
     for command in choices_between(error.run_id, error.changes, place):
         print(command, file=sys.stderr)
+
+
+def _told(error: str) -> bool:
+    """True if the console's closing line has all of it."""
+    return len(" ".join(error.split())) <= TOLD
+
+
+def tell_missing(run_id: str, variables: Sequence[str]) -> None:
+    """Say which secrets of a record are not there, and what to do."""
+    names, are = ", ".join(variables), "are" if len(variables) > 1 else "is"
+    instead = ", ".join(map(placeholder, variables))
+    tell(
+        f"{names} {are} not set here (or shorter than {SHORTEST} characters): where run {run_id} "
+        f"recorded the value, it is the text {instead} now, in what steps and agents are given "
+        f"too. If the value is needed: stop this with Ctrl-C, set {names}, and resume again"
+    )
 
 
 def one_line(text: str) -> str:
@@ -146,7 +172,7 @@ def _done(result: WorkflowResult[Any]) -> str:
     return ", ".join(parts) or "no step had ended"
 
 
-def _some(paths: list[str], most: int = 8) -> str:
+def _some(paths: Sequence[str], most: int = 8) -> str:
     listed = ", ".join(paths[:most])
     return f"{listed}, ..." if len(paths) > most else listed
 

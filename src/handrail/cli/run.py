@@ -59,7 +59,7 @@ def run(wanted: Wanted, options: Options, place: Place) -> int:
 
 def _known(run_id: str, place: Place) -> RunInfo | None:
     _check_id(run_id)
-    return exactly(place.find().runs(), run_id) if place.file.is_file() else None
+    return exactly(place.find().runs(), run_id) if place.is_there() else None
 
 
 def _check_id(run_id: str) -> None:

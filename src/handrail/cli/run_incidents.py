@@ -126,7 +126,8 @@ def _followed(one: Lived) -> str:
         return f"suspended the run, resumed at {_time(one.over_at, step.at)} (after {waited})"
     done = _DONE.get(step.next.rung, "tried again")
     if one.over_at is None:
-        return f"waits until {_time(step.due, step.at)} ({duration(step.due - step.at)})"
+        waits = "looks again at" if step.kind == "usage_cap" else "waits until"
+        return f"{waits} {_time(step.due, step.at)} ({duration(step.due - step.at)})"
     pause = one.over_at - step.at
     if pause >= 60:
         return f"waited until {_time(one.over_at, step.at)} ({duration(pause)}), then {done}"

@@ -22,7 +22,7 @@ def runs(
 ) -> int:
     """Print the runs that have one of the statuses and workflows, if any are named."""
     with json_channel(wanted=as_json) as data:
-        known = place.find().runs() if place.file.is_file() else ()
+        known = place.find().runs() if place.is_there() else ()
         found = [
             info
             for info in known

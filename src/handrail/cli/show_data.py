@@ -33,6 +33,7 @@ def run_data(
         "value": None if end is None else plain(end.value),
         "error": None if end is None else end.error,
         "failed_step": None if end is None else end.failed_step,
+        "orphaned": () if end is None else end.orphaned,
         **_spent_data(total_of(spent)),
         "steps": [_step_data(step, spent.get(step.path)) for step in steps],
         "waiting": waits.gates,

@@ -12,7 +12,7 @@ from handrail.cli.exits import Exit
 from handrail.cli.journal import Place
 from handrail.cli.masking import shown, shown_value
 from handrail.cli.origin import target_of
-from handrail.cli.report import in_lines, one_line, readable, shortened
+from handrail.cli.report import in_lines, left_behind, one_line, readable, shortened
 from handrail.cli.run_incidents import lines_of, lived_through
 from handrail.cli.run_spending import Spent, in_full, in_short, launches, spent_by, total_of
 from handrail.cli.run_state import moment, state_of, told
@@ -154,6 +154,8 @@ def _end(history: Sequence[ev.Event], causes: Mapping[str, Cause]) -> None:
             print("\n".join(map(printable, in_lines(f"error: {shown(end.error)}"))))
     if end is not None and end.status == "succeeded":
         _value(plain(end.value))
+        if end.orphaned:
+            print(shown(one_line(left_behind(end.orphaned))))
     lived = lived_through(history, time.time())
     for line in lines_of(lived, _glyphs()):
         print(shown(line))

@@ -19,7 +19,7 @@ def show(what: str, place: Place, *, as_json: bool) -> int:
     Raises:
         HandrailError: there is neither such a run nor such a workflow.
     """
-    if place.file.is_file():
+    if place.is_there():
         with json_channel(wanted=as_json) as data:
             journal = place.find()
             run = _run(journal, what)

@@ -8,6 +8,7 @@ the same attempt, so a resumed run goes on where it stood:
     crashed, interrupted      retry, in the session
     timeout                   retry, in the session
     usage_cap                 wait until it is over, with one early probe; too long: a person
+                              (with ``cap="fallback"`` the next of the chain, while there is one)
     context_overflow          compact the session, else a new one with a summary
     invalid_output            re-ask, at last reframed in a new session
     spending_cap, auth        a person must act: the run suspends
@@ -83,7 +84,8 @@ def following(fault: Fault, past: Sequence[LadderStep], now: float, seed: str) -
     if fault.kind in _RETRIED:
         chosen = _retried(fault, here, now, seed)
     elif fault.kind == "usage_cap":
-        chosen = _capped(fault, here, now)
+        leaves = fault.ladder.cap == "fallback" and _has_fallback(fault)
+        chosen = None if leaves else _capped(fault, here, now)
     elif fault.kind == "context_overflow":
         chosen = _overflowed(fault, here, now)
     elif fault.kind == "invalid_output":
@@ -169,9 +171,13 @@ def _misfit(fault: Fault, now: float) -> Next | None:
 
 
 def _fallback(fault: Fault, now: float) -> Following:
-    if fault.launch.route + 1 >= fault.routes:
+    if not _has_fallback(fault):
         return _GIVE_UP
     return Next(_anew(fault, "fallback", route=fault.launch.route + 1), now)
+
+
+def _has_fallback(fault: Fault) -> bool:
+    return fault.launch.route + 1 < fault.routes
 
 
 def _again(fault: Fault, rung: Rung, *, reasks: int | None = None) -> Launch:

@@ -368,7 +368,14 @@ class Machine:
             node.index,
             step.modifiers.rollback is not None,
             step.modifiers.once,
+            self._accepted_by(verb) if type(verb) is SignalWait else None,
         )
+
+    def _accepted_by(self, verb: SignalWait) -> Any:
+        """The type of the payload, for those who send one; None if it tells them nothing."""
+        if verb.type is Any or self.unrecordable(verb.type, "the type of a signal") is not None:
+            return None
+        return verb.type
 
     def attempt(self, node: Node) -> None:
         """Make the next attempt: a leaf is given to the engine, another verb begins."""
@@ -699,7 +706,7 @@ class Machine:
         out = self._out
         known_as = "" if self.codec is None else self.fingerprint(step)
         once = step.modifiers.once
-        begun = _step_started("", 0, 0.0, path, verb.kind, known_as, None, "", 0, False, once)  # noqa: FBT003
+        begun = _step_started("", 0, 0.0, path, verb.kind, known_as, None, "", 0, False, once, None)  # noqa: FBT003
         out.append(cmd.Record(begun, once))
         if type(verb) is PythonCall:
             out.append(cmd.Perform(path, step, 1, now, None))

@@ -30,8 +30,8 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     end: StepResult[Any] | None = None
     member_end: StepResult[Any] | None = None
     attempts: int = 0
-    took: tuple[int, ...] = ()
-    """The numbers of the signals that its attempts took."""
+    took: int = 0
+    """The number of the signal that it took, if it did."""
     failure: ev.AttemptFailed | None = None
     retry_due: float | None = None
     due: dict[tuple[str, int], float] | None = None
@@ -94,6 +94,10 @@ class Recorded:
         self.launched: dict[str, int] = {}
         """The number of each agent step's last launch, whether its record still counts or not."""
         self._signals: list[ev.SignalReceived] = []
+        self._misfits: set[int] = set()
+        """The numbers of signals that failed who took them: used up, whether that record still
+        counts or not, or each resume would fail by them again.
+        """
         self._at_work: dict[str, None] = {}
         self.completed: ev.WorkflowCompleted | None = None
         self._paths: dict[str, PathRecord] = {}
@@ -201,7 +205,7 @@ class Recorded:
         record = self._record(event.path)
         record.attempts = max(record.attempts, event.attempt)
         if event.took:
-            record.took += (event.took,)
+            self._misfits.add(event.took)
         record.failure = event
         record.retry_due = None
         record.session = None
@@ -273,8 +277,7 @@ class Recorded:
         record.end = event.result
         record.composed = event.composed
         self._attempt_over(path, event.result.usage)
-        if event.took:
-            record.took += (event.took,)
+        record.took = event.took
         if type(event.result.output) is Unresolved:
             self.unresolved.add(path)
         self._at_work.pop(path, None)
@@ -384,9 +387,9 @@ class Recorded:
 
     def signals_left(self) -> dict[str, list[tuple[int, Any]]]:
         """The signals that no recorded ``wait_for`` took, by name, in order of arrival; with their
-        numbers.
+        numbers. One that did not fit who took it is used up.
         """
-        taken = {number for record in self._paths.values() for number in record.took}
+        taken = {record.took for record in self._paths.values() if record.took} | self._misfits
         left: dict[str, list[tuple[int, Any]]] = {}
         for event in self._signals:
             if event.seq not in taken:

@@ -168,6 +168,7 @@ class RunEnd:
                 ending.failed_step,
                 tuple(self._rollback_errors),
                 max(0.0, (self.machine.now - self.machine.started_at) * 1000),
+                self._orphaned(),
             )
         )
 
@@ -229,7 +230,7 @@ class RunEnd:
             waiting=waiting,
             signals=signals,
             error=error,
-            orphaned=() if status == "suspended" else self._orphaned(),
+            orphaned=() if event is None else event.orphaned,
             incidents=tuple(self.machine.launches.incidents),
         )
         self.machine.emit(cmd.Finish(result))

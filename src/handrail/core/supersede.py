@@ -14,7 +14,8 @@ a step that was cancelled                   again        again
 a step yielded after what ended it          again        again        again
 whatever encloses a step that runs again    entered again
 an answer                                   kept, unless its step is superseded
-a signal                                    kept; taken again if its step is superseded
+a signal                                    kept; taken again if its step is superseded, but for one
+                                            that did not fit
 
 The whole table, for users and with all other records, begins docs/explanation/replay.md.
 """

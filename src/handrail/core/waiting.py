@@ -7,6 +7,7 @@ from typing import Any
 from handrail.core.failures import failure_of
 from handrail.core.machine import Machine
 from handrail.core.node import Node
+from handrail.core.payloads import payload_for
 from handrail.errors import StepTimeout
 from handrail.model import commands as cmd
 from handrail.model import events as ev
@@ -132,12 +133,10 @@ class SignalBehaviour(_Childless):
 
     def signalled(self, machine: Machine, node: Node, number: int, payload: Any) -> None:
         """Take this payload as the output, converted; ``number`` is its event's."""
-        from handrail.model.convert import convert
-
         verb = _signal(node)
         node.took = number
         try:
-            value = convert(payload, verb.type, name=f"signal {verb.signal}")
+            value = payload_for(verb.signal, payload, verb.type)
         except Exception as error:  # noqa: BLE001  # a user's type may raise anything
             machine.fail(node, failure_of(error))
             return

@@ -22,6 +22,8 @@ class Waits:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+        self.heard = 0
+        """The number of the last letter that was a signal and has arrived."""
         self._tokens = 0
 
     def wait(self, node: Node, due: float) -> int:
@@ -97,6 +99,7 @@ class Waits:
 
     def signal_received(self, event: ev.SignalReceived) -> None:
         """Give the payload to who waits longest, or keep it."""
+        self.heard = max(self.heard, event.letter)
         waiting = self.machine.listeners.get(event.name)
         if waiting:
             node = waiting.pop(next(iter(waiting)))

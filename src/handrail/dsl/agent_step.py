@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import attrs
+
 from handrail.errors import DefinitionError, WrongUse
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions, with_model
 from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
 from handrail.model.jsonsafe import short_repr
-from handrail.model.results import AgentResult, Usage
+from handrail.model.results import AgentResult
 
 if TYPE_CHECKING:
     from handrail.ports.agent import AgentBackend
@@ -51,24 +53,36 @@ def agent_settings(
         raise WrongUse(
             f"step {name!r}: options= takes AgentOptions(...), got {short_repr(options)}"
         )
-    if model is not None:
-        options = AgentOptions(model=model).over(options)
-    id_, used = _session(name, session)
-    if fork and id_ is None:
+    earlier = _session(name, session)
+    if fork and earlier is NO_SETTINGS:
         raise DefinitionError(f"step {name!r}: fork=True needs session=, which is to be copied")
-    return AgentSettings(backend, options, id_, used, fork, _patterns(name, writes), worktree)
+    return attrs.evolve(
+        earlier,
+        backend=backend,
+        options=with_model(model, options, f"step {name!r}"),
+        fork=fork,
+        writes=_patterns(name, writes),
+        worktree=worktree,
+    )
 
 
-def _session(name: str, given: object) -> tuple[str | None, Usage | None]:
+def _session(name: str, given: object) -> AgentSettings:
+    """What is known of the session to go on in, from an id or the result of an agent."""
+    if given is None:
+        return NO_SETTINGS
     if isinstance(given, AgentResult):
         if given.session is None:
             raise DefinitionError(
                 f"step {name!r}: session= was given the result of an agent that has no session"
                 + (f": backend {given.backend!r} keeps none" if given.backend else "")
             )
-        return given.session, given.session_usage
-    if given is None or (isinstance(given, str) and given.strip()):
-        return given, None
+        return AgentSettings(
+            session=given.session,
+            session_usage=given.session_usage,
+            session_backend=given.backend or "",
+        )
+    if isinstance(given, str) and given.strip():
+        return AgentSettings(session=given)
     raise WrongUse(
         f"step {name!r}: session= takes the result of an earlier agent step, or the id of a "
         f"session, got {short_repr(given)}"

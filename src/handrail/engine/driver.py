@@ -187,7 +187,11 @@ class Driver:
         return value
 
     def signal(self, name: str, payload: Any, by: str | None = None) -> None:
-        """Deliver a signal; returns at once."""
+        """Deliver a signal; returns at once.
+
+        Raises:
+            InvalidSignal: somebody waits for it, and would fail by this payload.
+        """
         self._mail.signal(name, payload, by, self._now())
         self.read_mail()
 

@@ -22,6 +22,7 @@ from handrail.engine.evaluate import Evaluator
 from handrail.engine.foresight import refuse_early
 from handrail.engine.history import (
     asked_to_cancel,
+    check_signal,
     dropped,
     ended,
     gate_in,
@@ -36,6 +37,8 @@ from handrail.engine.outside import run_outside
 from handrail.engine.parts import Options, Parts, Start, check_parts, definition_of, new_run_id
 from handrail.engine.perform import Performer
 from handrail.engine.planning import plan_of
+from handrail.engine.rehearsal import warn_of_missing
+from handrail.engine.replacements import Replacements
 from handrail.engine.run import Run
 from handrail.engine.wiring import Wiring
 from handrail.errors import RunIdTaken, RunLocked
@@ -148,17 +151,17 @@ class Engine:
             return await self._drive_from(Start(definition, run_id, inputs, first), run)
 
     @contextlib.contextmanager
-    def _leased(self, run_id: str) -> Generator[None]:
-        """While this engine, and nobody else, drives the run.
+    def _leased(self, run_id: str) -> Generator[SecretValues]:
+        """While this engine, and nobody else, drives the run; with the secrets of its record.
 
         Raises:
             RunLocked: somebody else does.
         """
-        journal = self._journal
-        lease = journal.acquire(run_id, secrets=self._secrets())
+        journal, secrets = self._journal, self._secrets()
+        lease = journal.acquire(run_id, secrets=secrets)
         self._open.runs += 1
         try:
-            yield
+            yield secrets
         finally:
             self._open.runs -= 1
             lease.release()
@@ -179,11 +182,12 @@ class Engine:
         contexts = Contexts(run_id, parts.services, parts.config, self._mark(run_id))
         bus = bus_for(run_id, sinks, self._secrets())
         teller = _Teller()
+        agents = Replacements(parts.agents)
         wiring = Wiring(
             self._journal,
             bus,
             parts.clock,
-            Performer(contexts, parts.agents, parts.clock, teller, parts.agent_defaults),
+            Performer(contexts, agents, parts.clock, teller, parts.agent_defaults),
             Evaluator(contexts, parts.stages, parts.gates),
             Admission(parts.limits),
             parts.gates is not None,
@@ -199,6 +203,7 @@ class Engine:
             return await driver.drive(start.first, start.letters, start.cancel)
         finally:
             del self._live[run_id]
+            agents.tell(run_id)
 
     def _machine(self, start: Start) -> Machine:
         parts = self._parts
@@ -265,17 +270,27 @@ class Engine:
         rerun: Sequence[str],
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
-        with self._leased(run_id):
+        with self._leased(run_id) as secrets:
             self._sweep(run_id)
-            history = history_of(self._journal, run_id, self._secrets())
+            history = history_of(self._journal, run_id, secrets)
             definition = workflow_for(history, given, self._parts.workflows)
             last = ended(history)
             if last is not None and last.status == "succeeded" and not rerun:
+                self._tell_missing(run_id, secrets)
                 return recorded_result(run_id, definition, history, self._journal.codec)
             start = self._start_again(history, definition, reuse, rerun)
             if start.cancel is None and start.recorded is not None:
                 refuse_early(definition, self._parts, start.recorded.ended_paths)
+            self._tell_missing(run_id, secrets)
             return await self._drive_from(start, run)
+
+    def _tell_missing(self, run_id: str, secrets: SecretValues) -> None:
+        if secrets.missing:
+            self._missing(run_id, sorted(secrets.missing))
+
+    def _missing(self, run_id: str, variables: Sequence[str]) -> None:
+        """Say which variables a record needs that are not there; the command has its own words."""
+        warn_of_missing(run_id, variables)
 
     def _mark(self, run_id: str) -> str:
         """What a run's processes carry: two journals on one machine may have runs of one id."""
@@ -402,12 +417,15 @@ class Engine:
 
         Raises:
             RunNotFound: there is no such run.
+            InvalidSignal: a ``wait_for`` is open that would fail by this payload; it is not sent.
             OutputNotSerializable: the payload cannot be recorded.
         """
         driver = self._live.get(run_id)
         if driver is not None:
             driver.signal(name, payload, by)
             return
+        history = history_of(self._journal, run_id, self._secrets())
+        check_signal(self._journal, history, name, payload)
         self._post(run_id, ev.SignalReceived(name, payload, by))
 
     async def cancel(
@@ -428,19 +446,20 @@ class Engine:
             return None
         given = None if workflow is None else definition_of(workflow)
         try:
-            with self._leased(run_id):
-                history = history_of(self._journal, run_id, self._secrets())
+            with self._leased(run_id) as secrets:
+                history = history_of(self._journal, run_id, secrets)
                 definition = workflow_for(history, given, self._parts.workflows)
                 if ended(history) is not None:
                     return recorded_result(run_id, definition, history, self._journal.codec)
                 start = self._start_again(history, definition, cancel=reason)
+                self._tell_missing(run_id, secrets)
                 return await self._drive_from(start, None)
         except RunLocked:
+            history_of(self._journal, run_id, self._secrets())
             self._post(run_id, ev.CancelRequested(reason))
             return None
 
     def _post(self, run_id: str, event: Message) -> None:
-        history_of(self._journal, run_id, self._secrets())
         stamped = ev.stamp(event, run_id, 0, self._parts.clock.now())
         self._journal.post(Letter(stamped), secrets=self._secrets())
         self._close_unless_used()

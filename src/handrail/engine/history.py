@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from handrail.core.composed import compose
+from handrail.core.payloads import check_payload
 from handrail.core.replay import Recorded
 from handrail.core.report import children_of, incident_of, tree_order, workflow_result
 from handrail.core.resolving import returned_by
@@ -158,9 +159,10 @@ def recorded_result(
             last.failed_step,
             last.rollback_errors,
             last.duration_ms,
+            last.orphaned,
         )
     tree = recorded.tree_below("")
-    results = dict(recorded.ends())
+    results = {path: end for path, end in recorded.ends() if path not in set(last.orphaned)}
     return workflow_result(
         definition.name,
         run_id,
@@ -169,6 +171,7 @@ def recorded_result(
         top=children_of(tree, ""),
         duration_ms=last.duration_ms,
         completed=last,
+        orphaned=last.orphaned,
         incidents=tuple(recorded.incidents),
     )
 
@@ -248,6 +251,37 @@ def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
         waiting = tuple(one for one in opened if one not in answered)
         raise GateNotFound(run_id, path, waiting)
     return opened[path]
+
+
+def waited_for(history: Sequence[ev.Event], name: str) -> list[Any]:
+    """The types of payload that the open ``wait_for`` steps of a signal take; None for one that is
+    not known. Of a drive that has not come to its waits again there are none.
+    """
+    found: dict[str, Any] = {}
+    for event in history:
+        match event:
+            case ev.StepStarted(signal=awaited) if awaited == name and event.verdict is not False:
+                found[event.path] = event.accepts
+            case ev.StepCompleted():
+                found.pop(event.path, None)
+            case ev.RunResumed() | ev.WorkflowCompleted():
+                found.clear()
+            case _:
+                pass
+    return list(found.values())
+
+
+def check_signal(journal: Journal, history: Sequence[ev.Event], name: str, payload: Any) -> None:
+    """Do nothing, or raise if a run would fail by this signal, as far as its record says.
+
+    Raises:
+        InvalidSignal: it would.
+    """
+    types = waited_for(history, name)
+    if types:
+        letters = unread(journal, history[0].run_id, history)
+        left = Recorded([*history, *letters]).signals_left().get(name, ())
+        check_payload(name, payload, types, len(left))
 
 
 def ended(history: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from handrail.core.machine import Machine
+from handrail.core.payloads import check_payload
 from handrail.errors import GateClosed
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
+from handrail.model.steps import SignalWait
 from handrail.ports.journal import Journal, Letter, Message
 
 TIMEOUT = "timeout"
@@ -38,9 +40,26 @@ class Mail:
         post_answer(self._journal, gate, event)
 
     def signal(self, name: str, payload: Any, by: str | None, at: float) -> None:
-        """Post a signal."""
+        """Post a signal.
+
+        Raises:
+            InvalidSignal: somebody waits for it, and would fail by this payload.
+        """
+        waiting = self._machine.listeners.get(name, {}).values()
+        verbs = [node.step.verb for node in waiting if node.step is not None]
+        types = [verb.type for verb in verbs if isinstance(verb, SignalWait)]
+        if types:
+            check_payload(name, payload, types, self._on_the_way(name))
         event = ev.stamp(ev.SignalReceived(name, payload, by), self._run_id, 0, at)
         self._journal.post(Letter(event))
+
+    def _on_the_way(self, name: str) -> int:
+        """How many signals of a name are posted, and have not come to the machine."""
+        recorded = self._machine.setting.recorded
+        known = 0 if recorded is None else recorded.last_letter
+        heard = max(known, self._machine.waiting.heard)
+        letters = self._journal.letters(self._run_id, heard)
+        return sum(is_signal(letter.event, name) for letter in letters)
 
     def close(self, gate: OpenGate, at: float) -> bool:
         """Close a gate whose time is up, to all who answer from now on; False: it was answered."""
@@ -80,6 +99,11 @@ def post_answer(
     first = journal.post(Letter(mine, gate_key(gate)), secrets=secrets).event
     if first is not mine and isinstance(first, ev.GateAnswered):
         raise GateClosed(gate.path, first.answer, first.by, first.at)
+
+
+def is_signal(event: ev.Event, name: str) -> bool:
+    """True for a signal of this name."""
+    return isinstance(event, ev.SignalReceived) and event.name == name
 
 
 def gate_key(gate: OpenGate) -> str:

@@ -87,8 +87,8 @@ def check_parts(parts: Parts) -> None:
             f"{', '.join(GATE_POLICIES)}, got {gates!r}"
         )
     for sink in parts.sinks:
-        if not callable(getattr(sink, "emit", None)):
-            raise WrongUse(f"a sink has a method emit(event), got {sink!r}")
+        if not callable(getattr(sink, "emit", None)) or isinstance(sink, type):
+            raise WrongUse(f"a sink is an object with a method emit(event), got {sink!r}")
     for name, agent in parts.agents.items():
         if not callable(getattr(agent, "run", None)):
             raise WrongUse(f"agents[{name!r}] must be an agent, got {agent!r}")

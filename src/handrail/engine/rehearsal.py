@@ -111,8 +111,17 @@ def warn_of_masked(run_id: str, rehearsal: Rehearsal) -> None:
         if type(event) is ev.StepReplayed and event.result is not None and event.result.masked
     ]
     if paths:
-        import structlog
+        _warn("outputs replay masked", run_id=run_id, paths=paths)
 
-        logger: Any = structlog.get_logger("handrail")
-        with contextlib.suppress(Exception):  # a log that cannot be written must not end a run
-            logger.warning("outputs replay masked", run_id=run_id, paths=paths)
+
+def warn_of_missing(run_id: str, variables: Sequence[str]) -> None:
+    """Log whose values a record needs, and that are not there: ``${NAME}`` is in their place."""
+    _warn("secrets are not set here: ${NAME} stands for them", run_id=run_id, variables=variables)
+
+
+def _warn(said: str, **parts: Any) -> None:
+    import structlog
+
+    logger: Any = structlog.get_logger("handrail")
+    with contextlib.suppress(Exception):  # a log that cannot be written must not end a run
+        logger.warning(said, **parts)

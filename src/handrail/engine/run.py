@@ -88,7 +88,11 @@ class Run(Generic[R_co]):
             self.driver.interrupt(reason)
 
     def signal(self, name: str, payload: Any = None) -> None:
-        """Deliver a signal to a ``wait_for``."""
+        """Deliver a signal to a ``wait_for``.
+
+        Raises:
+            InvalidSignal: a ``wait_for`` is open that would fail by this payload.
+        """
         if self.driver is not None:
             self.driver.signal(name, payload)
 

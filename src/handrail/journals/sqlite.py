@@ -23,6 +23,12 @@ what SQLite cuts off its end is told in ``notices``, and logged.
 taken with, in the same statement. Whoever writes without a lease reads the run's end first, in the
 same transaction.
 
+*What may not be written can be read*: see ``sqlite_read_only``.
+
+*The file stays where it is, or the run ends*: see ``sqlite_watch``. Its name is looked up before a
+write (20 times a second at most), at the end of a drive, with each sync and once a second; if it
+was removed or replaced, what is written fails.
+
 *After a failure* the connection is thrown away; the next call opens another. What failed was
 rolled back, so the journal can be used again as soon as the cause is gone.
 """
@@ -58,6 +64,8 @@ _BEGINNINGS = frozenset({
     "AgentSessionStarted",
 })  # fmt: skip
 """Without these a run does the same; the next event's sync makes them durable too."""
+_ENDS = frozenset({"WorkflowCompleted", "RunSuspended"})
+"""With these a drive ends: whoever started it is told so, and it must be on record."""
 _plain_codec = Codec()
 
 
@@ -120,6 +128,8 @@ class SqliteJournal:
         store = self._store
         tail = store.tails.get(event.run_id) or store.tail(event.run_id)
         record = to_record(event, self.codec, tail.secrets)
+        if event.at >= store.look_at or record[0] in _ENDS:
+            store.look(event.run_id, event.seq, event.at)
         if self._power and not sync:
             sync = record[0] not in _BEGINNINGS
         if not self._store_at_once(tail, event, record):
@@ -157,7 +167,7 @@ class SqliteJournal:
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
         """Keep a letter for its run, and give the one that counts; see the port."""
         run_id = letter.event.run_id
-        with self._store.desk(f"storing a letter to run {run_id}") as connection:
+        with self._store.desk(f"storing a letter to run {run_id}", to_write=True) as connection:
             kept = self._post.keep(connection, letter, secrets or self._secrets(run_id))
         if self._power:
             self._store.wal.sync()

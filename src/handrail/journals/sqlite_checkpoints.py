@@ -1,5 +1,7 @@
 """A thread that moves pages from the write-ahead log into the database, and renews leases.
 
+It also looks whether the file is still where it was, so that a run does not go on without one.
+
 SQLite's own checkpoints run inside the commit that makes the log long, and stall it by the time of
 two syncs and all the writes between. Here a connection of its own moves what it can while others
 write. A log that is written without a pause is never moved to its end that way and grows for ever;
@@ -15,6 +17,7 @@ import time
 from collections.abc import Callable
 
 from handrail.journals.sqlite_open import connect, retry_busy
+from handrail.journals.sqlite_watch import LOOK_EVERY_S
 
 AFTER_PAGES = 1000
 """How many pages may be written before they are moved."""
@@ -27,8 +30,8 @@ class Keeper:
     """The thread, started when it is first needed.
 
     ``renew`` renews every lease that is held, on the connection that it is given, and gives back
-    those that could not be given back before; ``held`` says whether there are any. ``writing`` is
-    the lock of the connection whose writes are held back.
+    those that could not be given back before; ``held`` says whether there are any, ``lost`` whether
+    the file is gone. ``writing`` is the lock of the connection whose writes are held back.
     """
 
     def __init__(
@@ -36,16 +39,21 @@ class Keeper:
         path: str,
         writing: threading.Lock,
         renew: Callable[[sqlite3.Connection], None],
+        *,
         held: Callable[[], bool],
+        lost: Callable[[], bool],
         every_s: float,
     ) -> None:
         self.lock = threading.Lock()
         self.written = 0
         """Pages written since the last checkpoint, about."""
+        self.stale = False
+        """True if its connection is to a file that is gone, and there may be another."""
         self._path = path
         self._writing = writing
         self._renew = renew
         self._held = held
+        self._lost = lost
         self._every_s = every_s
         self._due = threading.Event()
         self._starting = threading.Lock()
@@ -88,15 +96,23 @@ class Keeper:
     def _work(self) -> None:
         next_renewal = time.monotonic() + self._every_s
         while True:
-            wait_s = max(0.0, next_renewal - time.monotonic()) if self._held() else None
-            self._due.wait(wait_s)
+            wait_s = max(0.0, min(LOOK_EVERY_S, next_renewal - time.monotonic()))
+            self._due.wait(wait_s if self._held() else None)
             self._due.clear()
             if self._ending:
                 return
             with self.lock:
+                due = time.monotonic() >= next_renewal
+                if due:
+                    next_renewal = time.monotonic() + self._every_s
+                lost = self._lost()
+                if lost or self.stale:
+                    self.stale = False
+                    self.disconnect()
+                if lost:  # nothing is to be opened, and so made, in its place
+                    continue
                 try:
-                    if time.monotonic() >= next_renewal:
-                        next_renewal = time.monotonic() + self._every_s
+                    if due:
                         retry_busy(lambda: self._renew(self._connected()), self._every_s)
                     if self.written >= AFTER_PAGES:
                         self.written = 0

@@ -8,17 +8,17 @@ from typing import TypeAlias
 
 from handrail.errors import JournalDamaged, JournalFailed
 
-_FULL = "Free some space on its disk, then resume the run; what was recorded is kept."
+_FULL = "Free some space on its disk, then {again}; what was recorded is kept."
 _WRITE = (
     "handrail must be able to write the file, and to create files in its folder. Change the "
-    "permissions, or put the journal elsewhere; then resume the run."
+    "permissions, or put the journal elsewhere; then {again}."
 )
 _LOCKED = (
-    "Another program keeps it locked, an sqlite3 shell or a backup perhaps. End that, then resume "
-    "the run; what was recorded is kept."
+    "Another program keeps it locked, an sqlite3 shell or a backup perhaps. End that, then "
+    "{again}; what was recorded is kept."
 )
 _DISK = (
-    "Look at the disk and at the limits of the process (ulimit -f), then resume the run; what was "
+    "Look at the disk and at the limits of the process (ulimit -f), then {again}; what was "
     "recorded is kept."
 )
 _DAMAGED = (
@@ -68,7 +68,8 @@ def failure(journal: str, doing: str, error: Failure) -> JournalFailed:
     """
     if isinstance(error, OSError):
         said = f"{error.strerror or error} ({type(error).__name__})"
-        return JournalFailed(journal, doing, said, _OF_SYSTEM.get(error.errno or 0, _WRITE))
+        hint = _OF_SYSTEM.get(error.errno or 0, _WRITE)
+        return JournalFailed(journal, doing, said, _again(hint, doing))
     if isinstance(error, UnicodeDecodeError):
         return damaged(journal, doing, str(error))
     code = code_of(error)
@@ -76,7 +77,19 @@ def failure(journal: str, doing: str, error: Failure) -> JournalFailed:
     why = f"{error} ({name})" if name else str(error)
     if code in _OF_DAMAGE or (code in (0, sqlite3.SQLITE_ERROR) and doing.startswith("reading")):
         return JournalDamaged(journal, doing, why, _DAMAGED)
-    return JournalFailed(journal, doing, why, _HINTS.get(code, ""))
+    return JournalFailed(journal, doing, why, _again(_HINTS.get(code, ""), doing))
+
+
+def may_not_write(journal: str, doing: str) -> JournalFailed:
+    """The error for a journal that can only be read."""
+    why = "the file, or its folder, is read-only for this user"
+    return JournalFailed(journal, doing, why, _again(_WRITE, doing))
+
+
+def _again(hint: str, doing: str) -> str:
+    """What to do then: only a run that has begun can be resumed."""
+    begun = doing.startswith(("storing event", "syncing")) and "storing event 1 " not in doing
+    return hint.replace("{again}", "resume the run" if begun else "try again")
 
 
 def damaged(journal: str, doing: str, why: str) -> JournalDamaged:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from handrail.errors import JournalFailed
 from handrail.journals.sqlite_failures import damaged, is_busy
-from handrail.journals.sqlite_schema import check_schema, migrate, version_of
+from handrail.journals.sqlite_read_only import open_read_only
+from handrail.journals.sqlite_schema import MIGRATIONS, check_schema, migrate, version_of
 from handrail.journals.wal import WalScan, cut_off, scan
 
 PATIENCE_S = 10.0
@@ -23,10 +24,15 @@ SMALLEST_BYTES = 512
 _LOOK_AGAIN_S = 0.02
 
 
-def connect(path: str, wait_s: float) -> sqlite3.Connection:
+def connect(path: str, wait_s: float, *, uri: bool = False) -> sqlite3.Connection:
     """A connection in autocommit mode that any thread may use, one at a time."""
     connection = sqlite3.connect(
-        path, timeout=wait_s, isolation_level=None, check_same_thread=False, cached_statements=64
+        path,
+        timeout=wait_s,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=64,
+        uri=uri,
     )
     try:
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -72,6 +78,26 @@ def open_journal(path: Path, notice: Callable[[str], None]) -> sqlite3.Connectio
     return connection
 
 
+def open_to_read(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """A connection to a journal that may not be written; True if it sees no changes of others.
+
+    Raises:
+        JournalFailed, sqlite3.Error, OSError: as ``open_journal``; or it is one of an older
+            version.
+    """
+    name = str(path)
+    size = path.stat().st_size
+    _check_size(name, size, scan(f"{name}-wal"))
+    connection, frozen = open_read_only(path, lambda uri: connect(uri, PATIENCE_S, uri=True))
+    try:
+        _check_version(name, version_of(name, connection))
+        _check(name, connection, size)
+    except BaseException:
+        connection.close()
+        raise
+    return connection, frozen
+
+
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder survive a loss of power, where folders can be synced."""
     fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -106,6 +132,13 @@ def _make_folder(folder: Path) -> list[Path]:
         missing = missing.parent
     folder.mkdir(parents=True, exist_ok=True)
     return made
+
+
+def _check_version(journal: str, version: int) -> None:
+    newest = len(MIGRATIONS)
+    if version != newest:
+        why = f"its format is version {version}, and it cannot be brought to version {newest}"
+        raise JournalFailed(journal, "reading it", why, "Copy it to where you may write.")
 
 
 def _check_size(journal: str, size: int, found: WalScan) -> None:

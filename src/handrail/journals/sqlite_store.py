@@ -23,12 +23,14 @@ from pathlib import Path
 from handrail.errors import HandrailError
 from handrail.journals import sqlite_lease as leases
 from handrail.journals.sqlite_checkpoints import AFTER_PAGES, Keeper
-from handrail.journals.sqlite_failures import failure, is_busy
-from handrail.journals.sqlite_open import connect, open_journal, retry_busy
+from handrail.journals.sqlite_failures import failure, is_busy, may_not_write
+from handrail.journals.sqlite_open import connect, open_journal, open_to_read, retry_busy
+from handrail.journals.sqlite_read_only import State, is_read_only, state
 from handrail.journals.sqlite_rows import Tail, mark_end, move_to_end, put
 from handrail.journals.sqlite_scribe import Scribe
 from handrail.journals.sqlite_sync import WalFile
 from handrail.journals.sqlite_transactions import transaction
+from handrail.journals.sqlite_watch import LOOK_S, Watch, removed
 from handrail.model.records import Record
 
 WRITER_WAIT_S = 0.005
@@ -55,26 +57,40 @@ class Store:
         self.cursor: sqlite3.Cursor | None = None
         self._desk_lock = threading.RLock()
         self._desk: sqlite3.Connection | None = None
+        self._reads_only = False
+        self._frozen: State | None = None
         self._held: dict[str, tuple[int, str]] = {}
         self._unreleased: dict[str, int] = {}
-        self.wal = WalFile(self.path, self._reserve)
+        self._watch = Watch(self.name)
+        self.look_at = 0.0
+        """From which time on an event is not stored without a look at the file's name."""
+        self.wal = WalFile(self.path, self._reserve, self._look)
         self.scribe = Scribe(self.wal.sync)
         self.keeper = Keeper(
-            self.name, self.lock, self._renew, self._holding, every_s=self.lease_s / 3
+            self.name,
+            self.lock,
+            self._renew,
+            held=self._holding,
+            lost=self._lost,
+            every_s=self.lease_s / 3,
         )
 
     # -- what others do with it ----------------------------------------------------------------
 
     @contextlib.contextmanager
-    def desk(self, doing: str) -> Generator[sqlite3.Connection]:
+    def desk(self, doing: str, *, to_write: bool = False) -> Generator[sqlite3.Connection]:
         """The connection for all but events, opened if need be, for one caller at a time.
 
         Raises:
-            JournalFailed: whatever SQLite or the system said inside.
+            JournalFailed: whatever SQLite or the system said inside; or the journal was removed, or
+                may not be written.
         """
         with self._desk_lock:
             try:
-                yield self._open()
+                connection = self._open(doing)
+                if to_write and self._reads_only:
+                    raise may_not_write(self.name, doing)
+                yield connection
             except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
                 self._drop_desk(error)
                 raise failure(self.name, doing, error) from error
@@ -94,6 +110,18 @@ class Store:
         except sqlite3.Error as error:
             raise self.failed(tail.run_id, seq, error) from error
 
+    def look(self, run_id: str, seq: int, at: float) -> None:
+        """See to it that an event of that time is not stored in a file that nobody can find.
+
+        Raises:
+            JournalFailed: the file was removed, or there is another in its place.
+        """
+        self.look_at = at + LOOK_S
+        if why := self._watch.gone():
+            with self.lock:
+                self._drop_writer()
+            raise removed(self.name, f"storing event {seq} of run {run_id}", why)
+
     def failed(self, run_id: str, seq: int, error: sqlite3.Error) -> HandrailError:
         """The error for an event that could not be stored; the next one finds a new connection."""
         if not is_busy(error):
@@ -109,7 +137,7 @@ class Store:
 
     def acquire(self, run_id: str, secrets: Mapping[str, str] | None) -> tuple[int, str]:
         """Take the lease of a run, and learn where it ends: the lease's epoch and token."""
-        with self.desk(f"taking the lease of run {run_id}") as connection:
+        with self.desk(f"taking the lease of run {run_id}", to_write=True) as connection:
             tail = Tail(run_id, secrets=secrets)
             with transaction(connection):
                 now = time.time()
@@ -130,8 +158,11 @@ class Store:
             leases.forget(token)
             tail = self.tail(run_id)
             tail.epoch = None
+            if self._watch.gone():
+                self._begin_anew()
+                return
             try:
-                self._give_back(self._open(), run_id, epoch, tail)
+                self._give_back(self._open(f"releasing run {run_id}"), run_id, epoch, tail)
             except (sqlite3.Error, OSError, HandrailError) as error:
                 self._unreleased[run_id] = epoch
                 self._drop_desk(error)
@@ -148,13 +179,34 @@ class Store:
 
     # -- connections ---------------------------------------------------------------------------
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, doing: str) -> sqlite3.Connection:
+        """The connection. A file that is gone is an error while a lease of it is held; else there
+        is another from now on.
+        """
+        if why := self._watch.gone():
+            if self._held:
+                raise removed(self.name, doing, why)
+            self._begin_anew()
+        if self._frozen is not None and self._frozen != state(self.path):
+            self._close_desk()
         if self._desk is None:
-            self._desk = open_journal(self.path, self._notice)
+            self._desk = self._opened()
+            if not self._held:
+                self._watch.forget()
+            self._watch.begin()
             for run_id, epoch in list(self._unreleased.items()):
                 leases.give_back(self._desk, run_id, epoch)
                 del self._unreleased[run_id]
         return self._desk
+
+    def _opened(self) -> sqlite3.Connection:
+        self._reads_only = is_read_only(self.path)
+        if not self._reads_only:
+            return open_journal(self.path, self._notice)
+        before = state(self.path)
+        connection, frozen = open_to_read(self.path)
+        self._frozen = before if frozen else None
+        return connection
 
     def open_writer(self, run_id: str, seq: int) -> None:
         """Open the connection that writes events.
@@ -162,7 +214,7 @@ class Store:
         Raises:
             JournalFailed: whatever SQLite or the system said.
         """
-        with self.desk(f"storing event {seq} of run {run_id}"), self.lock:
+        with self.desk(f"storing event {seq} of run {run_id}", to_write=True), self.lock:
             self._open_writer()
 
     def _open_writer(self) -> tuple[sqlite3.Connection, sqlite3.Cursor]:
@@ -177,9 +229,22 @@ class Store:
         with self.lock:
             put(*self._open_writer(), tail, seq, at, record)
 
+    def _begin_anew(self) -> None:
+        """Let go of a file that is gone, once no lease of it is held; the caller holds the desk."""
+        if self._held:
+            return
+        self._unreleased.clear()
+        self.keeper.stale = True
+        self._disconnect()
+
     def _drop_desk(self, error: Exception) -> None:
-        if not is_busy(error) and self._desk is not None:
-            desk, self._desk = self._desk, None
+        if not is_busy(error):
+            self._close_desk()
+
+    def _close_desk(self) -> None:
+        desk, self._desk, self._frozen = self._desk, None, None
+        if desk is not None:
+            self._watch.forget_log()
             desk.close()
 
     def _drop_writer(self) -> None:
@@ -196,11 +261,22 @@ class Store:
     def _disconnect(self) -> None:
         with self.lock:
             self._drop_writer()
-        desk, self._desk = self._desk, None
-        if desk is not None:
-            desk.close()
+        self._close_desk()
+        self._watch.forget()
         with self.wal.lock:
             self.wal.close()
+
+    def _look(self) -> None:
+        if why := self._watch.gone():
+            raise removed(self.name, "syncing it to disk", why)
+
+    def _lost(self) -> bool:
+        """True if the file is gone; the next who writes an event is told."""
+        if not self._watch.gone():
+            return False
+        with self.lock:
+            self._drop_writer()
+        return True
 
     def _notice(self, text: str) -> None:
         import structlog
@@ -249,9 +325,7 @@ class Store:
         self.wal.lock.acquire()
         self.scribe.starting.acquire()
         self._drop_writer()
-        if self._desk is not None:
-            self._desk.close()
-            self._desk = None
+        self._close_desk()
         self.keeper.disconnect()
         self.wal.close()
 

@@ -45,13 +45,20 @@ _ENOUGH_BYTES = 16 << 20
 class WalFile:
     """The ``-wal`` file of a journal, held open to be synced beside SQLite.
 
-    ``reserve`` does what it is given while no transaction can be written, or not at all.
+    ``reserve`` does what it is given while no transaction can be written, or not at all. ``look``
+    raises an error if the journal is not where it was.
     """
 
-    def __init__(self, journal: Path, reserve: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self,
+        journal: Path,
+        reserve: Callable[[Callable[[], None]], None],
+        look: Callable[[], None],
+    ) -> None:
         self.lock = threading.Lock()
         self._journal = journal
         self._reserve = reserve
+        self._look = look
         self._fd = -1
         self._quick = 0
         self._ahead = 0
@@ -60,7 +67,7 @@ class WalFile:
         """Wait until all that was written so far is on disk.
 
         Raises:
-            JournalFailed: the system could not say that it is.
+            JournalFailed: the system could not say that it is, or the file was removed.
         """
         with self.lock:
             self._sync()
@@ -83,6 +90,7 @@ class WalFile:
             self._ahead = 0
 
     def _sync(self) -> None:
+        self._look()
         try:
             self._open()
             began = time.perf_counter()

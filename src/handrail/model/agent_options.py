@@ -68,11 +68,15 @@ def _texts(given: Iterable[str | os.PathLike[str]] | None) -> tuple[str, ...] | 
     return tuple(os.fspath(one) if isinstance(one, os.PathLike) else one for one in given or ())
 
 
+def _are_texts(value: object) -> bool:
+    given = cast("tuple[object, ...]", value)
+    return isinstance(value, tuple) and all(isinstance(one, str) for one in given)
+
+
 def _listed(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is None:
         return
-    given = cast("tuple[object, ...]", value if isinstance(value, tuple) else (value, None))
-    if not all(isinstance(one, str) for one in given):
+    if not _are_texts(value):
         raise DefinitionError(
             f"{attribute.name} of AgentOptions must be a list of texts, got {short_repr(value)}"
         )

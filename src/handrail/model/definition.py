@@ -71,7 +71,7 @@ class WorkflowDefinition:
                 raise TypeError(f"got an unexpected keyword argument {name!r}{meant}")
 
     def _shown(self) -> inspect.Signature:
-        """The signature for people: types without their modules, and nothing of what is returned."""
+        """The signature for people: types without their modules, and not what is returned."""
         shown = [
             self.signature.parameters[one.name].replace(
                 annotation=_type_words(one.annotation), default=_value_words(one.default)

@@ -209,13 +209,17 @@ def _not_of_result(result: AgentResult[Any], name: str) -> str:
     said = f"'AgentResult' object has no attribute {name!r}"
     if name.startswith("_") or name == "output":  # asked for by copy and pickle, before it is whole
         return said
-    output: Any = result.output
-    if isinstance(output, Mapping) and name in result.output:
+    output = result.output
+    if _has_key(output, name):
         return f"{said}. Its output has such a key: write .output[{name!r}]."
     with suppress(Exception):  # it is the user's class
         if hasattr(output, name):
             return f"{said}. Its output has it: write .output.{name}."
     return said
+
+
+def _has_key(output: object, name: str) -> bool:
+    return isinstance(output, Mapping) and name in output
 
 
 @unchangeable

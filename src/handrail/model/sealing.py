@@ -24,6 +24,7 @@ from handrail.model.secrets import (
     SHORTEST,
     SPELLINGS,
     SecretFinder,
+    SecretValues,
     finder_of,
     may_hold_token,
     placeholder,
@@ -73,10 +74,12 @@ def sealed(
 
 
 def unsealed(text: str, secrets: Mapping[str, str] | None) -> str:
-    """The JSON text with its secrets again; ``${NAME}`` for a variable that is not there."""
+    """The JSON text with its secrets again; ``${NAME}`` for a variable that is not there, which
+    ``SecretValues`` remember.
+    """
     if _MARK not in text:
         return text
-    values = secrets or {}
+    values: Mapping[str, str] = {} if secrets is None else secrets
     tree = [_decode(text)]
     with_pairs: list[tuple[Any, Any]] = []
     for holder, key, reference in _references(tree):
@@ -243,6 +246,8 @@ def _shown(part: Any, values: Mapping[str, str]) -> str:
     name = part["env"]
     value = values.get(name)
     if value is None:
+        if type(values) is SecretValues:
+            values.missing.add(name)
         return placeholder(name)
     return SPELLINGS.get(part.get("as", ""), str)(value)
 

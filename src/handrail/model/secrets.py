@@ -67,13 +67,18 @@ _compiled = cache(re.compile)  # on first use: most texts need none of them
 
 
 class SecretValues(dict[str, str]):
-    """Values by the name of their variable, and how they are found; not to be changed."""
+    """Values by the name of their variable, and how they are found; not to be changed.
 
-    __slots__ = ("finder",)
+    ``missing`` are variables whose values were wanted and that are not among these: it grows while
+    records are read.
+    """
+
+    __slots__ = ("finder", "missing")
 
     def __init__(self, values: Mapping[str, str]) -> None:
         super().__init__(values)
         self.finder = _finder(tuple(values.items()))
+        self.missing: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<values of {', '.join(self) or 'no variables'}>"  # tracebacks and logs show it

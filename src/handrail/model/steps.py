@@ -295,7 +295,8 @@ ONCE = Modifiers(once=True)
 _NAMES = tuple(field.name for field in attrs.fields(Modifiers))
 _values = attrgetter(*_NAMES)
 _OUTPUTS = (AgentResult, BranchResult, CommandResult, ValidationResult, WorkflowResult)
-_MODIFIERS = ("with_rollback", *(name for name in _NAMES if name != "rollback"))
+_CALLED = {"rollback": "with_rollback", "timeout_s": "timeout"}
+_MODIFIERS = tuple(_CALLED.get(name, name) for name in _NAMES)
 _OF_RESULTS = frozenset(
     {
         *(field.name for cls in _OUTPUTS for field in fields(cls)),

@@ -9,6 +9,10 @@ from handrail.model import events as ev
 from handrail.sinks.console_text import clean, duration, last_line, until
 
 _WORTH_SAYING_S = 1.0
+_UNSAID: Mapping[str, str] = {
+    "unknown_usd": "what {} cost",
+    "unknown_tokens": "how many tokens {} used",
+}
 _NEXT: Mapping[str, str] = {
     "start": "begins anew",
     "resume": "goes on in its session",
@@ -29,21 +33,33 @@ def what_failed(event: ev.LadderStep) -> str:
 
 
 def ladder_text(event: ev.LadderStep) -> str:
-    """``waits until 21:35 (in 3 h): usage cap, claude: resets 9:30pm``, ``asks again: invalid
-    output, claude``.
+    """``looks again at 21:35 (in 3 h): usage cap, claude: resets 9:30pm``, ``asks again: invalid
+    output, claude``. A cap is looked at before it ends, too.
     """
     if event.parked:
         return f"needs a person: {clean(event.kind.replace('_', ' '), 80)}: {clean(event.error)}"
     if event.due - event.at >= _WORTH_SAYING_S:
-        pause = until(event.due, event.at).removeprefix("in ")
-        return f"waits {pause}: {what_failed(event)}: {clean(event.error, 120)}"
+        waits = f"waits {until(event.due, event.at).removeprefix('in ')}"
+        if event.kind == "usage_cap":
+            waits = f"looks again {_when(event.due, event.at)}"
+        return f"{waits}: {what_failed(event)}: {clean(event.error, 120)}"
     return f"{_NEXT.get(event.next.rung, 'tries again')}: {what_failed(event)}"
 
 
+def whose_budget(event: ev.BudgetWarning | ev.BudgetRaised) -> str:
+    """``budget of step 'a0'``; ``budget`` if it is the run's."""
+    return f"budget of step '{clean(event.scope)}'" if event.scope else "budget"
+
+
 def budget_text(event: ev.BudgetWarning) -> str:
-    """``used 0.9 of 1 cost_usd``, and whose budget that is."""
-    whose = f" of {clean(event.scope)}" if event.scope else ""
-    return f"used {event.used:g} of {event.limit:g} {clean(event.name, 80)}{whose}"
+    """``used 0.9 of 1 cost_usd``, or that launches did not say what they used."""
+    unsaid = _UNSAID.get(event.name)
+    if unsaid is not None:
+        launches = "1 launch" if event.used == 1 else f"{event.used:g} launches"
+        it, them = ("it", "it") if event.used == 1 else ("they", "them")
+        said = f"{launches} did not say {unsaid.format(it)}"
+        return f"{said}, so only what was reserved for {them} counts"
+    return f"used {event.used:g} of {event.limit:g} {clean(event.name, 80)}"
 
 
 def live_text(event: ev.Event | ev.Progress) -> str:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from handrail.model import events as ev
 from handrail.model.results import Skipped, StepResult
-from handrail.sinks.console_agents import budget_text, ladder_text
+from handrail.sinks.console_agents import budget_text, ladder_text, whose_budget
 from handrail.sinks.console_errors import Causes, error_lines
 from handrail.sinks.console_heard import Heard
 from handrail.sinks.console_node import GROUPS, LEAVES
@@ -262,11 +262,10 @@ class PlainLog:
         return path
 
     def _budget_warning(self, event: ev.BudgetWarning) -> list[Line]:
-        return [self._line("started", "budget", "", budget_text(event), tone="warn")]
+        return [self._line("started", whose_budget(event), "", budget_text(event), tone="warn")]
 
     def _budget_raised(self, event: ev.BudgetRaised) -> list[Line]:
-        whose = f" of {clean(event.scope)}" if event.scope else ""
-        return [self._line("started", "budget", "", f"as much again is allowed{whose}")]
+        return [self._line("started", whose_budget(event), "", "as much again is allowed")]
 
     def _signal_received(self, event: ev.SignalReceived) -> list[Line]:
         who = f" from {clean(event.by)}" if event.by else ""

@@ -19,7 +19,13 @@ from typing import Any, ClassVar
 
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, RunStatus, Skipped, StepResult
-from handrail.sinks.console_agents import budget_text, ladder_text, live_text, what_failed
+from handrail.sinks.console_agents import (
+    budget_text,
+    ladder_text,
+    live_text,
+    what_failed,
+    whose_budget,
+)
 from handrail.sinks.console_errors import Cause
 from handrail.sinks.console_lines import tree_lines
 from handrail.sinks.console_node import Node, State
@@ -299,7 +305,7 @@ class ConsoleTree:
             node.note = what_failed(event)  # the timer that follows says until when
 
     def _budget_warning(self, event: ev.BudgetWarning) -> None:
-        self.root.note = budget_text(event)
+        self.root.note = f"{whose_budget(event)}: {budget_text(event)}"
 
     # -- events of groups and children -------------------------------------------------------
 

@@ -15,7 +15,6 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest

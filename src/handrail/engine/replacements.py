@@ -1,0 +1,56 @@
+"""Agents put in the place of others by name, and names that are no agent's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+
+class Replacements:
+    """The agents of ``Executor(agents=)`` in one drive of a run. Mutable: it notes what is used."""
+
+    def __init__(self, agents: Mapping[str, Any]) -> None:
+        self._agents = agents
+        self._used: set[str] = set()
+        self._launched: set[str] = set()
+
+    def instead_of(self, agent: Any) -> Any:
+        """The agent to launch: the one that is to replace this one, else itself."""
+        name: str = agent.name
+        replaced = name in self._agents
+        (self._used if replaced else self._launched).add(name)
+        return self._agents[name] if replaced else agent
+
+    def mistaken(self) -> str:
+        """What may be wrong with the names, or nothing.
+
+        A name that no step used is nothing to speak of while all that was launched was replaced:
+        a run need not come to every step.
+        """
+        unused = [name for name in self._agents if name not in self._used]
+        if not unused or not self._launched:
+            return ""
+        import difflib
+
+        launched = sorted(self._launched)
+        near = {name: difflib.get_close_matches(name, launched, n=1) for name in unused}
+        said = ", ".join(
+            f"{name!r} (did you mean {near[name][0]!r}?)" if near[name] else repr(name)
+            for name in unused
+        )
+        return (
+            f"agents= has names that no step of this run used: {said}. "
+            f"Launched as they are: {', '.join(map(repr, launched))}."
+        )
+
+    def tell(self, run_id: str) -> None:
+        """Log what may be wrong with the names, if anything."""
+        notice = self.mistaken()
+        if not notice:
+            return
+        import structlog
+
+        logger: Any = structlog.get_logger("handrail")
+        with contextlib.suppress(Exception):  # a log that cannot be written must not end a run
+            logger.warning("agents not replaced", run_id=run_id, notice=notice)

@@ -1,0 +1,84 @@
+"""Whether the name of a journal still leads to the file that is open.
+
+A file that is removed while it is open can be written as before, by those who have it open: SQLite
+notices nothing, and all of it is gone when they close it. ``git clean -fdx`` removes a folder of
+runs like that, and so does an agent that tidies up. So the name is looked up now and then, as
+SQLite itself does for journals of another kind; as long as a file is open, no other can have its
+number.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TypeAlias
+
+from handrail.errors import JournalFailed
+
+LOOK_S = 0.05
+"""So long after a look the next write looks again; one takes 2 us, a tenth of a write."""
+LOOK_EVERY_S = 1.0
+"""How often a thread looks while a lease is held, whether something is written or not."""
+
+_LOG = "-wal"
+_HINT = (
+    "What was recorded is gone with it, and nothing more is performed. If there is a copy of its "
+    "folder, put that back and resume the run; else start the run again. Keep the journal where "
+    "nothing tidies up: `git clean -x` removes ignored files, too."
+)
+_File: TypeAlias = tuple[int, int]
+
+
+class Watch:
+    """What is known of the files of one journal. Mutable."""
+
+    def __init__(self, journal: str) -> None:
+        self._journal = journal
+        self._known: _File | None = None
+        self._log: _File | None = None
+
+    def begin(self) -> None:
+        """Remember the files that were just opened; not the journal, if it is known already."""
+        if self._known is None:
+            self._known = _file(self._journal)
+        self._log = _file(self._journal + _LOG)
+
+    def forget_log(self) -> None:
+        """Expect another log from now on: it goes with the last who has the journal open."""
+        self._log = None
+
+    def forget(self) -> None:
+        """Expect nothing."""
+        self._known = self._log = None
+
+    def gone(self) -> str:
+        """What happened to a file; nothing, if they are those that were opened."""
+        known, log = self._known, self._log
+        if known is None:
+            return ""
+        said = _compared(self._journal, known, "the file")
+        if not said and log is not None:
+            said = _compared(self._journal + _LOG, log, "its write-ahead log")
+            if log is not self._log:  # let go of meanwhile
+                return ""
+        return said
+
+
+def removed(journal: str, doing: str, why: str) -> JournalFailed:
+    """The error for a journal that is not where it was."""
+    return JournalFailed(journal, doing, why, _HINT)
+
+
+def _compared(name: str, known: _File, what: str) -> str:
+    found = _file(name)
+    if found == known:
+        return ""
+    happened = "removed" if found is None else "replaced by another"
+    return f"{what} was {happened} while it was in use"
+
+
+def _file(name: str) -> _File | None:
+    try:
+        found = os.stat(name)  # noqa: PTH116 - a Path takes twice as long, and this is often
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,108 @@
+"""``Ladder(cap="fallback")``: a cap is left for the next of the chain; the last one waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handrail.core.ladder import Following, GiveUp, Next, Park, following
+from handrail.errors import AgentErrorKind, DefinitionError
+from handrail.model.events import LadderStep, stamp
+from handrail.model.ladder import Ladder
+from handrail.model.launch import FIRST, Fault, Launch
+
+NOW = 1_800_000_000.0
+HOUR, DAY = 3_600.0, 86_400.0
+LEAVES, WAITS = Ladder(cap="fallback"), Ladder()
+OTHERS: tuple[AgentErrorKind, ...] = (
+    "transient", "rate_limit", "crashed", "timeout", "spending_cap", "auth", "refusal",
+    "context_overflow", "invalid_output",
+)  # fmt: skip
+
+
+def capped(route: int, *, routes: int = 3, retry_at: float | None = None, **more: Any) -> Fault:
+    """A cap on this route of a chain, in a session that could be gone on in."""
+    launch = replace(FIRST, route=route)
+    known: dict[str, Any] = {"session": "s", "can_resume": True, "ladder": LEAVES, **more}
+    return Fault(launch, "usage_cap", "it failed", retry_at, routes=routes, **known)
+
+
+ENDS = st.none() | st.floats(NOW - DAY, NOW + 20 * DAY)
+
+
+@given(retry_at=ENDS, routes=st.integers(1, 4), data=st.data())
+def test_a_cap_is_left_exactly_while_the_chain_goes_on(
+    retry_at: float | None, routes: int, data: st.DataObject
+) -> None:
+    """With a fallback left it is gone to at once, in a new session; without one, what follows is
+    what follows without the setting.
+    """
+    route = data.draw(st.integers(0, routes - 1))
+    failure = capped(route, routes=routes, retry_at=retry_at)
+    after = following(failure, (), NOW, "seed")
+    if route + 1 < routes:
+        assert isinstance(after, Next)
+        assert (after.due, after.launch.rung, after.launch.route) == (NOW, "fallback", route + 1)
+        assert after.launch.session is None
+    else:
+        assert after == following(replace(failure, ladder=WAITS), (), NOW, "seed")
+
+
+@given(kind=st.sampled_from(OTHERS), route=st.integers(0, 2), retry_at=ENDS)
+def test_no_other_failure_is_dealt_with_otherwise(
+    kind: AgentErrorKind, route: int, retry_at: float | None
+) -> None:
+    """Money and logins are a person's affair with either setting."""
+    failure = replace(capped(route, retry_at=retry_at), kind=kind, max_reasks=2)
+    waiting = replace(failure, ladder=WAITS)
+    assert following(failure, (), NOW, "s") == following(waiting, (), NOW, "s")
+
+
+def test_without_the_setting_a_cap_never_goes_to_the_fallback() -> None:
+    """It is waited for, or a person is asked for, however long the chain."""
+    for retry_at in (None, NOW + HOUR, NOW + 9 * DAY):
+        after = following(capped(0, retry_at=retry_at, ladder=WAITS), (), NOW, "seed")
+        assert isinstance(after, Park) or (isinstance(after, Next) and after.launch.rung == "wait")
+
+
+def test_caps_all_the_way_end_in_a_wait() -> None:
+    """Down the chain once, then probes of the last one, until a person is asked for."""
+    past: list[LadderStep] = []
+    launch, now, told = FIRST, NOW, list[str]()
+    after: Following = GiveUp()
+    while True:
+        failure = replace(capped(0), launch=launch)
+        after = following(failure, past, now, "seed")
+        if not isinstance(after, Next):
+            break
+        launch, now = after.launch, max(now, after.due)
+        told.append(launch.rung)
+        step = LadderStep("p", 1, "usage_cap", "", launch, after.due)
+        past.append(stamp(step, "r", len(past) + 1, now))
+    assert told[:3] == ["fallback", "fallback", "wait"]
+    assert set(told[2:]) == {"wait"}
+    assert isinstance(after, Park)
+
+
+def test_the_bound_on_launches_holds_for_it_too() -> None:
+    """No fallback is one launch too many."""
+    ladder = Ladder(cap="fallback", max_launches=1)
+    assert following(capped(0, ladder=ladder), (), NOW, "seed") == GiveUp()
+
+
+def test_a_setting_that_there_is_not_is_refused() -> None:
+    """The error lists the two."""
+    with pytest.raises(DefinitionError, match=r"cap of a Ladder must be one of 'wait', 'fallback'"):
+        Ladder(cap="leave")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_a_launch_on_the_next_route_begins_as_the_first_did() -> None:
+    """It is told of no answer of the one before it."""
+    after = following(capped(0, text="half done"), (), NOW, "seed")
+    assert isinstance(after, Next)
+    assert isinstance(after.launch, Launch)
+    assert (after.launch.number, after.launch.reasks, after.launch.fresh) == (2, 0, True)
