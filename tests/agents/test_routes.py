@@ -145,3 +145,15 @@ def test_what_is_given_beats_the_environment_and_that_the_project(
     monkeypatch.setenv("HANDRAIL_BACKEND", "clod")
     with pytest.raises(DefinitionError, match="HANDRAIL_BACKEND: there is no backend 'clod'"):
         found()
+
+
+def test_a_backend_with_an_empty_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an agent, an executor and the environment; what to write is named."""
+    said = "'claude:' names no model after the colon. Write 'claude' for the default model, or"
+    with pytest.raises(DefinitionError, match=f"agent 'a': {said}"):
+        Agent("a", "x", backend="claude:")
+    with pytest.raises(DefinitionError, match=said):
+        Executor(backend="claude:")
+    monkeypatch.setenv("HANDRAIL_BACKEND", "claude:")
+    with pytest.raises(DefinitionError, match=f"HANDRAIL_BACKEND: {said}"):
+        agent_defaults(None, None, NO_OPTIONS)

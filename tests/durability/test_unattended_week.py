@@ -89,6 +89,8 @@ def resets(when: float, number: int) -> dict[str, Any]:
             text = f"in {DURATION_S / HOUR:g} hours"
         case "date and clock":
             text = f"{there:%b} {there.day}, {text}"
+        case _:
+            pass
     return {"resets": text, "resets_at": None}
 
 
@@ -222,7 +224,7 @@ def assert_ends_were_waited_for(history: list[ev.Event]) -> None:
     ]
     assert len(waits) >= WINDOWS - REBOOTS
     ends = {round(end_of(window)): window for window in range(WINDOWS)}
-    forms = set()
+    forms: set[str] = set()
     for one in waits:
         over = round(one.due - LADDER.cap_margin_s)
         window = ends.get(over, ends.get(over - 60))  # a clock without seconds

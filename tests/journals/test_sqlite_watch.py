@@ -130,9 +130,10 @@ def test_it_is_noticed_though_no_write_looks(path: Path, said: str, harm: Harm) 
     journal._store.look_at = 1e12
     harm(path)
     journal._store.keeper.wake()
-    noticed = threading.Event()
-    while journal._store.writer is not None:
-        noticed.wait(0.01)
+    looking = threading.Event()
+    for _ in range(1_000):  # it looks once a second
+        if journal._store.writer is None or looking.wait(0.01):
+            break
     with pytest.raises(JournalFailed, match=said):
         journal.append(step(2))
     journal.close()

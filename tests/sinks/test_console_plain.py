@@ -282,14 +282,17 @@ def test_budgets_have_lines(log: Log, story: Story) -> None:
     story.tell(ev.BudgetWarning("code", "a/b", "tokens", 900.0, 1000.0))
     story.tell(ev.BudgetWarning("a0", "a0", "unknown_usd", 1.0, 0.0))
     story.tell(ev.BudgetWarning("code", "", "unknown_tokens", 2.0, 0.0))
+    story.tell(ev.BudgetWarning("code", "", "first_launch", 1.0, 0.0))
     story.tell(ev.BudgetRaised("code", ""))
     story.tell(ev.BudgetRaised("code", "a/b"))
     reserved = "so only what was reserved for"
+    first = "waits for its first launch, to know what one takes; reserve_* says it beforehand"
     assert log.said[1:] == [
         "▸ budget  used 0.9 of 1 cost_usd",
         "▸ budget of step 'a/b'  used 900 of 1000 tokens",
         f"▸ budget of step 'a0'  1 launch did not say what it cost, {reserved} it counts",
         f"▸ budget  2 launches did not say how many tokens they used, {reserved} them counts",
+        f"▸ budget  {first}",
         "▸ budget  as much again is allowed",
         "▸ budget of step 'a/b'  as much again is allowed",
     ]

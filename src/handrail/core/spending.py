@@ -306,12 +306,12 @@ class Spending:
         for name, bound, used in _bounds(budget, spent, self.machine.now - scope.since):
             limit = self._limit(scope, bound)
             self._warn_once(node, scope, name, used, limit, due=used >= budget.soft * limit)
-        for name, bound, unknown in (
-            ("unknown_tokens", budget.tokens, spent.unknown_tokens),
-            ("unknown_usd", budget.usd, spent.unknown_usd),
-        ):
-            if bound is not None:
-                self._warn_once(node, scope, name, unknown, 0, due=unknown > 0)
+        if budget.tokens is not None:
+            unknown = spent.unknown_tokens
+            self._warn_once(node, scope, "unknown_tokens", unknown, 0, due=unknown > 0)
+        if budget.usd is not None:
+            unknown = spent.unknown_usd
+            self._warn_once(node, scope, "unknown_usd", unknown, 0, due=unknown > 0)
 
     def _warn_once(
         self, node: Node, scope: Scope, name: str, used: float, limit: float, *, due: bool

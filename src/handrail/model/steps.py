@@ -296,7 +296,7 @@ _NAMES = tuple(field.name for field in attrs.fields(Modifiers))
 _values = attrgetter(*_NAMES)
 _OUTPUTS = (AgentResult, BranchResult, CommandResult, ValidationResult, WorkflowResult)
 _CALLED = {"rollback": "with_rollback", "timeout_s": "timeout"}
-_MODIFIERS = tuple(_CALLED.get(name, name) for name in _NAMES)
+_MODIFIERS: tuple[str, ...] = tuple(_CALLED.get(str(name), str(name)) for name in _NAMES)
 _OF_RESULTS = frozenset(
     {
         *(field.name for cls in _OUTPUTS for field in fields(cls)),

@@ -52,13 +52,15 @@ def whose_budget(event: ev.BudgetWarning | ev.BudgetRaised) -> str:
 
 
 def budget_text(event: ev.BudgetWarning) -> str:
-    """``used 0.9 of 1 cost_usd``, or that launches did not say what they used."""
+    """``used 0.9 of 1 cost_usd``, that launches did not say what they used, or wait for one."""
     unsaid = _UNSAID.get(event.name)
     if unsaid is not None:
         launches = "1 launch" if event.used == 1 else f"{event.used:g} launches"
         it, them = ("it", "it") if event.used == 1 else ("they", "them")
         said = f"{launches} did not say {unsaid.format(it)}"
         return f"{said}, so only what was reserved for {them} counts"
+    if event.name == "first_launch":
+        return "waits for its first launch, to know what one takes; reserve_* says it beforehand"
     return f"used {event.used:g} of {event.limit:g} {clean(event.name, 80)}"
 
 

@@ -24,8 +24,8 @@ class Ending:
     """How the program of a turn came to its end.
 
     ``exit_code`` is negative for a signal, None if it did not exit in time. ``stopped`` says why
-    *we* ended it, if we did: it had taken longer than ``after_s`` seconds. ``stderr`` is the end of what it printed
-    there. ``now`` is the time, in unix seconds, to which relative times in texts refer.
+    *we* ended it, if we did: it had taken longer than ``after_s`` seconds. ``stderr`` is the end of
+    what it printed there. ``now`` is the time, in unix seconds, to which relative times in texts refer.
     """
 
     exit_code: int | None
