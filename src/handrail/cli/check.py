@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from handrail.cli.check_agents import agent_mistakes
 from handrail.cli.exits import Exit
 from handrail.cli.files import python_files, read_source
 from handrail.dsl.findings import Finding
@@ -29,7 +30,7 @@ def check(paths: Sequence[Path], *, as_json: bool) -> int:
 def findings_in(file: Path) -> Iterator[Finding]:
     """What is wrong in one file; one that cannot be read is a finding of its own."""
     try:
-        yield from check_module(read_source(file), str(file))
+        yield from check_module(read_source(file), str(file), agent_mistakes)
     except (SyntaxError, UnicodeDecodeError) as error:
         yield Finding("HR100", f"the file does not parse: {error}", str(file), 1, 1)
 

@@ -74,6 +74,11 @@ CODES: dict[str, Rule] = {
         "A workflow's body is plain Python that cannot await. Async functions belong in steps: "
         ".call() runs them.",
     ),
+    "HR109": Rule(
+        "an agent that is refused",
+        "There is no backend of this name, or it cannot honour an option that the agent or its "
+        "step names. The launch would be refused.",
+    ),
     "HR201": Rule(
         "reads the clock in the body",
         "The body runs again on resume and must decide the same way; the time is another then. "

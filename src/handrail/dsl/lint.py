@@ -42,10 +42,17 @@ def check(source: Source) -> tuple[Finding, ...]:
     return _checked(source.text, source.filename, one)
 
 
-def check_module(text: str, filename: str) -> tuple[Finding, ...]:
-    """What is wrong with the workflows of a module, those inside functions included, by line."""
+def check_module(
+    text: str, filename: str, more: Callable[[Symbols], Iterable[Mistake]] | None = None
+) -> tuple[Finding, ...]:
+    """What is wrong with the workflows of a module, those inside functions included, by line.
+
+    ``more`` finds what else there is, in what the names of the module stand for.
+    """
 
     def each(_: ast.Module, symbols: Symbols) -> Iterator[Mistake]:
+        if more is not None:
+            yield from more(symbols)
         for _name, function in symbols.functions:
             if symbols.is_workflow(function):
                 yield from _mistakes(function, symbols)

@@ -82,13 +82,14 @@ class Symbols:
 
     def is_step(self, node: ast.expr) -> bool:
         """True if this expression is handrail's ``step``."""
-        return self._is_ours(node, "step")
+        return self.is_ours(node, "step")
 
     def is_workflow_decorator(self, node: ast.expr) -> bool:
         """True for ``@workflow`` in each of its spellings."""
-        return self._is_ours(node.func if isinstance(node, ast.Call) else node, "workflow")
+        return self.is_ours(node.func if isinstance(node, ast.Call) else node, "workflow")
 
-    def _is_ours(self, node: ast.expr, name: str) -> bool:
+    def is_ours(self, node: ast.expr, name: str) -> bool:
+        """True if this expression is what handrail calls so."""
         dotted = self.dotted(node)
         if dotted is None or dotted.rpartition(".")[2] != name:
             return False

@@ -1,0 +1,90 @@
+"""`handrail check` finds agents that would be refused, from the source alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from handrail.cli.check_agents import agent_mistakes
+from handrail.dsl.lint import check_module
+
+HEAD = """\
+from handrail import Agent, AgentOptions, Steps, step, workflow
+
+coder = Agent("coder", "Do {{ it }}.", backend="codex")
+anyone = Agent[int]("anyone", "Do it.")
+few = AgentOptions(max_turns=3)
+
+@workflow
+def flow(where: str, other: Agent) -> Steps[None]:
+    {}
+"""
+
+
+def found(line: str) -> list[str]:
+    """What is found in a workflow with this line."""
+    text = HEAD.format(line)
+    return [
+        f"{finding.line - text[: text.index('    ' + line)].count(chr(10))} {finding.message}"
+        for finding in check_module(text, "flow.py", agent_mistakes)
+        if finding.code == "HR109"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            'yield from step("a").agent(anyone, backend="cluade")',
+            "1 step 'a': agent 'anyone': there is no backend 'cluade'. Did you mean 'claude'?",
+        ),
+        (
+            'yield from step("a").agent(other, backend="cluade").retry(2)',
+            "1 step 'a': agent 'agent': there is no backend 'cluade'. Did you mean 'claude'?",
+        ),
+        (
+            'yield from step("a").agent(coder, options=AgentOptions(max_turns=3))',
+            "1 step 'a': agent 'coder': backend 'codex' cannot honour max_turns. Those that can: ",
+        ),
+        (
+            'yield from step("a").agent(other, backend="codex", options=AgentOptions(max_turns=3))',
+            "1 step 'a': agent 'agent': backend 'codex' cannot honour max_turns. ",
+        ),
+        (
+            'yield from step("a").agent(Agent("x", "y", backend="claude:"))',
+            "1 agent 'x': 'claude:' names no model after the colon. ",
+        ),
+        (
+            'yield from step("a").agent(Agent[int]("x", "y", fallback=["codx"]))',
+            "1 agent 'x', fallback: there is no backend 'codx'. Did you mean 'codex'?",
+        ),
+        (
+            'yield from step("a").generate(anyone, backend="gemnii")',
+            "1 step 'a': agent 'anyone': there is no backend 'gemnii'. Did you mean 'gemini'?",
+        ),
+    ],
+)
+def test_an_agent_that_would_be_refused_is_found(line: str, said: str) -> None:
+    """With the words of the refusal, at the line of the step or of the agent."""
+    (finding,) = found(line)
+    assert finding.startswith(said)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'yield from step("a").agent(coder)',
+        'yield from step("a").agent(coder, model="gpt-6")',
+        'yield from step("a").agent(anyone, backend="claude", options=AgentOptions(max_turns=3))',
+        'yield from step("a").agent(anyone, options=AgentOptions(max_turns=3))',
+        'yield from step("a").agent(coder, options=few)',
+        'yield from step("a").agent(coder, options=AgentOptions(max_turns=int(where)))',
+        'yield from step("a").agent(coder, backend=where)',
+        'yield from step("a").agent(coder, **{"backend": "cluade"})',
+        'yield from step("a").call(dict, backend="cluade")',
+        'yield from step("a").agent(other, options=AgentOptions(max_turns=3))',
+        'dict(a=1).agent(backend="cluade")',
+    ],
+)
+def test_what_is_not_written_out_or_is_right_is_left_alone(line: str) -> None:
+    """In doubt nothing is found: the run says it when it starts."""
+    assert found(line) == []
