@@ -25,7 +25,8 @@ class Ending:
 
     ``exit_code`` is negative for a signal, None if it did not exit in time. ``stopped`` says why
     *we* ended it, if we did: it had taken longer than ``after_s`` seconds. ``stderr`` is the end of
-    what it printed there. ``now`` is the time, in unix seconds, to which relative times in texts refer.
+    what it printed there. ``now`` is the time, in unix seconds, to which relative times in texts
+    refer.
     """
 
     exit_code: int | None
