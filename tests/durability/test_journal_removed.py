@@ -10,7 +10,10 @@ import anyio
 import pytest
 
 from handrail import Executor, JournalFailed, SqliteJournal, Steps, step, workflow
+from handrail.engine import driver
 from handrail.journals.sqlite_watch import LOOK_S
+from handrail.model import events as ev
+from handrail.ports.journal import Letter
 
 pytestmark = [pytest.mark.anyio, pytest.mark.extra("trio")]
 path = Path()
@@ -103,3 +106,53 @@ async def test_the_next_run_of_the_same_executor_has_a_journal() -> None:
     result = await executor.run(quiet)
     assert result.final_output == "done"
     assert [info.status for info in SqliteJournal(path).runs()] == ["succeeded"]
+
+
+@workflow
+def tidies_and_works_for_days(how: str) -> Steps[str]:
+    """Lose the journal, and then have a step that takes very long."""
+    yield from step("tidy").call(remove if how == "removed" else put_another_there)
+    yield from step("long").call(anyio.sleep, 100_000)
+    return "done"
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced by another"])
+async def test_a_long_step_is_not_done_in_vain(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drive does not wait for its end to find that it cannot be recorded."""
+    monkeypatch.setattr(driver, "UNREADABLE", 3)
+    executor = Executor(journal=SqliteJournal(path))
+    with anyio.move_on_after(20) as scope:
+        with pytest.raises(JournalFailed, match=f"the file was {how}"):
+            await executor.run(tidies_and_works_for_days, how)
+    assert not scope.cancel_called
+
+
+async def test_a_journal_that_could_not_be_read_for_a_moment_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run that was cancelled from outside after that hears of it."""
+    journal = SqliteJournal(path)
+    letters, failures = journal.letters, [JournalFailed(str(path), "reading", "it is busy")] * 3
+
+    def at_times(run_id: str, after: int, /) -> Any:
+        if failures:
+            raise failures.pop()
+        return letters(run_id, after)
+
+    monkeypatch.setattr(journal, "letters", at_times)
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("long").call(anyio.sleep, 100_000)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+
+            async def cancel() -> None:
+                await anyio.sleep(0.6)
+                event = ev.stamp(ev.CancelRequested("enough"), "r", 0, 0.0)
+                SqliteJournal(path).post(Letter(event))
+
+            group.start_soon(cancel)
+            result = await Executor(journal=journal).options(run_id="r").run(flow)
+    assert (result.status, failures) == ("cancelled", [])

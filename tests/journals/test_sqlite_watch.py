@@ -46,7 +46,8 @@ HARMS = {
     "its write-ahead log was removed": remove_log,
     "the file was removed ": move,
 }
-harms = pytest.mark.parametrize(("said", "harm"), HARMS.items(), ids=lambda one: str(one).strip())
+NAMES = [harm.__name__ for harm in HARMS.values()]
+harms = pytest.mark.parametrize(("said", "harm"), HARMS.items(), ids=NAMES)
 Harm = Callable[[Path], None]
 
 

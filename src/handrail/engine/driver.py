@@ -114,6 +114,9 @@ class _Written(msgspec.Struct):
 
 MAIL_EVERY_S = 0.1
 """How often letters from other processes are looked for."""
+UNREADABLE = 50
+"""So many looks in a row may fail. Then the drive ends, before what is at work is done in vain: a
+journal that cannot be read will hardly be written, and nobody could cancel the run any more."""
 
 _STARTS = (cmd.Perform, cmd.Queue)
 _NOTHING: Mapping[str, Any] = {}
@@ -286,9 +289,18 @@ class Driver:
             self._tasks.start(flight, self._postman, self._context.copy())
 
     async def _postman(self) -> None:
+        failed = 0
         while True:
             await anyio.sleep(MAIL_EVERY_S)
-            self.read_mail()
+            try:
+                self.read_mail()
+            except HandrailError as error:
+                failed += 1
+                if failed == UNREADABLE:
+                    self.post(functools.partial(_raise, error), urgent=True)
+                    return
+            else:
+                failed = 0
 
     async def _loop(self) -> None:
         while self.result is None:
@@ -912,6 +924,10 @@ def _bound(command: cmd.Perform, now: float) -> tuple[float, Exception]:
     if deadline is not None and deadline.due - now < left_s:
         return deadline.due - now, deadline.error
     return left_s, StepTimeout(command.path, timeout_s or 0.0)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 async def _awaited(value: Any) -> Any:
