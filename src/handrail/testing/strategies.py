@@ -12,6 +12,7 @@ every modifier, failures that are handled and such that are not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -67,10 +68,15 @@ class _Drawn:
     waits: bool
 
 
+# Each is in many of the others, and is made once: else it would be made some thousand times.
+
+
+@cache
 def _bodies(drawn: _Drawn, depth: int, most: int = 3) -> st.SearchStrategy[Body]:
     return st.builds(Body, _statements(drawn, depth, 0, most))
 
 
+@cache
 def _statements(
     drawn: _Drawn, depth: int, least: int, most: int
 ) -> st.SearchStrategy[tuple[Statement, ...]]:
@@ -80,6 +86,7 @@ def _statements(
     return st.lists(plain, min_size=least, max_size=most).map(tuple)
 
 
+@cache
 def _tries(drawn: _Drawn, depth: int) -> st.SearchStrategy[Try]:
     return st.builds(
         Try,
@@ -90,6 +97,7 @@ def _tries(drawn: _Drawn, depth: int) -> st.SearchStrategy[Try]:
     )
 
 
+@cache
 def _shapes(drawn: _Drawn, depth: int) -> st.SearchStrategy[Shape]:
     plain = st.builds(Shape, _whats(drawn, depth))
     if depth <= 0:
@@ -108,6 +116,7 @@ def _shapes(drawn: _Drawn, depth: int) -> st.SearchStrategy[Shape]:
     return st.one_of(plain, modified)
 
 
+@cache
 def _whats(drawn: _Drawn, depth: int) -> st.SearchStrategy[What]:
     leaves: list[st.SearchStrategy[Any]] = [st.builds(Act, _FAILURES)]
     if drawn.waits:
@@ -127,7 +136,8 @@ def _questions(drawn: _Drawn) -> st.SearchStrategy[Ask]:
     return st.builds(Ask, st.sampled_from([None, 1.0]), st.booleans())
 
 
-def _composites(drawn: _Drawn, depth: int) -> list[st.SearchStrategy[Any]]:
+@cache
+def _composites(drawn: _Drawn, depth: int) -> tuple[st.SearchStrategy[Any], ...]:
     inner = _shapes(drawn, depth)
     body = _bodies(drawn, depth, 2)
     few = st.lists(inner, max_size=3).map(tuple)
@@ -153,4 +163,4 @@ def _composites(drawn: _Drawn, depth: int) -> list[st.SearchStrategy[Any]]:
     ]
     if not drawn.timeless:
         found.append(st.builds(Race, some))
-    return found
+    return tuple(found)
