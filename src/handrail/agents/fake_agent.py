@@ -80,7 +80,8 @@ class FakeAgent:
             await request.sleep(self._delay_s)
         made = await played(reply, context)
         result: AgentResult[Any] = made if _is_result(made) else AgentResult(made)
-        if not is_like(result.output, request.output):
+        # An agent that says no output gives text; a test may stand anything in for that.
+        if request.output is not str and not is_like(result.output, request.output):
             raise WrongUse(self._note_unlike(result.output, request))
         return result
 
