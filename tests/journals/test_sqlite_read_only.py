@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,6 @@ def said_of(path: Path) -> list[str]:
     for file in folder.iterdir():
         file.chmod(0o444)
     folder.chmod(0o555)
-    for above in folder.parents[:3]:  # the test's own folders are not for nobody
-        above.chmod(above.stat().st_mode | 0o055)
     said = output_of(child(AS_NOBODY + READING, path)).splitlines()
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     folder.chmod(0o755)
@@ -75,9 +74,11 @@ def said_of(path: Path) -> list[str]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where a journal is to be, in a folder of its own."""
-    return tmp_path / "runs" / "runs.db"
+def path() -> Iterator[Path]:
+    """Where a journal is to be, in a folder of its own that nobody may enter, too."""
+    with tempfile.TemporaryDirectory(prefix="handrail-test-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder) / "runs" / "runs.db"
 
 
 @pytest.mark.parametrize(("leave", "events"), [(written, 40), (killed_in_the_middle, 41)])
