@@ -103,7 +103,7 @@ def test_no_drive_ends_well_without_a_record(
 
 
 @harms
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@pytest.mark.parametrize("loop", ["asyncio", pytest.param("trio", marks=pytest.mark.extra("trio"))])
 def test_a_sync_says_it_too(path: Path, said: str, harm: Harm, loop: str) -> None:
     """What must survive a loss of power is not said to, when its file is gone."""
 
