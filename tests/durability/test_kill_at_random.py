@@ -119,7 +119,8 @@ class End:
 
 def alarming(journal: SqliteJournal) -> list[str]:
     """The notices that cannot come from a kill in the middle of a write."""
-    return [one for one in journal.notices if "not written to their end" not in one]
+    torn = ("not written to their end", "are no whole frames")
+    return [one for one in journal.notices if not any(said in one for said in torn)]
 
 
 def life(folder: Path) -> End:

@@ -162,7 +162,9 @@ def recorded_result(
             last.orphaned,
         )
     tree = recorded.tree_below("")
-    results = {path: end for path, end in recorded.ends() if path not in set(last.orphaned)}
+    # Of a run that did not succeed a step may just not have been come to again.
+    gone = set(last.orphaned) if last.status == "succeeded" else set[str]()
+    results = {path: end for path, end in recorded.ends() if path not in gone}
     return workflow_result(
         definition.name,
         run_id,
