@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -107,7 +108,7 @@ def test_a_longer_word_is_cut_like_any_text(keep: End) -> None:
 
 # -- everything that cuts --------------------------------------------------------------------------
 
-TURN = AgentTurn("worker", "Do it.", "run", "step")
+TURN = AgentTurn("worker", "Do it.", uuid.uuid4().hex, "step")
 
 
 def command_failed(text: str) -> str:

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -457,9 +458,11 @@ async def test_the_backend_for_a_program_understands_its_fake(
     fake = fake_cli(name, script, path=tmp_path / "fake")
     program = getattr(import_module(f"handrail.agents.{module}"), make)(str(fake.executable))
 
+    run_id = uuid.uuid4().hex  # what is left of a turn is ended by it
+
     async def ask(session: str | None = None) -> AgentReply:
         options = AgentOptions(cwd=str(tmp_path), permission="full")
-        turn = AgentTurn("a", "Hi.", "run-fake", "s", session=session, options=options)
+        turn = AgentTurn("a", "Hi.", run_id, "s", session=session, options=options)
         reply: AgentReply = await program.complete(replace(turn, emit=heard.append))
         return reply
 
@@ -482,7 +485,7 @@ async def test_a_script_that_is_used_up_is_a_wrong_configuration(anyio_backend: 
     fake = fake_cli("codex", [])
     program = import_module("handrail.agents.codex.app_server").CodexBackend(str(fake.executable))
     with pytest.raises(AgentError, match="its script of 0 is used up") as caught:
-        await program.complete(AgentTurn("a", "Hi.", "run-fake", "s"))
+        await program.complete(AgentTurn("a", "Hi.", uuid.uuid4().hex, "s"))
     assert caught.value.kind == "config"
 
 
