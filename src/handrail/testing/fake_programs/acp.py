@@ -6,7 +6,6 @@ to.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +14,7 @@ from handrail.testing.fake_programs.acp_agents import AGENTS, Agent, Told
 from handrail.testing.fake_programs.launch import Entry, Launch
 from handrail.testing.fake_programs.output import new_id
 from handrail.testing.fake_programs.rpc import Message, Peer
-from handrail.testing.fake_programs.turn import perform
+from handrail.testing.fake_programs.turn import final_text, perform
 
 DELTA = 12
 NOT_OPEN = -32602
@@ -188,8 +187,7 @@ class _Voice:
         )
 
     def answered(self) -> None:
-        value = self._entry["structured"]
-        self.said(self._entry["text"] if value is None else json.dumps(value))
+        self.said(final_text(self._entry))
 
     def wait(self, seconds: float) -> None:
         cancelled = self._peer.wait(seconds, lambda message: message.get("method") == CANCEL)

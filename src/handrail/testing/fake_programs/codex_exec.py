@@ -9,14 +9,13 @@ from handrail.testing.fake_programs.codex_words import (
     MODEL,
     failure,
     file_kind,
-    final_text,
     new_thread_id,
     shell,
 )
 from handrail.testing.fake_programs.launch import Entry, Launch
 from handrail.testing.fake_programs.options import Options, UnknownOption
 from handrail.testing.fake_programs.output import pause, read_all
-from handrail.testing.fake_programs.turn import perform
+from handrail.testing.fake_programs.turn import final_text, perform
 
 VALUED = (
     "--config", "--enable", "--disable", "--image", "--model", "--local-provider", "--profile",

@@ -11,14 +11,13 @@ from handrail.testing.fake_programs.codex_words import (
     VERSION,
     failure,
     file_kind,
-    final_text,
     new_thread_id,
     shell,
 )
 from handrail.testing.fake_programs.launch import Entry, Launch
 from handrail.testing.fake_programs.output import new_id, totals
 from handrail.testing.fake_programs.rpc import Message, Peer
-from handrail.testing.fake_programs.turn import perform
+from handrail.testing.fake_programs.turn import final_text, perform
 
 DELTA = 12
 """How many characters a delta has."""

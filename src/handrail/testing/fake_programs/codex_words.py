@@ -84,12 +84,6 @@ def shell(tool: Entry) -> str:
     return "/bin/bash -lc " + (f"'{command}'" if "'" not in command else json.dumps(command))
 
 
-def final_text(entry: Entry) -> str:
-    """The last message; a value is its JSON: codex has no other form for it."""
-    value = entry["structured"]
-    return str(entry["text"]) if value is None else json.dumps(value)
-
-
 def file_kind(content: str | None, *, existed: bool) -> str:
     """What happens to a file."""
     if content is None:

@@ -5,7 +5,6 @@ Source: recordings of GitHub Copilot CLI 1.0.102, which the tests hold it to.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +13,7 @@ from handrail.testing.fake_programs.folder import write_json
 from handrail.testing.fake_programs.launch import Entry, Launch
 from handrail.testing.fake_programs.options import Options, UnknownOption
 from handrail.testing.fake_programs.output import new_id, pause, read_all, stamp
-from handrail.testing.fake_programs.turn import perform
+from handrail.testing.fake_programs.turn import final_text, perform
 
 VERSION = "GitHub Copilot CLI 1.0.102."
 MODEL = "claude-sonnet-4.5"
@@ -186,8 +185,7 @@ class _Voice:
         self._begin()
 
     def answered(self) -> None:
-        value = self._entry["structured"]
-        self.said(self._entry["text"] if value is None else json.dumps(value))
+        self.said(final_text(self._entry))
 
     def wait(self, seconds: float) -> None:
         pause(seconds)

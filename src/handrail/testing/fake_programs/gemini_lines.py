@@ -14,7 +14,7 @@ from handrail.testing.fake_programs.acp_agents import GEMINI_FAILED
 from handrail.testing.fake_programs.launch import Entry, Launch
 from handrail.testing.fake_programs.options import Options, UnknownOption
 from handrail.testing.fake_programs.output import new_id, pause, read_all, stamp, totals
-from handrail.testing.fake_programs.turn import call_of, perform, unsayable
+from handrail.testing.fake_programs.turn import call_of, final_text, perform, unsayable
 
 MODEL = "gemini-2.5-flash"
 SHELL = "run_shell_command"
@@ -125,8 +125,7 @@ class _Voice:
         self._event("tool_result", **about, status=status, output=tool["output"])
 
     def answered(self) -> None:
-        value = self._entry["structured"]
-        self.said(self._entry["text"] if value is None else json.dumps(value))
+        self.said(final_text(self._entry))
 
     def wait(self, seconds: float) -> None:
         pause(seconds)

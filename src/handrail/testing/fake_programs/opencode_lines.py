@@ -5,7 +5,6 @@ Source: recordings of opencode 1.18.33, which the tests hold it to, and its list
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from handrail.testing.fake_programs.launch import Entry, Launch
 from handrail.testing.fake_programs.options import Options, UnknownOption
 from handrail.testing.fake_programs.output import new_id, pause, read_all, totals
-from handrail.testing.fake_programs.turn import call_of, perform, unsayable
+from handrail.testing.fake_programs.turn import call_of, final_text, perform, unsayable
 
 VALUED = (
     "--log-level", "--command", "--session", "--model", "--agent", "--format", "--title",
@@ -132,8 +131,7 @@ class _Voice:
         self._step_start()
 
     def answered(self) -> None:
-        value = self._entry["structured"]
-        self.said(self._entry["text"] if value is None else json.dumps(value))
+        self.said(final_text(self._entry))
 
     def wait(self, seconds: float) -> None:
         pause(seconds)

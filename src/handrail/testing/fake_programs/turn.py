@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 from collections.abc import Container, Mapping
@@ -138,6 +139,12 @@ class _Turn:
             self._voice.wait(self._entry["hang"]["seconds"])
             return
         raise Ended(-death["signal"] if death["signal"] else death["exit_code"])
+
+
+def final_text(entry: Entry) -> str:
+    """The last message; where a program has no other form for a value, that is its JSON."""
+    value = entry["structured"]
+    return str(entry["text"]) if value is None else json.dumps(value)
 
 
 def call_of(tool: Entry, *, runs: str, writes: str, path: str) -> tuple[str, Mapping[str, Any]]:
