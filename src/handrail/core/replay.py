@@ -14,6 +14,7 @@ import msgspec
 from handrail.core.report import incident_of
 from handrail.model import events as ev
 from handrail.model.assemble import copier
+from handrail.model.paths import is_budget_gate
 from handrail.model.results import Incident, OpenGate, StepResult, Usage
 from handrail.model.steps import LEAF_KINDS
 from handrail.model.unresolved import Unresolved
@@ -315,7 +316,7 @@ class Recorded:
             record.gates = {}
         record.gates.setdefault(record.attempts + 1, event.gate)
         home = event.path.rpartition("/")[0]
-        if _is_budgets(home, event.path) and home in self._paths:  # its launch is not made yet
+        if is_budget_gate(home, event.path) and home in self._paths:  # its launch is not made yet
             self._at_work.pop(home, None)
             self._paths[home].interrupted = False
         asked = self.openings.get(event.path, 0)
@@ -362,7 +363,9 @@ class Recorded:
 
     def _forget(self, path: str) -> None:
         """Drop what is known of one path; its children keep what they have."""
-        for asked in [known for known in self._children.get(path, ()) if _is_budgets(path, known)]:
+        for asked in [
+            known for known in self._children.get(path, ()) if is_budget_gate(path, known)
+        ]:
             self._paths.pop(asked, None)
             self.answers.pop(asked, None)
             del self._children[path][asked]
@@ -486,11 +489,6 @@ class Recorded:
                 found[here] = dict.fromkeys(children)
                 stack.extend(children)
         return found
-
-
-def _is_budgets(step: str, path: str) -> bool:
-    """True for the place where it is asked whether a step's agent may be launched."""
-    return path.startswith(f"{step}/budget-")
 
 
 def _attempt_in(above: str, path: str) -> int:

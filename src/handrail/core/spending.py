@@ -19,6 +19,7 @@ from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.budget import Budget
 from handrail.model.launch import Launch
+from handrail.model.paths import budget_gate
 from handrail.model.results import OpenGate, Usage
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ class Spending:
 
     def _question_of(self, node: Node) -> str:
         """Where it is asked whether the node's next launch may be made."""
-        return f"{node.path}/budget-{self._allowed.get(node.path, 0) + 1}"
+        return budget_gate(node.path, self._allowed.get(node.path, 0) + 1)
 
     def _refusal(self, scope: Scope) -> Breach:
         """What somebody said no to, before it was known that there would be room."""

@@ -21,6 +21,7 @@ from handrail.errors import (
 )
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.paths import is_budget_gate
 from handrail.model.results import Incident, OpenGate, WorkflowResult
 from handrail.model.schema import hints_of
 from handrail.model.shapes import WorkflowLike
@@ -213,7 +214,7 @@ def asked_to_cancel(events: Sequence[ev.Event]) -> str | None:
 
 def asked_by(step: str, gate: str) -> bool:
     """True if a gate is a step's own question, or whether its agent may be launched."""
-    return gate == step or gate.startswith(f"{step}/budget-")
+    return gate == step or is_budget_gate(step, gate)
 
 
 def _asked_by(step: str, gates: Iterable[str]) -> list[str]:

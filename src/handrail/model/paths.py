@@ -22,6 +22,7 @@ _ATTEMPT_SUFFIX = re.compile(r"~\d+\Z")
 _UNSAFE_IN_KEY = re.compile(r"[/%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNSAFE_ON_DISK = re.compile(r"[^A-Za-z0-9._-]")
 _MAX_PART_BYTES = 80
+_BUDGET = "budget-"
 
 
 def check_name(name: object, what: str = "step") -> str:
@@ -110,3 +111,13 @@ def on_disk(part: str) -> str:
         return encoded
     digest = hashlib.sha256(part.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{encoded[:_MAX_PART_BYTES]}-{digest}"
+
+
+def budget_gate(step: str, number: int) -> str:
+    """Where it is asked whether a step's agent may be launched, for the ``number``-th time."""
+    return f"{step}/{_BUDGET}{number}"
+
+
+def is_budget_gate(step: str, path: str) -> bool:
+    """True for a place that ``budget_gate`` gives for this step."""
+    return path.startswith(f"{step}/{_BUDGET}")

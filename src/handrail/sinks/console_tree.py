@@ -18,6 +18,7 @@ from heapq import heappop, heappush
 from typing import Any, ClassVar
 
 from handrail.model import events as ev
+from handrail.model.paths import is_budget_gate
 from handrail.model.results import OpenGate, RunStatus, Skipped, StepResult
 from handrail.sinks.console_agents import (
     budget_text,
@@ -446,7 +447,9 @@ _REASONS = {"retry": "again", "cap": "waits for a limit"}
 def _asks_for_budget(node: Node) -> bool:
     """True for the question whether an agent may be launched, which is no step."""
     above = node.parent
-    return above is not None and above.kind in _LAUNCHED and node.name.startswith("budget-")
+    if above is None or above.kind not in _LAUNCHED:
+        return False
+    return is_budget_gate(above.path, node.path)
 
 
 def _undo(path: str) -> str:
