@@ -7,11 +7,22 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from handrail import JournalFailed
-from handrail.testing.shapes import Action, Body, workflow_of
+from handrail.testing.shapes import (
+    Act,
+    Action,
+    Ask,
+    Body,
+    Child,
+    Choice,
+    Each,
+    Shape,
+    Try,
+    workflow_of,
+)
 from handrail.testing.strategies import bodies
 from tests.durability.support import (
     RUN,
@@ -33,6 +44,15 @@ LAW = settings(
 )
 CRASHES = st.lists(st.tuples(st.integers(0, 25), st.booleans()), min_size=1, max_size=3)
 GATES = st.sampled_from(["approve", None])
+
+ACT = Shape(Act())
+FAILS_ONCE = Shape(Act(1))
+# Shapes that a crash told on once: only the list of what had been done was another after it.
+HAS_CHOSEN = Body(
+    (Shape(Ask()), Shape(Each((ACT, Body(()), Shape(Choice(((True, ACT),)))), "continue")))
+)
+PAUSES = Body((Try((ACT,), final=(Shape(Child(Body((FAILS_ONCE,))), attempts=2, backoff_s=1.0),)),))
+TIDIES_UP = Body((Shape(Child(Body((Try((FAILS_ONCE,), final=(ACT,)),))), attempts=2),))
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -84,6 +104,7 @@ def test_a_run_whose_write_fails_goes_on_from_there(
     body=bodies(timeless=True, depth=2), crash=st.tuples(st.integers(0, 25), st.booleans()),
     gates=GATES, fixed=st.booleans(),
 )  # fmt: skip
+@example(body=TIDIES_UP, crash=(5, False), gates="approve", fixed=False)
 def test_a_failed_run_that_is_resumed_and_killed_ends_as_if_it_had_not_been_killed(
     backend: str, *, body: Body, crash: tuple[int, bool], gates: Any, fixed: bool
 ) -> None:
@@ -124,6 +145,8 @@ def mended() -> Generator[None]:
     body=bodies(timeless=True, depth=2), first=st.integers(1, 25),
     crash=st.tuples(st.integers(0, 20), st.booleans()), gates=GATES,
 )  # fmt: skip
+@example(body=HAS_CHOSEN, first=15, crash=(12, False), gates="approve")
+@example(body=PAUSES, first=15, crash=(4, False), gates="approve")
 def test_a_cancelled_run_that_is_killed_ends_cancelled(
     backend: str, *, body: Body, first: int, crash: tuple[int, bool], gates: Any
 ) -> None:

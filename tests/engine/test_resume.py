@@ -792,6 +792,45 @@ async def test_a_step_that_must_not_run_twice_needs_a_word_to_run_again() -> Non
     assert log == ["pay", "pay"]
 
 
+@pytest.mark.parametrize("failing", ["a", "a~2", "a~2~3"])
+async def test_a_member_whose_key_looks_like_a_later_attempt_is_a_member(failing: str) -> None:
+    """A failed run goes on at its step, and at no step of the member that its key reminds of."""
+    log = Log()
+    broken = {failing}
+
+    def work(key: str) -> None:
+        if key in broken:
+            raise OSError("no disk")
+        log.append(key)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        def body(key: str) -> Steps[Any]:
+            yield from step("work").call(work, key)
+            yield from step("pay").call(log.do, f"pay {key}").once()
+
+        keys = ["a", "a~2", "a~2~3"]
+        yield from step("g").for_each(keys, body, key=str, on_error="continue")
+        yield from step("end").call(boom)
+
+    others = [key for key in ["a", "a~2", "a~2~3"] if key != failing]
+    journal = await recorded(flow)
+    assert sorted(log) == sorted([*others, *(f"pay {key}" for key in others)])
+    log.clear()
+    broken.clear()
+    result = await of(journal).resume(RUN, flow, rerun=[f"g/{failing}"])
+    assert log == [failing, f"pay {failing}"]
+    assert [one.path for one in result.step_results if one.replayed] == [
+        f"g/{key}/{name}"
+        for key in ["a", "a~2", "a~2~3"]
+        if key in others
+        for name in ("work", "pay")
+    ]
+    log.clear()
+    await of(journal).resume(RUN, flow, rerun=["g/a"])
+    assert log == ["a", "pay a"]
+
+
 async def test_a_signal_belongs_to_the_wait_that_took_it() -> None:
     """A ``wait_for`` that is run again takes its own signal again, not the next one's."""
 

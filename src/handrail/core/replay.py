@@ -14,7 +14,7 @@ import msgspec
 from handrail.core.report import incident_of
 from handrail.model import events as ev
 from handrail.model.assemble import copier
-from handrail.model.paths import is_budget_gate
+from handrail.model.paths import all_above, is_budget_gate
 from handrail.model.results import Incident, OpenGate, StepResult, Usage
 from handrail.model.steps import LEAF_KINDS
 from handrail.model.unresolved import Unresolved
@@ -100,9 +100,13 @@ class Recorded:
         counts or not, or each resume would fail by them again.
         """
         self._at_work: dict[str, None] = {}
+        self._unwinding = False
+        """The run is to be cancelled, and has not ended since."""
         self.completed: ev.WorkflowCompleted | None = None
         self._paths: dict[str, PathRecord] = {}
         self._children: dict[str, dict[str, None]] = {}
+        self._gaps: dict[str, tuple[int, int]] = {}
+        """The places of those that are forgotten, to begin again there."""
         self._takes: dict[type, Callable[[Any], None]] = {
             ev.WorkflowStarted: self._run_started,
             ev.RunResumed: self._run_resumed,
@@ -138,10 +142,13 @@ class Recorded:
 
     def run_again(self, paths: Iterable[str]) -> None:
         """Let steps begin again that must not, because somebody asked for it by name."""
-        for path in paths:
-            below = (f"{path}/", f"{path}~")
+        again = set(paths)
+        if again and self.begun_once:
+            known = self._paths.keys() | self._gaps.keys()
             self.begun_once = {
-                known for known in self.begun_once if known != path and not known.startswith(below)
+                once
+                for once in self.begun_once
+                if once not in again and again.isdisjoint(all_above(once, known))
             }
 
     # -- building -------------------------------------------------------------------------------
@@ -169,6 +176,7 @@ class Recorded:
     def _run_completed(self, event: ev.WorkflowCompleted) -> None:
         self.completed = event
         self._at_work.clear()
+        self._unwinding = False
 
     def _run_suspended(self, event: ev.RunSuspended) -> None:
         del event
@@ -176,6 +184,7 @@ class Recorded:
 
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
         self._letter(event.letter)
+        self._unwinding = True
 
     def _step_started(self, event: ev.StepStarted) -> None:
         path = event.path
@@ -337,6 +346,7 @@ class Recorded:
         record = self._paths.get(path)
         if record is None:
             record = self._paths[path] = PathRecord()
+            self._gaps.pop(path, None)
             home = self._home(path) if "/" in path else ""
             children = self._children.get(home)
             if children is None:
@@ -358,8 +368,18 @@ class Recorded:
         return above
 
     def _forget_all(self, paths: Iterable[str]) -> None:
-        for path in sorted(paths, reverse=True):  # first what is below, and filed under the others
-            self._forget(path)
+        drop = self._reopen if self._unwinding else self._forget
+        for path in paths:
+            drop(path)
+
+    def _reopen(self, path: str) -> None:
+        """Drop the end of one path: a run that is being cancelled enters it again as far as it had
+        come, and cancels it again.
+        """
+        record = self._paths.get(path)
+        if record is not None:
+            record.end = record.member_end = None
+            record.composed = record.member_composed = ""
 
     def _forget(self, path: str) -> None:
         """Drop what is known of one path; its children keep what they have."""
@@ -369,8 +389,9 @@ class Recorded:
             self._paths.pop(asked, None)
             self.answers.pop(asked, None)
             del self._children[path][asked]
-        if self._paths.pop(path, None) is not None:
-            self._children.get(self._home(path), {}).pop(path, None)
+        record = self._paths.pop(path, None)
+        if record is not None:
+            self._gaps[path] = (record.attempt, record.index)
         self.answers.pop(path, None)
         self._at_work.pop(path, None)
 
@@ -426,7 +447,9 @@ class Recorded:
         """The recorded children of a path, without those of attempts that it did not come to: an
         earlier drive did, whose end of this step is superseded.
         """
-        children = self._children.get(path, ())
+        children: Collection[str] = self._children.get(path, ())
+        if self._gaps:
+            children = [child for child in children if child not in self._gaps]
         record = self._paths.get(path)
         if not children or record is None or record.end is None:
             return children
@@ -436,6 +459,12 @@ class Recorded:
     def children(self, path: str) -> list[str]:
         """The recorded paths just below this one, by their place in the group or of yielding."""
         return sorted(self._counting(path), key=self._place)
+
+    def places(self, path: str) -> list[str]:
+        """As ``children``, with those that are forgotten, since they may begin again."""
+        known, gaps = set(self._counting(path)), self._gaps
+        places = [one for one in self._children.get(path, ()) if one in known or one in gaps]
+        return sorted(places, key=self._place)
 
     def ends(self) -> Iterator[tuple[str, StepResult[Any]]]:
         """Every finished step of the run, by path."""
@@ -475,6 +504,9 @@ class Recorded:
         """The attempt that a child belongs to, and its place in a group; the steps of a body keep
         their order.
         """
+        gap = self._gaps.get(path)
+        if gap is not None:
+            return gap
         record = self._paths[path]
         return record.attempt, record.index
 

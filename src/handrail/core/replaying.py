@@ -152,9 +152,9 @@ class Replaying:
         machine.end.note_recorded(node.path, attempt_base(node.path, attempt))
         machine.results.update(recorded.below(node.path))
         machine.tree.update(recorded.tree_below(node.path))
-        children = machine.tree.get(node.path)
-        if isinstance(children, dict):
-            node.seen = children
+        children = dict.fromkeys(recorded.places(node.path))
+        if children:
+            node.seen = machine.tree[node.path] = children
             machine.restored.update(children)
 
     def replay_member(self, member: Node, digest: str) -> bool:

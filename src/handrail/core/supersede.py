@@ -22,10 +22,11 @@ The whole table, for users and with all other records, begins docs/explanation/r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from handrail.errors import StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
+from handrail.model.paths import all_above, home_of
 from handrail.model.results import qualified
 
 _ENDING_IT = (ev.CancelRequested, ev.LimitReached)
@@ -43,7 +44,8 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     whole = _undone(history) if ev.RollbackCompleted in kinds else set[str]()
     if own or whole:
         settled = _settled(history, causes)
-        own, whole = _outside(own, settled), _outside(whole, settled)
+        known = begun(history)
+        own, whole = _outside(own, settled, known), _outside(whole, settled, known)
     if causes:
         own |= causes - _never_again(history)
         whole |= causes & _validations(history)
@@ -58,18 +60,26 @@ def expanded(
     """``own`` paths, ``whole`` ones with all that is below them, and whatever encloses any of them:
     a composite whose child runs again has not ended either.
     """
-    own, roots = tuple(own), tuple(whole)
+    own, roots = set(own), set(whole)
     if not own and not roots:
         return ()
-    known = {
-        event.path for event in history if isinstance(event, (ev.StepStarted, ev.MemberStarted))
-    }
+    known = begun(history)
     prefixes = tuple(prefix for root in roots for prefix in (f"{root}/", f"{root}~"))
     dropped = {*own, *roots}
-    dropped.update(path for path in known if path.startswith(prefixes))
+    dropped.update(
+        path
+        for path in known
+        if path.startswith(prefixes) and not roots.isdisjoint(all_above(path, known))
+    )
     for path in tuple(dropped):
-        dropped.update(above for above in _above(path) if above in known)
+        dropped.update(above for above in all_above(path, known) if above in known)
     return tuple(sorted(dropped))
+
+
+def begun(history: Iterable[ev.Event]) -> set[str]:
+    """The paths of all steps and members that ever began."""
+    kinds = (ev.StepStarted, ev.MemberStarted)
+    return {event.path for event in history if isinstance(event, kinds)}
 
 
 def _validations(history: Iterable[ev.Event]) -> set[str]:
@@ -82,12 +92,14 @@ def _validations(history: Iterable[ev.Event]) -> set[str]:
 
 
 def cancelled_half_way(history: Sequence[ev.Event]) -> tuple[str, ...]:
-    """What was cancelled in a drive that died while it unwound: it is entered again, and cancelled
-    again; what the bodies did to clean up is kept.
+    """What was cancelled in a drive that died while it unwound: it is entered again as far as it
+    had come, and cancelled again; what the bodies did to clean up is kept.
     """
     for index in range(len(history) - 1, -1, -1):
         if isinstance(history[index], ev.CancelRequested):
-            return expanded(_cancelled(history[index:]), (), history)
+            since = history[index:]
+            settled = _settled(since, set())
+            return expanded(_outside(_cancelled(since), settled, begun(history)), (), history)
     return ()
 
 
@@ -116,9 +128,9 @@ def _settled(history: Sequence[ev.Event], causes: set[str]) -> set[str]:
     return settled - causes
 
 
-def _outside(paths: set[str], settled: set[str]) -> set[str]:
+def _outside(paths: set[str], settled: set[str], known: set[str]) -> set[str]:
     """Those that are not part of something settled: the loser of a race that was won, say."""
-    return {path for path in paths if not any(above in settled for above in _above(path))}
+    return {path for path in paths if settled.isdisjoint(all_above(path, known))}
 
 
 def _never_again(history: Iterable[ev.Event]) -> set[str]:
@@ -168,25 +180,14 @@ def _causes(history: Sequence[ev.Event], path: str) -> set[str]:
     }
     bodies = {event.path for event in history if isinstance(event, ev.SubworkflowStarted)}
     bodies |= {event.path for event in history if isinstance(event, ev.MemberStarted)}
+    known = begun(history)
+    homes = {one: home_of(one, known) for one in failed}
     causes, stack = set[str](), [path]
     while stack:
         here = stack.pop()
         causes.add(here)
-        below = [known for known in failed if _parent(known) == here and known not in causes]
+        below = [one for one in failed if homes[one] == here and one not in causes]
         if here in bodies and below:
             below = [max(below, key=failed.__getitem__)]
         stack.extend(below)
     return causes
-
-
-def _above(path: str) -> Iterator[str]:
-    above = _parent(path)
-    while above:
-        yield above
-        above = _parent(above)
-
-
-def _parent(path: str) -> str:
-    parent = path.rpartition("/")[0]
-    head, tilde, digits = parent.rpartition("~")
-    return head if tilde and digits.isdigit() else parent

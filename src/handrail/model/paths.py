@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Container, Iterator
 
 from handrail.errors import DefinitionError
 
@@ -100,6 +101,26 @@ def join(parent: str, name: str) -> str:
 def attempt_base(path: str, attempt: int) -> str:
     """Where the children of a composite's attempt live: ``path`` for the first, then ``path~n``."""
     return path if attempt < 2 else f"{path}~{attempt}"
+
+
+def home_of(path: str, known: Container[str]) -> str:
+    """The path of the step, group or member that a path stands in; empty for one of the top level.
+
+    ``known``: all paths of the run, for a member's key may end as a later attempt does.
+    """
+    above = path.rpartition("/")[0]
+    if above in known:
+        return above
+    head, tilde, digits = above.rpartition("~")
+    return head if tilde and digits.isascii() and digits.isdigit() else above
+
+
+def all_above(path: str, known: Container[str]) -> Iterator[str]:
+    """Every path that this one stands in, from the nearest up; ``known`` as in ``home_of``."""
+    above = home_of(path, known)
+    while above:
+        yield above
+        above = home_of(above, known)
 
 
 def on_disk(part: str) -> str:
