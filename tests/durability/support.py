@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from handrail import Executor, WorkflowResult
-from handrail.engine.history import ended
+from handrail.engine.history import ended, recorded_result
 from handrail.model import events as ev
 from handrail.testing import JumpClock, ProcessGone, TextJournal
 from handrail.testing.crash_counts import counted
@@ -45,6 +45,8 @@ class Story:
     did: list[Did]
     found: list[list[ev.Event]]
     """What was recorded when each life began."""
+    read: WorkflowResult[Any] | None = None
+    """The result as the record has it, if the run has ended."""
 
     def performed(self, path: str, kind: str = "attempt") -> list[int]:
         """The lives in which this was performed."""
@@ -117,7 +119,10 @@ class Lives:
     def story(self, result: WorkflowResult[Any]) -> Story:
         """All that happened so far."""
         history = self.journal.reopened().events(RUN)
-        return Story(result, history, self.did, self.found)
+        read = None
+        if ended(history) is not None:
+            read = recorded_result(RUN, self.flow.definition, history, self.journal.codec)
+        return Story(result, history, self.did, self.found, read)
 
     def at_its_end(self) -> bool:
         """True if there is nothing to go on with: the run has ended, or was never begun."""
@@ -300,6 +305,12 @@ def nothing_was_lost(story: Story) -> None:
         assert story.history[: len(found)] == found
 
 
+def the_record_lists_the_same(story: Story) -> None:
+    """Who asks for the result later gets what the last drive gave."""
+    if story.read is not None:
+        assert essence(story.read) == essence(story.result)
+
+
 def it_ended_once(story: Story) -> None:
     """The run has one end, and nothing after it."""
     last = ended(story.history)
@@ -316,6 +327,7 @@ LAWS = (
     signals_are_taken_once,
     ends_are_recorded_once,
     nothing_was_lost,
+    the_record_lists_the_same,
     it_ended_once,
 )
 

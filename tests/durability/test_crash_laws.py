@@ -32,6 +32,7 @@ from tests.durability.support import (
     nothing_recorded_is_performed_again,
     nothing_was_lost,
     performed_at_most_once_a_life,
+    the_record_lists_the_same,
 )
 
 pytestmark = pytest.mark.extra("trio")
@@ -126,6 +127,7 @@ def test_a_failed_run_that_is_resumed_and_killed_ends_as_if_it_had_not_been_kill
         nothing_recorded_is_performed_again(one)
         performed_at_most_once_a_life(one)
         nothing_was_lost(one)
+        the_record_lists_the_same(one)
     assert essence(story.result) == essence(expected.result)
 
 

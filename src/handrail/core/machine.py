@@ -264,7 +264,7 @@ class Machine:
         seen = parent.seen
         if seen is None:
             seen = parent.seen = self.tree[parent.path] = {}
-        if path in seen and not self._is_restored(path):
+        if path in seen and not self._take_restored(path, seen):
             self.mistake(DuplicateStepName(path, where, hint))
             return False
         if self._secrets and self._names_a_secret(path, where):
@@ -285,11 +285,12 @@ class Machine:
         self.mistake(DefinitionError(said))
         return True
 
-    def _is_restored(self, path: str) -> bool:
+    def _take_restored(self, path: str, seen: dict[str, None]) -> bool:
         """True, once, for a path that only the record has taken so far."""
         if path not in self.restored:
             return False
         self.restored.discard(path)
+        del seen[path]  # to stand where this drive comes to it
         return True
 
     def where(self, node: Node) -> str:
@@ -671,7 +672,7 @@ class Machine:
         seen = node.seen
         if seen is None:
             seen = node.seen = self.tree[node.path] = {}
-        if path in seen and not self._is_restored(path):
+        if path in seen and not self._take_restored(path, seen):
             self.mistake(DuplicateStepName(path, line_of(generator), _UNIQUE))
             return None
         if self._secrets and self._names_a_secret(path, line_of(generator)):

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from handrail.core.places import Places
 from handrail.core.report import incident_of
 from handrail.model import events as ev
 from handrail.model.assemble import copier
@@ -106,7 +107,9 @@ class Recorded:
         self._paths: dict[str, PathRecord] = {}
         self._children: dict[str, dict[str, None]] = {}
         self._gaps: dict[str, tuple[int, int]] = {}
-        """The places of those that are forgotten, to begin again there."""
+        """The attempt and index of those that are forgotten, and may begin again."""
+        self._places: dict[str, Places] = {}
+        """The order of the children of a path, if some were forgotten; else that of their keys."""
         self._takes: dict[type, Callable[[Any], None]] = {
             ev.WorkflowStarted: self._run_started,
             ev.RunResumed: self._run_resumed,
@@ -159,6 +162,8 @@ class Recorded:
 
     def _run_resumed(self, event: ev.RunResumed) -> None:
         self._drive_broke_off()
+        for places in self._places.values():
+            places.drive_began()
         self.completed = None
         self.reused.update(event.reused)
         self.run_again(event.rerun)
@@ -193,6 +198,8 @@ class Recorded:
             record = self._record(path)
             if "/" in path:
                 record.attempt = self._attempt_of(path)
+        if self._places:
+            self._begun(path)
         if record.started_at is None:
             record.started_at = event.at
         record.verdict = event.verdict
@@ -297,6 +304,8 @@ class Recorded:
         record = self._record(event.path)
         if new:
             record.attempt = self._attempt_of(event.path)
+        if self._places:
+            self._begun(event.path)
         record.index = event.index
         record.digest = event.digest
         if record.started_at is None:
@@ -354,6 +363,11 @@ class Recorded:
             children[path] = None
         return record
 
+    def _begun(self, path: str) -> None:
+        places = self._places.get(self._home(path))
+        if places is not None:
+            places.begun(path)
+
     def _home(self, path: str) -> str:
         """The path of the node that a child belongs to: the nearest one above it that is known.
 
@@ -392,6 +406,9 @@ class Recorded:
         record = self._paths.pop(path, None)
         if record is not None:
             self._gaps[path] = (record.attempt, record.index)
+            home = self._home(path)
+            if home not in self._places:
+                self._places[home] = Places(self._children.get(home, ()))
         self.answers.pop(path, None)
         self._at_work.pop(path, None)
 
@@ -454,17 +471,17 @@ class Recorded:
         if not children or record is None or record.end is None:
             return children
         made = record.end.attempts
-        return [child for child in children if _attempt_in(path, child) <= made]
+        return [child for child in children if attempt_in(path, child) <= made]
 
     def children(self, path: str) -> list[str]:
         """The recorded paths just below this one, by their place in the group or of yielding."""
-        return sorted(self._counting(path), key=self._place)
+        return self._in_order(path, self._counting(path))
 
     def places(self, path: str) -> list[str]:
         """As ``children``, with those that are forgotten, since they may begin again."""
         known, gaps = set(self._counting(path)), self._gaps
-        places = [one for one in self._children.get(path, ()) if one in known or one in gaps]
-        return sorted(places, key=self._place)
+        every = self._children.get(path, ())
+        return self._in_order(path, [one for one in every if one in known or one in gaps])
 
     def ends(self) -> Iterator[tuple[str, StepResult[Any]]]:
         """Every finished step of the run, by path."""
@@ -496,19 +513,23 @@ class Recorded:
         """The attempt of the step above that a new child belongs to; a fallback comes after all."""
         above = self._home(path)
         if path.startswith(f"{above}~"):
-            return _attempt_in(above, path)
+            return attempt_in(above, path)
         known = self._paths.get(above)
         return 1 if known is None or not known.attempts else known.attempts + 1
 
-    def _place(self, path: str) -> tuple[int, int]:
-        """The attempt that a child belongs to, and its place in a group; the steps of a body keep
-        their order.
+    def _in_order(self, path: str, children: Iterable[str]) -> list[str]:
+        """Children of a path by the attempt that they belong to, and their place in a group; the
+        steps of a body as they were yielded.
         """
-        gap = self._gaps.get(path)
-        if gap is not None:
-            return gap
-        record = self._paths[path]
-        return record.attempt, record.index
+        gaps, places = self._gaps, self._places.get(path)
+
+        def place(child: str) -> tuple[int, int]:
+            record = self._paths.get(child)
+            return gaps[child] if record is None else (record.attempt, record.index)
+
+        if places is None:
+            return sorted(children, key=place)
+        return sorted(children, key=lambda child: (*place(child), *places.of(child)))
 
     def tree_below(self, path: str) -> dict[str, dict[str, None]]:
         """The children of a path and of all paths below it, in order."""
@@ -523,7 +544,7 @@ class Recorded:
         return found
 
 
-def _attempt_in(above: str, path: str) -> int:
+def attempt_in(above: str, path: str) -> int:
     """The attempt that a path below another says it belongs to."""
     if not path.startswith(f"{above}~"):
         return 1

@@ -198,11 +198,11 @@ class Replaying:
         if record.end is not None and record.end.attempts > record.attempts:
             node.attempt = record.end.attempts - 1  # entered once more, for its rollbacks
             machine.attempt(node)
-        elif record.retry_due is not None:
-            node.interrupted = record.interrupted and record.retry_due <= machine.now
+        elif record.retry_due is not None and record.retry_due > machine.now:
+            node.interrupted = False
             node.phase = Phase.PAUSED
             node.timer = machine.wait(node, record.retry_due)
-        elif record.failure is not None:
+        elif record.failure is not None and record.retry_due is None:
             machine.failing.attempt_failed(record.failure)
         else:
             machine.attempt(node)

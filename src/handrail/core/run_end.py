@@ -9,6 +9,7 @@ import attrs
 
 from handrail.core.bodies import close
 from handrail.core.failures import body_error_text
+from handrail.core.listing import Results, Tree, in_order, with_recorded
 from handrail.core.node import Node, Phase
 from handrail.core.report import children_of, tree_order, workflow_result
 from handrail.core.resolving import returned_by
@@ -218,22 +219,31 @@ class RunEnd:
         signals: tuple[str, ...] = (),
         error: str | None = None,
     ) -> None:
-        self.machine.finished = True
+        machine = self.machine
+        machine.finished = True
+        orphaned = () if event is None else event.orphaned
+        tree: Tree = machine.tree
+        results: Results = machine.results
+        recorded, run_id = machine.setting.recorded, machine.setting.run_id
+        if recorded is not None and (orphaned or machine.restored):
+            tree = in_order(recorded, tree, results, machine.restored)
+            if status in {"failed", "cancelled"}:
+                results = with_recorded(recorded, results, run_id)
         result: WorkflowResult[Any] = workflow_result(
-            self.machine.definition.name,
-            self.machine.setting.run_id,
+            machine.definition.name,
+            run_id,
             status,
-            ordered=tree_order(self.machine.tree, self.machine.results),
-            top=children_of(self.machine.tree, ""),
+            ordered=tree_order(tree, results),
+            top=children_of(tree, ""),
             duration_ms=duration_ms,
             completed=event,
             waiting=waiting,
             signals=signals,
             error=error,
-            orphaned=() if event is None else event.orphaned,
-            incidents=tuple(self.machine.launches.incidents),
+            orphaned=orphaned,
+            incidents=tuple(machine.launches.incidents),
         )
-        self.machine.emit(cmd.Finish(result))
+        machine.emit(cmd.Finish(result))
 
     def _orphaned(self) -> tuple[str, ...]:
         recorded, results = self.machine.setting.recorded, self.machine.results

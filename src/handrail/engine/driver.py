@@ -264,16 +264,14 @@ class Driver:
         if self.machine.changes:
             raise ReplayMismatch(self.run_id, self.machine.changes)
         await write_out(rehearsal, self.machine, self._wiring.journal, self._wiring.bus)
-        attempts = [one for one in rehearsal.held if isinstance(one, _STARTS)]
-        if cancel is None or not attempts:
+        if cancel is None or self.machine.finished:
             self._todo.extend(rehearsal.held)
-            if cancel is not None:
-                self.cancel(cancel)
         else:
             self._record_later(ev.CancelRequested(cancel))
             self._todo.extend(one for one in rehearsal.held if not isinstance(one, _STARTS))
-            for attempt in attempts:
-                self._stopped_before(attempt)
+            for one in rehearsal.held:
+                if isinstance(one, _STARTS):
+                    self._stopped_before(one)
         self.machine.replaying.held = True
         warn_of_masked(self.run_id, rehearsal)
 
