@@ -36,6 +36,8 @@ _SLOW_S = 0.005
 """One that takes as long as this says that the disk is no quick one now."""
 _AFTER_A_SLOW_ONE = -32
 _AHEAD_BYTES = 256 << 10
+_ASKED_EVERY = 8
+"""So many syncs, of two pages, use a quarter of that."""
 _NOTHING = bytes(8192)
 """Longer than a frame: a place in the log that is no other has the header of one."""
 _ENOUGH_BYTES = 16 << 20
@@ -62,6 +64,7 @@ class WalFile:
         self._fd = -1
         self._quick = 0
         self._ahead = 0
+        self._since_asked = 0
 
     def sync(self) -> None:
         """Wait until all that was written so far is on disk.
@@ -120,11 +123,15 @@ class WalFile:
             sync_folder(self._journal.parent)
 
     def _used_up(self) -> bool:
-        """True if the log has grown into the second half of the zeros, if there are any."""
+        """True if the log has grown into the second half of the zeros, if there are any; asked of
+        the file now and then, for most logs grow by two pages a sync.
+        """
         if not self._ahead:
             return True
-        if self._ahead >= _ENOUGH_BYTES:
+        self._since_asked += 1
+        if self._ahead >= _ENOUGH_BYTES or self._since_asked < _ASKED_EVERY:
             return False
+        self._since_asked = 0
         middle = os.pread(self._fd, len(_NOTHING), self._ahead - _AHEAD_BYTES // 2)
         return middle != _NOTHING
 
