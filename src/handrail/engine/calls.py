@@ -173,3 +173,15 @@ class InContext:
                 waits_for = run(step, given)
             except StopIteration as stop:
                 return stop.value
+
+
+async def awaited(value: Any) -> Any:
+    """What an awaitable gives.
+
+    Raises:
+        ActionRaised: it raised StopIteration. BaseException: whatever else it raised.
+    """
+    try:
+        return await value
+    except StopIteration as stop:
+        raise ActionRaised(stop) from None

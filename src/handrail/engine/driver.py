@@ -27,19 +27,19 @@ The fast road: when an attempt is the only thing that can happen next (nothing i
 waited for), it is performed in the driver's own task, in a context of its own. No task, no scope,
 no queue. A request to cancel that arrives meanwhile stops it as it would stop a task.
 
-Timers of the core and of attempts are entries of one heap. Gates and signals cost no task.
+Timers of the core and of attempts are entries of one heap (``engine.timers``). Gates and signals
+cost no task. Who must wait for a place stands in ``engine.line``; what is no attempt (evaluations,
+gate handlers, rollbacks) is begun and told to the core by ``engine.errands``.
 """
 
 from __future__ import annotations
 
-import functools
-import heapq
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -48,31 +48,31 @@ import msgspec
 from handrail.core.answers import accepted
 from handrail.core.machine import Machine
 from handrail.core.node import Phase
-from handrail.engine.calls import UNBEGUN, ActionRaised, InContext, is_async
+from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.declared import declared_in, with_text
+from handrail.engine.errands import EVALUATION, GATE, Errands
+from handrail.engine.line import QUEUED, Line
+from handrail.engine.loop import Message
 from handrail.engine.mail import Mail
 from handrail.engine.perform import failed, succeeded
 from handrail.engine.rehearsal import rehearse, warn_of_masked, write_out
 from handrail.engine.stops import CancelledFromWithin, CoreStalled, cancelled_itself, interruption
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight, Tasks, tasks
+from handrail.engine.timers import Due, Timers
 from handrail.engine.unrecordable import instead
 from handrail.engine.wiring import Wiring
 from handrail.errors import (
-    DefinitionError,
     GateClosed,
     GateNotFound,
     HandrailError,
-    JournalFailed,
-    LeaseLost,
     OutputNotSerializable,
     ReplayMismatch,
     StepTimeout,
 )
 from handrail.model import commands as cmd
 from handrail.model import events as ev
-from handrail.model.described import text_of
-from handrail.model.results import OpenGate, WorkflowResult, qualified
+from handrail.model.results import OpenGate, WorkflowResult
 from handrail.model.steps import PLAIN, PythonCall
 
 TURN_STEPS = 64
@@ -80,8 +80,6 @@ TURN_STEPS = 64
 
 ABANDON_AFTER_S = 10.0
 """How long a cancelled flight may take to end before it is left behind."""
-
-Message: TypeAlias = Callable[[], None]
 
 
 class Landed:
@@ -118,6 +116,7 @@ UNREADABLE = 50
 """So many looks in a row may fail. Then the drive ends, before what is at work is done in vain: a
 journal that cannot be read will hardly be written, and nobody could cancel the run any more."""
 
+ATTEMPT = "attempt"
 _STARTS = (cmd.Perform, cmd.Queue)
 _NOTHING: Mapping[str, Any] = {}
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
@@ -132,32 +131,30 @@ class Driver:
         self.result: WorkflowResult[Any] | None = None
         self._wiring = wiring
         self._seq = seq
-        self._now = wiring.clock.now
+        self.now = wiring.clock.now
         self._todo: deque[cmd.Command | _Written] = deque()
         self._inbox: deque[Message] = deque()
         self._wake = anyio.Event()
-        self._flights: dict[tuple[str, str], Flight] = {}
+        self.flights: dict[tuple[str, str], Flight] = {}
         self._inline: Flight | None = None
-        self._asked: dict[str, Flight] = {}
-        self._heap: list[tuple[float, int, Any]] = []
-        self._admit_at = 0.0
-        self._free = wiring.admission.trivial
-        self._granted: set[str] = set()
-        """Whose launch has a place, and is not made yet."""
-        self._order = 0
+        self.timers = Timers()
         self._ticks = 0
-        self._context: Context = copy_context()
-        self._tasks: Tasks = tasks(self._deliver)
-        self._by_hand = self._tasks.by_hand
+        self.context = copy_context().copy
+        self.tasks: Tasks = tasks(self._deliver)
+        self._by_hand = self.tasks.by_hand
         self._escaped: BaseException | None = None
         self._interrupted: str | None = None
         self._closing = False
         self._linger_until: float | None = None
         self._waits_for_disk = False
         self._syncing = False
-        self._mask = wiring.bus.mask
+        self.mask = wiring.bus.mask
         self.mark = wiring.performer.contexts.mark
         self._mail = Mail(wiring.journal, machine)
+        self._line = Line(self, wiring.admission, self._take_off)
+        self._errands = Errands(
+            self, wiring.evaluator, answer=self.answer, interrupted=self._handler_interrupted
+        )
 
     # -- from outside (same event loop) ---------------------------------------------------------
 
@@ -166,11 +163,11 @@ class Driver:
         self._inbox.append(message)
         self._wake.set()
         if urgent and self._inline is not None:
-            self._tasks.stop_inline(self._inline, ABANDON_AFTER_S)
+            self.tasks.stop_inline(self._inline, ABANDON_AFTER_S)
 
     def cancel(self, reason: str) -> None:
         """Ask for the run to be cancelled; returns at once."""
-        self.post(lambda: self._record_later(ev.CancelRequested(reason)), urgent=True)
+        self.post(lambda: self.record(ev.CancelRequested(reason)), urgent=True)
 
     def interrupt(self, reason: str) -> None:
         """Ask for the drive to end because the process is to end; returns at once."""
@@ -185,7 +182,7 @@ class Driver:
         """
         gate = self._open_gate(path)
         value = accepted(gate, answer)
-        self._mail.answer(gate, value, by, self._now())
+        self._mail.answer(gate, value, by, self.now())
         self.read_mail()
         return value
 
@@ -195,7 +192,7 @@ class Driver:
         Raises:
             InvalidSignal: somebody waits for it, and would fail by this payload.
         """
-        self._mail.signal(name, payload, by, self._now())
+        self._mail.signal(name, payload, by, self.now())
         self.read_mail()
 
     def read_mail(self) -> None:
@@ -204,9 +201,9 @@ class Driver:
             if isinstance(event, ev.GateAnswered):
                 self.machine.answered[event.path] = event
             if isinstance(event, ev.CancelRequested):
-                self.post(functools.partial(self._record_later, event), urgent=True)
+                self.post(partial(self.record, event), urgent=True)
             else:
-                self._record_later(event)
+                self.record(event)
             self._wake.set()
 
     def _open_gate(self, path: str) -> OpenGate:
@@ -232,7 +229,7 @@ class Driver:
                 its end recorded; KeyboardInterrupt and SystemExit of an action, likewise; errors of
                 the journal.
         """
-        async with self._tasks:
+        async with self.tasks:
             self._read_mail_meanwhile()
             try:
                 if self.machine.setting.recorded is None:
@@ -267,7 +264,7 @@ class Driver:
         if cancel is None or self.machine.finished:
             self._todo.extend(rehearsal.held)
         else:
-            self._record_later(ev.CancelRequested(cancel))
+            self.record(ev.CancelRequested(cancel))
             self._todo.extend(one for one in rehearsal.held if not isinstance(one, _STARTS))
             for one in rehearsal.held:
                 if isinstance(one, _STARTS):
@@ -277,14 +274,14 @@ class Driver:
 
     def _stamp(self, event: ev.Event) -> float:
         self._seq += 1
-        return ev.stamp(event, self.run_id, self._seq, self._now()).at
+        return ev.stamp(event, self.run_id, self._seq, self.now()).at
 
     def _read_mail_meanwhile(self) -> None:
         """Look for letters while the drive lasts; what is in memory alone cannot get any."""
         if self._wiring.journal.durable:
             flight = Flight("", "mail", None, None)
             flight.over = True
-            self._tasks.start(flight, self._postman, self._context.copy())
+            self.tasks.start(flight, self._postman, self.context())
 
     async def _postman(self) -> None:
         failed = 0
@@ -295,7 +292,7 @@ class Driver:
             except HandrailError as error:
                 failed += 1
                 if failed == UNREADABLE:
-                    self.post(functools.partial(_raise, error), urgent=True)
+                    self.post(partial(_raise, error), urgent=True)
                     return
             else:
                 failed = 0
@@ -321,9 +318,10 @@ class Driver:
         """Carry out commands in order. One long function on purpose: it runs for each step, and a
         call costs as much as what most of its lines do.
         """
-        todo, machine, run_id, now = self._todo, self.machine, self.run_id, self._now
+        todo, machine, run_id, now = self._todo, self.machine, self.run_id, self.now
         receive, reacts_to = machine.receive, machine.reacts_to
         emit, append = self._wiring.bus.emit, self._wiring.journal.append
+        free = self._line.free
         while todo:
             command: Any = todo.popleft()
             kind = type(command)  # pyright: ignore[reportUnknownVariableType]  # of any command
@@ -334,15 +332,15 @@ class Driver:
                 if (
                     todo
                     or self._inbox
-                    or self._flights
-                    or not self._free
+                    or self.flights
+                    or not free
                     or (modifiers is not PLAIN and modifiers.timeout_s is not None)
                     or command.deadline is not None
                     or machine.timers
                     or machine.gates
                     or machine.listeners
                 ):  # it is not all that can happen next
-                    self._launch(command)
+                    self._line.launch(command)
                     continue
                 event = await self._perform_here(command)
                 if todo:
@@ -389,7 +387,7 @@ class Driver:
             node = self.machine.nodes.get(getattr(event, "path", ""))
             settled = node is not None and node.phase is Phase.ENDING
             failure = instead(event, still, settled=settled)
-            ev.stamp(failure, self.run_id, event.seq, self._now())
+            ev.stamp(failure, self.run_id, event.seq, self.now())
             return failure, append(failure, sync=sync)
 
     async def _on_disk(self, event: ev.Event, pending: Awaitable[None]) -> None:
@@ -416,27 +414,27 @@ class Driver:
             self._syncing = False
         for one in written:
             self._wiring.bus.emit(one)
-            self._receive(one)
+            self.receive(one)
 
     def _other(self, command: cmd.Command) -> None:
         match command:
-            case cmd.Wait():  # the token is the order, too: many timers, few objects
-                heapq.heappush(self._heap, (command.due, command.token, command.token))
+            case cmd.Wait():
+                self.timers.wait(command.due, command.token)
             case cmd.Tell():
                 self.tell(command.progress)
             case cmd.Cancel():
                 self._stop(command.path)
             case cmd.Queue():
-                self._line_up(command)
+                self._line.join(command)
             case cmd.Release():
-                self._granted.discard(command.path)
-                self._release(command.path)
+                self._line.release(command.path)
             case cmd.Ask():
-                self._ask(command)
+                if self._wiring.handles_gates:
+                    self._errands.ask(command)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
-                self._evaluate(command)
+                self._errands.evaluate(command)
             case cmd.Undo():
-                self._undo(command)
+                self._errands.undo(command)
             case cmd.Changed():
                 self._end_drive("the code no longer matches the record")
             case cmd.Finish():
@@ -444,14 +442,20 @@ class Driver:
             case _:
                 raise AssertionError(command)
 
-    def _receive(self, event: ev.Event | cmd.Report) -> None:
+    def receive(self, event: ev.Event | cmd.Report) -> None:
+        """Tell the core, and carry out what it answers behind what is to be done already."""
         self._todo.extend(self.machine.receive(event))
 
     def _pull_on(self, path: str) -> None:
         """Behind whatever came in meanwhile: a request to cancel, above all."""
-        self._inbox.append(lambda: self._receive(cmd.Pulled(path, at=self._now())))
+        self._inbox.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
 
-    def _record_later(self, event: ev.Event) -> None:
+    def next(self, message: Message) -> None:
+        """Do this behind what came in meanwhile."""
+        self._inbox.append(message)
+
+    def record(self, event: ev.Event) -> None:
+        """Have an event recorded behind what is to be done already."""
         self._todo.append(cmd.Record(event))
 
     def tell(self, notice: ev.Notice) -> None:
@@ -459,12 +463,12 @@ class Driver:
         because it is what an interrupted step goes on in.
         """
         if type(notice) is not ev.AgentSessionStarted:
-            ev.stamp(notice, self.run_id, self._seq, self._now())
+            ev.stamp(notice, self.run_id, self._seq, self.now())
             self._wiring.bus.emit(notice)
         elif notice.path not in self.machine.nodes:
             return  # of an agent that was stopped, and does not know it yet
         elif self._syncing:  # sinks are to see what is being written first
-            self._record_later(notice)
+            self.record(notice)
             self._wake.set()
         else:
             self._stamp(notice)
@@ -483,9 +487,9 @@ class Driver:
         if self._ticks >= TURN_STEPS:
             self._ticks = 0
             await anyio.lowlevel.checkpoint()
-        context = self._context.copy()
+        context = self.context()
         current = Current(
-            self.run_id, command.path, command.attempt, command.interrupted, mask=self._mask
+            self.run_id, command.path, command.attempt, command.interrupted, mask=self.mask
         )
         context.run(CURRENT.set, current)
         try:
@@ -495,8 +499,8 @@ class Driver:
             elif type(verb) is PythonCall and command.step.modifiers.inline:
                 value = context.run(verb.action, *verb.args, **(verb.kwargs or _NOTHING))
                 if not hasattr(value, "__await__"):
-                    return succeeded(command, value, None, self._now())
-                coroutine = _awaited(value)
+                    return succeeded(command, value, None, self.now())
+                coroutine = awaited(value)
             else:
                 coroutine = self._performed(command, current)
             if self._by_hand:
@@ -515,16 +519,16 @@ class Driver:
             return None
         except BaseException as error:  # whatever an action raises fails its step
             if isinstance(error, anyio.get_cancelled_exc_class()) and not cancelled_itself():
-                self._noteinterruption(command.path, "cancelled")
+                self._note_interruption(command.path, "cancelled")
                 raise
             return failed(command, error)
         if type(outcome) is _Ended:
             ended: ev.Event | cmd.LaunchFailed = outcome.event
             if isinstance(ended, cmd.LaunchFailed):
-                self._receive(ended)
+                self.receive(ended)
                 return None
             return ended
-        return succeeded(command, outcome, None, self._now())
+        return succeeded(command, outcome, None, self.now())
 
     async def _performed(self, command: cmd.Perform, current: Current) -> _Ended:
         return _Ended(await self._wiring.performer.perform(command, current))
@@ -533,10 +537,10 @@ class Driver:
         self, command: cmd.Perform, coroutine: Any, context: Context, first: Any
     ) -> Any:
         """Await the rest of an attempt that did not end at once, so that it can be stopped."""
-        flight = Flight(command.path, "attempt", command, None)
+        flight = Flight(command.path, ATTEMPT, command, None)
         self._inline = flight
         try:
-            return await self._tasks.inline(flight, InContext(coroutine, context, first))
+            return await self.tasks.inline(flight, InContext(coroutine, context, first))
         except AttemptStopped as stopped:
             self._stopped_here(flight, abandoned=stopped.abandoned)
             raise
@@ -554,71 +558,27 @@ class Driver:
 
     def _report_stop(self, path: str, attempt: int, *, abandoned: bool) -> None:
         if self._closing:
-            self._noteinterruption(path, self._interrupted or "interrupted")
+            self._note_interruption(path, self._interrupted or "interrupted")
         else:
-            self._receive(cmd.Stopped(path, attempt, abandoned, at=self._now()))
-
-    def _launch(self, command: cmd.Perform) -> None:
-        if self._free or command.path in self._granted:
-            self._granted.discard(command.path)
-            self._take_off(command)
-        else:
-            self._line_up(command)
-
-    def _line_up(self, command: cmd.Perform | cmd.Queue) -> None:
-        """Wait for what the attempt needs of the run's limits."""
-        try:
-            if not self._free:
-                self._wiring.admission.request(command.path, command.step.modifiers.uses)
-        except DefinitionError as error:
-            self._record_later(failed(command, error))
-            return
-        flight = Flight(command.path, "queued", command, None)
-        self._flights[command.path, "queued"] = flight
-        if self._free:
-            self._inbox.append(partial(self._grant, flight))
-        else:
-            self._admit()
-
-    def _grant(self, flight: Flight) -> None:
-        """Tell the core that a launch may start, unless it was stopped meanwhile."""
-        if self._flights.pop((flight.path, "queued"), None) is flight:
-            command = flight.command
-            self._granted.add(command.path)
-            at = self._now()
-            self._receive(cmd.Granted(command.path, command.launch, command.interrupted, at=at))
-
-    def _admit(self) -> None:
-        now = self._now()
-        admission = self._wiring.admission
-        for path in admission.grants(now):
-            flight = self._flights[path, "queued"]
-            if type(flight.command) is cmd.Queue:  # once what made the place is settled
-                self._inbox.append(partial(self._grant, flight))
-            else:
-                del self._flights[path, "queued"]
-                self._take_off(flight.command)
-        following = admission.next_time(now)
-        if following is not None and not now < self._admit_at <= following:
-            self._admit_at = following
-            self._at(following, self._admit)
+            self.receive(cmd.Stopped(path, attempt, abandoned, at=self.now()))
 
     def _take_off(self, command: cmd.Perform) -> None:
         current = Current(
-            self.run_id, command.path, command.attempt, command.interrupted, mask=self._mask
+            self.run_id, command.path, command.attempt, command.interrupted, mask=self.mask
         )
-        flight = Flight(command.path, "attempt", command, current)
-        context = self._context.copy()
+        flight = Flight(command.path, ATTEMPT, command, current)
+        context = self.context()
         context.run(CURRENT.set, current)
         performer = self._wiring.performer
-        self._start(flight, lambda: performer.perform(command, current), context)
+        self.start(flight, lambda: performer.perform(command, current), context)
         if command.deadline is not None or command.step.modifiers.timeout_s is not None:
-            left_s, _ = _bound(command, self._now())
-            self._at(self._now() + max(0.0, left_s), flight)
+            left_s, _ = _bound(command, self.now())
+            self.timers.at(self.now() + max(0.0, left_s), flight)
 
-    def _start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
-        self._flights[flight.path, flight.kind] = flight
-        self._tasks.start(flight, work, context)
+    def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
+        """Begin something in a task of its own."""
+        self.flights[flight.path, flight.kind] = flight
+        self.tasks.start(flight, work, context)
 
     def _deliver(self, flight: Flight, outcome: Any) -> None:
         if not flight.over:
@@ -630,160 +590,66 @@ class Driver:
         if flight.over:
             return
         flight.over = True
-        del self._flights[flight.path, flight.kind]
-        match flight.kind:
-            case "attempt":
-                self._attempt_landed(flight, outcome)
-            case "evaluation":
-                self._evaluation_landed(flight, outcome)
-            case "gate":
-                self._gate_landed(flight, outcome)
-            case _:
-                self._rollback_landed(flight, outcome)
+        del self.flights[flight.path, flight.kind]
+        if flight.kind == ATTEMPT:
+            self._attempt_landed(flight, outcome)
+        else:
+            self._errands.landed(flight, outcome)
 
     def _attempt_landed(self, flight: Flight, outcome: Any) -> None:
         command: cmd.Perform = flight.command
-        self._release(flight.path)
+        self._line.release(flight.path)
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self._action_interrupted(flight.path, outcome)
         elif flight.timed_out:
-            self._record_later(failed(command, _bound(command, self._now())[1]))
+            self.record(failed(command, _bound(command, self.now())[1]))
         elif flight.stopping:
             self._report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)
         elif outcome is STOPPED or outcome is ABANDONED:
-            self._record_later(failed(command, CancelledFromWithin(flight.path)))
+            self.record(failed(command, CancelledFromWithin(flight.path)))
         elif isinstance(outcome, BaseException):
-            self._record_later(failed(command, outcome))
+            self.record(failed(command, outcome))
         elif type(outcome) is cmd.LaunchFailed:
-            self._receive(outcome)
+            self.receive(outcome)
         else:
             modifiers = command.step.modifiers
             on_disk = modifiers.checkpoint or modifiers.once
             self._todo.append(cmd.Record(outcome, on_disk))
 
-    def _release(self, path: str) -> None:
-        """Give back what an attempt held of the run's limits."""
-        if not self._free:
-            self._wiring.admission.release(path)
-            self._admit()
-
-    def _leave_line(self, path: str) -> None:
-        if not self._wiring.admission.withdraw(path):
-            self._wiring.admission.release(path)
-
     def _stop(self, path: str) -> None:
-        queued = self._flights.pop((path, "queued"), None)
+        queued = self._line.leave(path)
         if queued is not None:
-            self._leave_line(path)
             self._report_stop(path, queued.command.attempt, abandoned=False)
-            self._admit()
-        for kind in ("attempt", "evaluation"):
-            flight = self._flights.get((path, kind))
+            self._line.admit()
+        for kind in (ATTEMPT, EVALUATION):
+            flight = self.flights.get((path, kind))
             if flight is not None and not flight.stopping:
                 if flight.current is not None:
                     flight.current.cancelled = True
-                self._tasks.stop(flight)
-                self._at(self._now() + ABANDON_AFTER_S, lambda f=flight: self._leave(f))
+                self.tasks.stop(flight)
+                self.timers.at(self.now() + ABANDON_AFTER_S, partial(self._leave, flight))
 
     def _leave(self, flight: Flight) -> None:
         """Abandon a flight that ignores its cancellation."""
         if not flight.over:
             self.landed(flight, ABANDONED)
 
-    # -- evaluations, gates, rollbacks ----------------------------------------------------------
-
-    def _evaluate(self, command: cmd.AskPredicate | cmd.AskFallback | cmd.FindStages) -> None:
-        try:
-            value = self._context.copy().run(self._wiring.evaluator.begin, command)
-        except Exception as error:  # noqa: BLE001  # the user's function
-            self._receive(cmd.Evaluated(command.path, error=error, at=self._now()))
-            return
-        if hasattr(value, "__await__"):
-            flight = Flight(command.path, "evaluation", command, None)
-            self._start(flight, lambda: _awaited(value), self._context.copy())
-        else:
-            self._receive(cmd.Evaluated(command.path, value, at=self._now()))
-
-    def _evaluation_landed(self, flight: Flight, outcome: Any) -> None:
-        if outcome is STOPPED or outcome is ABANDONED:
-            outcome = CancelledFromWithin(flight.path)
-        if isinstance(outcome, BaseException):
-            self._receive(cmd.Evaluated(flight.path, error=outcome, at=self._now()))
-        else:
-            self._receive(cmd.Evaluated(flight.path, outcome, at=self._now()))
-
-    def _ask(self, command: cmd.Ask) -> None:
-        if not self._wiring.handles_gates:
-            return
-        flight = Flight(command.path, "gate", command, None)
-        evaluator = self._wiring.evaluator
-        self._asked[command.path] = flight
-        self._start(flight, lambda: evaluator.answer(command.gate), self._context.copy())
-
-    def _dismiss_handlers(self) -> None:
-        """Stop the handlers of gates that are closed; nobody waits for their answer."""
-        for path in [path for path in self._asked if path not in self.machine.gates]:
-            flight = self._asked.pop(path)
-            if not flight.over:
-                flight.over = True
-                del self._flights[path, "gate"]
-                self._tasks.stop(flight)
-
-    def _gate_landed(self, flight: Flight, outcome: Any) -> None:
-        path = flight.path
-        if path not in self.machine.gates or path in self.machine.answered:
-            return
-        if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
-            self._escaped = outcome
-            self._interrupt(interruption(outcome))
-        elif outcome is STOPPED or outcome is ABANDONED:
-            return
-        elif isinstance(outcome, BaseException):
-            self._receive(cmd.GateRefused(path, outcome, at=self._now()))
-        else:
-            answer, by = outcome
-            try:
-                self.answer(path, answer, by)
-            except (JournalFailed, LeaseLost):  # it is no fault of the answer
-                raise
-            except HandrailError as error:
-                self._receive(cmd.GateRefused(path, error, at=self._now()))
-
-    def _undo(self, command: cmd.Undo) -> None:
-        flight = Flight(command.path, "rollback", command, None)
-        context = self._context.copy()
-        current = Current(self.run_id, command.path, 1, mask=self._mask)
-        context.run(CURRENT.set, current)
-        evaluator = self._wiring.evaluator
-        self._start(flight, lambda: evaluator.undo(command, current), context)
-        self._at(self._now() + command.rollback.timeout_s, flight)
-
-    def _rollback_landed(self, flight: Flight, outcome: Any) -> None:
-        if flight.timed_out:
-            outcome = StepTimeout(flight.path, flight.command.rollback.timeout_s)
-        elif outcome is STOPPED or outcome is ABANDONED:
-            outcome = CancelledFromWithin(flight.path)
-        if isinstance(outcome, BaseException):
-            said, kind = text_of(outcome), qualified(type(outcome))
-            self._record_later(ev.RollbackCompleted(flight.path, said, kind))
-        else:
-            self._record_later(ev.RollbackCompleted(flight.path))
-
     # -- time -----------------------------------------------------------------------------------
-
-    def _at(self, due: float, what: Any) -> None:
-        self._order -= 1
-        heapq.heappush(self._heap, (due, self._order, what))
 
     def _fire_timers(self) -> bool:
         """Do what is due; True if anything was."""
         fired = False
-        while self._heap and self._heap[0][0] <= self._now():
-            _, _, what = heapq.heappop(self._heap)
+        while (what := self.timers.pop(self.now())) is not None:
             fired = self._fire(what) or fired
         return fired
 
-    def _fire(self, what: Any) -> bool:
+    def _stale(self, what: Due) -> bool:
+        """True for what nobody waits for any more."""
+        if isinstance(what, int):
+            return what not in self.machine.timers
+        return isinstance(what, Flight) and (what.over or what.stopping)
+
+    def _fire(self, what: Due) -> bool:
         match what:
             case int():
                 node = self.machine.timers.get(what)
@@ -791,15 +657,15 @@ class Driver:
                     return False
                 if what == node.timer and self._answered_in_time(node.path):
                     return True
-                self._receive(cmd.TimerFired(node.path, what, at=self._now()))
+                self.receive(cmd.TimerFired(node.path, what, at=self.now()))
             case Flight():
                 if what.over or what.stopping:
                     return False
                 what.timed_out = True
                 if what.current is not None:
                     what.current.cancelled = True
-                self._tasks.stop(what)
-                self._at(self._now() + ABANDON_AFTER_S, lambda: self._leave(what))
+                self.tasks.stop(what)
+                self.timers.at(self.now() + ABANDON_AFTER_S, lambda: self._leave(what))
             case _:
                 what()
         return True
@@ -807,28 +673,18 @@ class Driver:
     def _answered_in_time(self, path: str) -> bool:
         """True if somebody answered the gate whose time is up before it could be closed."""
         gate = self.machine.gates.get(path)
-        if gate is None or self._mail.close(gate, self._now()):
+        if gate is None or self._mail.close(gate, self.now()):
             return False
         self.read_mail()
         return True
 
-    def _drop_stale_timers(self) -> None:
-        while self._heap:
-            what = self._heap[0][2]
-            stale_wait = isinstance(what, int) and what not in self.machine.timers
-            stale_flight = isinstance(what, Flight) and (what.over or what.stopping)
-            if not (stale_wait or stale_flight):
-                return
-            heapq.heappop(self._heap)
-
     async def _wait(self) -> None:
-        self._dismiss_handlers()
-        self._drop_stale_timers()
-        due = self._heap[0][0] if self._heap else None
-        if not self._flights and not self._goes_on_by_itself():
+        self._errands.dismiss()
+        due = self.timers.next_due(self._stale)
+        if not self.flights and not self._goes_on_by_itself():
             if not self.machine.waits and due is None:
                 raise CoreStalled
-            now = self._now()
+            now = self.now()
             if self._linger_until is None:
                 self._linger_until = now + self._wiring.linger_s
             if now >= self._linger_until:
@@ -843,41 +699,40 @@ class Driver:
             self._wake = anyio.Event()
             if self._inbox:
                 return
-        busy = sum(1 for _, kind in self._flights if kind != "queued")
+        busy = sum(1 for _, kind in self.flights if kind != QUEUED)
         await self._wiring.clock.wait(self._wake, due, busy=busy)
 
     def _goes_on_by_itself(self) -> bool:
         """True if a timer is set that the process is to wait for."""
         longest = self._wiring.suspend_timers_after_s
-        now = self._now()
+        now = self.now()
         return any(
-            isinstance(what, int)
-            and self.machine.goes_on_by_itself(what)
-            and (longest is None or due - now <= longest)
-            for due, _, what in self._heap
+            self.machine.goes_on_by_itself(token) and (longest is None or due - now <= longest)
+            for due, token in self.timers.waits()
         )
 
     # -- ends -----------------------------------------------------------------------------------
 
     def _suspend(self, reason: str) -> None:
         self._closing = True
-        self._receive(cmd.CloseRun(reason, at=self._now()))
+        self.receive(cmd.CloseRun(reason, at=self.now()))
 
-    def _action_interrupted(self, path: str, error: BaseException) -> None:
+    def _handler_interrupted(self, error: BaseException) -> None:
         self._escaped = error
-        self._noteinterruption(path, interruption(error))
         self._interrupt(interruption(error))
 
-    def _noteinterruption(self, path: str, reason: str) -> None:
+    def _action_interrupted(self, path: str, error: BaseException) -> None:
+        self._note_interruption(path, interruption(error))
+        self._handler_interrupted(error)
+
+    def _note_interruption(self, path: str, reason: str) -> None:
         if self._wiring.journal.durable:
-            self._record_later(ev.StepInterrupted(path, reason))
+            self.record(ev.StepInterrupted(path, reason))
         else:
             node = self.machine.nodes.get(path)
             if node is not None:
                 attempt = node.attempt
-                self._inbox.append(
-                    lambda: self._receive(cmd.Stopped(path, attempt, at=self._now()))
-                )
+                self._inbox.append(lambda: self.receive(cmd.Stopped(path, attempt, at=self.now())))
 
     def _interrupt(self, reason: str) -> None:
         """End the drive: with a durable journal so that it can be resumed, else by cancelling."""
@@ -885,7 +740,7 @@ class Driver:
             return
         self._interrupted = reason
         if not self._wiring.journal.durable:
-            self._inbox.appendleft(lambda: self._record_later(ev.CancelRequested(reason)))
+            self._inbox.appendleft(lambda: self.record(ev.CancelRequested(reason)))
             return
         self._end_drive(reason)
 
@@ -893,22 +748,23 @@ class Driver:
         """Stop what is in flight, and close the drive when all has landed."""
         self._interrupted = self._interrupted or reason
         self._closing = True
-        for path, kind in list(self._flights):
-            flight = self._flights[path, kind]
-            if kind in {"queued", "gate"}:
+        for path, kind in list(self.flights):
+            flight = self.flights[path, kind]
+            if kind == QUEUED:
                 flight.over = True
-                del self._flights[path, kind]
-                if kind == "queued":
-                    self._leave_line(path)
-                self._tasks.stop(flight)
+                self._line.leave(path)
+            elif kind == GATE:
+                flight.over = True
+                del self.flights[path, kind]
+                self.tasks.stop(flight)
             else:
                 self._stop(path)
-                self._tasks.stop(flight)
+                self.tasks.stop(flight)
         self._inbox.append(self._close_when_landed)
 
     def _close_when_landed(self) -> None:
-        if self._flights:
-            self._at(self._now() + 0.02, lambda: self._inbox.append(self._close_when_landed))
+        if self.flights:
+            self.timers.at(self.now() + 0.02, lambda: self._inbox.append(self._close_when_landed))
         else:
             self._suspend(self._interrupted or "interrupted")
 
@@ -926,10 +782,3 @@ def _bound(command: cmd.Perform, now: float) -> tuple[float, Exception]:
 
 def _raise(error: Exception) -> None:
     raise error
-
-
-async def _awaited(value: Any) -> Any:
-    try:
-        return await value
-    except StopIteration as stop:
-        raise ActionRaised(stop) from None

@@ -38,8 +38,8 @@ def counted(note: Note) -> Generator[None]:
             note("attempt", command.path, command.attempt, once=command.step.modifiers.once)
             return await super()._perform_here(command)
 
-        def _start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
-            super()._start(flight, _noted(flight, work, note), context)
+        def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
+            super().start(flight, _noted(flight, work, note), context)
 
     names = executor.__dict__
     usual = names["Driver"]

@@ -1,0 +1,139 @@
+"""What the core asks for beside attempts: evaluations, the answers of gate handlers, rollbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from handrail.engine.calls import awaited
+from handrail.engine.current import CURRENT, Current
+from handrail.engine.evaluate import Evaluator
+from handrail.engine.loop import Loop
+from handrail.engine.stops import CancelledFromWithin
+from handrail.engine.tasks import ABANDONED, STOPPED, Flight
+from handrail.errors import HandrailError, JournalFailed, LeaseLost, StepTimeout
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+from handrail.model.described import text_of
+from handrail.model.results import qualified
+
+EVALUATION, GATE, ROLLBACK = "evaluation", "gate", "rollback"
+
+
+class Errands:
+    """Begins them, and tells the core what they came to. Mutable.
+
+    ``answer`` takes a handler's answer; ``interrupted`` is told of a handler that raised
+    KeyboardInterrupt or SystemExit.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        evaluator: Evaluator,
+        *,
+        answer: Callable[[str, Any, str | None], Any],
+        interrupted: Callable[[BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._evaluator = evaluator
+        self._answer = answer
+        self._interrupted = interrupted
+        self._asked: dict[str, Flight] = {}
+
+    def landed(self, flight: Flight, outcome: Any) -> None:
+        """Tell the core what one came to."""
+        match flight.kind:
+            case "evaluation":
+                self._evaluated(flight, outcome)
+            case "gate":
+                self._answered(flight, outcome)
+            case _:
+                self._undone(flight, outcome)
+
+    # -- evaluations ----------------------------------------------------------------------------
+
+    def evaluate(self, command: cmd.AskPredicate | cmd.AskFallback | cmd.FindStages) -> None:
+        """Call a small function of the user's, or look up the stages of a validation."""
+        loop = self._loop
+        try:
+            value = loop.context().run(self._evaluator.begin, command)
+        except Exception as error:  # noqa: BLE001  # the user's function
+            loop.receive(cmd.Evaluated(command.path, error=error, at=loop.now()))
+            return
+        if hasattr(value, "__await__"):
+            flight = Flight(command.path, EVALUATION, command, None)
+            loop.start(flight, lambda: awaited(value), loop.context())
+        else:
+            loop.receive(cmd.Evaluated(command.path, value, at=loop.now()))
+
+    def _evaluated(self, flight: Flight, outcome: Any) -> None:
+        loop = self._loop
+        if outcome is STOPPED or outcome is ABANDONED:
+            outcome = CancelledFromWithin(flight.path)
+        if isinstance(outcome, BaseException):
+            loop.receive(cmd.Evaluated(flight.path, error=outcome, at=loop.now()))
+        else:
+            loop.receive(cmd.Evaluated(flight.path, outcome, at=loop.now()))
+
+    # -- gate handlers --------------------------------------------------------------------------
+
+    def ask(self, command: cmd.Ask) -> None:
+        """Have the handler of gates answer one."""
+        flight = Flight(command.path, GATE, command, None)
+        evaluator = self._evaluator
+        self._asked[command.path] = flight
+        self._loop.start(flight, lambda: evaluator.answer(command.gate), self._loop.context())
+
+    def dismiss(self) -> None:
+        """Stop the handlers of gates that are closed; nobody waits for their answer."""
+        loop = self._loop
+        for path in [path for path in self._asked if path not in loop.machine.gates]:
+            flight = self._asked.pop(path)
+            if not flight.over:
+                flight.over = True
+                del loop.flights[path, GATE]
+                loop.tasks.stop(flight)
+
+    def _answered(self, flight: Flight, outcome: Any) -> None:
+        loop, path = self._loop, flight.path
+        if path not in loop.machine.gates or path in loop.machine.answered:
+            return
+        if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
+            self._interrupted(outcome)
+        elif outcome is STOPPED or outcome is ABANDONED:
+            return
+        elif isinstance(outcome, BaseException):
+            loop.receive(cmd.GateRefused(path, outcome, at=loop.now()))
+        else:
+            answer, by = outcome
+            try:
+                self._answer(path, answer, by)
+            except (JournalFailed, LeaseLost):  # it is no fault of the answer
+                raise
+            except HandrailError as error:
+                loop.receive(cmd.GateRefused(path, error, at=loop.now()))
+
+    # -- rollbacks ------------------------------------------------------------------------------
+
+    def undo(self, command: cmd.Undo) -> None:
+        """Begin a rollback, within its time."""
+        loop = self._loop
+        flight = Flight(command.path, ROLLBACK, command, None)
+        context = loop.context()
+        current = Current(loop.run_id, command.path, 1, mask=loop.mask)
+        context.run(CURRENT.set, current)
+        evaluator = self._evaluator
+        loop.start(flight, lambda: evaluator.undo(command, current), context)
+        loop.timers.at(loop.now() + command.rollback.timeout_s, flight)
+
+    def _undone(self, flight: Flight, outcome: Any) -> None:
+        if flight.timed_out:
+            outcome = StepTimeout(flight.path, flight.command.rollback.timeout_s)
+        elif outcome is STOPPED or outcome is ABANDONED:
+            outcome = CancelledFromWithin(flight.path)
+        if isinstance(outcome, BaseException):
+            said, kind = text_of(outcome), qualified(type(outcome))
+            self._loop.record(ev.RollbackCompleted(flight.path, said, kind))
+        else:
+            self._loop.record(ev.RollbackCompleted(flight.path))

@@ -1,0 +1,48 @@
+"""What the parts of a driver know of its loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, Protocol, TypeAlias
+
+from handrail.core.machine import Machine
+from handrail.engine.tasks import Flight, Tasks
+from handrail.engine.timers import Timers
+from handrail.model import commands as cmd
+from handrail.model import events as ev
+from handrail.model.masking import Mask
+
+Message: TypeAlias = Callable[[], None]
+
+
+class Loop(Protocol):
+    """One task that carries out commands in order, and then what its inbox holds."""
+
+    run_id: str
+    machine: Machine
+    flights: dict[tuple[str, str], Flight]
+    """What is under way outside the loop, by path and kind."""
+    tasks: Tasks
+    timers: Timers
+    mask: Mask
+
+    def now(self) -> float:
+        """The clock's time."""
+        ...
+
+    def receive(self, event: ev.Event | cmd.Report) -> None:
+        """Tell the core, and carry out what it answers behind what is to be done already."""
+
+    def record(self, event: ev.Event) -> None:
+        """Have an event recorded behind what is to be done already."""
+
+    def next(self, message: Message) -> None:
+        """Do this behind what came in meanwhile."""
+
+    def context(self) -> Context:
+        """A copy of the context that the drive was begun in."""
+        ...
+
+    def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
+        """Begin something in a task of its own; the loop is told of its end."""

@@ -1,0 +1,48 @@
+"""What a drive is to do at a time: one heap, for the core's waits and for the driver's own."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from handrail.engine.tasks import Flight
+
+Due: TypeAlias = int | Flight | Callable[[], None]
+"""The token of a wait of the core; a flight that has had its time; or anything else to do."""
+
+
+class Timers:
+    """The earliest first; of one time, the driver's own before the core's, in the core's order.
+
+    A wait costs a tuple: its token is its order, too.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Due]] = []
+        self._order = 0
+
+    def wait(self, due: float, token: int) -> None:
+        """Set a wait of the core."""
+        heapq.heappush(self._heap, (due, token, token))
+
+    def at(self, due: float, what: Flight | Callable[[], None]) -> None:
+        """Set one of the driver's own."""
+        self._order -= 1
+        heapq.heappush(self._heap, (due, self._order, what))
+
+    def pop(self, now: float) -> Due | None:
+        """The next that is due by now, if any is."""
+        if self._heap and self._heap[0][0] <= now:
+            return heapq.heappop(self._heap)[2]
+        return None
+
+    def next_due(self, stale: Callable[[Due], bool]) -> float | None:
+        """When the next is due, once those in front that nobody waits for are dropped."""
+        while self._heap and stale(self._heap[0][2]):
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def waits(self) -> Iterator[tuple[float, int]]:
+        """The waits of the core, with their times, in no order."""
+        return ((due, what) for due, _, what in self._heap if isinstance(what, int))
