@@ -285,8 +285,8 @@ class JournalDamaged(JournalFailed):
 
 
 class StepWasInterrupted(HandrailError):
-    """A step that must not run twice has begun in an earlier drive, and has no success on record:
-    its process ended, say, while it was at work.
+    """A step that must not run twice has begun in an earlier drive, and has no success on record
+    that counts: its process ended, say, while it was at work, or it was undone.
     """
 
     def __init__(self, path: str) -> None:
@@ -295,8 +295,9 @@ class StepWasInterrupted(HandrailError):
 
     def __str__(self) -> str:
         return (
-            f"step {self.path!r} has begun before and did not succeed, and .once() forbids to run "
-            f"it again. Find out whether it took effect; resume with rerun=[path] if it did not."
+            f"step {self.path!r} has begun before, no success of it counts, and .once() forbids to "
+            f"run it again. Find out whether its effect is there; if not, resume with "
+            f"rerun=[{self.path!r}] (--rerun)."
         )
 
 

@@ -11,8 +11,10 @@ import anyio
 import pytest
 
 from handrail import Executor, WorkflowResult
+from handrail.core.supersede import begun
 from handrail.engine.history import ended, recorded_result
 from handrail.model import events as ev
+from handrail.model.paths import all_above
 from handrail.testing import JumpClock, ProcessGone, TextJournal
 from handrail.testing.crash_counts import counted
 from handrail.testing.crash_drive import Errand
@@ -288,6 +290,31 @@ def ends_are_recorded_once(story: Story) -> None:
             assert len(ends) == len(set(ends)), (kind.__name__, ends)
 
 
+def what_was_undone_is_done_again(story: Story) -> None:
+    """Once the run succeeds: but for what was undone in a failure that the workflow went on from.
+
+    What is undone then is undone before the end, or the attempt, of something that it stands in.
+    """
+    if story.result.status != "succeeded":
+        return
+    known = begun(story.history)
+    done = {
+        event.path: event.seq
+        for event in story.history
+        if isinstance(event, ev.StepCompleted) and event.status == "succeeded"
+    }
+    for drive in drives(story.history):
+        ends = {
+            event.path: event.seq
+            for event in drive
+            if isinstance(event, (ev.StepCompleted, ev.AttemptFailed))
+        }
+        for event in drive:
+            if isinstance(event, ev.RollbackCompleted) and done.get(event.path, 0) < event.seq:
+                above = [ends.get(one, 0) for one in all_above(event.path, known)]
+                assert max(above, default=0) > event.seq, event
+
+
 def drives(history: Sequence[ev.Event]) -> list[list[ev.Event]]:
     """The history, cut where a drive began."""
     found: list[list[ev.Event]] = []
@@ -328,6 +355,7 @@ LAWS = (
     ends_are_recorded_once,
     nothing_was_lost,
     the_record_lists_the_same,
+    what_was_undone_is_done_again,
     it_ended_once,
 )
 

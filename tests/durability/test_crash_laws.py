@@ -33,6 +33,7 @@ from tests.durability.support import (
     nothing_was_lost,
     performed_at_most_once_a_life,
     the_record_lists_the_same,
+    what_was_undone_is_done_again,
 )
 
 pytestmark = pytest.mark.extra("trio")
@@ -128,6 +129,7 @@ def test_a_failed_run_that_is_resumed_and_killed_ends_as_if_it_had_not_been_kill
         performed_at_most_once_a_life(one)
         nothing_was_lost(one)
         the_record_lists_the_same(one)
+        what_was_undone_is_done_again(one)
     assert essence(story.result) == essence(expected.result)
 
 

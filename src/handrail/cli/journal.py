@@ -23,10 +23,13 @@ VARIABLE = "HANDRAIL_DIR"
 
 @attrs.frozen
 class Place:
-    """The folder of a journal (absolute), and what ``--dir`` said, to be typed again."""
+    """The folder of a journal (absolute), and what ``--dir`` and ``--target`` said, to be typed
+    again.
+    """
 
     folder: Path
     typed: str = ""
+    target: str | None = None
 
     @property
     def base(self) -> Path:
@@ -90,8 +93,12 @@ class Place:
         return SqliteJournal(self.file)
 
     def command(self, *words: str) -> str:
-        """A command of this tool for people to type, which reaches the same journal."""
+        """A command of this tool for people to type, which reaches the same journal, and the same
+        workflow.
+        """
         again = ["--dir", self.typed] if self.typed else []
+        if self.target is not None and words[0] in {"resume", "plan"}:
+            again += ["--target", self.target]
         return shlex.join(["handrail", *words, *again])
 
     def _above(self) -> Path | None:

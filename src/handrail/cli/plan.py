@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import attrs
+
 from handrail import Executor
 from handrail.cli.changes import choices_between, was_and_now
 from handrail.cli.channels import json_channel, write_json
@@ -33,13 +35,13 @@ def plan(
         executor = Executor(journal=journal)
         found = executor.plan_sync(info.run_id, workflow, reuse=choices.reuse, rerun=choices.rerun)
         if data is None:
-            _show(found, info, place)
+            _show(found, info, choices, attrs.evolve(place, target=target))
         else:
             write_json(found.to_dict(), data)
     return Exit.SUCCEEDED
 
 
-def _show(found: Plan, info: RunInfo, place: Place) -> None:
+def _show(found: Plan, info: RunInfo, choices: Choices, place: Place) -> None:
     print(f"{found.workflow_name}, run {found.run_id}: {told(info)}\n")
     width = max((len(step.path) for step in found.steps), default=0)
     kinds = max((len(step.step_type) for step in found.steps), default=0)
@@ -49,7 +51,7 @@ def _show(found: Plan, info: RunInfo, place: Place) -> None:
         if step.state == "changed":
             for line in was_and_now(StepChange(step.path, step.was, step.now)):
                 print(f"  {'':11}    {line}")
-    print(f"\n{_next(found, place)}")
+    print(f"\n{_next(found, choices, place)}")
     sys.stdout.flush()
 
 
@@ -62,16 +64,24 @@ def _remark(step: PlannedStep) -> str:
         return "was at work when its process ended; will run again"
     if step.state == "orphaned":
         return "recorded, and the code does not come to it any more"
+    if step.state == "will run" and step.status is not None:
+        return f"{step.status}, and nothing of it is performed"
     return step.status or ""
 
 
-def _next(found: Plan, place: Place) -> str:
+def _next(found: Plan, choices: Choices, place: Place) -> str:
     run_id = found.run_id
     if found.changes:
-        commands = choices_between(run_id, found.changes, place)
+        commands = choices_between(run_id, found.changes, place, choices.words)
         first = "Nothing is resumed until you say what counts of the steps that changed:"
         return "\n  ".join([first, *commands])
-    if found.status == "succeeded":
+    if found.status == "succeeded" and not choices.rerun:
         return "It has succeeded; a resume gives its recorded result."
-    ends = "" if found.ends is None else f"   (it has nothing left to run: {found.ends})"
-    return f"Go on with: {place.command('resume', run_id)}{ends}"
+    again = place.command("resume", run_id, *choices.words)
+    if found.unwinds is not None:
+        undone = f"undoes {', '.join(found.undoes)} and " if found.undoes else ""
+        return f"It was to be cancelled ({found.unwinds}): this {undone}ends it:\n  {again}"
+    if found.undoes:
+        return f"It has failed: this undoes {', '.join(found.undoes)} and ends it:\n  {again}"
+    ends = "" if found.ends is None else f"   (nothing is left to be performed: {found.ends})"
+    return f"Go on with: {again}{ends}"

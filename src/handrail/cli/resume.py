@@ -25,6 +25,12 @@ class Choices:
     reuse: Sequence[str] = ()
     rerun: Sequence[str] = ()
 
+    @property
+    def words(self) -> list[str]:
+        """What to type for them."""
+        reuse = [word for path in self.reuse for word in ("--reuse", path)]
+        return reuse + [word for path in self.rerun for word in ("--rerun", path)]
+
 
 def resume(
     name: str | None,
@@ -44,6 +50,7 @@ def resume(
         journal = place.find()
         info = _picked(journal, name, latest=latest)
         workflow = workflow_of(info, place, target)
+        place = attrs.evolve(place, target=target)
         options = as_recorded(options, info.labels)
         return drive_again(info, workflow, choices, Session(options, data, place, journal))
 

@@ -35,6 +35,8 @@ class RecordedStep:
     name: str
     answer: ev.GateAnswered | None
     """Of a question that was answered."""
+    undone: ev.RollbackCompleted | None = None
+    """Of a step whose rollback ran."""
 
 
 def steps_of(history: Sequence[ev.Event], *, alive: bool) -> Iterator[RecordedStep]:
@@ -78,6 +80,7 @@ def _step(
             end.output,
             end.name,
             answer,
+            record.undone,
         )
     state = _unfinished(kind, record, alive=alive)
     attempts = record.attempts + (state in {"running", "interrupted"})

@@ -49,6 +49,7 @@ def run_data(
 def _step_data(step: RecordedStep, spent: Spent | None) -> dict[str, Any]:
     used = {} if spent is None else _spent_data(spent)
     answered = {} if step.answer is None else {"answered_by": step.answer.by}
+    undone = {} if step.undone is None else {"undone": {"error": step.undone.error}}
     return {
         "path": step.path,
         "step_type": step.step_type,
@@ -60,6 +61,7 @@ def _step_data(step: RecordedStep, spent: Spent | None) -> dict[str, Any]:
         "output": plain(step.output),
         **used,
         **answered,
+        **undone,
     }
 
 

@@ -126,6 +126,9 @@ def _rows(
         parts.append(duration(step.duration_ms / 1000))
     if step.answer is not None:
         parts.append(_answered(step.answer))
+    if step.undone is not None:
+        failed = step.undone.error
+        parts.append("undone" if failed is None else f"rollback failed: {one_line(failed)}")
     if spent is not None and spent.launches:
         parts.append(_used(spent))
     if cause is not None and cause.inner is not None:

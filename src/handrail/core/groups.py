@@ -186,7 +186,7 @@ class GroupBehaviour:
             return
         path = f"{node.base}/{key}"
         if node.seen is not None and path in node.seen and path not in machine.restored:
-            first = list(node.seen).index(path)
+            first = [one for one in node.seen if one not in machine.restored].index(path)
             hint = f"Items {first} and {index} have the same key {key!r}: give key= a unique one."
             machine.mistake(DuplicateStepName(path, machine.where(node), hint))
             return

@@ -6,7 +6,7 @@ so they are listed, as they are when the result is read from the record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from handrail.core.composed import compose
@@ -18,16 +18,27 @@ Tree: TypeAlias = Mapping[str, dict[str, None] | str]
 Results: TypeAlias = Mapping[str, StepResult[Any]]
 
 
-def in_order(recorded: Recorded, tree: Tree, results: Results, not_come_to: set[str]) -> Tree:
-    """The tree of a drive with all that is recorded, each in its place."""
+def in_order(recorded: Recorded, tree: Tree, results: Results, left: Container[str]) -> Tree:
+    """The tree of a drive with all that is recorded, each in its place.
+
+    ``left``: what stands in the tree because it is recorded, and was not come to.
+    """
     whole = dict(tree)
-    for path in ("", *recorded.paths_below("")):
+    stack = [""]
+    while stack:
+        path = stack.pop()
         known = recorded.places(path)
         if known:
             made = results[path].attempts if path in results else None
             counting = [one for one in known if made is None or attempt_in(path, one) <= made]
-            come_to = [one for one in children_of(tree, path) if one not in not_come_to]
-            whole[path] = dict.fromkeys(_merged(counting, come_to))
+            come_to = [one for one in children_of(tree, path) if one not in left]
+            seen = set(come_to)
+            whole[path] = dict.fromkeys(
+                one
+                for one in _merged(counting, come_to)
+                if one in seen or not recorded.is_forgotten(one)
+            )
+        stack.extend(children_of(whole, path))
     return whole
 
 

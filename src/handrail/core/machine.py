@@ -123,7 +123,8 @@ class Setting:
     """What a machine is told once, before the first event.
 
     ``codec`` is None where nothing needs to be recorded so that another process could read it.
-    ``secrets`` are values, by name, that no description of a step may hold.
+    ``secrets`` are values, by name, that no description of a step may hold. ``unwinds``: a request
+    to cancel will follow the rehearsal, and what waits then is still waiting.
     """
 
     run_id: str
@@ -133,6 +134,7 @@ class Setting:
     codec: Codec | None = None
     max_crashes: int = 5
     secrets: Mapping[str, str] | None = None
+    unwinds: bool = False
 
 
 Action = tuple[Callable[..., None], tuple[Any, ...]]
@@ -151,6 +153,8 @@ class Machine:
         self.definition = definition
         self.setting = setting
         self.limits = setting.limits
+        self.still = setting.unwinds
+        """No wait is over: it is to be cancelled as it was left, however much later."""
         self.behaviours = behaviours
         self.now = 0.0
         self.nodes: dict[str, Node] = {}
@@ -302,8 +306,15 @@ class Machine:
             above = above.parent
         return self.definition.name
 
-    def open_child(self, parent: Node, step: Step[Any], path: str, index: int = 0) -> Node:
-        """A node for a step below ``parent``, opened within this ``receive``."""
+    def open_child(
+        self, parent: Node, step: Step[Any], path: str, index: int | None = None
+    ) -> Node:
+        """A node for a step below ``parent``, opened within this ``receive``; ``index``, its place,
+        is said where they are not opened in order, in a group.
+        """
+        if index is None:
+            index = parent.yields
+            parent.yields += 1
         inner = parent.body_inputs
         node = Node(step, path, parent, parent.inputs if inner is None else inner)
         node.index = index
@@ -383,6 +394,7 @@ class Machine:
         step = node.step
         assert step is not None
         node.attempt += 1
+        node.yields = 0
         node.phase = Phase.RUNNING
         node.failure = None
         verb = step.verb
@@ -618,6 +630,7 @@ class Machine:
     def enter(self, node: Node, generator: Generator[Any, Any, Any]) -> None:
         """Drive this generator as the node's body, from its beginning."""
         node.generator = generator
+        node.yields = 0
         self.later(self._advance, node, None, None)
 
     def _go_on(self, node: Node, result: StepResult[Any]) -> None:
@@ -687,6 +700,7 @@ class Machine:
                 return None
             taken = self.replaying.replay_plain(node, step, path)
             if taken is not None:
+                node.yields += 1
                 self._opened += 1
                 return taken
         if node.unwinding and not node.timer:
@@ -701,13 +715,17 @@ class Machine:
         node = Node(step, path, parent, parent.inputs if inner is None else inner)
         node.phase = Phase.RUNNING
         node.attempt = 1
+        at = parent.yields
+        parent.yields = at + 1
         node.started_at = now = self.now
         parent.child = self.nodes[path] = node
         verb = step.verb
         out = self._out
         known_as = "" if self.codec is None else self.fingerprint(step)
         once = step.modifiers.once
-        begun = _step_started("", 0, 0.0, path, verb.kind, known_as, None, "", 0, False, once, None)  # noqa: FBT003
+        begun = _step_started(
+            "", 0, 0.0, path, verb.kind, known_as, None, "", at, _NO_ROLLBACK, once, None
+        )
         out.append(cmd.Record(begun, once))
         if type(verb) is PythonCall:
             out.append(cmd.Perform(path, step, 1, now, None))
@@ -864,6 +882,8 @@ _UNIQUE = (
 
 _TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
 
+
+_NO_ROLLBACK = False
 
 _SECRET_LEAST = 12
 """A value that is shorter may be a part of a name by chance."""

@@ -47,6 +47,7 @@ class Node:
         "started_at",
         "step",
         "timer",
+        "yields",
     )
 
     live: dict[str, Node] | None = None
@@ -106,6 +107,7 @@ class Node:
         self.index = 0  # among the members of its group
         self.started_at = 0.0
         self.child: Node | None = None  # of a node that has one child at a time
+        self.yields = 0  # of its body, in this attempt and drive; or whatever stands in for yields
         self.timer = 0  # token of the pause or wait it is in
 
     @property

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from handrail.core.places import Places
 from handrail.core.report import incident_of
 from handrail.model import events as ev
 from handrail.model.assemble import copier
@@ -67,6 +66,13 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
         due = self.retry_due or (last.due if last is not None and self.session is None else 0.0)
         return due > moment
 
+    def began(self, now: float) -> float:
+        """When it began; if it has ended, and is entered once more, as long ago as it took."""
+        end = self.end or self.member_end
+        if end is not None:
+            return now - end.duration_ms / 1000
+        return now if self.started_at is None else self.started_at
+
     def ended(self) -> bool:
         """True if the step's end, or the member's, is recorded."""
         return self.end is not None or self.member_end is not None
@@ -102,14 +108,16 @@ class Recorded:
         """
         self._at_work: dict[str, None] = {}
         self._unwinding = False
-        """The run is to be cancelled, and has not ended since."""
+        """The run is to be cancelled, and has not ended since: what is superseded is reopened."""
+        self._rehearses = False
+        """A drive that will only unwind says what it comes to again, and performs none of it."""
         self.completed: ev.WorkflowCompleted | None = None
         self._paths: dict[str, PathRecord] = {}
         self._children: dict[str, dict[str, None]] = {}
         self._gaps: dict[str, tuple[int, int]] = {}
-        """The attempt and index of those that are forgotten, and may begin again."""
-        self._places: dict[str, Places] = {}
-        """The order of the children of a path, if some were forgotten; else that of their keys."""
+        """The places of those that are forgotten. They stay among the children of what they stand
+        in, and so do those below them, for they may begin again.
+        """
         self._takes: dict[type, Callable[[Any], None]] = {
             ev.WorkflowStarted: self._run_started,
             ev.RunResumed: self._run_resumed,
@@ -162,8 +170,7 @@ class Recorded:
 
     def _run_resumed(self, event: ev.RunResumed) -> None:
         self._drive_broke_off()
-        for places in self._places.values():
-            places.drive_began()
+        self._rehearses = self._unwinding
         self.completed = None
         self.reused.update(event.reused)
         self.run_again(event.rerun)
@@ -189,7 +196,7 @@ class Recorded:
 
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
         self._letter(event.letter)
-        self._unwinding = True
+        self._unwinding, self._rehearses = True, False
 
     def _step_started(self, event: ev.StepStarted) -> None:
         path = event.path
@@ -198,8 +205,6 @@ class Recorded:
             record = self._record(path)
             if "/" in path:
                 record.attempt = self._attempt_of(path)
-        if self._places:
-            self._begun(path)
         if record.started_at is None:
             record.started_at = event.at
         record.verdict = event.verdict
@@ -211,7 +216,7 @@ class Recorded:
             self.begun_once.add(path)
         if event.step_type in LEAF_KINDS:
             record.leaf = True
-            if not record.waits_at(event.at):
+            if not self._rehearses and not record.waits_at(event.at):
                 self._at_work[path] = None
 
     def _step_interrupted(self, event: ev.StepInterrupted) -> None:
@@ -304,8 +309,6 @@ class Recorded:
         record = self._record(event.path)
         if new:
             record.attempt = self._attempt_of(event.path)
-        if self._places:
-            self._begun(event.path)
         record.index = event.index
         record.digest = event.digest
         if record.started_at is None:
@@ -363,11 +366,6 @@ class Recorded:
             children[path] = None
         return record
 
-    def _begun(self, path: str) -> None:
-        places = self._places.get(self._home(path))
-        if places is not None:
-            places.begun(path)
-
     def _home(self, path: str) -> str:
         """The path of the node that a child belongs to: the nearest one above it that is known.
 
@@ -387,8 +385,8 @@ class Recorded:
             drop(path)
 
     def _reopen(self, path: str) -> None:
-        """Drop the end of one path: a run that is being cancelled enters it again as far as it had
-        come, and cancels it again.
+        """Drop the end of one path, and nothing else: a run that is being cancelled enters it again
+        as far as it had come, with its attempts and the times it waits for, and cancels it again.
         """
         record = self._paths.get(path)
         if record is not None:
@@ -406,9 +404,6 @@ class Recorded:
         record = self._paths.pop(path, None)
         if record is not None:
             self._gaps[path] = (record.attempt, record.index)
-            home = self._home(path)
-            if home not in self._places:
-                self._places[home] = Places(self._children.get(home, ()))
         self.answers.pop(path, None)
         self._at_work.pop(path, None)
 
@@ -475,13 +470,25 @@ class Recorded:
 
     def children(self, path: str) -> list[str]:
         """The recorded paths just below this one, by their place in the group or of yielding."""
-        return self._in_order(path, self._counting(path))
+        return sorted(self._counting(path), key=self._place)
 
     def places(self, path: str) -> list[str]:
         """As ``children``, with those that are forgotten, since they may begin again."""
         known, gaps = set(self._counting(path)), self._gaps
         every = self._children.get(path, ())
-        return self._in_order(path, [one for one in every if one in known or one in gaps])
+        return sorted((one for one in every if one in known or one in gaps), key=self._place)
+
+    def is_forgotten(self, path: str) -> bool:
+        """True if the path's record no longer counts, and it has not begun again."""
+        return path in self._gaps
+
+    def leads_on(self, path: str) -> bool:
+        """True if a step that failed has gone on in a fallback of its own."""
+        made = self.at(path).attempts
+        return any(
+            self._paths[child].attempt > made and not is_budget_gate(path, child)
+            for child in self._counting(path)
+        )
 
     def ends(self) -> Iterator[tuple[str, StepResult[Any]]]:
         """Every finished step of the run, by path."""
@@ -517,19 +524,15 @@ class Recorded:
         known = self._paths.get(above)
         return 1 if known is None or not known.attempts else known.attempts + 1
 
-    def _in_order(self, path: str, children: Iterable[str]) -> list[str]:
-        """Children of a path by the attempt that they belong to, and their place in a group; the
-        steps of a body as they were yielded.
+    def _place(self, child: str) -> tuple[int, int]:
+        """The attempt that a child belongs to, and its place in the group or body; of two in one
+        place, by drives of different code, the older one is first.
         """
-        gaps, places = self._gaps, self._places.get(path)
-
-        def place(child: str) -> tuple[int, int]:
-            record = self._paths.get(child)
-            return gaps[child] if record is None else (record.attempt, record.index)
-
-        if places is None:
-            return sorted(children, key=place)
-        return sorted(children, key=lambda child: (*place(child), *places.of(child)))
+        gap = self._gaps.get(child)
+        if gap is not None:
+            return gap
+        record = self._paths[child]
+        return record.attempt, record.index
 
     def tree_below(self, path: str) -> dict[str, dict[str, None]]:
         """The children of a path and of all paths below it, in order."""

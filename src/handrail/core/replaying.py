@@ -76,7 +76,7 @@ class Replaying:
             if record.attempts or record.end is not None:
                 self._restore_children(node, recorded)
             node.phase = Phase.RUNNING
-            node.started_at = record.started_at
+            node.started_at = record.began(self.machine.now)
             again = self.machine.started(node, record.verdict)
             self.machine.emit(cmd.Record(again, step.modifiers.once))
             self._pick_up(node, record)
@@ -169,6 +169,7 @@ class Replaying:
             if self.note_change(change):
                 return True
         if record.member_end is None or recorded.can_be_undone(member.path):
+            member.started_at = record.began(machine.now)
             return False
         compose(recorded, member.path, machine.setting.run_id)
         for path, below in recorded.below(member.path):
@@ -198,7 +199,7 @@ class Replaying:
         if record.end is not None and record.end.attempts > record.attempts:
             node.attempt = record.end.attempts - 1  # entered once more, for its rollbacks
             machine.attempt(node)
-        elif record.retry_due is not None and record.retry_due > machine.now:
+        elif record.retry_due is not None and (machine.still or record.retry_due > machine.now):
             node.interrupted = False
             node.phase = Phase.PAUSED
             node.timer = machine.wait(node, record.retry_due)

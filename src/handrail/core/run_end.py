@@ -103,6 +103,7 @@ class RunEnd:
 
     def cancel_requested(self, event: ev.CancelRequested) -> None:
         """Unwind the run as cancelled, unless its end is decided already."""
+        self.machine.still = False
         if self._ending is None and self.machine.root.phase is not Phase.UNDOING:
             self._ending = Ending("cancelled", event.reason)
             self.machine.stop(self.machine.root, event.reason)

@@ -22,7 +22,7 @@ The whole table, for users and with all other records, begins docs/explanation/r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from handrail.errors import StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
@@ -40,12 +40,12 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
         return ()
     causes = set[str]() if last.failed_step is None else _causes(history, last.failed_step)
     kinds = set(map(type, history))  # a pass is saved where there is nothing to find
-    own = _cancelled(history)
-    whole = _undone(history) if ev.RollbackCompleted in kinds else set[str]()
-    if own or whole:
-        settled = _settled(history, causes)
-        known = begun(history)
-        own, whole = _outside(own, settled, known), _outside(whole, settled, known)
+    cancelled = _cancelled(history)
+    undone = _undone(history) if ev.RollbackCompleted in kinds else {}
+    own, whole = set[str](), set[str]()
+    if cancelled or undone:
+        known, settled = begun(history), _settled(history, causes)
+        own, whole = _outside(cancelled, settled, known), _outside(undone, settled, known)
     if causes:
         own |= causes - _never_again(history)
         whole |= causes & _validations(history)
@@ -103,34 +103,48 @@ def cancelled_half_way(history: Sequence[ev.Event]) -> tuple[str, ...]:
     return ()
 
 
-def _undone(history: Sequence[ev.Event]) -> set[str]:
-    """The steps whose rollback ran, in any drive, and that did not run again since."""
-    undone: set[str] = set()
-    for event in history:
+def _undone(history: Sequence[ev.Event]) -> dict[str, int]:
+    """The steps whose rollback ran, in any drive, and that did not run again since; and when."""
+    undone: dict[str, int] = {}
+    for index, event in enumerate(history):
         if isinstance(event, ev.RollbackCompleted):
-            undone.add(event.path)
+            undone[event.path] = index
         elif isinstance(event, ev.RunResumed):
-            undone.difference_update(event.superseded)
+            _drop(undone, event.superseded)
     return undone
 
 
-def _settled(history: Sequence[ev.Event], causes: set[str]) -> set[str]:
-    """What has an end that the run went on from: a success, or a failure that was handled."""
-    settled: set[str] = set()
-    for event in history:
+def _settled(history: Sequence[ev.Event], causes: set[str]) -> dict[str, int]:
+    """What has an end that the run went on from: a success, or a failure that was handled; and when
+    it first came to it. To have its rollbacks registered it may be entered again, and end again.
+    """
+    settled: dict[str, int] = {}
+    for index, event in enumerate(history):
         if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)):
             if event.status == "cancelled":
-                settled.discard(event.path)
-            else:
-                settled.add(event.path)
+                settled.pop(event.path, None)
+            elif event.path not in causes:
+                settled.setdefault(event.path, index)
         elif isinstance(event, ev.RunResumed):
-            settled.difference_update(event.superseded)
-    return settled - causes
+            _drop(settled, event.superseded)
+    return settled
 
 
-def _outside(paths: set[str], settled: set[str], known: set[str]) -> set[str]:
-    """Those that are not part of something settled: the loser of a race that was won, say."""
-    return {path for path in paths if settled.isdisjoint(all_above(path, known))}
+def _drop(found: dict[str, int], paths: Iterable[str]) -> None:
+    for path in paths:
+        found.pop(path, None)
+
+
+def _outside(paths: Mapping[str, int], settled: Mapping[str, int], known: set[str]) -> set[str]:
+    """Those that did not happen inside something settled: the loser of a race that was won did.
+
+    What is undone because the run failed is undone after all that it stands in has ended.
+    """
+    return {
+        path
+        for path, when in paths.items()
+        if not any(settled.get(above, -1) > when for above in all_above(path, known))
+    }
 
 
 def _never_again(history: Iterable[ev.Event]) -> set[str]:
@@ -156,20 +170,28 @@ def _what_ended_it(history: Sequence[ev.Event], failed_step: str | None) -> int:
     return len(history)
 
 
-def _cancelled(history: Iterable[ev.Event]) -> set[str]:
+def _cancelled(history: Iterable[ev.Event]) -> dict[str, int]:
     return {
-        event.path
-        for event in history
+        event.path: index
+        for index, event in enumerate(history)
         if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.status == "cancelled"
     }
 
 
 def _begun_after(history: Sequence[ev.Event], index: int) -> set[str]:
-    return {event.path for event in history[index + 1 :] if isinstance(event, ev.StepStarted)}
+    """The steps that began only then: those that had begun are entered again by later drives."""
+    before: dict[str, int] = {}
+    for event in history[: index + 1]:
+        if isinstance(event, ev.StepStarted):
+            before[event.path] = event.seq
+        elif isinstance(event, ev.RunResumed):
+            _drop(before, event.superseded)
+    after = {event.path for event in history[index + 1 :] if isinstance(event, ev.StepStarted)}
+    return after.difference(before)
 
 
 def _causes(history: Sequence[ev.Event], path: str) -> set[str]:
-    """The failed step and, below it, the failures that it passed on.
+    """The failed step and, below it, the failures that it passed on, in each of its attempts.
 
     In a body that handled one failure and ended by another, the last one is the cause.
     """
@@ -181,13 +203,18 @@ def _causes(history: Sequence[ev.Event], path: str) -> set[str]:
     bodies = {event.path for event in history if isinstance(event, ev.SubworkflowStarted)}
     bodies |= {event.path for event in history if isinstance(event, ev.MemberStarted)}
     known = begun(history)
-    homes = {one: home_of(one, known) for one in failed}
+    failed_in: dict[str, list[str]] = {}
+    for one in failed:
+        failed_in.setdefault(home_of(one, known), []).append(one)
     causes, stack = set[str](), [path]
     while stack:
         here = stack.pop()
         causes.add(here)
-        below = [one for one in failed if homes[one] == here and one not in causes]
-        if here in bodies and below:
-            below = [max(below, key=failed.__getitem__)]
+        below = failed_in.get(here, [])
+        if here in bodies:
+            last: dict[str, str] = {}
+            for one in sorted(below, key=failed.__getitem__):
+                last[one.rpartition("/")[0]] = one
+            below = list(last.values())
         stack.extend(below)
     return causes

@@ -37,6 +37,8 @@ class PauseBehaviour(_Childless):
 
     def begin(self, machine: Machine, node: Node) -> None:
         """Wait until the recorded time, if an earlier drive had set one."""
+        if machine.still:
+            return
         due = _recorded_due(machine, node, "sleep")
         if due is None:
             due = self._due(machine, node)
@@ -73,6 +75,8 @@ class QuestionBehaviour(_Childless):
         answered = machine.answered.get(node.path)
         if answered is not None:
             machine.succeed(node, answered.answer)
+            return
+        if machine.still:
             return
         gate = self._gate(machine, node, verb)
         machine.gates[node.path] = gate
@@ -125,6 +129,8 @@ class SignalBehaviour(_Childless):
     def begin(self, machine: Machine, node: Node) -> None:
         """Take the oldest signal that is kept, or listen for the next."""
         node.took = 0
+        if machine.still:
+            return
         kept = machine.mailboxes.get(_signal(node).signal)
         if kept:
             self.signalled(machine, node, *kept.pop(0))

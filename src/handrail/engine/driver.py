@@ -56,7 +56,13 @@ from handrail.engine.line import QUEUED, Line
 from handrail.engine.loop import Message
 from handrail.engine.mail import Mail
 from handrail.engine.perform import failed, succeeded
-from handrail.engine.rehearsal import rehearse, warn_of_masked, write_out
+from handrail.engine.rehearsal import (
+    Rehearsal,
+    rehearse,
+    rehearse_on,
+    warn_of_masked,
+    write_out,
+)
 from handrail.engine.stops import CancelledFromWithin, CoreStalled, cancelled_itself, interruption
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight, Tasks, tasks
 from handrail.engine.timers import Due, Timers
@@ -144,7 +150,7 @@ class Driver:
         self._by_hand = self.tasks.by_hand
         self._escaped: BaseException | None = None
         self._interrupted: str | None = None
-        self._closing = False
+        self.closing = False
         self._linger_until: float | None = None
         self._waits_for_disk = False
         self._syncing = False
@@ -258,19 +264,45 @@ class Driver:
         cancelled makes no attempt any more.
         """
         rehearsal = rehearse(self.machine, first, known, self._stamp)
-        if self.machine.changes:
-            raise ReplayMismatch(self.run_id, self.machine.changes)
-        await write_out(rehearsal, self.machine, self._wiring.journal, self._wiring.bus)
+        held = await self._written_out(rehearsal)
         if cancel is None or self.machine.finished:
-            self._todo.extend(rehearsal.held)
+            self._todo.extend(held)
         else:
+            held = await self._led_back(held)
             self.record(ev.CancelRequested(cancel))
-            self._todo.extend(one for one in rehearsal.held if not isinstance(one, _STARTS))
-            for one in rehearsal.held:
+            self._todo.extend(one for one in held if not isinstance(one, _STARTS))
+            for one in held:
                 if isinstance(one, _STARTS):
                     self._stopped_before(one)
         self.machine.replaying.held = True
         warn_of_masked(self.run_id, rehearsal)
+
+    async def _written_out(self, rehearsal: Rehearsal) -> list[cmd.Command]:
+        if self.machine.changes:
+            raise ReplayMismatch(self.run_id, self.machine.changes)
+        await write_out(rehearsal, self.machine, self._wiring.journal, self._wiring.bus)
+        return rehearsal.held
+
+    async def _led_back(self, held: list[cmd.Command]) -> list[cmd.Command]:
+        """Have those questions answered that lead back into the record, and give what is asked for
+        then: what is recorded below a fallback or a validation is to be unwound, too.
+        """
+        recorded = self.machine.setting.recorded
+        assert recorded is not None
+        left, kept = deque(held), list[cmd.Command]()
+        while left:
+            command = left.popleft()
+            match command:
+                case cmd.FindStages() if recorded.children(command.path):
+                    report = await self._errands.evaluated(command)
+                case cmd.AskFallback() if recorded.leads_on(command.path):
+                    report = await self._errands.evaluated(command)
+                case _:
+                    kept.append(command)
+                    continue
+            further = rehearse_on(self.machine, report, self._seq, self._stamp)
+            left.extendleft(reversed(await self._written_out(further)))
+        return kept
 
     def _stamp(self, event: ev.Event) -> float:
         self._seq += 1
@@ -557,7 +589,7 @@ class Driver:
         self._inbox.append(lambda: self._report_stop(path, attempt, abandoned=False))
 
     def _report_stop(self, path: str, attempt: int, *, abandoned: bool) -> None:
-        if self._closing:
+        if self.closing:
             self._note_interruption(path, self._interrupted or "interrupted")
         else:
             self.receive(cmd.Stopped(path, attempt, abandoned, at=self.now()))
@@ -623,11 +655,16 @@ class Driver:
             self._line.admit()
         for kind in (ATTEMPT, EVALUATION):
             flight = self.flights.get((path, kind))
-            if flight is not None and not flight.stopping:
-                if flight.current is not None:
-                    flight.current.cancelled = True
-                self.tasks.stop(flight)
-                self.timers.at(self.now() + ABANDON_AFTER_S, partial(self._leave, flight))
+            if flight is not None:
+                self._halt(flight)
+
+    def _halt(self, flight: Flight) -> None:
+        """Stop what is at work, and leave it behind if it does not end in time."""
+        if not flight.stopping:
+            if flight.current is not None:
+                flight.current.cancelled = True
+            self.tasks.stop(flight)
+            self.timers.at(self.now() + ABANDON_AFTER_S, partial(self._leave, flight))
 
     def _leave(self, flight: Flight) -> None:
         """Abandon a flight that ignores its cancellation."""
@@ -662,10 +699,7 @@ class Driver:
                 if what.over or what.stopping:
                     return False
                 what.timed_out = True
-                if what.current is not None:
-                    what.current.cancelled = True
-                self.tasks.stop(what)
-                self.timers.at(self.now() + ABANDON_AFTER_S, lambda: self._leave(what))
+                self._halt(what)
             case _:
                 what()
         return True
@@ -714,7 +748,7 @@ class Driver:
     # -- ends -----------------------------------------------------------------------------------
 
     def _suspend(self, reason: str) -> None:
-        self._closing = True
+        self.closing = True
         self.receive(cmd.CloseRun(reason, at=self.now()))
 
     def _handler_interrupted(self, error: BaseException) -> None:
@@ -747,7 +781,11 @@ class Driver:
     def _end_drive(self, reason: str) -> None:
         """Stop what is in flight, and close the drive when all has landed."""
         self._interrupted = self._interrupted or reason
-        self._closing = True
+        self.closing = True
+        self._close_when_landed()
+
+    def _close_when_landed(self) -> None:
+        """Stop what is at work, what began meanwhile too; once there is nothing, close."""
         for path, kind in list(self.flights):
             flight = self.flights[path, kind]
             if kind == QUEUED:
@@ -758,15 +796,11 @@ class Driver:
                 del self.flights[path, kind]
                 self.tasks.stop(flight)
             else:
-                self._stop(path)
-                self.tasks.stop(flight)
-        self._inbox.append(self._close_when_landed)
-
-    def _close_when_landed(self) -> None:
+                self._halt(flight)
         if self.flights:
-            self.timers.at(self.now() + 0.02, lambda: self._inbox.append(self._close_when_landed))
+            self.timers.at(self.now() + 0.02, partial(self._inbox.append, self._close_when_landed))
         else:
-            self._suspend(self._interrupted or "interrupted")
+            self._inbox.append(partial(self._suspend, self._interrupted or "interrupted"))
 
 
 def _bound(command: cmd.Perform, now: float) -> tuple[float, Exception]:

@@ -67,6 +67,17 @@ class Errands:
         else:
             loop.receive(cmd.Evaluated(command.path, value, at=loop.now()))
 
+    async def evaluated(self, command: cmd.AskFallback | cmd.FindStages) -> cmd.Evaluated:
+        """The same, waited for."""
+        loop = self._loop
+        try:
+            value = loop.context().run(self._evaluator.begin, command)
+            if hasattr(value, "__await__"):
+                value = await value
+        except Exception as error:  # noqa: BLE001  # the user's function
+            return cmd.Evaluated(command.path, error=error, at=loop.now())
+        return cmd.Evaluated(command.path, value, at=loop.now())
+
     def _evaluated(self, flight: Flight, outcome: Any) -> None:
         loop = self._loop
         if outcome is STOPPED or outcome is ABANDONED:
@@ -117,17 +128,21 @@ class Errands:
     # -- rollbacks ------------------------------------------------------------------------------
 
     def undo(self, command: cmd.Undo) -> None:
-        """Begin a rollback, within its time."""
+        """Begin a rollback, within its time; the next drive does, if this one is to end."""
         loop = self._loop
-        flight = Flight(command.path, ROLLBACK, command, None)
-        context = loop.context()
+        if loop.closing:
+            return
         current = Current(loop.run_id, command.path, 1, mask=loop.mask)
+        flight = Flight(command.path, ROLLBACK, command, current)
+        context = loop.context()
         context.run(CURRENT.set, current)
         evaluator = self._evaluator
         loop.start(flight, lambda: evaluator.undo(command, current), context)
         loop.timers.at(loop.now() + command.rollback.timeout_s, flight)
 
     def _undone(self, flight: Flight, outcome: Any) -> None:
+        if self._loop.closing and _is_broken_off(outcome):
+            return  # it was broken off, and the next drive runs it again
         if flight.timed_out:
             outcome = StepTimeout(flight.path, flight.command.rollback.timeout_s)
         elif outcome is STOPPED or outcome is ABANDONED:
@@ -137,3 +152,7 @@ class Errands:
             self._loop.record(ev.RollbackCompleted(flight.path, said, kind))
         else:
             self._loop.record(ev.RollbackCompleted(flight.path))
+
+
+def _is_broken_off(outcome: Any) -> bool:
+    return outcome is STOPPED or outcome is ABANDONED or isinstance(outcome, BaseException)

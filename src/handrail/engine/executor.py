@@ -216,6 +216,7 @@ class Engine:
             codec,
             parts.max_crashes,
             None if codec is None else self._secrets(),
+            start.cancel is not None,
         )
         return Machine(start.definition, start.inputs, setting, behaviours())
 
@@ -354,7 +355,8 @@ class Engine:
         definition = workflow_for(history, given, self._parts.workflows)
         start = self._start_again(history, definition, reuse, rerun)
         self._close_unless_used()
-        return plan_of(self._machine(start), start.first, history, self._parts.clock.now())
+        machine, now = self._machine(start), self._parts.clock.now()
+        return plan_of(machine, start.first, history, now, start.cancel)
 
     def plan_sync(
         self,

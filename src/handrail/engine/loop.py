@@ -26,6 +26,8 @@ class Loop(Protocol):
     tasks: Tasks
     timers: Timers
     mask: Mask
+    closing: bool
+    """The drive is to end before its run does: what is under way has no end in the record."""
 
     def now(self) -> float:
         """The clock's time."""

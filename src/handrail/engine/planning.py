@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from handrail.core.machine import Machine
-from handrail.core.node import Node
+from handrail.core.node import Node, Phase
 from handrail.core.report import children_of
 from handrail.engine.rehearsal import rehearse
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.plan import Plan, PlannedStep
+from handrail.model.plan import Plan, PlannedStep, PlanState
 from handrail.ports.journal import status_of
 
 _KINDS = {"call": "python", "run_workflow": "subworkflow"}
 """What results call a verb, where it is typed otherwise."""
 
 
-def plan_of(machine: Machine, first: ev.Event, history: Sequence[ev.Event], now: float) -> Plan:
-    """The plan of a machine that stands at the beginning of a resume; it is used up by that."""
+def plan_of(
+    machine: Machine,
+    first: ev.Event,
+    history: Sequence[ev.Event],
+    now: float,
+    cancel: str | None = None,
+) -> Plan:
+    """The plan of a machine that stands at the beginning of a resume; it is used up by that.
+
+    ``cancel`` says why the resume only unwinds.
+    """
     run_id = machine.setting.run_id
 
     def stamp(event: ev.Event) -> float:
@@ -30,9 +39,17 @@ def plan_of(machine: Machine, first: ev.Event, history: Sequence[ev.Event], now:
         rehearsal = rehearse(machine, first, (), stamp)
     finally:
         machine.end.close_bodies()
+    undoes = _undoes(machine, rehearsal.held)
+    unwinds = None if machine.finished or undoes else cancel
+    if unwinds is not None:
+        undoes = _registered(machine, [*reversed(machine.nodes.values()), machine.root])
     finished = next((one.result for one in rehearsal.held if isinstance(one, cmd.Finish)), None)
-    planned = [*_visited(machine), *_left(machine, over=finished is not None)]
-    if finished is None:
+    planned = list(_visited(machine))
+    seen = {one.path for one in planned}
+    planned += (one for one in _left(machine, over=finished is not None) if one.path not in seen)
+    if unwinds is not None or undoes:
+        planned = [one for one in planned if one.state != "will run"]
+    elif finished is None:
         planned += _possible(machine.definition, {step.path for step in planned})
     return Plan(
         run_id,
@@ -40,7 +57,25 @@ def plan_of(machine: Machine, first: ev.Event, history: Sequence[ev.Event], now:
         status_of(history),
         tuple(planned),
         None if finished is None else finished.status,
+        undoes,
+        unwinds,
     )
+
+
+def _undoes(machine: Machine, held: Sequence[cmd.Command]) -> tuple[str, ...]:
+    """The rollbacks that are due because the run has come to a bad end; one is asked for."""
+    if machine.root.phase is not Phase.UNDOING:
+        return ()
+    first = [one.path for one in held if isinstance(one, cmd.Undo)]
+    return (*first, *_registered(machine, [machine.root]))
+
+
+def _registered(machine: Machine, nodes: Iterable[Node]) -> tuple[str, ...]:
+    """The rollbacks that the nodes hold, in the order in which they would run."""
+    recorded = machine.setting.recorded
+    assert recorded is not None
+    paths = [path for node in nodes for path, _, _ in reversed(node.rollbacks or ())]
+    return tuple(path for path in paths if recorded.at(path).undone is None)
 
 
 def _visited(machine: Machine) -> Iterator[PlannedStep]:
@@ -57,7 +92,10 @@ def _visited(machine: Machine) -> Iterator[PlannedStep]:
             was, now = ("", "") if change is None else (change.was, change.now)
             yield PlannedStep(path, state, result.step_type, result.status, was, now)
         elif path in machine.results:  # it ends by what came since: an answer, a time
-            yield PlannedStep(path, "will run", machine.results[path].step_type)
+            result = machine.results[path]
+            yield PlannedStep(path, "will run", result.step_type, result.status)
+        elif node is not None and node.step is not None and _ended(machine, path):
+            yield _kept(machine, path)  # entered again, for the rollbacks of its steps
         elif node is not None and node.step is not None:
             yield PlannedStep(
                 path, "will run", node.step.verb.kind, interrupted=_interrupted(machine, node)
@@ -84,10 +122,14 @@ def _left(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
     assert recorded is not None
     for path in recorded.ended_paths():
         if path not in machine.results:
-            end = recorded.at(path).end
-            assert end is not None
-            state: Any = "orphaned" if over else "recorded"
-            yield PlannedStep(path, state, end.step_type, end.status)
+            yield _kept(machine, path, "orphaned" if over else "recorded")
+
+
+def _kept(machine: Machine, path: str, state: PlanState = "recorded") -> PlannedStep:
+    recorded = machine.setting.recorded
+    end = None if recorded is None else recorded.at(path).end
+    assert end is not None
+    return PlannedStep(path, state, end.step_type, end.status)
 
 
 def _possible(definition: WorkflowDefinition, known: set[str]) -> Iterator[PlannedStep]:

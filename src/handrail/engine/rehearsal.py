@@ -53,12 +53,33 @@ def rehearse(
     ``stamp`` numbers an event, and gives the time. Progress has that of the event before it.
     """
     rehearsal = Rehearsal()
-    happened, held, run_id = rehearsal.happened, rehearsal.held, machine.setting.run_id
     at = stamp(first)
-    seq = first.seq
-    happened.append((first, False))
-    left = deque(known)
-    todo: deque[cmd.Command] = deque(machine.receive(first))
+    rehearsal.happened.append((first, False))
+    _carry_on(rehearsal, machine, machine.receive(first), deque(known), stamp, (at, first.seq))
+    return rehearsal
+
+
+def rehearse_on(
+    machine: Machine, report: cmd.Report, seq: int, stamp: Callable[[ev.Event], float]
+) -> Rehearsal:
+    """Go on with what was asked for in a rehearsal, whose last event had this number."""
+    rehearsal = Rehearsal()
+    _carry_on(rehearsal, machine, machine.receive(report), deque(), stamp, (report.at, seq))
+    return rehearsal
+
+
+def _carry_on(  # noqa: PLR0917  # one function, but for where it begins
+    rehearsal: Rehearsal,
+    machine: Machine,
+    commands: Sequence[cmd.Command],
+    left: deque[ev.Event],
+    stamp: Callable[[ev.Event], float],
+    last: tuple[float, int],
+) -> None:
+    happened, held, run_id = rehearsal.happened, rehearsal.held, machine.setting.run_id
+    began, seq = last
+    at = began
+    todo: deque[cmd.Command] = deque(commands)
     while todo or left:
         if left and (not todo or isinstance(todo[0], cmd.Record)):
             event = left.popleft()
@@ -80,10 +101,9 @@ def rehearse(
                 happened.append((event, command.sync))
                 todo.extend(machine.receive(event))
             case cmd.Pull():
-                todo.extend(machine.receive(cmd.Pulled(command.path, at=first.at)))
+                todo.extend(machine.receive(cmd.Pulled(command.path, at=began)))
             case _:
                 held.append(command)
-    return rehearsal
 
 
 async def write_out(rehearsal: Rehearsal, machine: Machine, journal: Journal, bus: Bus) -> None:

@@ -129,9 +129,9 @@ class StepStarted(Stamped):
 
     ``fingerprint`` describes the step as the code did (empty where nothing is to be durable),
     ``verdict`` is the predicate's, ``signal`` what a ``wait_for`` waits for, ``index`` the place
-    (from 0) among the members of its group, ``rollback`` whether it can be undone, ``once`` whether
-    it must not run again, ``accepts`` the type of the signal's payload (None: any, or one that
-    cannot be recorded).
+    (from 0) among the members of its group, or among what its body yielded, ``rollback`` whether it
+    can be undone, ``once`` whether it must not run again, ``accepts`` the type of the signal's
+    payload (None: any, or one that cannot be recorded).
     """
 
     path: str

@@ -18,7 +18,8 @@ class PlannedStep:
     ``recorded``: its end is in the journal and counts. ``changed``: so it is, but the code
     describes the step otherwise now (``was`` and ``now``). ``will run``: the next one of its
     branch. ``may run``: named in the source behind it. ``orphaned``: recorded, and the code did
-    not come to it. ``status`` is the recorded one, ``interrupted``: it was at work when its process
+    not come to it. ``status`` is the recorded one; of one that will run, how it ends without being
+    performed, by an answer that came since, say. ``interrupted``: it was at work when its process
     ended.
     """
 
@@ -36,7 +37,8 @@ class Plan:
     """What ``resume`` would do with a run; nothing was run to find out.
 
     ``status`` is the run's, None while it has no end. ``ends`` is how the run would end if no step
-    of it had to run any more.
+    of it had to run any more. ``undoes``: the steps whose rollbacks would run at once, in order.
+    ``unwinds``: why the run was to be cancelled, if all that is left is to unwind it.
     """
 
     run_id: str
@@ -44,6 +46,8 @@ class Plan:
     status: RunStatus | None
     steps: tuple[PlannedStep, ...]
     ends: RunStatus | None = None
+    undoes: tuple[str, ...] = ()
+    unwinds: str | None = None
 
     @property
     def changes(self) -> tuple[StepChange, ...]:
