@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from handrail.core.replay import Recorded
+from handrail.core.supersede import begun
 from handrail.engine.history import asked_by, ended, unread
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
@@ -31,6 +32,7 @@ def waits_of(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> Wait
 
 def _gates(events: Sequence[ev.Event]) -> tuple[OpenGate, ...]:
     gates: dict[str, OpenGate] = {}
+    steps = begun(events)
     for event in events:
         match event:
             case ev.GateOpened():
@@ -38,10 +40,13 @@ def _gates(events: Sequence[ev.Event]) -> tuple[OpenGate, ...]:
             case ev.GateAnswered():
                 gates.pop(event.path, None)
             case ev.StepCompleted():
-                gates = {path: gates[path] for path in gates if not asked_by(event.path, path)}
+                for path in asked_by(event.path, gates, steps):
+                    del gates[path]
             case ev.RunResumed():
-                for gone in event.superseded:
-                    gates = {path: gates[path] for path in gates if not asked_by(gone, path)}
+                for path in [
+                    one for gone in event.superseded for one in asked_by(gone, gates, steps)
+                ]:
+                    gates.pop(path, None)
             case _:
                 pass
     return tuple(gates.values())

@@ -4,7 +4,10 @@ The ``composed`` field of an end says how:
 
     outputs            the members' outputs, in the order of the group
     results            the members' results, in the order of the group
+    outputs [NAMES]    the same of these members only, in this order: the record has others, or has
+    results [NAMES]    them in another order, for the code was another when it was written
     child              the output of the only step below
+    child PATH         the output of this one, where there were others
     winner PATH        the output of the member that won
     arm INDEX PATH     a ``BranchResult`` with the output of the arm's step
     workflow           the ``WorkflowResult`` of a child, which returned what ``SubworkflowEnded``
@@ -13,9 +16,13 @@ The ``composed`` field of an end says how:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
+from handrail.core.node import Node
 from handrail.core.replay import PathRecord, Recorded
 from handrail.core.report import children_of, tree_order, workflow_result
 from handrail.model.events import WorkflowCompleted
@@ -38,6 +45,24 @@ def arm(index: int, path: str) -> str:
     return f"arm {index} {path}"
 
 
+def of_members(how: str, recorded: Recorded | None, node: Node, places: Mapping[str, int]) -> str:
+    """How the output of a group is composed; ``places``: those of its members, by path. They are
+    named if what an earlier drive recorded of the group is not just these, in their places.
+    """
+    known = [] if recorded is None else _ended_members(recorded, node.path, node.base)
+    if recorded is None or all(places.get(one) == recorded.at(one).index for one in known):
+        return how
+    cut = len(node.base) + 1
+    names = [path[cut:] for path in sorted(places, key=places.__getitem__)]
+    return f"{how} {msgspec.json.encode(names).decode()}"
+
+
+def of_child(recorded: Recorded | None, path: str, child: str) -> str:
+    """How the output of a member is composed whose body gave one step."""
+    others = recorded is not None and set(recorded.children(path)) - {child}
+    return f"{CHILD} {child}" if others else CHILD
+
+
 def compose(recorded: Recorded, path: str, run_id: str) -> None:
     """Fill in the composed outputs of a path and of all below it, the innermost first.
 
@@ -57,12 +82,13 @@ def _output(recorded: Recorded, path: str, record: PathRecord, composed: str, ru
     how, _, rest = composed.partition(" ")
     match how:
         case "outputs" | "results":
-            members = [_result(recorded, member) for member in _members(recorded, path, record)]
+            listed = _members(recorded, path, record, rest)
+            members = [_result(recorded, member) for member in listed]
             values = members if how == "results" else [member.output for member in members]
             kind = record.end.step_type if record.end is not None else ""
             return tuple(values) if kind == "parallel" else values
         case "child":
-            return _result(recorded, recorded.children(path)[0]).output
+            return _result(recorded, rest or recorded.children(path)[0]).output
         case "winner":
             return _result(recorded, rest).output
         case "arm":
@@ -73,10 +99,16 @@ def _output(recorded: Recorded, path: str, record: PathRecord, composed: str, ru
             return _child_result(recorded, path, record, run_id)
 
 
-def _members(recorded: Recorded, path: str, record: PathRecord) -> list[str]:
+def _members(recorded: Recorded, path: str, record: PathRecord, names: str) -> list[str]:
     """The members of the attempt that counts, in order."""
     attempts = record.end.attempts if record.end is not None else 1
     base = attempt_base(path, attempts)
+    if names:
+        return [f"{base}/{name}" for name in msgspec.json.decode(names, type=list[str])]
+    return _ended_members(recorded, path, base)
+
+
+def _ended_members(recorded: Recorded, path: str, base: str) -> list[str]:
     return [
         member
         for member in recorded.children(path)

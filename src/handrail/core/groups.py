@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, cast
 
-from handrail.core.composed import OUTPUTS, RESULTS, winner
+from handrail.core.composed import OUTPUTS, RESULTS, of_members, winner
 from handrail.core.failures import Failure, failure_from, failure_of
 from handrail.core.machine import Machine
 from handrail.core.mistakes import not_a_step
@@ -257,7 +257,7 @@ class GroupBehaviour:
         self._close(machine, node)
         failure = node.failure or _failure(node, state)
         if failure is None:
-            machine.succeed(node, _output(node, state), composed=_composed(state))
+            machine.succeed(node, _output(node, state), composed=_composed(machine, node, state))
         elif state.mode == "all_or_nothing":
             machine.undo(node, lambda: machine.fail(node, failure))
         else:
@@ -423,16 +423,14 @@ def _too_few(node: Node, state: Members, wanted: float | None) -> Failure | None
     return failure_of(GroupFailed(node.path, why))
 
 
-def _composed(state: Members) -> str:
-    match state.mode:
-        case "race":
-            won = _winner(state)
-            assert won is not None
-            return winner(won.path)
-        case "continue":
-            return RESULTS
-        case _:
-            return OUTPUTS
+def _composed(machine: Machine, node: Node, state: Members) -> str:
+    if state.mode == "race":
+        won = _winner(state)
+        assert won is not None
+        return winner(won.path)
+    how = RESULTS if state.mode == "continue" else OUTPUTS
+    places = {result.path: index for index, result in state.results.items()}
+    return of_members(how, machine.setting.recorded, node, places)
 
 
 def _output(node: Node, state: Members) -> Any:

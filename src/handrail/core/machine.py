@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from handrail.core.bodies import close
-from handrail.core.composed import CHILD
+from handrail.core.composed import of_child
 from handrail.core.failing import Failing
 from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
 from handrail.core.launches import LAUNCHED, Launches
@@ -776,7 +776,8 @@ class Machine:
 
     def _member_step_ended(self, node: Node, result: StepResult[Any]) -> None:
         if result.success:
-            self.end_member(node, result.status, output=result.output, composed=CHILD)
+            composed = of_child(self.setting.recorded, node.path, result.path)
+            self.end_member(node, result.status, output=result.output, composed=composed)
         else:
             failure = failure_from(result, f"step {result.name!r} failed: {result.error}")
             self.end_member(node, "failed", failure=failure)

@@ -337,11 +337,15 @@ class Recorded:
             record.gates = {}
         record.gates.setdefault(record.attempts + 1, event.gate)
         home = event.path.rpartition("/")[0]
-        if is_budget_gate(home, event.path) and home in self._paths:  # its launch is not made yet
+        if home in self._paths and self._is_budget_gate(home, event.path):  # it is not launched yet
             self._at_work.pop(home, None)
             self._paths[home].interrupted = False
         asked = self.openings.get(event.path, 0)
         self.openings[event.path] = max(asked, event.gate.opening)
+
+    def _is_budget_gate(self, step: str, path: str) -> bool:
+        """True if this asks whether the step's agent may be launched, and is no step so named."""
+        return is_budget_gate(step, path) and self.at(path).started_at is None
 
     def _gate_answered(self, event: ev.GateAnswered) -> None:
         self.answers.setdefault(event.path, event)
@@ -396,7 +400,7 @@ class Recorded:
     def _forget(self, path: str) -> None:
         """Drop what is known of one path; its children keep what they have."""
         for asked in [
-            known for known in self._children.get(path, ()) if is_budget_gate(path, known)
+            known for known in self._children.get(path, ()) if self._is_budget_gate(path, known)
         ]:
             self._paths.pop(asked, None)
             self.answers.pop(asked, None)
@@ -486,7 +490,7 @@ class Recorded:
         """True if a step that failed has gone on in a fallback of its own."""
         made = self.at(path).attempts
         return any(
-            self._paths[child].attempt > made and not is_budget_gate(path, child)
+            self._paths[child].attempt > made and not self._is_budget_gate(path, child)
             for child in self._counting(path)
         )
 

@@ -16,7 +16,7 @@ from handrail.model.assemble import assembler
 from handrail.model.fingerprint import is_still, short
 from handrail.model.paths import attempt_base
 from handrail.model.results import StepResult
-from handrail.model.steps import Step
+from handrail.model.steps import Question, Step
 from handrail.model.unresolved import Unresolved
 
 _step_replayed = assembler(ev.StepReplayed)
@@ -61,7 +61,8 @@ class Replaying:
         step = node.step
         assert step is not None
         record = recorded.at(node.path)
-        if record.end is not None and record.end.success and self._changed(node, step, recorded):
+        counts = record.end.success if record.end is not None else self._is_answered(node, step)
+        if counts and self._changed(node, step, recorded):
             return True
         if record.end is not None and not self._must_be_entered(node, step, recorded):
             self._take_end(node, step, record, recorded)
@@ -82,6 +83,10 @@ class Replaying:
             self._pick_up(node, record)
             return True
         return False
+
+    def _is_answered(self, node: Node, step: Step[Any]) -> bool:
+        """True for a question whose answer is recorded and its end is not."""
+        return type(step.verb) is Question and node.path in self.machine.answered
 
     def _must_be_entered(self, node: Node, step: Step[Any], recorded: Recorded) -> bool:
         """A composite that ended well, and whose steps have rollbacks, registers them anew.
@@ -123,7 +128,11 @@ class Replaying:
         if machine.codec is None:
             return False
         stop = False
+        end = recorded.at(node.path).end
+        made = 0 if end is None else end.attempts
         for path, one in held_steps(node.path, step):
+            if recorded.at(path).attempt > made and path.rpartition("/")[0] == node.path:
+                continue  # it is of the fallback, which has the name of a step that never began
             was = recorded.at(path).fingerprint
             now = machine.fingerprint(one) if was else ""
             if was != now:
@@ -136,9 +145,10 @@ class Replaying:
         assert recorded is not None
         if recorded.is_reused(change.path):
             return False
-        self.machine.changes.append(change)
-        if self.held:
-            self.machine.emit(cmd.Changed(change.path))
+        if change not in self.machine.changes:
+            self.machine.changes.append(change)
+            if self.held:
+                self.machine.emit(cmd.Changed(change.path))
         return self.held
 
     def _restore_children(self, node: Node, recorded: Recorded) -> None:

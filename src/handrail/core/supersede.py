@@ -29,23 +29,28 @@ from handrail.model import events as ev
 from handrail.model.paths import all_above, home_of
 from handrail.model.results import qualified
 
+_LETTERS = (ev.GateAnswered, ev.SignalReceived)
+"""What may come when the run has ended."""
 _ENDING_IT = (ev.CancelRequested, ev.LimitReached)
 _FINAL = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
 
 
 def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     """The paths whose own records a resume drops; children that go too are listed themselves."""
-    last = history[-1] if history else None
+    last = next((one for one in reversed(history) if not isinstance(one, _LETTERS)), None)
     if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
         return ()
-    causes = set[str]() if last.failed_step is None else _causes(history, last.failed_step)
+    causes, whole = set[str](), set[str]()
+    if last.failed_step is not None:
+        causes, whole = _causes(history, last.failed_step)
     kinds = set(map(type, history))  # a pass is saved where there is nothing to find
     cancelled = _cancelled(history)
     undone = _undone(history) if ev.RollbackCompleted in kinds else {}
-    own, whole = set[str](), set[str]()
+    own = set[str]()
     if cancelled or undone:
         known, settled = begun(history), _settled(history, causes)
-        own, whole = _outside(cancelled, settled, known), _outside(undone, settled, known)
+        own = _outside(cancelled, settled, known)
+        whole |= _outside(undone, settled, known)
     if causes:
         own |= causes - _never_again(history)
         whole |= causes & _validations(history)
@@ -190,8 +195,9 @@ def _begun_after(history: Sequence[ev.Event], index: int) -> set[str]:
     return after.difference(before)
 
 
-def _causes(history: Sequence[ev.Event], path: str) -> set[str]:
-    """The failed step and, below it, the failures that it passed on, in each of its attempts.
+def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]:
+    """The failed step and, below it, the failures that it passed on, in each of its attempts; and
+    what the bodies of those yielded after them, to clean up.
 
     In a body that handled one failure and ended by another, the last one is the cause.
     """
@@ -206,15 +212,51 @@ def _causes(history: Sequence[ev.Event], path: str) -> set[str]:
     failed_in: dict[str, list[str]] = {}
     for one in failed:
         failed_in.setdefault(home_of(one, known), []).append(one)
-    causes, stack = set[str](), [path]
+    said = _said(history)
+    causes, clean_up, stack = set[str](), set[str](), [path]
     while stack:
         here = stack.pop()
         causes.add(here)
         below = failed_in.get(here, [])
         if here in bodies:
-            last: dict[str, str] = {}
-            for one in sorted(below, key=failed.__getitem__):
-                last[one.rpartition("/")[0]] = one
+            last = {_attempt(one): one for one in sorted(below, key=failed.__getitem__)}
             below = list(last.values())
+            passed_on = {
+                _attempt(one): failed[one]
+                for one in below
+                if any(text.startswith(f"step {one!r} ") for text in said.get(here, ()))
+            }
+            clean_up |= _yielded_after(history, passed_on)
         stack.extend(below)
-    return causes
+    return causes, clean_up
+
+
+def _attempt(path: str) -> str:
+    """What the paths of one attempt of a body begin with."""
+    return path.rpartition("/")[0]
+
+
+def _said(history: Iterable[ev.Event]) -> dict[str, list[str]]:
+    """What each path said of its failures: one that a body passed on is named first."""
+    said: dict[str, list[str]] = {}
+    for event in history:
+        if isinstance(event, ev.AttemptFailed):
+            said.setdefault(event.path, []).append(event.error)
+        elif isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.result.error:
+            said.setdefault(event.path, []).append(event.result.error)
+    return said
+
+
+def _yielded_after(history: Sequence[ev.Event], failed: Mapping[str, int]) -> set[str]:
+    """The steps that bodies yielded after these failures of theirs, by attempt."""
+    if not failed:
+        return set()
+    found: set[str] = set()
+    begun_at: dict[str, int] = {}
+    for index, event in enumerate(history):
+        if isinstance(event, ev.StepStarted):
+            if begun_at.setdefault(event.path, index) > failed.get(_attempt(event.path), index):
+                found.add(event.path)
+        elif isinstance(event, ev.RunResumed):
+            _drop(begun_at, event.superseded)
+    return found

@@ -91,6 +91,8 @@ class QuestionBehaviour(_Childless):
     def _gate(self, machine: Machine, node: Node, verb: Question) -> OpenGate:
         recorded = machine.setting.recorded
         known = recorded.gate(node.path, node.attempt) if recorded is not None else None
+        if known is not None and self._is_another(machine, node):
+            known = None  # who answers the old question does not answer this one
         since = machine.now if known is None else known.since
         deadline = None if verb.timeout_s is None else since + verb.timeout_s
         opening = machine.openings.get(node.path, 0) + 1 if known is None else known.opening
@@ -106,6 +108,14 @@ class QuestionBehaviour(_Childless):
             verb.has_default,
             opening,
         )
+
+    def _is_another(self, machine: Machine, node: Node) -> bool:
+        """True if the recorded gate was opened for a step that the code describes otherwise now."""
+        recorded = machine.setting.recorded
+        assert recorded is not None
+        assert node.step is not None
+        was = recorded.at(node.path).fingerprint
+        return bool(was) and was != machine.fingerprint(node.step)
 
     def timer_fired(self, machine: Machine, node: Node) -> None:
         """Answer with the default, or close the gate and fail."""

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
@@ -107,6 +107,17 @@ class _Ended(msgspec.Struct):
     """Marks that an attempt ended in this event, and not in an output."""
 
     event: Any
+
+
+class _Refused:
+    """What is to be waited for where a write failed: whoever waits for it hears of that."""
+
+    def __init__(self, error: HandrailError) -> None:
+        self._error = error
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        raise self._error
+        yield
 
 
 class _Written(msgspec.Struct):
@@ -202,7 +213,11 @@ class Driver:
         self.read_mail()
 
     def read_mail(self) -> None:
-        """Have what came by letter recorded, before whatever the inbox holds."""
+        """Have what came by letter recorded, before whatever the inbox holds; once the run's end is
+        on its way, it is left for another drive.
+        """
+        if self.machine.root.phase is Phase.ENDING or self.result is not None:
+            return
         for event in self._mail.new():
             if isinstance(event, ev.GateAnswered):
                 self.machine.answered[event.path] = event
@@ -280,7 +295,8 @@ class Driver:
     async def _written_out(self, rehearsal: Rehearsal) -> list[cmd.Command]:
         if self.machine.changes:
             raise ReplayMismatch(self.run_id, self.machine.changes)
-        await write_out(rehearsal, self.machine, self._wiring.journal, self._wiring.bus)
+        with anyio.CancelScope(shield=True):  # all of it is numbered: none may be missing
+            await write_out(rehearsal, self.machine, self._wiring.journal, self._wiring.bus)
         return rehearsal.held
 
     async def _led_back(self, held: list[cmd.Command]) -> list[cmd.Command]:
@@ -504,7 +520,11 @@ class Driver:
             self._wake.set()
         else:
             self._stamp(notice)
-            pending = self._wiring.journal.append(notice)
+            try:
+                pending = self._wiring.journal.append(notice)
+            except HandrailError as error:  # it is no fault of the agent, which is told nothing
+                self._seq -= 1
+                pending = _Refused(error)
             if pending is None:
                 self._wiring.bus.emit(notice)
             else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from handrail.core.composed import compose
@@ -10,7 +11,7 @@ from handrail.core.payloads import check_payload
 from handrail.core.replay import Recorded
 from handrail.core.report import children_of, incident_of, tree_order, workflow_result
 from handrail.core.resolving import returned_by
-from handrail.core.supersede import expanded, superseded
+from handrail.core.supersede import begun, expanded, superseded
 from handrail.engine.mail import TIMEOUT, event_of, gate_key
 from handrail.errors import (
     GateClosed,
@@ -78,8 +79,11 @@ def unread(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> list[e
         event.path: gate_key(event.gate) for event in history if isinstance(event, ev.GateOpened)
     }
     found: list[ev.Event] = []
+    over = ended(history)
     for letter in waiting:
         event = letter.event
+        if isinstance(event, ev.CancelRequested) and over is not None and event.at <= over.at:
+            continue  # it came too late for that drive, and was not meant for another
         if isinstance(event, ev.GateAnswered) and (
             gates.get(event.path) != letter.key
             or event.by == TIMEOUT  # closed by its deadline: the step decides what that means
@@ -107,9 +111,7 @@ def dropped(
     """
     reuse, rerun = tuple(reuse), tuple(rerun)
     if reuse or rerun:
-        known = {
-            event.path for event in history if isinstance(event, (ev.StepStarted, ev.MemberStarted))
-        }
+        known = begun(history)
         for path in (*reuse, *rerun):
             if path not in known:
                 raise NotRecorded(run_id, path, near(path, known))
@@ -212,13 +214,13 @@ def asked_to_cancel(events: Sequence[ev.Event]) -> str | None:
     return None
 
 
-def asked_by(step: str, gate: str) -> bool:
-    """True if a gate is a step's own question, or whether its agent may be launched."""
-    return gate == step or is_budget_gate(step, gate)
-
-
-def _asked_by(step: str, gates: Iterable[str]) -> list[str]:
-    return [gate for gate in gates if asked_by(step, gate)]
+def asked_by(step: str, gates: Iterable[str], steps: Container[str]) -> list[str]:
+    """The gates that are a step's own question, or whether its agent may be launched; one that is
+    among the ``steps`` is its own.
+    """
+    return [
+        gate for gate in gates if gate == step or (is_budget_gate(step, gate) and gate not in steps)
+    ]
 
 
 def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
@@ -229,6 +231,7 @@ def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
     """
     opened: dict[str, OpenGate] = {}
     answered: dict[str, ev.GateAnswered] = {}
+    steps = begun(history)
     for event in history:
         match event:
             case ev.GateOpened():
@@ -238,11 +241,12 @@ def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
             case ev.GateAnswered():
                 answered[event.path] = event
             case ev.StepCompleted():
-                for gate in _asked_by(event.path, opened):
+                for gate in asked_by(event.path, opened, steps):
                     if gate not in answered:
                         del opened[gate]
             case ev.RunResumed():
-                for gate in [one for gone in event.superseded for one in _asked_by(gone, opened)]:
+                closed = [asked_by(gone, opened, steps) for gone in event.superseded]
+                for gate in itertools.chain.from_iterable(closed):
                     opened.pop(gate, None)
                     answered.pop(gate, None)
             case _:

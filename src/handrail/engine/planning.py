@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from handrail.core.machine import Machine
 from handrail.core.node import Node, Phase
 from handrail.core.report import children_of
 from handrail.engine.rehearsal import rehearse
+from handrail.errors import StepChange
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
@@ -85,12 +85,11 @@ def _visited(machine: Machine) -> Iterator[PlannedStep]:
     while stack:
         path = stack.pop()
         node = machine.nodes.get(path)
-        if path in machine.results and (path in changes or _ended(machine, path)):
+        if path in changes:
+            yield _changed(machine, node, changes[path])
+        elif path in machine.results and _ended(machine, path):
             result = machine.results[path]
-            change = changes.get(path)
-            state: Any = "recorded" if change is None else "changed"
-            was, now = ("", "") if change is None else (change.was, change.now)
-            yield PlannedStep(path, state, result.step_type, result.status, was, now)
+            yield PlannedStep(path, "recorded", result.step_type, result.status)
         elif path in machine.results:  # it ends by what came since: an answer, a time
             result = machine.results[path]
             yield PlannedStep(path, "will run", result.step_type, result.status)
@@ -100,10 +99,16 @@ def _visited(machine: Machine) -> Iterator[PlannedStep]:
             yield PlannedStep(
                 path, "will run", node.step.verb.kind, interrupted=_interrupted(machine, node)
             )
-        elif path in changes:  # a member whose item is another
-            change = changes[path]
-            yield PlannedStep(path, "changed", "member", None, change.was, change.now)
         stack.extend(reversed(children_of(machine.tree, path)))
+
+
+def _changed(machine: Machine, node: Node | None, change: StepChange) -> PlannedStep:
+    """A recorded step that the code describes otherwise, or a member whose item is another."""
+    result = machine.results.get(change.path)
+    status = None if result is None else result.status
+    kind = "member" if node is None or node.step is None else node.step.verb.kind
+    kind = kind if result is None else result.step_type
+    return PlannedStep(change.path, "changed", kind, status, change.was, change.now)
 
 
 def _ended(machine: Machine, path: str) -> bool:
