@@ -73,3 +73,53 @@ def test_an_orphaned_step_is_told(cli: Cli, durable: Path) -> None:
         "second": "recorded",
         "third": "will run",
     }
+
+
+def test_a_plan_says_what_a_resume_would_undo_and_show_what_it_undid(
+    cli: Cli, durable: Path
+) -> None:
+    """Of a run that was killed while it rolled back no step will run."""
+    durable.write_text(
+        durable.read_text()
+        + """
+
+def gone(context):
+    note("undo")
+    if notes_of("undo") == 1:
+        os.kill(os.getpid(), 9)
+
+
+def notes_of(text):
+    return Path("notes").read_text().splitlines().count(text)
+
+
+@workflow
+def undoes():
+    yield from step("a").call(note, "a").with_rollback(gone)
+    yield from step("b").call(note, "b").with_rollback(gone)
+    yield from step("c").call(int, "x")
+"""
+    )
+    killed("run", "durable.py:undoes", "--run-id", "u")
+
+    planned = cli("plan", "u")
+    assert "It has failed: this undoes b, a and ends it:" in planned.out
+    assert "will run" not in planned.out
+    assert cli("plan", "u", "--json").data["undoes"] == ["b", "a"]
+    assert cli("resume", "u").code == 1
+    rows = [line.split() for line in cli("show", "u").out.splitlines()]
+    assert [row[1] for row in rows if row and row[-1] == "undone"] == ["a", "b"]
+    steps = cli("show", "u", "--json").data["steps"]
+    assert [step.get("undone") for step in steps] == [{"error": None}, {"error": None}, None]
+
+
+def test_what_is_to_be_typed_has_the_choices_that_were_made(cli: Cli, durable: Path) -> None:
+    """Else it would be refused, or look for a file that is gone."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    durable.write_text(durable.read_text().replace('note, "before"', 'note, "earlier"'))
+    durable.rename("other.py")
+
+    planned = cli("plan", "a", "--target", "other.py:asks", "--reuse", "before").out
+    assert "handrail resume a --reuse before --target other.py:asks" in planned
+    refused = cli("resume", "a", "--target", "other.py:asks")
+    assert "handrail resume a --reuse before --target other.py:asks" in refused.err

@@ -291,12 +291,14 @@ def ends_are_recorded_once(story: Story) -> None:
 
 
 def what_was_undone_is_done_again(story: Story) -> None:
-    """Once the run succeeds: but for what was undone in a failure that the workflow went on from.
+    """Once the run succeeds, as far as it comes to it: but for what was undone in a failure that
+    the workflow went on from.
 
     What is undone then is undone before the end, or the attempt, of something that it stands in.
     """
     if story.result.status != "succeeded":
         return
+    listed = {one.path for one in story.result.step_results}
     known = begun(story.history)
     done = {
         event.path: event.seq
@@ -310,7 +312,8 @@ def what_was_undone_is_done_again(story: Story) -> None:
             if isinstance(event, (ev.StepCompleted, ev.AttemptFailed))
         }
         for event in drive:
-            if isinstance(event, ev.RollbackCompleted) and done.get(event.path, 0) < event.seq:
+            undone = isinstance(event, ev.RollbackCompleted) and event.path in listed
+            if undone and done.get(event.path, 0) < event.seq:
                 above = [ends.get(one, 0) for one in all_above(event.path, known)]
                 assert max(above, default=0) > event.seq, event
 

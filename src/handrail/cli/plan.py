@@ -65,7 +65,7 @@ def _remark(step: PlannedStep) -> str:
     if step.state == "orphaned":
         return "recorded, and the code does not come to it any more"
     if step.state == "will run" and step.status is not None:
-        return f"{step.status}, and nothing of it is performed"
+        return f"ends as {step.status}; nothing of it is performed"
     return step.status or ""
 
 

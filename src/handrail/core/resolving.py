@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
-from handrail.core.replay import Recorded
+from handrail.core.replay import PathRecord, Recorded
 from handrail.errors import OutputNotSerializable
 from handrail.model.results import (
     AgentResult,
@@ -32,7 +32,7 @@ from handrail.model.steps import (
     StageCheck,
     Step,
 )
-from handrail.model.unresolved import Unresolved
+from handrail.model.unresolved import Unresolvable, Unresolved
 
 if TYPE_CHECKING:
     from handrail.core.node import Node
@@ -52,13 +52,19 @@ def resolve(recorded: Recorded, path: str, step: Step[Any], codec: Codec | None)
         if known not in recorded.unresolved:
             continue
         recorded.unresolved.discard(known)
-        record = recorded.at(known)
-        if record.end is not None:
-            record.end = _rebuilt(record.end, declared, codec)
-        if record.member_end is not None:
-            record.member_end = _rebuilt(record.member_end, declared, codec)
-        if isinstance(record.value, Unresolved):
-            record.value = codec.load(record.value.text, declared)
+        try:
+            _resolve_record(recorded.at(known), declared, codec)
+        except Unresolvable as error:
+            raise Unresolvable(error.tag, error.why, known) from error.__cause__
+
+
+def _resolve_record(record: PathRecord, declared: Any, codec: Codec) -> None:
+    if record.end is not None:
+        record.end = _rebuilt(record.end, declared, codec)
+    if record.member_end is not None:
+        record.member_end = _rebuilt(record.member_end, declared, codec)
+    if isinstance(record.value, Unresolved):
+        record.value = codec.load(record.value.text, declared)
 
 
 def _rebuilt(end: StepResult[Any], declared: Any, codec: Codec) -> StepResult[Any]:

@@ -8,18 +8,23 @@ from handrail.errors import HandrailError
 
 
 class Unresolvable(HandrailError):
-    """A recorded value whose class was not found, or does not take what was recorded."""
+    """A recorded value whose class was not found, or does not take what was recorded; of the step
+    at ``path``, where that is known.
+    """
 
-    def __init__(self, tag: str, why: str) -> None:
-        super().__init__(tag, why)
+    def __init__(self, tag: str, why: str, path: str = "") -> None:
+        super().__init__(tag, why, path)
         self.tag = tag
         self.why = why
+        self.path = path
 
     def __str__(self) -> str:
+        where = f"step {self.path!r}: " if self.path else ""
+        again = f": rerun=[{self.path!r}] (--rerun)." if self.path else "."
         return (
-            f"a recorded value of {self.tag} cannot be read: {self.why}. Import its module before "
-            f"the run is resumed, declare it as the type of the step's output, or run the step "
-            f"again."
+            f"{where}a recorded value of {self.tag} cannot be read: {self.why}. Import its module "
+            f"before the run is resumed, declare it as the type of the step's output, or run the "
+            f"step again{again}"
         )
 
 
