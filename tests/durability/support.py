@@ -305,7 +305,7 @@ def what_was_undone_is_done_again(story: Story) -> None:
         for event in story.history
         if isinstance(event, ev.StepCompleted) and event.status == "succeeded"
     }
-    for drive in drives(story.history):
+    for drive in runs_to_an_end(story.history):
         ends = {
             event.path: event.seq
             for event in drive
@@ -316,6 +316,16 @@ def what_was_undone_is_done_again(story: Story) -> None:
             if undone and done.get(event.path, 0) < event.seq:
                 above = [ends.get(one, 0) for one in all_above(event.path, known)]
                 assert max(above, default=0) > event.seq, event
+
+
+def runs_to_an_end(history: Sequence[ev.Event]) -> list[list[ev.Event]]:
+    """The history, cut behind each end of the run."""
+    found: list[list[ev.Event]] = [[]]
+    for event in history:
+        found[-1].append(event)
+        if isinstance(event, ev.WorkflowCompleted):
+            found.append([])
+    return found
 
 
 def drives(history: Sequence[ev.Event]) -> list[list[ev.Event]]:

@@ -19,6 +19,7 @@ from handrail.testing.shapes import (
     Child,
     Choice,
     Each,
+    Rounds,
     Shape,
     Try,
     workflow_of,
@@ -55,6 +56,8 @@ HAS_CHOSEN = Body(
 )
 PAUSES = Body((Try((ACT,), final=(Shape(Child(Body((FAILS_ONCE,))), attempts=2, backoff_s=1.0),)),))
 TIDIES_UP = Body((Shape(Child(Body((Try((FAILS_ONCE,), final=(ACT,)),))), attempts=2),))
+
+CHILD_TIDIES_UP = Body((Shape(Child(Body((Try((FAILS_ONCE, ACT), final=(ACT,)),)))),))
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -107,6 +110,7 @@ def test_a_run_whose_write_fails_goes_on_from_there(
     gates=GATES, fixed=st.booleans(),
 )  # fmt: skip
 @example(body=TIDIES_UP, crash=(5, False), gates="approve", fixed=False)
+@example(body=CHILD_TIDIES_UP, crash=(0, False), gates="approve", fixed=True)
 def test_a_failed_run_that_is_resumed_and_killed_ends_as_if_it_had_not_been_killed(
     backend: str, *, body: Body, crash: tuple[int, bool], gates: Any, fixed: bool
 ) -> None:
@@ -150,6 +154,7 @@ def mended() -> Generator[None]:
     crash=st.tuples(st.integers(0, 20), st.booleans()), gates=GATES,
 )  # fmt: skip
 @example(body=HAS_CHOSEN, first=15, crash=(12, False), gates="approve")
+@example(body=Body((Shape(Rounds((0,))),)), first=4, crash=(0, False), gates="approve")
 @example(body=PAUSES, first=15, crash=(4, False), gates="approve")
 def test_a_cancelled_run_that_is_killed_ends_cancelled(
     backend: str, *, body: Body, first: int, crash: tuple[int, bool], gates: Any

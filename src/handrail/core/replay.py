@@ -335,7 +335,9 @@ class Recorded:
         record = self._record(event.path)
         if record.gates is None:
             record.gates = {}
-        record.gates.setdefault(record.attempts + 1, event.gate)
+        known = record.gates.get(record.attempts + 1)
+        if known is None or known.opening < event.gate.opening:  # the question was another
+            record.gates[record.attempts + 1] = event.gate
         home = event.path.rpartition("/")[0]
         if home in self._paths and self._is_budget_gate(home, event.path):  # it is not launched yet
             self._at_work.pop(home, None)

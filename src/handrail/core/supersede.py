@@ -206,8 +206,10 @@ def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]
         for index, event in enumerate(history)
         if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.status == "failed"
     }
-    bodies = {event.path for event in history if isinstance(event, ev.SubworkflowStarted)}
-    bodies |= {event.path for event in history if isinstance(event, ev.MemberStarted)}
+    bodies = {event.path: "" for event in history if isinstance(event, ev.MemberStarted)}
+    for event in history:
+        if isinstance(event, ev.SubworkflowStarted):
+            bodies[event.path] = f"workflow {event.workflow_name!r} failed: "
     known = begun(history)
     failed_in: dict[str, list[str]] = {}
     for one in failed:
@@ -224,7 +226,10 @@ def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]
             passed_on = {
                 _attempt(one): failed[one]
                 for one in below
-                if any(text.startswith(f"step {one!r} ") for text in said.get(here, ()))
+                if any(
+                    text.removeprefix(bodies[here]).startswith(f"step {one!r} ")
+                    for text in said.get(here, ())
+                )
             }
             clean_up |= _yielded_after(history, passed_on)
         stack.extend(below)
@@ -237,7 +242,9 @@ def _attempt(path: str) -> str:
 
 
 def _said(history: Iterable[ev.Event]) -> dict[str, list[str]]:
-    """What each path said of its failures: one that a body passed on is named first."""
+    """What each path said of its failures: first which step's, if a body passed it on; a child
+    workflow says its own name before.
+    """
     said: dict[str, list[str]] = {}
     for event in history:
         if isinstance(event, ev.AttemptFailed):

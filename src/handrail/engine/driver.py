@@ -280,10 +280,11 @@ class Driver:
         """
         rehearsal = rehearse(self.machine, first, known, self._stamp)
         held = await self._written_out(rehearsal)
+        if cancel is not None and not self.machine.finished:
+            held = await self._led_back(held)
         if cancel is None or self.machine.finished:
             self._todo.extend(held)
         else:
-            held = await self._led_back(held)
             self.record(ev.CancelRequested(cancel))
             self._todo.extend(one for one in held if not isinstance(one, _STARTS))
             for one in held:
