@@ -68,7 +68,9 @@ def test_a_killed_process_loses_nothing_that_was_stored(tmp_path: Path, durabili
     assert process.returncode == -signal.SIGKILL
     assert found == [started(), *(step(seq) for seq in range(2, len(found) + 1))]
     assert len(found) in (acknowledged, acknowledged + 1)
-    assert journal.notices == []
+    for notice in journal.notices:  # the kill fell between the header of a frame and its page
+        assert "the last 1 of " in notice
+        assert "or not written to their end by a killed process" in notice
 
 
 LIMITED = """
