@@ -215,7 +215,7 @@ def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]
     for one in failed:
         failed_in.setdefault(home_of(one, known), []).append(one)
     said = _said(history)
-    causes, clean_up, stack = set[str](), set[str](), [path]
+    causes, passed_on, stack = set[str](), dict[str, int](), [path]
     while stack:
         here = stack.pop()
         causes.add(here)
@@ -223,17 +223,12 @@ def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]
         if here in bodies:
             last = {_attempt(one): one for one in sorted(below, key=failed.__getitem__)}
             below = list(last.values())
-            passed_on = {
-                _attempt(one): failed[one]
-                for one in below
-                if any(
-                    text.removeprefix(bodies[here]).startswith(f"step {one!r} ")
-                    for text in said.get(here, ())
-                )
-            }
-            clean_up |= _yielded_after(history, passed_on)
+            for one in below:
+                texts = [text.removeprefix(bodies[here]) for text in said.get(here, ())]
+                if any(text.startswith(f"step {one!r} ") for text in texts):
+                    passed_on[_attempt(one)] = failed[one]
         stack.extend(below)
-    return causes, clean_up
+    return causes, _yielded_after(history, passed_on)
 
 
 def _attempt(path: str) -> str:
