@@ -199,7 +199,8 @@ def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]
     """The failed step and, below it, the failures that it passed on, in each of its attempts; and
     what the bodies of those yielded after them, to clean up.
 
-    In a body that handled one failure and ended by another, the last one is the cause.
+    In a body that handled one failure and ended by another, the last one is the cause. So it is in
+    one that ended by an error of its own, unless it went on from there: it yielded something else.
     """
     failed = {
         event.path: index
@@ -214,7 +215,7 @@ def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]
     failed_in: dict[str, list[str]] = {}
     for one in failed:
         failed_in.setdefault(home_of(one, known), []).append(one)
-    said = _said(history)
+    said, yielded_last = _said(history), _yielded_last(history)
     causes, passed_on, stack = set[str](), dict[str, int](), [path]
     while stack:
         here = stack.pop()
@@ -222,11 +223,14 @@ def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]
         below = failed_in.get(here, [])
         if here in bodies:
             last = {_attempt(one): one for one in sorted(below, key=failed.__getitem__)}
-            below = list(last.values())
-            for one in below:
+            below = []
+            for attempt, one in last.items():
                 texts = [text.removeprefix(bodies[here]) for text in said.get(here, ())]
                 if any(text.startswith(f"step {one!r} ") for text in texts):
-                    passed_on[_attempt(one)] = failed[one]
+                    passed_on[attempt] = failed[one]
+                elif yielded_last.get(attempt, 0) > failed[one]:
+                    continue
+                below.append(one)
         stack.extend(below)
     return causes, _yielded_after(history, passed_on)
 
@@ -247,6 +251,20 @@ def _said(history: Iterable[ev.Event]) -> dict[str, list[str]]:
         elif isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.result.error:
             said.setdefault(event.path, []).append(event.result.error)
     return said
+
+
+def _yielded_last(history: Iterable[ev.Event]) -> dict[str, int]:
+    """When the last step of each attempt of a body began, for the first time that counts."""
+    begun_at: dict[str, int] = {}
+    for index, event in enumerate(history):
+        if isinstance(event, ev.StepStarted):
+            begun_at.setdefault(event.path, index)
+        elif isinstance(event, ev.RunResumed):
+            _drop(begun_at, event.superseded)
+    last: dict[str, int] = {}
+    for path, index in begun_at.items():
+        last[_attempt(path)] = max(index, last.get(_attempt(path), 0))
+    return last
 
 
 def _yielded_after(history: Sequence[ev.Event], failed: Mapping[str, int]) -> set[str]:
