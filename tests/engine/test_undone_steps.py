@@ -351,3 +351,38 @@ async def test_a_plan_of_a_run_that_was_to_be_cancelled_says_so_and_what_it_undo
     plan = await resumable(dead).plan(RUN, flow)
     assert (plan.undoes, plan.unwinds, plan.ends) == (("w",), "enough", None)
     assert [(one.path, one.state) for one in plan.steps] == [("w", "recorded")]
+
+
+@pytest.mark.parametrize("kind", ["for_each", "validate"])
+async def test_what_a_failed_step_leaves_to_undo_is_undone_by_whoever_goes_on(kind: str) -> None:
+    """Wherever the process dies between the failure of a group, or validation, and its undoing."""
+    log = Log()
+
+    def work(number: int) -> None:
+        if number:
+            raise Boom("no")
+
+    def member(number: int) -> Steps[Any]:
+        yield from step("w").call(work, number).with_rollback(lambda _: log.append("undo"))
+
+    fix = step("fix").call(int).with_rollback(lambda _: log.append("undo"))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        if kind == "for_each":
+            yield from step("g").for_each([0, 1, 2], member, max_concurrency=1)
+        else:
+            yield from step("g").validate([Stage("k", lambda _: False)], retry=1, on_failure=fix)
+
+    whole = TextJournal()
+    await resumable(whole).run(flow)
+    history = whole.events(RUN)
+    undone = next(one.seq for one in history if isinstance(one, ev.RollbackCompleted))
+    for writes in range(1, undone):
+        log.clear()
+        dying = TextJournal(stop_at=writes)
+        with pytest.raises(ProcessGone):
+            await resumable(dying).run(flow)
+        result = await resumable(dying.reopened()).resume(RUN, flow)
+        assert (result.status, result.failed_step) == ("failed", "g"), writes
+        assert log[-1:] == ["undo"], writes

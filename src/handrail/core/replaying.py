@@ -84,6 +84,16 @@ class Replaying:
             return True
         return False
 
+    def _registers_anew(self, node: Node) -> bool:
+        """True for a composite whose last attempt failed, and whose steps have rollbacks: only its
+        body knows them.
+        """
+        recorded = self.machine.setting.recorded
+        step = node.step
+        assert step is not None
+        assert recorded is not None
+        return not step.verb.leaf and recorded.can_be_undone(node.path)
+
     def _is_answered(self, node: Node, step: Step[Any]) -> bool:
         """True for a question whose answer is recorded and its end is not."""
         return type(step.verb) is Question and node.path in self.machine.answered
@@ -97,7 +107,7 @@ class Replaying:
         return (
             not step.verb.leaf
             and end is not None
-            and end.status == "succeeded"
+            and end.status in {"succeeded", "failed"}
             and recorded.can_be_undone(node.path)
         )
 
@@ -203,6 +213,9 @@ class Replaying:
         recorded = machine.setting.recorded
         launched = 0 if recorded is None else recorded.launched.get(node.path, 0)
         agents = node.step is not None and type(node.step.verb) in LAUNCHED
+        again = record.failure is not None and self._registers_anew(node)
+        if again and record.attempts == node.attempt:
+            node.attempt -= 1
         goes_on = agents and launched > 0 and record.end is None
         if goes_on and machine.launches.pick_up(node, record, launched):
             return
@@ -213,7 +226,7 @@ class Replaying:
             node.interrupted = False
             node.phase = Phase.PAUSED
             node.timer = machine.wait(node, record.retry_due)
-        elif record.failure is not None and record.retry_due is None:
+        elif record.failure is not None and record.retry_due is None and not again:
             machine.failing.attempt_failed(record.failure)
         else:
             machine.attempt(node)
