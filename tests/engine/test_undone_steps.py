@@ -386,3 +386,36 @@ async def test_what_a_failed_step_leaves_to_undo_is_undone_by_whoever_goes_on(ki
         result = await resumable(dying.reopened()).resume(RUN, flow)
         assert (result.status, result.failed_step) == ("failed", "g"), writes
         assert log[-1:] == ["undo"], writes
+
+
+async def test_a_pause_before_the_next_attempt_of_a_group_is_not_begun_anew() -> None:
+    """Although what its last attempt left could be undone: what is left of the pause is waited."""
+    clock, log = JumpClock(), Log()
+
+    def work(number: int) -> None:
+        if number:
+            raise Boom("no")
+
+    def member(number: int) -> Steps[Any]:
+        yield from step("w").call(work, number).with_rollback(lambda _: log.append("undo"))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("g").for_each([0, 1], member, max_concurrency=1).retry(2, backoff=100)
+
+    whole = TextJournal()
+    await Executor(journal=whole, clock=JumpClock()).options(run_id=RUN).run(flow)
+    paused = next(one.seq for one in whole.events(RUN) if isinstance(one, ev.TimerSet))
+    dying = TextJournal(stop_at=paused)
+    with pytest.raises(ProcessGone):
+        await Executor(journal=dying, clock=clock).options(run_id=RUN).run(flow)
+    await clock.sleep(60.0)
+    journal = dying.reopened()
+    await Executor(journal=journal, clock=clock).resume(RUN, flow)
+    timers = [one for one in journal.events(RUN) if isinstance(one, ev.TimerSet)]
+    failed = [
+        one.attempt
+        for one in journal.events(RUN)
+        if isinstance(one, ev.AttemptFailed) and one.path == "g"
+    ]
+    assert (len(timers), failed) == (1, [1, 2])

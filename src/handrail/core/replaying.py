@@ -99,9 +99,9 @@ class Replaying:
         return type(step.verb) is Question and node.path in self.machine.answered
 
     def _must_be_entered(self, node: Node, step: Step[Any], recorded: Recorded) -> bool:
-        """A composite that ended well, and whose steps have rollbacks, registers them anew.
+        """A composite whose steps have rollbacks registers them anew, unless it was cancelled.
 
-        Only its body knows them; all that it yields is recorded, so nothing is performed.
+        Only its body knows them; what that yielded is recorded, so nothing of it is performed.
         """
         end = recorded.at(node.path).end
         return (
@@ -213,9 +213,6 @@ class Replaying:
         recorded = machine.setting.recorded
         launched = 0 if recorded is None else recorded.launched.get(node.path, 0)
         agents = node.step is not None and type(node.step.verb) in LAUNCHED
-        again = record.failure is not None and self._registers_anew(node)
-        if again and record.attempts == node.attempt:
-            node.attempt -= 1
         goes_on = agents and launched > 0 and record.end is None
         if goes_on and machine.launches.pick_up(node, record, launched):
             return
@@ -226,7 +223,11 @@ class Replaying:
             node.interrupted = False
             node.phase = Phase.PAUSED
             node.timer = machine.wait(node, record.retry_due)
-        elif record.failure is not None and record.retry_due is None and not again:
-            machine.failing.attempt_failed(record.failure)
+        elif record.failure is not None and record.retry_due is None:
+            if self._registers_anew(node):
+                node.attempt -= 1
+                machine.attempt(node)
+            else:
+                machine.failing.attempt_failed(record.failure)
         else:
             machine.attempt(node)

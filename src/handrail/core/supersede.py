@@ -55,7 +55,8 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
         own |= causes - _never_again(history)
         whole |= causes & _validations(history)
     if last.failed_step is not None or not kinds.isdisjoint(_ENDING_IT):
-        whole |= _begun_after(history, _what_ended_it(history, last.failed_step))
+        ended_at = _what_ended_it(history, last.failed_step)
+        whole |= {path for path, index in _begun_at(history).items() if index > ended_at}
     return expanded(own, whole, history)
 
 
@@ -69,6 +70,7 @@ def expanded(
     if not own and not roots:
         return ()
     known = begun(history)
+    # By the text first, which is quick; a member's key may look like a later attempt.
     prefixes = tuple(prefix for root in roots for prefix in (f"{root}/", f"{root}~"))
     dropped = {*own, *roots}
     dropped.update(
@@ -183,16 +185,15 @@ def _cancelled(history: Iterable[ev.Event]) -> dict[str, int]:
     }
 
 
-def _begun_after(history: Sequence[ev.Event], index: int) -> set[str]:
-    """The steps that began only then: those that had begun are entered again by later drives."""
-    before: dict[str, int] = {}
-    for event in history[: index + 1]:
+def _begun_at(history: Iterable[ev.Event]) -> dict[str, int]:
+    """When each step began that counts, for the first time: later drives may enter it again."""
+    begun_at: dict[str, int] = {}
+    for index, event in enumerate(history):
         if isinstance(event, ev.StepStarted):
-            before[event.path] = event.seq
+            begun_at.setdefault(event.path, index)
         elif isinstance(event, ev.RunResumed):
-            _drop(before, event.superseded)
-    after = {event.path for event in history[index + 1 :] if isinstance(event, ev.StepStarted)}
-    return after.difference(before)
+            _drop(begun_at, event.superseded)
+    return begun_at
 
 
 def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]:
@@ -215,7 +216,10 @@ def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]
     failed_in: dict[str, list[str]] = {}
     for one in failed:
         failed_in.setdefault(home_of(one, known), []).append(one)
-    said, yielded_last = _said(history), _yielded_last(history)
+    said, begun_at = _said(history), _begun_at(history)
+    yielded_last: dict[str, int] = {}
+    for one, index in begun_at.items():
+        yielded_last[_attempt(one)] = max(index, yielded_last.get(_attempt(one), 0))
     causes, passed_on, stack = set[str](), dict[str, int](), [path]
     while stack:
         here = stack.pop()
@@ -232,7 +236,8 @@ def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]
                     continue
                 below.append(one)
         stack.extend(below)
-    return causes, _yielded_after(history, passed_on)
+    after = {one for one, at in begun_at.items() if at > passed_on.get(_attempt(one), at)}
+    return causes, after
 
 
 def _attempt(path: str) -> str:
@@ -251,32 +256,3 @@ def _said(history: Iterable[ev.Event]) -> dict[str, list[str]]:
         elif isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.result.error:
             said.setdefault(event.path, []).append(event.result.error)
     return said
-
-
-def _yielded_last(history: Iterable[ev.Event]) -> dict[str, int]:
-    """When the last step of each attempt of a body began, for the first time that counts."""
-    begun_at: dict[str, int] = {}
-    for index, event in enumerate(history):
-        if isinstance(event, ev.StepStarted):
-            begun_at.setdefault(event.path, index)
-        elif isinstance(event, ev.RunResumed):
-            _drop(begun_at, event.superseded)
-    last: dict[str, int] = {}
-    for path, index in begun_at.items():
-        last[_attempt(path)] = max(index, last.get(_attempt(path), 0))
-    return last
-
-
-def _yielded_after(history: Sequence[ev.Event], failed: Mapping[str, int]) -> set[str]:
-    """The steps that bodies yielded after these failures of theirs, by attempt."""
-    if not failed:
-        return set()
-    found: set[str] = set()
-    begun_at: dict[str, int] = {}
-    for index, event in enumerate(history):
-        if isinstance(event, ev.StepStarted):
-            if begun_at.setdefault(event.path, index) > failed.get(_attempt(event.path), index):
-                found.add(event.path)
-        elif isinstance(event, ev.RunResumed):
-            _drop(begun_at, event.superseded)
-    return found
