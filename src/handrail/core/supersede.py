@@ -227,7 +227,7 @@ def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]
         below = failed_in.get(here, [])
         if here in bodies:
             last = {_attempt(one): one for one in sorted(below, key=failed.__getitem__)}
-            below = []
+            below = list[str]()
             for attempt, one in last.items():
                 texts = [text.removeprefix(bodies[here]) for text in said.get(here, ())]
                 if any(text.startswith(f"step {one!r} ") for text in texts):
