@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from handrail import JournalFailed
 from handrail.testing.shapes import (
+    ALWAYS,
     Act,
     Action,
     Ask,
@@ -34,7 +35,9 @@ from tests.durability.support import (
     nothing_was_lost,
     performed_at_most_once_a_life,
     the_record_lists_the_same,
+    what_can_be_undone_is_undone,
     what_was_undone_is_done_again,
+    with_rollbacks,
 )
 
 pytestmark = pytest.mark.extra("trio")
@@ -88,6 +91,18 @@ def test_a_run_that_races_against_time_and_crashes_repeats_nothing(
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @LAW
+@given(body=bodies(depth=2).map(with_rollbacks), crashes=CRASHES, gates=GATES)
+def test_a_run_that_fails_in_the_end_leaves_nothing_to_undo(
+    backend: str, *, body: Body, crashes: list[tuple[int, bool]], gates: Any
+) -> None:
+    """Whatever was done in attempts that failed, in what was stopped, or in earlier lives."""
+    handled = (Try((one,), ()) for one in body.statements)
+    flow = workflow_of(Body((*handled, Shape(Act(ALWAYS)))))
+    hold(Lives(flow, backend=backend, gates=gates).through(crashes))
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@LAW
 @given(body=bodies(timeless=True), number=st.integers(1, 30), gates=GATES)
 def test_a_run_whose_write_fails_goes_on_from_there(
     backend: str, body: Body, number: int, gates: Any
@@ -133,6 +148,7 @@ def test_a_failed_run_that_is_resumed_and_killed_ends_as_if_it_had_not_been_kill
         performed_at_most_once_a_life(one)
         nothing_was_lost(one)
         the_record_lists_the_same(one)
+        what_can_be_undone_is_undone(one)
         what_was_undone_is_done_again(one)
     assert essence(story.result) == essence(expected.result)
 

@@ -9,21 +9,19 @@ who wins a race, is decided by time.
 from __future__ import annotations
 
 import contextlib
-import itertools
-from collections.abc import Generator, Iterator, Mapping
-from typing import Any, Literal, TypeAlias, cast
+from collections.abc import Generator, Iterator
+from typing import Any, Literal, TypeAlias
 
 from handrail.core.composed import OUTPUTS, RESULTS, of_members, winner
 from handrail.core.failures import Failure, failure_from, failure_of
 from handrail.core.machine import Machine
+from handrail.core.members import Items, function_of, is_body, keyed
 from handrail.core.mistakes import not_a_step
 from handrail.core.node import Node, Phase, RollbackEntry
 from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.described import defined_at
-from handrail.model.paths import encode_key
-from handrail.model.reference import reference
 from handrail.model.results import StepResult
 from handrail.model.steps import ForEachGroup, ParallelGroup, RaceGroup, Step
 
@@ -43,6 +41,7 @@ class Members:
         "failed",
         "first_failure",
         "items",
+        "left",
         "mode",
         "pulls",
         "results",
@@ -66,6 +65,8 @@ class Members:
         self.rollbacks: dict[int, list[RollbackEntry]] = {}
         self.first_failure: StepResult[Any] | None = None
         self.winner: StepResult[Any] | None = None
+        self.left: set[str] | None = None
+        """Members that an earlier drive began, and this one has not, although it is decided."""
         self.succeeded = self.failed = self.cancelled = self.skipped = 0
 
     def note(self, child: Node, result: StepResult[Any]) -> None:
@@ -83,11 +84,17 @@ class Members:
             case _:
                 self.succeeded += 1
 
+    @property
+    def decided(self) -> bool:
+        """True if no further member is to begin: one has failed, or has won the race."""
+        failed = self.first_failure is not None and self.mode == "fail_fast"
+        return failed or self.winner is not None
+
     def may_pull(self, node: Node) -> bool:
         """True if the window is open and nothing speaks against another member."""
         if self.exhausted or self.closed or node.stop is not None:
             return False
-        if self.winner is not None or (self.first_failure is not None and self.mode == "fail_fast"):
+        if self.decided and not self.left:
             return False
         live = 0 if node.live is None else len(node.live)
         return self.window is None or live < self.window
@@ -132,7 +139,7 @@ class GroupBehaviour:
         if not state.may_pull(node):
             self._perhaps_end(machine, node)
             return
-        if state.pulls >= PULLS_PER_TURN:
+        if state.pulls >= PULLS_PER_TURN and not machine.rehearses:
             machine.emit(cmd.Pull(node.path))
             return
         try:
@@ -144,8 +151,6 @@ class GroupBehaviour:
         except Exception as error:  # noqa: BLE001  # the user's iterator
             self._items_failed(machine, node, error)
             return
-        if node.kept is not None:
-            node.kept.append(item)
         state.pulls += 1
         machine.later(self._pull, machine, node)
         assert node.step is not None
@@ -166,6 +171,8 @@ class GroupBehaviour:
     def _open_step(self, machine: Machine, node: Node, step: Step[Any]) -> None:
         state: Members = node.state
         path = f"{node.base}/{step.name}"
+        if state.decided and not self._is_left(machine, node, path):
+            return
         if machine.take_path(node, path, machine.where(node), "Name the steps of a group apart."):
             index, state.started = state.started, state.started + 1
             machine.open_child(node, step, path, index)
@@ -177,7 +184,7 @@ class GroupBehaviour:
         assert isinstance(verb, ForEachGroup)
         index, state.started = state.started, state.started + 1
         try:
-            value, key = _keyed(verb, item, index)
+            value, key = keyed(verb, item, index)
         except DefinitionError as error:
             machine.mistake(DefinitionError(f"{machine.where(node)}: {error}"))
             return
@@ -185,6 +192,8 @@ class GroupBehaviour:
             self._items_failed(machine, node, error)
             return
         path = f"{node.base}/{key}"
+        if state.decided and not self._is_left(machine, node, path):
+            return
         if node.seen is not None and path in node.seen and path not in machine.restored:
             first = [one for one in node.seen if one not in machine.restored].index(path)
             hint = f"Items {first} and {index} have the same key {key!r}: give key= a unique one."
@@ -199,16 +208,31 @@ class GroupBehaviour:
         node.live[path] = member
         machine.nodes[path] = member
         digest = machine.digest(item)
-        if machine.replay_member(member, digest):
+        if machine.replay_member(member, digest, value):
             return
         member.phase = Phase.RUNNING
         machine.record(ev.MemberStarted(path, index, key, digest))
         self._begin_body(machine, member, verb, value)
 
+    def _is_left(self, machine: Machine, node: Node, path: str) -> bool:
+        """True for a member that began before it was decided; it is stopped as soon as it is where
+        it was. It may have left something to undo.
+        """
+        state: Members = node.state
+        assert state.left is not None
+        if path not in state.left:
+            return False
+        state.left.discard(path)
+        machine.later(self._stop_late, machine, node, path)
+        return True
+
+    def _stop_late(self, machine: Machine, node: Node, path: str) -> None:
+        member = (node.live or {}).get(path)
+        if member is not None:
+            machine.stop(member, _decision(node.state))
+
     def _begin_body(self, machine: Machine, member: Node, verb: ForEachGroup, value: Any) -> None:
-        body: Any = verb.body
-        definition = getattr(body, "definition", None)
-        function = body if definition is None else definition.function
+        function = function_of(verb)
         try:
             made: Step[Any] | Generator[Any, Any, Any] = function(value)
         except Exception as error:  # noqa: BLE001  # the user's body
@@ -218,7 +242,7 @@ class GroupBehaviour:
             path = f"{member.base}/{made.name}"
             machine.tree[member.path] = path  # its only child; a dict would cost 200 bytes more
             machine.open_child(member, made, path)
-        elif hasattr(made, "gi_frame") and hasattr(made, "send"):
+        elif is_body(made):
             generator: Any = made
             machine.enter(member, generator)
         else:
@@ -236,12 +260,25 @@ class GroupBehaviour:
         if state.mode == "race":
             if result.success and result.status != "skipped" and state.winner is None:
                 state.winner = result
-                self._stop_members(machine, node, f"{result.name!r} won the race")
+                self._decided(machine, node)
         elif not result.success and state.first_failure is None and result.status == "failed":
             state.first_failure = result
             if state.mode == "fail_fast":
-                self._stop_members(machine, node, f"{result.name!r} failed")
+                self._decided(machine, node)
         machine.later(self._pull, machine, node)
+
+    def _decided(self, machine: Machine, node: Node) -> None:
+        state: Members = node.state
+        recorded = machine.setting.recorded
+        if recorded is not None:
+            seen = node.seen or {}
+            state.left = {
+                path
+                for path in recorded.children(node.path)
+                if path.startswith(f"{node.base}/")
+                and (path not in seen or path in machine.restored)
+            }
+        self._stop_members(machine, node, _decision(state))
 
     def _stop_members(self, machine: Machine, node: Node, reason: str) -> None:
         for member in reversed(list((node.live or {}).values())):
@@ -296,6 +333,14 @@ class GroupBehaviour:
         """A group asks for no evaluation."""
 
 
+def _decision(state: Members) -> str:
+    """Why the others are stopped."""
+    if state.winner is not None:
+        return f"{state.winner.name!r} won the race"
+    assert state.first_failure is not None
+    return f"{state.first_failure.name!r} failed"
+
+
 # -- choices, as functions of what a group holds ---------------------------------------------------
 
 
@@ -306,25 +351,13 @@ def _members(verb: Any, node: Node) -> Members:
         case RaceGroup():
             return Members("race", None, iter(verb.steps))
         case ForEachGroup():
-            return Members(verb.on_error, verb.max_concurrency, _each(verb.items, node))
+            if node.kept is None:
+                assert node.step is not None
+                again = node.step.modifiers.retry is not None
+                node.kept = Items(verb.items, again=again)
+            return Members(verb.on_error, verb.max_concurrency, node.kept.from_first())
         case _:
             raise AssertionError(verb)
-
-
-def _each(items: Any, node: Node) -> Iterator[Any]:
-    if isinstance(items, Mapping):
-        return iter(cast("Mapping[object, object]", items).items())
-    return iter(_again(items, node))
-
-
-def _again(items: Any, node: Node) -> Any:
-    """The items, from the first one on also in another attempt at a one-shot iterator."""
-    assert node.step is not None
-    if node.step.modifiers.retry is None or iter(items) is not items:
-        return items
-    given = list(node.kept or ())
-    node.kept = []
-    return itertools.chain(given, items)
 
 
 def _close_items(state: Members) -> None:
@@ -346,20 +379,6 @@ def _size(verb: Any) -> int | None:
         return len(members)
     except Exception:  # noqa: BLE001  # no __len__, or the user's own
         return None
-
-
-def _keyed(verb: ForEachGroup, item: Any, index: int) -> tuple[Any, str]:
-    """The value that the body gets, and the member's encoded key."""
-    if isinstance(verb.items, Mapping):
-        given, value = item
-        key = given if verb.key is None else verb.key(value)
-    else:
-        value = item
-        key = index if verb.key is None else verb.key(value)
-    try:
-        return value, encode_key(key)
-    except ValueError as error:
-        raise DefinitionError(f"item {index} of {reference(verb.body)}: {error}") from None
 
 
 def _failure(node: Node, state: Members) -> Failure | None:

@@ -17,6 +17,8 @@ the others are steps. A node lives from its path being taken to its end being re
     FALLING_BACK  its handler or the fallback step is at work    -> ENDING
     UNDOING       rollbacks below it run                         -> RUNNING | PAUSED
                                                                     | FALLING_BACK | ENDING
+    REGISTERING   what an earlier drive did below it, and can be -> RUNNING | PAUSED
+                  undone, is looked for in the code                 | FALLING_BACK | gone
     ENDING        ``Record`` of its end is on its way            -> gone
 
 Every end goes through ``Record(StepCompleted)``: the engine journals it, shows it to the sinks and
@@ -260,8 +262,12 @@ class Machine:
 
     def view(self, node: Node, validation: Any = None) -> cmd.View:
         """What the functions of a step may see."""
-        results = VisibleResults(self.results, self.concurrent, node.path)
-        return cmd.View(node.path, node.inputs, results, validation)
+        return self.view_of(node.path, node.inputs, validation)
+
+    def view_of(self, path: str, inputs: Mapping[str, Any], validation: Any = None) -> cmd.View:
+        """The same, of a step that need not be live."""
+        results = VisibleResults(self.results, self.concurrent, path)
+        return cmd.View(path, inputs, results, validation)
 
     def take_path(self, parent: Node, path: str, where: str, hint: str) -> bool:
         """Make ``path`` a child of ``parent``; one that is taken is a mistake and ends the run."""
@@ -584,6 +590,8 @@ class Machine:
     # -- evaluations ----------------------------------------------------------------------------
 
     def _evaluated(self, report: cmd.Evaluated) -> None:
+        if self.replaying.registering.answered(report):
+            return
         node = self.nodes.get(report.path)
         if node is None or node.step is None or not node.asking:
             return
@@ -641,6 +649,8 @@ class Machine:
         elif result.success:
             self._advance(node, result.output, None)
         elif result.status == "cancelled":
+            if self.rehearses:  # its body was unwinding when the earlier drive came to no end
+                node.stop, node.unwinding = result.error or "cancelled", True
             self._advance(node, None, RunCancelled(result.error or "cancelled"))
         else:
             self._advance(node, None, StepFailed(result))
@@ -869,6 +879,11 @@ class Machine:
         return definition.function(*bound.args, **bound.kwargs)
 
     # -- replay ---------------------------------------------------------------------------------
+
+    @property
+    def rehearses(self) -> bool:
+        """True while the record is gone through, before anything else happens."""
+        return self.setting.recorded is not None and not self.replaying.held
 
     @property
     def waits(self) -> bool:

@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Any
 
 from handrail.core.failures import Failure
+from handrail.core.members import Items
 from handrail.model.commands import View
 from handrail.model.events import LadderStep
 from handrail.model.launch import Launch
@@ -25,7 +26,8 @@ class Phase(IntEnum):
     PAUSED = 2  # it waits before the next attempt
     FALLING_BACK = 3  # its handler, or the step that the handler returned, is at work
     UNDOING = 4  # its rollbacks run
-    ENDING = 5  # its end is on the way to the journal
+    REGISTERING = 5  # what of its record is to be undone is looked for in the code
+    ENDING = 6  # its end is on the way to the journal
 
 
 class Node:
@@ -92,8 +94,8 @@ class Node:
     """Where it is asked whether its launch may be made."""
     spent_s = 0.0
     """How long the launches of its attempt were at work."""
-    kept: list[Any] | None = None
-    """The items that a one-shot iterator gave, for another attempt."""
+    kept: Items | None = None
+    """The items of a group, for all its attempts."""
 
     def __init__(
         self, step: Step[Any] | None, path: str, parent: Node | None, inputs: Mapping[str, Any]

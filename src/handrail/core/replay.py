@@ -14,7 +14,7 @@ import msgspec
 from handrail.core.report import incident_of
 from handrail.model import events as ev
 from handrail.model.assemble import copier
-from handrail.model.paths import all_above, is_budget_gate
+from handrail.model.paths import all_above, home_of, is_budget_gate
 from handrail.model.results import Incident, OpenGate, StepResult, Usage
 from handrail.model.steps import LEAF_KINDS
 from handrail.model.unresolved import Unresolved
@@ -66,13 +66,6 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
         due = self.retry_due or (last.due if last is not None and self.session is None else 0.0)
         return due > moment
 
-    def began(self, now: float) -> float:
-        """When it began; if it has ended, and is entered once more, as long ago as it took."""
-        end = self.end or self.member_end
-        if end is not None:
-            return now - end.duration_ms / 1000
-        return now if self.started_at is None else self.started_at
-
     def ended(self) -> bool:
         """True if the step's end, or the member's, is recorded."""
         return self.end is not None or self.member_end is not None
@@ -112,6 +105,8 @@ class Recorded:
         self._rehearses = False
         """A drive that will only unwind says what it comes to again, and performs none of it."""
         self.completed: ev.WorkflowCompleted | None = None
+        self.limit: ev.LimitReached | None = None
+        """What the run is to fail by; it has not ended since."""
         self._paths: dict[str, PathRecord] = {}
         self._children: dict[str, dict[str, None]] = {}
         self._gaps: dict[str, tuple[int, int]] = {}
@@ -138,6 +133,7 @@ class Recorded:
             ev.GateAnswered: self._gate_answered,
             ev.SignalReceived: self._signal_received,
             ev.CancelRequested: self._cancel_requested,
+            ev.LimitReached: self._limit_reached,
             ev.RunSuspended: self._run_suspended,
             ev.StepInterrupted: self._step_interrupted,
             ev.SubworkflowEnded: self._subworkflow_ended,
@@ -186,7 +182,7 @@ class Recorded:
         self._at_work.clear()
 
     def _run_completed(self, event: ev.WorkflowCompleted) -> None:
-        self.completed = event
+        self.completed, self.limit = event, None
         self._at_work.clear()
         self._unwinding = False
 
@@ -197,6 +193,9 @@ class Recorded:
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
         self._letter(event.letter)
         self._unwinding, self._rehearses = True, False
+
+    def _limit_reached(self, event: ev.LimitReached) -> None:
+        self.limit = event
 
     def _step_started(self, event: ev.StepStarted) -> None:
         path = event.path
@@ -506,15 +505,20 @@ class Recorded:
         """The paths of all finished steps."""
         return [path for path, record in self._paths.items() if record.end is not None]
 
-    def can_be_undone(self, path: str) -> bool:
-        """True if a step below the path succeeded, has a rollback, and was not undone."""
-        return any(
-            record.rollback
+    def to_undo(self, path: str) -> list[str]:
+        """The steps below the path that succeeded, have a rollback, and were not undone."""
+        return [
+            known
+            for known in self.paths_below(path)
+            if (record := self._paths[known]).rollback
             and record.undone is None
             and record.end is not None
             and record.end.status == "succeeded"
-            for record in map(self._paths.__getitem__, self.paths_below(path))
-        )
+        ]
+
+    def home_of(self, path: str) -> str:
+        """The path of what this one stands in; see ``model.paths``."""
+        return home_of(path, self._paths)
 
     def is_reused(self, path: str) -> bool:
         """True if somebody said that the record of this path, or of one above, counts as it is."""

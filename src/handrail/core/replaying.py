@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from handrail.core.composed import compose
 from handrail.core.launches import LAUNCHED
+from handrail.core.members import Items
 from handrail.core.node import Node, Phase
+from handrail.core.registering import Registering
 from handrail.core.replay import PathRecord, Recorded, replayed
 from handrail.core.resolving import held_steps, resolve
 from handrail.errors import StepChange
@@ -16,7 +19,7 @@ from handrail.model.assemble import assembler
 from handrail.model.fingerprint import is_still, short
 from handrail.model.paths import attempt_base
 from handrail.model.results import StepResult
-from handrail.model.steps import Question, Step
+from handrail.model.steps import ForEachGroup, Question, Step
 from handrail.model.unresolved import Unresolved
 
 _step_replayed = assembler(ev.StepReplayed)
@@ -32,6 +35,7 @@ class Replaying:
         self.machine = machine
         self.held = False
         """A change is an end of this drive, not something to be collected with others."""
+        self.registering = Registering(machine)
         self.seq = 0
         """The number of the event that the drive began with; nearly all is replayed behind it."""
 
@@ -62,9 +66,9 @@ class Replaying:
         assert step is not None
         record = recorded.at(node.path)
         counts = record.end.success if record.end is not None else self._is_answered(node, step)
-        if counts and self._changed(node, step, recorded):
+        if counts and self.changed(node.path, step):
             return True
-        if record.end is not None and not self._must_be_entered(node, step, recorded):
+        if record.end is not None:
             self._take_end(node, step, record, recorded)
             return True
         if record.verdict is False:
@@ -74,42 +78,32 @@ class Replaying:
             return False  # the predicate's verdict is not known: ask again
         if record.started_at is not None:
             node.attempt = record.attempts
-            if record.attempts or record.end is not None:
-                self._restore_children(node, recorded)
             node.phase = Phase.RUNNING
-            node.started_at = record.began(self.machine.now)
+            node.started_at = record.started_at
             again = self.machine.started(node, record.verdict)
             self.machine.emit(cmd.Record(again, step.modifiers.once))
-            self._pick_up(node, record)
+            if record.attempts:
+                self._restore_children(node, recorded)
+            if record.attempts and not step.verb.leaf:
+                if isinstance(step.verb, ForEachGroup):
+                    node.kept = Items(step.verb.items, again=True)
+                self._register(node, lambda: self._pick_up_unless_stopped(node, record))
+            else:
+                self._pick_up(node, record)
             return True
         return False
 
-    def _registers_anew(self, node: Node) -> bool:
-        """True for a composite whose last attempt failed, and whose steps have rollbacks: only its
-        body knows them.
-        """
-        recorded = self.machine.setting.recorded
+    def _register(self, node: Node, then: Callable[[], None]) -> None:
+        """Have what can be undone of a step, from the attempts that are over, found in the code."""
         step = node.step
         assert step is not None
-        assert recorded is not None
-        return not step.verb.leaf and recorded.can_be_undone(node.path)
+        self.registering.register(
+            node, lambda finding: finding.below(node.path, step, node.inputs, node.kept), then
+        )
 
     def _is_answered(self, node: Node, step: Step[Any]) -> bool:
         """True for a question whose answer is recorded and its end is not."""
         return type(step.verb) is Question and node.path in self.machine.answered
-
-    def _must_be_entered(self, node: Node, step: Step[Any], recorded: Recorded) -> bool:
-        """A composite whose steps have rollbacks registers them anew, unless it was cancelled.
-
-        Only its body knows them; what that yielded is recorded, so nothing of it is performed.
-        """
-        end = recorded.at(node.path).end
-        return (
-            not step.verb.leaf
-            and end is not None
-            and end.status in {"succeeded", "failed"}
-            and recorded.can_be_undone(node.path)
-        )
 
     def _take_end(
         self, node: Node, step: Step[Any], record: PathRecord, recorded: Recorded
@@ -121,27 +115,34 @@ class Replaying:
             compose(recorded, node.path, machine.setting.run_id)
         assert record.end is not None
         result = replayed(record.end)
-        machine.nodes.pop(node.path, None)
         if has_children:
             for path, below in recorded.below(node.path):
                 machine.results[path] = below
             machine.tree.update(recorded.tree_below(node.path))
             machine.end.note_recorded(node.path)
         machine.emit(cmd.Tell(_step_replayed("", 0, 0.0, node.path, result)))
-        machine.ended(node, result)
+        if has_children:
+            self._register(node, lambda: self._ended(node, result))
+        else:
+            self._ended(node, result)
 
-    def _changed(self, node: Node, step: Step[Any], recorded: Recorded) -> bool:
+    def _ended(self, node: Node, result: StepResult[Any]) -> None:
+        self.machine.nodes.pop(node.path, None)
+        self.machine.ended(node, result)
+
+    def changed(self, above: str, step: Step[Any]) -> bool:
         """Note a step whose record is of another, and steps that it holds as data; True if the
         drive must not go on from it.
         """
         machine = self.machine
-        if machine.codec is None:
+        recorded = machine.setting.recorded
+        if machine.codec is None or recorded is None:
             return False
         stop = False
-        end = recorded.at(node.path).end
+        end = recorded.at(above).end
         made = 0 if end is None else end.attempts
-        for path, one in held_steps(node.path, step):
-            if recorded.at(path).attempt > made and path.rpartition("/")[0] == node.path:
+        for path, one in held_steps(above, step):
+            if recorded.at(path).attempt > made and path.rpartition("/")[0] == above:
                 continue  # it is of the fallback, which has the name of a step that never began
             was = recorded.at(path).fingerprint
             now = machine.fingerprint(one) if was else ""
@@ -167,9 +168,7 @@ class Replaying:
         assert node.step is not None
         resolve(recorded, node.path, node.step, machine.codec)
         compose(recorded, node.path, machine.setting.run_id)
-        ahead = recorded.at(node.path).end
-        attempt = node.attempt + 1 if ahead is None else ahead.attempts
-        machine.end.note_recorded(node.path, attempt_base(node.path, attempt))
+        machine.end.note_recorded(node.path, attempt_base(node.path, node.attempt + 1))
         machine.results.update(recorded.below(node.path))
         machine.tree.update(recorded.tree_below(node.path))
         children = dict.fromkeys(recorded.places(node.path))
@@ -177,34 +176,59 @@ class Replaying:
             node.seen = machine.tree[node.path] = children
             machine.restored.update(children)
 
-    def replay_member(self, member: Node, digest: str) -> bool:
+    def replay_member(self, member: Node, digest: str, value: Any) -> bool:
         """Take a member's recorded end from the record, if it has one."""
         machine = self.machine
         recorded = machine.setting.recorded
         if recorded is None or not recorded.knows(member.path):
             return False
+        if self.item_changed(member.path, digest):
+            return True
         record = recorded.at(member.path)
-        if record.digest and digest and record.digest != digest:
-            change = StepChange(member.path, f"item {record.digest}", f"item {digest}")
-            if self.note_change(change):
-                return True
-        if record.member_end is None or recorded.can_be_undone(member.path):
-            member.started_at = record.began(machine.now)
+        end = record.member_end
+        if end is None:
+            member.started_at = machine.now if record.started_at is None else record.started_at
             return False
         compose(recorded, member.path, machine.setting.run_id)
         for path, below in recorded.below(member.path):
             machine.results[path] = below
         machine.tree.update(recorded.tree_below(member.path))
         machine.end.note_recorded(member.path)
-        del machine.nodes[member.path]
         machine.emit(cmd.Tell(ev.StepReplayed(member.path, record.member_end)))
-        machine.later(machine.tell_parent, member, record.member_end)
+        assert member.parent is not None
+        assert member.parent.step is not None
+        verb = member.parent.step.verb
+        assert isinstance(verb, ForEachGroup)
+        self.registering.register(
+            member,
+            lambda finding: finding.member(member.path, verb, value, member.inputs),
+            lambda: self._member_ended(member, record),
+        )
         return True
+
+    def _member_ended(self, member: Node, record: PathRecord) -> None:
+        assert record.member_end is not None
+        del self.machine.nodes[member.path]
+        self.machine.later(self.machine.tell_parent, member, record.member_end)
+
+    def item_changed(self, path: str, digest: str) -> bool:
+        """Note a member whose record is of another item; True if the drive must not go on."""
+        recorded = self.machine.setting.recorded
+        assert recorded is not None
+        was = recorded.at(path).digest
+        changed = was and digest and was != digest
+        return bool(changed) and self.note_change(StepChange(path, f"item {was}", f"item {digest}"))
 
     def digest(self, item: Any) -> str:
         """What a member's item is, as a text that can be compared with the recorded one."""
         codec = self.machine.codec
         return "" if codec is None else short(codec.identity(item), self.machine.setting.secrets)
+
+    def _pick_up_unless_stopped(self, node: Node, record: PathRecord) -> None:
+        if node.stop is None:
+            self._pick_up(node, record)
+        else:
+            self.machine.stopping.all_stopped(node)
 
     def _pick_up(self, node: Node, record: PathRecord) -> None:
         """Go on from the last thing that is recorded of a step without an end."""
@@ -216,18 +240,11 @@ class Replaying:
         goes_on = agents and launched > 0 and record.end is None
         if goes_on and machine.launches.pick_up(node, record, launched):
             return
-        if record.end is not None and record.end.attempts > record.attempts:
-            node.attempt = record.end.attempts - 1  # entered once more, for its rollbacks
-            machine.attempt(node)
-        elif record.retry_due is not None and (machine.still or record.retry_due > machine.now):
+        if record.retry_due is not None and (machine.still or record.retry_due > machine.now):
             node.interrupted = False
             node.phase = Phase.PAUSED
             node.timer = machine.wait(node, record.retry_due)
         elif record.failure is not None and record.retry_due is None:
-            if self._registers_anew(node):
-                node.attempt -= 1
-                machine.attempt(node)
-            else:
-                machine.failing.attempt_failed(record.failure)
+            machine.failing.attempt_failed(record.failure)
         else:
             machine.attempt(node)

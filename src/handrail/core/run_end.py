@@ -11,6 +11,7 @@ from handrail.core.bodies import close
 from handrail.core.failures import body_error_text
 from handrail.core.listing import Results, Tree, in_order, with_recorded
 from handrail.core.node import Node, Phase
+from handrail.core.replay import Recorded
 from handrail.core.report import children_of, tree_order, workflow_result
 from handrail.core.resolving import returned_by
 from handrail.errors import (
@@ -142,6 +143,9 @@ class RunEnd:
                 f"the workflow returned {value!r}, a step that never ran. "
                 f"Write `return (yield from step(...)...)`."
             )
+        recorded, stop = self.machine.setting.recorded, self.machine.root.stop
+        if self._ending is None and stop is not None and recorded is not None:
+            self._ending = _recorded_ending(recorded, stop)
         if self._ending is None:
             if error is None:
                 where = f"workflow {self.machine.definition.name!r}"
@@ -264,6 +268,14 @@ class RunEnd:
             duration_ms=max(0.0, (machine.now - node.started_at) * 1000),
             completed=ev.WorkflowCompleted("succeeded", value),
         )
+
+
+def _recorded_ending(recorded: Recorded, stop: str) -> Ending:
+    """How a run ends whose body was unwound to its end in an earlier drive."""
+    limit = recorded.limit
+    if limit is None:
+        return Ending("cancelled", stop)
+    return Ending("failed", stop, qualified(LimitExceeded), None, limit.path or None)
 
 
 def _ending_of(error: BaseException | None) -> Ending:

@@ -25,6 +25,9 @@ class Stopping:
         """Stop a subtree; its ends follow, innermost first. Hard: close what still unwinds."""
         if node.phase is Phase.ENDING:
             return
+        if node.phase is Phase.REGISTERING:
+            node.stop, node.hard = node.stop or reason, node.hard or hard  # it goes on by itself
+            return
         if node.phase is Phase.UNDOING:
             if node is not self.machine.root:
                 node.stop = node.stop or reason  # its rollbacks run on, then it ends as cancelled

@@ -123,7 +123,7 @@ def _undone(history: Sequence[ev.Event]) -> dict[str, int]:
 
 def _settled(history: Sequence[ev.Event], causes: set[str]) -> dict[str, int]:
     """What has an end that the run went on from: a success, or a failure that was handled; and when
-    it first came to it. To have its rollbacks registered it may be entered again, and end again.
+    it came to it.
     """
     settled: dict[str, int] = {}
     for index, event in enumerate(history):
@@ -131,7 +131,7 @@ def _settled(history: Sequence[ev.Event], causes: set[str]) -> dict[str, int]:
             if event.status == "cancelled":
                 settled.pop(event.path, None)
             elif event.path not in causes:
-                settled.setdefault(event.path, index)
+                settled[event.path] = index
         elif isinstance(event, ev.RunResumed):
             _drop(settled, event.superseded)
     return settled

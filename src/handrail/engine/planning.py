@@ -94,7 +94,7 @@ def _visited(machine: Machine) -> Iterator[PlannedStep]:
             result = machine.results[path]
             yield PlannedStep(path, "will run", result.step_type, result.status)
         elif node is not None and node.step is not None and _ended(machine, path):
-            yield _kept(machine, path)  # entered again, for the rollbacks of its steps
+            yield _kept(machine, path)  # what it can undo is being asked for
         elif node is not None and node.step is not None:
             yield PlannedStep(
                 path, "will run", node.step.verb.kind, interrupted=_interrupted(machine, node)
