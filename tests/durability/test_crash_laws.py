@@ -20,6 +20,7 @@ from handrail.testing.shapes import (
     Child,
     Choice,
     Each,
+    Raise,
     Rounds,
     Shape,
     Try,
@@ -60,6 +61,7 @@ HAS_CHOSEN = Body(
 PAUSES = Body((Try((ACT,), final=(Shape(Child(Body((FAILS_ONCE,))), attempts=2, backoff_s=1.0),)),))
 TIDIES_UP = Body((Shape(Child(Body((Try((FAILS_ONCE,), final=(ACT,)),))), attempts=2),))
 
+HAS_A_FALLBACK = Body((Shape(Each((Body((Raise(),)),), "all_or_nothing"), fallback=ACT),))
 CHILD_TIDIES_UP = Body((Shape(Child(Body((Try((FAILS_ONCE, ACT), final=(ACT,)),)))),))
 
 
@@ -172,6 +174,7 @@ def mended() -> Generator[None]:
 @example(body=HAS_CHOSEN, first=15, crash=(12, False), gates="approve")
 @example(body=Body((Shape(Rounds((0,))),)), first=4, crash=(0, False), gates="approve")
 @example(body=PAUSES, first=15, crash=(4, False), gates="approve")
+@example(body=HAS_A_FALLBACK, first=1, crash=(4, False), gates="approve")
 def test_a_cancelled_run_that_is_killed_ends_cancelled(
     backend: str, *, body: Body, first: int, crash: tuple[int, bool], gates: Any
 ) -> None:

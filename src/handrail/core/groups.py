@@ -220,7 +220,10 @@ class GroupBehaviour:
         """
         state: Members = node.state
         assert state.left is not None
+        assert node.step is not None
         if path not in state.left:
+            if _size(node.step.verb) is None:
+                state.left.clear()  # there may be no end of items
             return False
         state.left.discard(path)
         machine.later(self._stop_late, machine, node, path)

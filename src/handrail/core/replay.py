@@ -489,9 +489,9 @@ class Recorded:
 
     def leads_on(self, path: str) -> bool:
         """True if a step that failed has gone on in a fallback of its own."""
-        made = self.at(path).attempts
         return any(
-            self._paths[child].attempt > made and not self._is_budget_gate(path, child)
+            self._paths[child].attempt > attempt_in(path, child)
+            and not self._is_budget_gate(path, child)
             for child in self._counting(path)
         )
 
