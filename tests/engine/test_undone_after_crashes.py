@@ -19,6 +19,7 @@ from handrail import (
     StepFailed,
     Steps,
     Workflow,
+    WorkflowResult,
     current,
     step,
     workflow,
@@ -211,6 +212,91 @@ def endless(log: Log) -> Step[Any]:
     return step("g").for_each(itertools.count(1), member, key=str, max_concurrency=1)
 
 
+def overdue_with_all_stopped(log: Log) -> Step[Any]:
+    """A group that takes too long, with nothing left to begin."""
+
+    def member(number: int) -> Steps[Any]:
+        yield from done(log, f"a{number}")
+        yield from step("nap").sleep(1000)
+
+    return step("g").for_each([0, 1], member, key=str).timeout(10)
+
+
+def overdue_race(log: Log) -> Step[Any]:
+    """A race that nobody wins in time."""
+    slow = step("y").parallel(done(log, "a"), step("nap").sleep(1000), max_concurrency=1)
+    return step("g").race(step("x").sleep(1000), slow).timeout(10)
+
+
+def overdue_branch(log: Log) -> Step[Any]:
+    """An arm that takes too long."""
+    arm = step("x").parallel(done(log, "a"), step("nap").sleep(1000), max_concurrency=1)
+    return step("g").branch((lambda _: True, arm)).timeout(10).retry(2, backoff=5)
+
+
+def all_or_nothing_stopped(log: Log) -> Step[Any]:
+    """Members that are undone at once, for what they stand in is stopped."""
+
+    def member(number: int) -> Steps[Any]:
+        yield from done(log, f"a{number}")
+        yield from step("nap").sleep(1000)
+
+    def fails() -> Steps[Any]:
+        yield from step("nap").sleep(5)
+        yield from step("no").call(boom)
+
+    each = step("x").for_each([1, 2], member, key=str, on_error="all_or_nothing")
+    return step("g").parallel(each, step("y").run_workflow(workflow(fails)))
+
+
+def stopped_after_a_fallback(log: Log) -> Step[Any]:
+    """Members that are stopped behind a fallback, and clean up."""
+
+    def member(number: int) -> Steps[Any]:
+        yield from step("x").call(boom).on_error(lambda *_: done(log, f"fb{number}", "fb"))
+        try:
+            yield from done(log, f"later{number}", "later")
+            yield from step("nap").sleep(1000 if number else 5)
+            yield from step("no").call(boom)
+        finally:
+            yield from done(log, f"c{number}", "clean-up")
+
+    return step("g").for_each([1, 2, 0], member, key=str)
+
+
+def stopped_in_a_fallback(log: Log) -> Step[Any]:
+    """A member whose fallback is at work when it is stopped."""
+
+    def part(number: int) -> Steps[Any]:
+        yield from done(log, f"f{number}")
+        yield from step("nap").sleep(1000)
+
+    def member(number: int) -> Steps[Any]:
+        if number:
+            fallback = step("fb").for_each([1, 2], part, key=str)
+            yield from step("x").call(boom).on_error(lambda *_: fallback)
+        yield from step("nap").sleep(5)
+        yield from step("no").call(boom)
+
+    return step("g").for_each([1, 0], member, key=str)
+
+
+def stopped_in_a_validation(log: Log) -> Step[Any]:
+    """A member whose second fix is at work when it is stopped."""
+
+    def fix(number: int) -> Steps[Any]:
+        yield from done(log, f"fix{number}")
+        yield from step("nap").sleep(3)
+
+    checked = step("v").validate(
+        [Stage("k", lambda _: False)],
+        retry=3,
+        on_failure=step("fix").for_each([1, 2], fix, key=str, max_concurrency=1),
+    )
+    quick = step("y").for_each([0], lambda _: step("nap").sleep(8))
+    return step("g").race(checked, quick)
+
+
 SHAPES: tuple[Inside, ...] = (
     retried,
     retried_at_once,
@@ -227,6 +313,13 @@ SHAPES: tuple[Inside, ...] = (
     child_in_child,
     iterator,
     endless,
+    overdue_with_all_stopped,
+    overdue_race,
+    overdue_branch,
+    all_or_nothing_stopped,
+    stopped_after_a_fallback,
+    stopped_in_a_fallback,
+    stopped_in_a_validation,
 )
 
 
@@ -274,6 +367,7 @@ async def test_what_was_done_is_undone_by_whoever_goes_on(
         assert Counter(undone(journal)) == Counter(to_undo(journal)), writes
         if inside is not success_while_stopped:  # there it is decided by time who has begun
             assert set(to_undo(journal)) == set(expected), (writes, abrupt)
+            assert statuses(result) == statuses(alive), (writes, abrupt)
         assert {one for one in log if one != "handled"} <= performed.keys(), writes
 
 
@@ -319,6 +413,11 @@ async def test_a_run_whose_time_is_over_ends_so_wherever_its_process_dies(
         assert Counter(undone(journal)) == Counter(to_undo(journal)), writes
         assert {"tidy 1", "tidy 2", "last"} <= set(log), writes
         assert "a3" not in log, writes
+
+
+def statuses(result: WorkflowResult[Any]) -> dict[str, str]:
+    """How each step ended."""
+    return {one.path: one.status for one in result.step_results}
 
 
 def to_undo(journal: TextJournal) -> list[str]:

@@ -20,7 +20,7 @@ from handrail.system import live as live_module
 from handrail.system import procfs
 from handrail.system.live import Exited, Line, LiveProcess, open_live
 from handrail.system.processes import kill_marked
-from tests.leftovers import nothing_left
+from tests.leftovers import nothing_left, open_files
 
 pytestmark = pytest.mark.anyio
 
@@ -132,7 +132,8 @@ async def test_a_byte_on_either_stream_is_a_sign_of_life(stream: int, marker: st
 
 async def test_a_program_killed_from_outside_has_exited(marker: str) -> None:
     """SIGKILL from elsewhere is heard as the exit, after what was said before it."""
-    async with open_live("echo ready; echo last; exec sleep 60", marker=marker) as live:
+    both_at_once = "printf 'ready\\nlast\\n'; exec sleep 60"
+    async with open_live(both_at_once, marker=marker) as live:
         await first_line(live)
         os.kill(live.pid, signal.SIGKILL)
         assert await heard(live) == ([("stdout", b"last")], -9)
@@ -360,7 +361,7 @@ async def test_a_cancelled_caller_starts_nothing(marker: str) -> None:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_second_cancel_kills_at_once(marker: str) -> None:
     """While a stubborn program has its grace, another ``Task.cancel`` of asyncio does not wait."""
-    ready = asyncio.Event()
+    ready, files = asyncio.Event(), open_files()
 
     async def hold() -> None:
         async with open_live(STUBBORN, marker=marker) as live:
@@ -380,6 +381,8 @@ async def test_a_second_cancel_kills_at_once(marker: str) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        while open_files() != files:  # noqa: ASYNC110  # the loop closes them, and tells nobody
+            await anyio.sleep(0.01)
 
 
 # A program that updates itself

@@ -41,6 +41,7 @@ class Members:
         "failed",
         "first_failure",
         "items",
+        "late",
         "left",
         "mode",
         "pulls",
@@ -48,6 +49,7 @@ class Members:
         "rollbacks",
         "skipped",
         "started",
+        "stopped",
         "succeeded",
         "window",
         "winner",
@@ -67,6 +69,10 @@ class Members:
         self.winner: StepResult[Any] | None = None
         self.left: set[str] | None = None
         """Members that an earlier drive began, and this one has not, although it is decided."""
+        self.stopped: str | None = None
+        """Why an earlier drive was stopping the group, if its members tell."""
+        self.late = False
+        """Its time, or its run, was over when this drive began."""
         self.succeeded = self.failed = self.cancelled = self.skipped = 0
 
     def note(self, child: Node, result: StepResult[Any]) -> None:
@@ -86,7 +92,14 @@ class Members:
 
     @property
     def decided(self) -> bool:
-        """True if no further member is to begin: one has failed, or has won the race."""
+        """True if no further member is to begin: one has failed, or has won the race; or the group
+        is to be stopped.
+        """
+        return self.told or self.stopped is not None or self.late
+
+    @property
+    def told(self) -> bool:
+        """True if a member has decided how the group ends."""
         failed = self.first_failure is not None and self.mode == "fail_fast"
         return failed or self.winner is not None
 
@@ -125,6 +138,9 @@ class GroupBehaviour:
             return
         on_error = "fail_fast" if isinstance(verb, RaceGroup) else _on_error(verb)
         machine.record(ev.GroupStarted(node.path, verb.kind, _size(verb), on_error, state.window))
+        if machine.rehearses and machine.is_late(node):
+            state.late = True
+            self._leave(machine, node)
         self.pulled(machine, node)
 
     # -- starting members -----------------------------------------------------------------------
@@ -136,6 +152,9 @@ class GroupBehaviour:
 
     def _pull(self, machine: Machine, node: Node) -> None:
         state: Members = node.state
+        if machine.rehearses and machine.end.decided and not state.late:  # by a mistake, a limit
+            state.late = True
+            self._leave(machine, node)
         if not state.may_pull(node):
             self._perhaps_end(machine, node)
             return
@@ -226,7 +245,8 @@ class GroupBehaviour:
                 state.left.clear()  # there may be no end of items
             return False
         state.left.discard(path)
-        machine.later(self._stop_late, machine, node, path)
+        if not machine.rehearses:
+            machine.later(self._stop_late, machine, node, path)
         return True
 
     def _stop_late(self, machine: Machine, node: Node, path: str) -> None:
@@ -260,6 +280,9 @@ class GroupBehaviour:
         """Count the member; the first failure, or the winner, may stop the others."""
         state: Members = node.state
         state.note(child, result)
+        if result.status == "cancelled" and not state.decided:  # it was, by an earlier drive
+            state.stopped = result.error or "cancelled"
+            self._decided(machine, node)
         if state.mode == "race":
             if result.success and result.status != "skipped" and state.winner is None:
                 state.winner = result
@@ -271,6 +294,18 @@ class GroupBehaviour:
         machine.later(self._pull, machine, node)
 
     def _decided(self, machine: Machine, node: Node) -> None:
+        self._leave(machine, node)
+        if machine.rehearses:
+            machine.replaying.at_the_end(lambda: self._stop_decided(machine, node))
+        else:
+            self._stop_decided(machine, node)
+
+    def _stop_decided(self, machine: Machine, node: Node) -> None:
+        if node.phase is Phase.RUNNING:
+            self._stop_members(machine, node, _decision(node.state))
+
+    def _leave(self, machine: Machine, node: Node) -> None:
+        """Begin no further members but those that an earlier drive began."""
         state: Members = node.state
         recorded = machine.setting.recorded
         if recorded is not None:
@@ -279,9 +314,9 @@ class GroupBehaviour:
                 path
                 for path in recorded.children(node.path)
                 if path.startswith(f"{node.base}/")
+                and recorded.at(path).attempt <= node.attempt
                 and (path not in seen or path in machine.restored)
             }
-        self._stop_members(machine, node, _decision(state))
 
     def _stop_members(self, machine: Machine, node: Node, reason: str) -> None:
         for member in reversed(list((node.live or {}).values())):
@@ -291,8 +326,11 @@ class GroupBehaviour:
         state: Members = node.state
         if state.closed or node.live or node.phase is not Phase.RUNNING or node.stop is not None:
             return
-        decided = state.winner is not None or node.failure is not None
-        if not (decided or state.exhausted or (state.first_failure and state.mode == "fail_fast")):
+        if state.stopped is not None and not state.told and node.failure is None:
+            machine.stopping.was_stopped(node, state.stopped)
+            machine.stopping.all_stopped(node)
+            return
+        if not (node.failure is not None or state.exhausted or state.told):
             return
         self._close(machine, node)
         failure = node.failure or _failure(node, state)
@@ -340,8 +378,9 @@ def _decision(state: Members) -> str:
     """Why the others are stopped."""
     if state.winner is not None:
         return f"{state.winner.name!r} won the race"
-    assert state.first_failure is not None
-    return f"{state.first_failure.name!r} failed"
+    if state.first_failure is not None and state.told:
+        return f"{state.first_failure.name!r} failed"
+    return state.stopped or "cancelled"
 
 
 # -- choices, as functions of what a group holds ---------------------------------------------------

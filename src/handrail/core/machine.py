@@ -29,6 +29,9 @@ crash could take away.
 as children end, ``RunCancelled`` is thrown into the generators above them, innermost first. Steps
 yielded while a generator unwinds run; a *hard* stop closes generators instead. A node with
 ``failure`` set when its children are gone (a deadline) fails with it; the others end as cancelled.
+While the record is gone through, stops wait until that is done: what they would cut off may have
+left something to undo. That a node was being stopped by an earlier drive is read from its children:
+nothing else ends as cancelled.
 
 *The agenda* is a stack of things to do within one ``receive``. There is no recursion anywhere: a
 group of any number of members, or of members that are all recorded, takes one loop. Pushing in
@@ -220,6 +223,7 @@ class Machine:
             cmd.Granted: self.launches.granted,
             cmd.LaunchFailed: self.launches.failed,
             cmd.Pulled: self._pulled,
+            cmd.Rehearsed: self.replaying.rehearsed,
             cmd.CloseRun: self.end.close_run,
         }
         self.reacts_to = frozenset(self._reactions)
@@ -355,6 +359,8 @@ class Machine:
             and self.replaying.replay(node, recorded)
         ):
             return
+        if self.rehearses and (self.end.decided or self.is_late(parent)):
+            return  # it is stopped before it begins
         predicate = step.modifiers.when
         if predicate is not None:
             self.ask(node, cmd.AskPredicate(node.path, predicate, self.view(node)))
@@ -372,8 +378,16 @@ class Machine:
         self._out.append(cmd.Record(self.started(node, verdict), once))
         self.attempt(node)
 
-    def started(self, node: Node, verdict: bool | None = None) -> ev.StepStarted:  # noqa: FBT001  # as the event has it
-        """The event of a step's start in this drive, with what a replay needs to know of it."""
+    def started(
+        self,
+        node: Node,
+        verdict: bool | None = None,  # noqa: FBT001  # as the event has it
+        *,
+        began: bool = True,
+    ) -> ev.StepStarted:
+        """The event of a step's start in this drive, with what a replay needs to know of it; not
+        ``began``: it is ended at once, and may begin another time.
+        """
         step = node.step
         assert step is not None
         verb = step.verb
@@ -385,7 +399,7 @@ class Machine:
             verb.signal if type(verb) is SignalWait else "",
             node.index,
             step.modifiers.rollback is not None,
-            step.modifiers.once,
+            step.modifiers.once and began,
             self._accepted_by(verb) if type(verb) is SignalWait else None,
         )
 
@@ -421,6 +435,7 @@ class Machine:
         timeout_s = step.modifiers.timeout_s
         if timeout_s is not None:
             due = self._recorded_due(node, "timeout") or self.now + timeout_s
+            node.late = due <= self.now
             self.record(ev.TimerSet(node.path, due, "timeout", node.attempt))
             node.deadline = self.wait(node, due)
         self.behaviours[type(verb)].begin(self, node)
@@ -501,7 +516,7 @@ class Machine:
         self.drop_timer(node.timer)
         node.deadline = node.timer = 0
         if node.phase is Phase.OPENING:
-            self.record(self.started(node))
+            self.record(self.started(node, began=False))
             node.started_at = self.now
         node.phase = Phase.ENDING
         result = StepResult(
@@ -573,6 +588,8 @@ class Machine:
             parent.child = None
             if node.rollbacks is not None:
                 _adopt(parent, node.rollbacks)
+            if result.status == "cancelled" and parent.stop is None:
+                self.stopping.was_stopped(parent, result.error)  # in an earlier drive
         else:
             del parent.live[node.path]
         if parent.phase is Phase.FALLING_BACK:
@@ -649,8 +666,6 @@ class Machine:
         elif result.success:
             self._advance(node, result.output, None)
         elif result.status == "cancelled":
-            if self.rehearses:  # its body was unwinding when the earlier drive came to no end
-                node.stop, node.unwinding = result.error or "cancelled", True
             self._advance(node, None, RunCancelled(result.error or "cancelled"))
         else:
             self._advance(node, None, StepFailed(result))
@@ -826,6 +841,14 @@ class Machine:
             self.tell_parent(node, event.result)
 
     # -- timers ---------------------------------------------------------------------------------
+
+    def is_late(self, node: Node | None) -> bool:
+        """True if the time of a node, or of one above it, was over when this drive began."""
+        while node is not None:
+            if node.late:
+                return True
+            node = node.parent
+        return False
 
     def run_overdue(self) -> None:
         """End the run because its ``timeout_s`` has passed; its bodies may still clean up."""

@@ -71,6 +71,8 @@ class Node:
     """Token of its deadline."""
     overdue = False
     """Its deadline has passed: it is being stopped in order to fail with ``failure``."""
+    late = False
+    """Its deadline had passed when this drive began."""
     took = 0
     """The number of the signal that its attempt took."""
     interrupted = False

@@ -8,6 +8,7 @@ record does not lead to is left alone.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Generator, Iterable, Mapping, Sized
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
@@ -17,6 +18,7 @@ from handrail.core.members import Items, function_of, is_body, keyed
 from handrail.core.node import Node, Phase, RollbackEntry
 from handrail.core.replay import PathRecord, Recorded
 from handrail.core.resolving import resolve
+from handrail.core.visible import VisibleResults
 from handrail.errors import RunCancelled, StepFailed
 from handrail.model import commands as cmd
 from handrail.model.outcome import RAISED, YIELDED, resume
@@ -61,6 +63,12 @@ class Registering:
         node.phase = Phase.REGISTERING
         self._go_on(node, finding, then, finding.begin(walk(finding)))
 
+    def close(self) -> None:
+        """Close the bodies in which a question is open."""
+        for _, finding, _ in self._asked.values():
+            finding.close()
+        self._asked.clear()
+
     def answered(self, report: cmd.Evaluated) -> bool:
         """True if this answers what was asked here; whoever waited for it goes on."""
         waiting = self._asked.pop(report.path, None)
@@ -104,6 +112,10 @@ class Finding:
         self._below: dict[str, int] = {}
         """How many of these stand just below this one, or below an attempt of one."""
         self._walks: list[Walk] = []
+        self._results: dict[str, StepResult[Any]] = {}
+        """Of the steps that have been come to: what a handler may have seen."""
+        self._concurrent = set[str]()
+        """The groups that are being gone through."""
         for path in self._due:
             self._lead_to(path)
 
@@ -137,6 +149,11 @@ class Finding:
                 return wanted
             self._walks.append(wanted)
         return None
+
+    def close(self) -> None:
+        """Leave it at that."""
+        while self._walks:
+            self._walks.pop().close()
 
     # -- walks ----------------------------------------------------------------------------------
 
@@ -196,10 +213,12 @@ class Finding:
             yield self._members(base, path, verb, inputs, items)
         elif isinstance(verb, ChildWorkflow):
             yield self._child(base, verb)
+        self._concurrent.add(base)
         for one in held:
             below = f"{base}/{one.name}"
             if below in self._leading_to and self.recorded.at(below).attempt <= made:
                 yield self._step(below, one, inputs)
+        self._concurrent.discard(base)
 
     def _fixes(self, base: str, path: str, fix: Step[Any], inputs: Inputs) -> Walk:
         for known in self.recorded.children(path):
@@ -214,6 +233,7 @@ class Finding:
         begun = [one for one in self.recorded.children(path) if one.startswith(f"{base}/")]
         last = max((self.recorded.at(one).index for one in begun), default=-1)
         ends = isinstance(verb.items, Sized)
+        self._concurrent.add(base)
         try:
             for index, item in enumerate(items.from_first()):
                 value, key = keyed(verb, item, index)
@@ -226,6 +246,8 @@ class Finding:
                     return
         except Exception:  # noqa: BLE001  # the user's iterator, or key function
             return
+        finally:
+            self._concurrent.discard(base)
 
     def _child(self, base: str, verb: ChildWorkflow) -> Walk:
         definition = verb.workflow.definition
@@ -241,20 +263,23 @@ class Finding:
         seen = set[str]()
         given: Any
         what, given = resume(generator)
-        while what == YIELDED and _is_step(given):
-            step = given
-            path = f"{base}/{step.name}"
-            end = self._end_of(path, step)
-            if end is None or path in seen:
-                break
-            seen.add(path)
-            if path in self._leading_to:
-                yield self._step(path, step, inputs)
-            what, given = _sent(generator, end)
+        try:
+            while what == YIELDED and _is_step(given):
+                step = given
+                path = f"{base}/{step.name}"
+                end = self._end_of(path, step)
+                if end is None or path in seen:
+                    break
+                seen.add(path)
+                if path in self._leading_to:
+                    yield self._step(path, step, inputs)
+                self._results.update(self.recorded.below(path))
+                self._results[path] = end
+                what, given = _sent(generator, end)
+        finally:
+            close(generator)
         if what == RAISED and isinstance(given, (KeyboardInterrupt, SystemExit)):
             self.machine.escaped = given
-        if what == YIELDED:
-            close(generator)
 
     def _end_of(self, path: str, step: Step[Any]) -> StepResult[Any] | None:
         """The recorded end of a step that a body yields, made good; None if there is none."""
@@ -290,14 +315,21 @@ class Finding:
             max(0.0, (failure.at - (record.started_at or failure.at)) * 1000),
             failure.attempt,
         )
-        report: cmd.Evaluated = yield cmd.AskFallback(
-            path, handler, failed, self.machine.view_of(path, inputs)
-        )
+        self._results.update(recorded.below(path))
+        view = self._view(path, inputs)
+        report: cmd.Evaluated = yield cmd.AskFallback(path, handler, failed, view)
         chosen: Any = report.value
         if _is_step(chosen):
             below = join(path, chosen.name)
             if below in self._leading_to:
                 yield self._step(below, chosen, inputs)
+
+    def _view(self, path: str, inputs: Inputs) -> cmd.View:
+        """What a handler could see when it was asked: nothing of what came later."""
+        machine = self.machine
+        results = ChainMap(self._results, machine.results)
+        concurrent = machine.concurrent | self._concurrent
+        return cmd.View(path, inputs, VisibleResults(results, concurrent, path), None)
 
 
 def _is_step(given: object) -> TypeGuard[Step[Any]]:

@@ -105,6 +105,8 @@ class Recorded:
         self._rehearses = False
         """A drive that will only unwind says what it comes to again, and performs none of it."""
         self.completed: ev.WorkflowCompleted | None = None
+        self.cancel: str | None = None
+        """Why the run is to be cancelled; it has not ended since."""
         self.limit: ev.LimitReached | None = None
         """What the run is to fail by; it has not ended since."""
         self._paths: dict[str, PathRecord] = {}
@@ -182,7 +184,7 @@ class Recorded:
         self._at_work.clear()
 
     def _run_completed(self, event: ev.WorkflowCompleted) -> None:
-        self.completed, self.limit = event, None
+        self.completed, self.limit, self.cancel = event, None, None
         self._at_work.clear()
         self._unwinding = False
 
@@ -192,7 +194,7 @@ class Recorded:
 
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
         self._letter(event.letter)
-        self._unwinding, self._rehearses = True, False
+        self._unwinding, self._rehearses, self.cancel = True, False, event.reason
 
     def _limit_reached(self, event: ev.LimitReached) -> None:
         self.limit = event

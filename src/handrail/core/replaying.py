@@ -36,8 +36,21 @@ class Replaying:
         self.held = False
         """A change is an end of this drive, not something to be collected with others."""
         self.registering = Registering(machine)
+        self._at_the_end: list[Callable[[], None]] = []
         self.seq = 0
         """The number of the event that the drive began with; nearly all is replayed behind it."""
+
+    def at_the_end(self, action: Callable[[], None]) -> None:
+        """Do this when all that is on record has been gone through."""
+        self._at_the_end.append(action)
+
+    def rehearsed(self, report: cmd.Rehearsed) -> None:
+        """Go on beyond the record."""
+        del report
+        self.held = True
+        for action in reversed(self._at_the_end):
+            self.machine.later(action)
+        self._at_the_end.clear()
 
     def replay_plain(self, parent: Node, step: Step[Any], path: str) -> StepResult[Any] | None:
         """Take the recorded success of a leaf without modifiers, below a body: most of a replay.
@@ -84,10 +97,9 @@ class Replaying:
             self.machine.emit(cmd.Record(again, step.modifiers.once))
             if record.attempts:
                 self._restore_children(node, recorded)
-            if record.attempts and not step.verb.leaf:
                 if isinstance(step.verb, ForEachGroup):
                     node.kept = Items(step.verb.items, again=True)
-                self._register(node, lambda: self._pick_up_unless_stopped(node, record))
+                self._register(node, lambda: self._restored(node, record))
             else:
                 self._pick_up(node, record)
             return True
@@ -116,8 +128,6 @@ class Replaying:
         assert record.end is not None
         result = replayed(record.end)
         if has_children:
-            for path, below in recorded.below(node.path):
-                machine.results[path] = below
             machine.tree.update(recorded.tree_below(node.path))
             machine.end.note_recorded(node.path)
         machine.emit(cmd.Tell(_step_replayed("", 0, 0.0, node.path, result)))
@@ -127,6 +137,11 @@ class Replaying:
             self._ended(node, result)
 
     def _ended(self, node: Node, result: StepResult[Any]) -> None:
+        step, recorded = node.step, self.machine.setting.recorded
+        assert step is not None
+        assert recorded is not None
+        if not step.verb.leaf or step.modifiers.on_error is not None:
+            self.machine.results.update(recorded.below(node.path))
         self.machine.nodes.pop(node.path, None)
         self.machine.ended(node, result)
 
@@ -169,7 +184,6 @@ class Replaying:
         resolve(recorded, node.path, node.step, machine.codec)
         compose(recorded, node.path, machine.setting.run_id)
         machine.end.note_recorded(node.path, attempt_base(node.path, node.attempt + 1))
-        machine.results.update(recorded.below(node.path))
         machine.tree.update(recorded.tree_below(node.path))
         children = dict.fromkeys(recorded.places(node.path))
         if children:
@@ -190,8 +204,6 @@ class Replaying:
             member.started_at = machine.now if record.started_at is None else record.started_at
             return False
         compose(recorded, member.path, machine.setting.run_id)
-        for path, below in recorded.below(member.path):
-            machine.results[path] = below
         machine.tree.update(recorded.tree_below(member.path))
         machine.end.note_recorded(member.path)
         machine.emit(cmd.Tell(ev.StepReplayed(member.path, record.member_end)))
@@ -207,7 +219,10 @@ class Replaying:
         return True
 
     def _member_ended(self, member: Node, record: PathRecord) -> None:
+        recorded = self.machine.setting.recorded
+        assert recorded is not None
         assert record.member_end is not None
+        self.machine.results.update(recorded.below(member.path))
         del self.machine.nodes[member.path]
         self.machine.later(self.machine.tell_parent, member, record.member_end)
 
@@ -224,7 +239,10 @@ class Replaying:
         codec = self.machine.codec
         return "" if codec is None else short(codec.identity(item), self.machine.setting.secrets)
 
-    def _pick_up_unless_stopped(self, node: Node, record: PathRecord) -> None:
+    def _restored(self, node: Node, record: PathRecord) -> None:
+        recorded = self.machine.setting.recorded
+        assert recorded is not None
+        self.machine.results.update(recorded.below(node.path))
         if node.stop is None:
             self._pick_up(node, record)
         else:

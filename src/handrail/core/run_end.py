@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from handrail.core.machine import Machine
 
 
+_SOFT = frozenset({"timeout_s"})
+"""The limits after which bodies may still clean up."""
+
+
 @attrs.frozen
 class Ending:
     """How the run is to end, once its tree has unwound."""
@@ -70,6 +74,8 @@ class RunEnd:
                 break
             node.rollbacks.pop()
             self._note(done)
+            if recorded.cancel is not None and node is not self.machine.root:
+                node.stop = node.stop or recorded.cancel  # it came in the midst of this
         if not node.rollbacks:
             then()
             return
@@ -113,7 +119,22 @@ class RunEnd:
         """End the run as failed: generators are closed, not asked."""
         if self._ending is None or self._ending.status == "cancelled":
             self._ending = Ending("failed", str(error), qualified(type(error)), None, None)
-        self.machine.stop(self.machine.root, str(error), hard=True)
+        self._stop_root(str(error), hard=True)
+
+    def _stop_root(self, reason: str, *, hard: bool) -> None:
+        """Stop the run, but not before all that is on record has been gone through: what can be
+        undone must be known.
+        """
+        machine = self.machine
+        if machine.rehearses:
+            machine.replaying.at_the_end(lambda: machine.stop(machine.root, reason, hard=hard))
+        else:
+            machine.stop(machine.root, reason, hard=hard)
+
+    @property
+    def decided(self) -> bool:
+        """True if it is known how the run will end."""
+        return self._ending is not None
 
     def hit_limit(
         self, name: str, value: float, path: str, why: str = "", *, hard: bool = True
@@ -121,11 +142,20 @@ class RunEnd:
         """End the run as failed, naming the limit."""
         error = LimitExceeded(name, value, why or (f"at step {path!r}" if path else ""))
         if self._ending is not None:  # in clean-up: the verdict stays, the clean-up ends
-            self.machine.stop(self.machine.root, str(error), hard=hard)
+            self._stop_root(str(error), hard=hard)
             return
         self.machine.record(ev.LimitReached(name, value, path))
         self._ending = Ending("failed", str(error), qualified(LimitExceeded), None, path or None)
-        self.machine.stop(self.machine.root, str(error), hard=hard)
+        self._stop_root(str(error), hard=hard)
+
+    def was_hard(self, node: Node) -> bool:
+        """True if an earlier drive, which stopped this node, was to close it and not to ask it."""
+        recorded = self.machine.setting.recorded
+        if recorded is None:
+            return False
+        if recorded.limit is not None:
+            return recorded.limit.name not in _SOFT
+        return node is self.machine.root and recorded.cancel is None  # it was a mistake
 
     def note_unwinding(self, node: Node, error: BaseException) -> None:
         """Keep what a body raised while it unwound; the cancellation itself is no news."""
@@ -202,6 +232,7 @@ class RunEnd:
             error = close(node.generator) if node.generator is not None else None
             if error is not None:
                 notes.append(f"{node.path or machine.definition.name}: {text_of(error)}")
+        machine.replaying.registering.close()
         return notes
 
     def run_suspended(self, event: ev.RunSuspended) -> None:
@@ -271,11 +302,15 @@ class RunEnd:
 
 
 def _recorded_ending(recorded: Recorded, stop: str) -> Ending:
-    """How a run ends whose body was unwound to its end in an earlier drive."""
+    """How a run ends whose body was unwound to its end in an earlier drive: by what is on record,
+    or else by a mistake, of which no more is known than what was said.
+    """
     limit = recorded.limit
-    if limit is None:
+    if limit is not None:
+        return Ending("failed", stop, qualified(LimitExceeded), None, limit.path or None)
+    if recorded.cancel is not None:
         return Ending("cancelled", stop)
-    return Ending("failed", stop, qualified(LimitExceeded), None, limit.path or None)
+    return Ending("failed", stop, qualified(HandrailError))
 
 
 def _ending_of(error: BaseException | None) -> Ending:

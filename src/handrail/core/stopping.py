@@ -60,6 +60,14 @@ class Stopping:
         else:
             self.all_stopped(node)
 
+    def was_stopped(self, node: Node, reason: str | None) -> None:
+        """Note what the record of its only child tells: an earlier drive was stopping the node."""
+        node.stop = reason or "cancelled"
+        node.hard = self.machine.end.was_hard(node)
+        timeout_s = None if node.step is None else node.step.modifiers.timeout_s
+        if timeout_s is not None and _is_timeout_of(node.path, node.stop):
+            node.failure, node.overdue = failure_of(StepTimeout(node.path, timeout_s)), True
+
     def attempt_stopped(self, report: cmd.Stopped) -> None:
         """End a leaf whose attempt was stopped."""
         node = self.machine.nodes.get(report.path)
@@ -118,3 +126,9 @@ class Stopping:
             note(node, result)
         if not parent.live and parent.child is None:
             self.all_stopped(parent)
+
+
+def _is_timeout_of(path: str, reason: str) -> bool:
+    """True if this says that the step's own time was over, whatever it was then."""
+    said = str(StepTimeout(path, 0.0))
+    return reason.startswith(said.rpartition(" of ")[0])

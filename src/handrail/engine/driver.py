@@ -58,6 +58,7 @@ from handrail.engine.mail import Mail
 from handrail.engine.perform import failed, succeeded
 from handrail.engine.rehearsal import (
     Rehearsal,
+    led_back,
     rehearse,
     rehearse_on,
     warn_of_masked,
@@ -280,8 +281,9 @@ class Driver:
         """
         rehearsal = rehearse(self.machine, first, known, self._stamp)
         held = await self._written_out(rehearsal)
-        if cancel is not None and not self.machine.finished:
-            held = await self._led_back(held)
+        recorded = self.machine.setting.recorded
+        assert recorded is not None
+        held = await led_back(held, recorded, self._errands.evaluated, self._rehearsed_on)
         if cancel is None or self.machine.finished:
             self._todo.extend(held)
         else:
@@ -290,8 +292,11 @@ class Driver:
             for one in held:
                 if isinstance(one, _STARTS):
                     self._stopped_before(one)
-        self.machine.replaying.held = True
+        self._todo.extend(self.machine.receive(cmd.Rehearsed(at=self.now())))
         warn_of_masked(self.run_id, rehearsal)
+
+    async def _rehearsed_on(self, report: cmd.Report) -> list[cmd.Command]:
+        return await self._written_out(rehearse_on(self.machine, report, self._seq, self._stamp))
 
     async def _written_out(self, rehearsal: Rehearsal) -> list[cmd.Command]:
         if self.machine.changes:
@@ -299,27 +304,6 @@ class Driver:
         with anyio.CancelScope(shield=True):  # all of it is numbered: none may be missing
             await write_out(rehearsal, self.machine, self._wiring.journal, self._wiring.bus)
         return rehearsal.held
-
-    async def _led_back(self, held: list[cmd.Command]) -> list[cmd.Command]:
-        """Have those questions answered that lead back into the record, and give what is asked for
-        then: what is recorded below a fallback or a validation is to be unwound, too.
-        """
-        recorded = self.machine.setting.recorded
-        assert recorded is not None
-        left, kept = deque(held), list[cmd.Command]()
-        while left:
-            command = left.popleft()
-            match command:
-                case cmd.FindStages() if recorded.children(command.path):
-                    report = await self._errands.evaluated(command)
-                case cmd.AskFallback() if recorded.leads_on(command.path):
-                    report = await self._errands.evaluated(command)
-                case _:
-                    kept.append(command)
-                    continue
-            further = rehearse_on(self.machine, report, self._seq, self._stamp)
-            left.extendleft(reversed(await self._written_out(further)))
-        return kept
 
     def _stamp(self, event: ev.Event) -> float:
         self._seq += 1

@@ -69,17 +69,12 @@ class Errands:
 
     async def evaluated(self, command: cmd.AskFallback | cmd.FindStages) -> cmd.Evaluated:
         """The same, waited for."""
-        loop = self._loop
-        try:
-            value = loop.context().run(self._evaluator.begin, command)
-            if hasattr(value, "__await__"):
-                value = await value
-        except Exception as error:  # noqa: BLE001  # the user's function
-            return cmd.Evaluated(command.path, error=error, at=loop.now())
-        return cmd.Evaluated(command.path, value, at=loop.now())
+        return await self._evaluator.evaluated(command, self._loop.now())
 
     def _evaluated(self, flight: Flight, outcome: Any) -> None:
         loop = self._loop
+        if loop.closing and _is_broken_off(outcome):
+            return  # the next drive asks again
         if outcome is STOPPED or outcome is ABANDONED:
             outcome = CancelledFromWithin(flight.path)
         if isinstance(outcome, BaseException):

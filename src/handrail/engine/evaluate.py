@@ -12,7 +12,7 @@ from handrail.engine.calls import ActionRaised, call
 from handrail.engine.contexts import Contexts
 from handrail.engine.current import Current
 from handrail.errors import StagesMissing
-from handrail.model.commands import AskFallback, AskPredicate, FindStages, Undo
+from handrail.model.commands import AskFallback, AskPredicate, Evaluated, FindStages, Undo
 from handrail.model.results import OpenGate
 from handrail.model.steps import Stage
 
@@ -38,6 +38,16 @@ class Evaluator:
                 return command.handler(self.contexts.of(command.view), command.failed)
             case FindStages():
                 return self.find_stages(command)
+
+    async def evaluated(self, command: AskFallback | FindStages, at: float) -> Evaluated:
+        """The value, waited for, or what the user's function raised."""
+        try:
+            value = self.begin(command)
+            if hasattr(value, "__await__"):
+                value = await value
+        except Exception as error:  # noqa: BLE001  # the user's function
+            return Evaluated(command.path, error=error, at=at)
+        return Evaluated(command.path, value, at=at)
 
     def find_stages(self, command: FindStages) -> tuple[Stage, ...]:
         """The stages of a ``validate`` step, in order.

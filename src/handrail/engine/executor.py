@@ -179,7 +179,7 @@ class Engine:
         parts, run_id = self._parts, start.run_id
         machine = self._machine(start)
         sinks = parts.sinks if run is None else (*parts.sinks, run.queue)
-        contexts = Contexts(run_id, parts.services, parts.config, self._mark(run_id))
+        contexts = self._contexts(run_id)
         bus = bus_for(run_id, sinks, self._secrets())
         teller = _Teller()
         agents = Replacements(parts.agents)
@@ -204,6 +204,10 @@ class Engine:
         finally:
             del self._live[run_id]
             agents.tell(run_id)
+
+    def _contexts(self, run_id: str) -> Contexts:
+        parts = self._parts
+        return Contexts(run_id, parts.services, parts.config, self._mark(run_id))
 
     def _machine(self, start: Start) -> Machine:
         parts = self._parts
@@ -356,7 +360,11 @@ class Engine:
         start = self._start_again(history, definition, reuse, rerun)
         self._close_unless_used()
         machine, now = self._machine(start), self._parts.clock.now()
-        return plan_of(machine, start.first, history, now, start.cancel)
+        parts = self._parts
+        evaluator = Evaluator(self._contexts(run_id), parts.stages, parts.gates)
+        return await plan_of(
+            machine, start.first, history, now, evaluator=evaluator, cancel=start.cancel
+        )
 
     def plan_sync(
         self,

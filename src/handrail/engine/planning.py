@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from handrail.core.machine import Machine
 from handrail.core.node import Node, Phase
 from handrail.core.report import children_of
-from handrail.engine.rehearsal import rehearse
+from handrail.engine.evaluate import Evaluator
+from handrail.engine.rehearsal import led_back, rehearse, rehearse_on
 from handrail.errors import StepChange
 from handrail.model import commands as cmd
 from handrail.model import events as ev
@@ -19,31 +20,42 @@ _KINDS = {"call": "python", "run_workflow": "subworkflow"}
 """What results call a verb, where it is typed otherwise."""
 
 
-def plan_of(
+async def plan_of(
     machine: Machine,
     first: ev.Event,
     history: Sequence[ev.Event],
     now: float,
+    *,
+    evaluator: Evaluator,
     cancel: str | None = None,
 ) -> Plan:
     """The plan of a machine that stands at the beginning of a resume; it is used up by that.
 
     ``cancel`` says why the resume only unwinds.
     """
-    run_id = machine.setting.run_id
+    run_id, recorded = machine.setting.run_id, machine.setting.recorded
+    assert recorded is not None
 
     def stamp(event: ev.Event) -> float:
         return ev.stamp(event, run_id, 0, now).at
 
+    async def evaluated(command: cmd.AskFallback | cmd.FindStages) -> cmd.Evaluated:
+        return await evaluator.evaluated(command, now)
+
+    async def go_on(report: cmd.Report) -> list[cmd.Command]:
+        return rehearse_on(machine, report, 0, stamp).held
+
     try:
-        rehearsal = rehearse(machine, first, (), stamp)
+        held = rehearse(machine, first, (), stamp).held
+        held = await led_back(held, recorded, evaluated, go_on)
+        held += await go_on(cmd.Rehearsed(at=now))
     finally:
         machine.end.close_bodies()
-    undoes = _undoes(machine, rehearsal.held)
+    undoes = _undoes(machine, held)
     unwinds = None if machine.finished or undoes else cancel
     if unwinds is not None:
         undoes = _registered(machine, [*reversed(machine.nodes.values()), machine.root])
-    finished = next((one.result for one in rehearsal.held if isinstance(one, cmd.Finish)), None)
+    finished = next((one.result for one in held if isinstance(one, cmd.Finish)), None)
     planned = list(_visited(machine))
     seen = {one.path for one in planned}
     planned += (one for one in _left(machine, over=finished is not None) if one.path not in seen)

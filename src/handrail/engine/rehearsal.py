@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import anyio.lowlevel
 
 from handrail.core.machine import Machine
+from handrail.core.replay import Recorded
 from handrail.engine.bus import Bus
 from handrail.engine.declared import WITH_VALUE, Types, declared_in, with_text
 from handrail.errors import OutputNotSerializable
@@ -57,6 +58,30 @@ def rehearse(
     rehearsal.happened.append((first, False))
     _carry_on(rehearsal, machine, machine.receive(first), deque(known), stamp, (at, first.seq))
     return rehearsal
+
+
+async def led_back(
+    held: Sequence[cmd.Command],
+    recorded: Recorded,
+    evaluated: Callable[[cmd.AskFallback | cmd.FindStages], Awaitable[cmd.Evaluated]],
+    go_on: Callable[[cmd.Report], Awaitable[Sequence[cmd.Command]]],
+) -> list[cmd.Command]:
+    """Have those questions answered that lead back into the record, and give what is held back when
+    that has been gone through, too: what is recorded below a fallback, or a validation.
+    """
+    left, kept = deque(held), list[cmd.Command]()
+    while left:
+        command = left.popleft()
+        match command:
+            case cmd.FindStages() if recorded.children(command.path):
+                report = await evaluated(command)
+            case cmd.AskFallback() if recorded.leads_on(command.path):
+                report = await evaluated(command)
+            case _:
+                kept.append(command)
+                continue
+        left.extendleft(reversed(await go_on(report)))
+    return kept
 
 
 def rehearse_on(

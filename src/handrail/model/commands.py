@@ -246,6 +246,12 @@ class Pulled(msgspec.Struct, frozen=True):
     at: float = 0.0
 
 
+class Rehearsed(msgspec.Struct, frozen=True):
+    """All that is on record has been gone through: what is beyond it may be carried out."""
+
+    at: float = 0.0
+
+
 class CloseRun(msgspec.Struct, frozen=True):
     """The engine can do no more in this drive: nothing but open waits, or the process is to end."""
 
@@ -254,5 +260,13 @@ class CloseRun(msgspec.Struct, frozen=True):
 
 
 Report: TypeAlias = (
-    Evaluated | TimerFired | GateRefused | Stopped | Granted | LaunchFailed | Pulled | CloseRun
+    Evaluated
+    | TimerFired
+    | GateRefused
+    | Stopped
+    | Granted
+    | LaunchFailed
+    | Pulled
+    | Rehearsed
+    | CloseRun
 )
