@@ -37,11 +37,11 @@ class Members:
     __slots__ = (
         "cancelled",
         "closed",
+        "decided",
         "exhausted",
         "failed",
         "first_failure",
         "items",
-        "late",
         "left",
         "mode",
         "pulls",
@@ -71,8 +71,10 @@ class Members:
         """Members that an earlier drive began, and this one has not, although it is decided."""
         self.stopped: str | None = None
         """Why an earlier drive was stopping the group, if its members tell."""
-        self.late = False
-        """Its time, or its run, was over when this drive began."""
+        self.decided = False
+        """No further member is to begin: one has failed, or has won the race; or the group is to be
+        stopped, for its time, or its run, was over when this drive began.
+        """
         self.succeeded = self.failed = self.cancelled = self.skipped = 0
 
     def note(self, child: Node, result: StepResult[Any]) -> None:
@@ -89,13 +91,6 @@ class Members:
                 self.skipped += 1
             case _:
                 self.succeeded += 1
-
-    @property
-    def decided(self) -> bool:
-        """True if no further member is to begin: one has failed, or has won the race; or the group
-        is to be stopped.
-        """
-        return self.told or self.stopped is not None or self.late
 
     @property
     def told(self) -> bool:
@@ -139,7 +134,6 @@ class GroupBehaviour:
         on_error = "fail_fast" if isinstance(verb, RaceGroup) else _on_error(verb)
         machine.record(ev.GroupStarted(node.path, verb.kind, _size(verb), on_error, state.window))
         if machine.rehearses and machine.is_late(node):
-            state.late = True
             self._leave(machine, node)
         self.pulled(machine, node)
 
@@ -152,8 +146,7 @@ class GroupBehaviour:
 
     def _pull(self, machine: Machine, node: Node) -> None:
         state: Members = node.state
-        if machine.rehearses and machine.end.decided and not state.late:  # by a mistake, a limit
-            state.late = True
+        if machine.rehearses and machine.end.decided and not state.decided:  # mistake, or limit
             self._leave(machine, node)
         if not state.may_pull(node):
             self._perhaps_end(machine, node)
@@ -295,18 +288,12 @@ class GroupBehaviour:
 
     def _decided(self, machine: Machine, node: Node) -> None:
         self._leave(machine, node)
-        if machine.rehearses:
-            machine.replaying.at_the_end(lambda: self._stop_decided(machine, node))
-        else:
-            self._stop_decided(machine, node)
-
-    def _stop_decided(self, machine: Machine, node: Node) -> None:
-        if node.phase is Phase.RUNNING:
-            self._stop_members(machine, node, _decision(node.state))
+        self._stop_members(machine, node, _decision(node.state))
 
     def _leave(self, machine: Machine, node: Node) -> None:
         """Begin no further members but those that an earlier drive began."""
         state: Members = node.state
+        state.decided = True
         recorded = machine.setting.recorded
         if recorded is not None:
             seen = node.seen or {}
@@ -319,6 +306,9 @@ class GroupBehaviour:
             }
 
     def _stop_members(self, machine: Machine, node: Node, reason: str) -> None:
+        if machine.rehearses:
+            machine.replaying.at_the_end(lambda: self._stop_members(machine, node, reason))
+            return
         for member in reversed(list((node.live or {}).values())):
             machine.later(machine.stop, member, reason)
 

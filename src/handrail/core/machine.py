@@ -155,12 +155,12 @@ class Machine:
         setting: Setting,
         behaviours: Mapping[type, Behaviour],
     ) -> None:
-        self.definition = definition
-        self.setting = setting
-        self.limits = setting.limits
+        self.definition, self.behaviours = definition, behaviours
+        self.setting, self.limits = setting, setting.limits
         self.still = setting.unwinds
         """No wait is over: it is to be cancelled as it was left, however much later."""
-        self.behaviours = behaviours
+        self.rehearses = setting.recorded is not None
+        """The record is being gone through, and nothing else has happened."""
         self.now = 0.0
         self.nodes: dict[str, Node] = {}
         self.results: dict[str, StepResult[Any]] = {}
@@ -902,11 +902,6 @@ class Machine:
         return definition.function(*bound.args, **bound.kwargs)
 
     # -- replay ---------------------------------------------------------------------------------
-
-    @property
-    def rehearses(self) -> bool:
-        """True while the record is gone through, before anything else happens."""
-        return self.setting.recorded is not None and not self.replaying.held
 
     @property
     def waits(self) -> bool:

@@ -33,8 +33,6 @@ class Replaying:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.held = False
-        """A change is an end of this drive, not something to be collected with others."""
         self.registering = Registering(machine)
         self._at_the_end: list[Callable[[], None]] = []
         self.seq = 0
@@ -47,7 +45,7 @@ class Replaying:
     def rehearsed(self, report: cmd.Rehearsed) -> None:
         """Go on beyond the record."""
         del report
-        self.held = True
+        self.machine.rehearses = False
         for action in reversed(self._at_the_end):
             self.machine.later(action)
         self._at_the_end.clear()
@@ -173,9 +171,9 @@ class Replaying:
             return False
         if change not in self.machine.changes:
             self.machine.changes.append(change)
-            if self.held:
+            if not self.machine.rehearses:  # it ends this drive, and is not collected with others
                 self.machine.emit(cmd.Changed(change.path))
-        return self.held
+        return not self.machine.rehearses
 
     def _restore_children(self, node: Node, recorded: Recorded) -> None:
         """What earlier attempts of this step left; what is gone into again takes its place anew."""
