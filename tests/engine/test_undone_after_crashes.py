@@ -55,6 +55,22 @@ def done(log: Log, name: str, path: str = "w") -> Step[Any]:
     return step(path).call(log.append, name).with_rollback(lambda _: log.append(f"undo {name}"))
 
 
+def works_and_naps(log: Log) -> Callable[[int], Steps[Any]]:
+    """The body of members that do something, and then take very long."""
+
+    def member(number: int) -> Steps[Any]:
+        yield from done(log, f"a{number}")
+        yield from step("nap").sleep(1000)
+
+    return member
+
+
+def fails_soon() -> Steps[Any]:
+    """The body of a child workflow that fails in the meantime."""
+    yield from step("nap").sleep(5)
+    yield from step("no").call(boom)
+
+
 def retried(log: Log) -> Step[Any]:
     """A group whose first attempt fails, with a pause before the second one."""
     return (
@@ -111,17 +127,8 @@ def stopped(log: Log) -> Step[Any]:
 
 def stopped_from_above(log: Log) -> Step[Any]:
     """A group that is stopped, for a sub-workflow beside it has failed."""
-
-    def member(number: int) -> Steps[Any]:
-        yield from done(log, f"a{number}")
-        yield from step("nap").sleep(1000)
-
-    def fails() -> Steps[Any]:
-        yield from step("nap").sleep(5)
-        yield from step("no").call(boom)
-
-    each = step("x").for_each([1, 2], member, key=str, max_concurrency=1)
-    return step("g").parallel(each, step("y").run_workflow(workflow(fails)))
+    each = step("x").for_each([1, 2], works_and_naps(log), key=str, max_concurrency=1)
+    return step("g").parallel(each, step("y").run_workflow(workflow(fails_soon)))
 
 
 def success_while_stopped(log: Log) -> Step[Any]:
@@ -141,12 +148,7 @@ def success_while_stopped(log: Log) -> Step[Any]:
 
 def loser(log: Log) -> Step[Any]:
     """A group that loses a race."""
-
-    def member(number: int) -> Steps[Any]:
-        yield from done(log, f"a{number}")
-        yield from step("nap").sleep(1000)
-
-    return step("g").race(step("x").for_each([1], member, key=str), step("t").sleep(5))
+    return step("g").race(step("x").for_each([1], works_and_naps(log), key=str), step("t").sleep(5))
 
 
 def cleaned_up(log: Log) -> Step[Any]:
@@ -214,12 +216,7 @@ def endless(log: Log) -> Step[Any]:
 
 def overdue_with_all_stopped(log: Log) -> Step[Any]:
     """A group that takes too long, with nothing left to begin."""
-
-    def member(number: int) -> Steps[Any]:
-        yield from done(log, f"a{number}")
-        yield from step("nap").sleep(1000)
-
-    return step("g").for_each([0, 1], member, key=str).timeout(10)
+    return step("g").for_each([0, 1], works_and_naps(log), key=str).timeout(10)
 
 
 def overdue_race(log: Log) -> Step[Any]:
@@ -236,17 +233,8 @@ def overdue_branch(log: Log) -> Step[Any]:
 
 def all_or_nothing_stopped(log: Log) -> Step[Any]:
     """Members that are undone at once, for what they stand in is stopped."""
-
-    def member(number: int) -> Steps[Any]:
-        yield from done(log, f"a{number}")
-        yield from step("nap").sleep(1000)
-
-    def fails() -> Steps[Any]:
-        yield from step("nap").sleep(5)
-        yield from step("no").call(boom)
-
-    each = step("x").for_each([1, 2], member, key=str, on_error="all_or_nothing")
-    return step("g").parallel(each, step("y").run_workflow(workflow(fails)))
+    each = step("x").for_each([1, 2], works_and_naps(log), key=str, on_error="all_or_nothing")
+    return step("g").parallel(each, step("y").run_workflow(workflow(fails_soon)))
 
 
 def stopped_after_a_fallback(log: Log) -> Step[Any]:
