@@ -353,9 +353,8 @@ async def test_what_was_done_is_undone_by_whoever_goes_on(
             journal, result = dying, alive
         assert (result.status, result.failed_step) == ("failed", "end"), writes
         assert Counter(undone(journal)) == Counter(to_undo(journal)), writes
-        if inside is success_while_stopped:  # there it is decided by time who has begun
-            assert {"b0", "b1", "b2"}.isdisjoint(log), writes
-            continue
+        if inside is success_while_stopped:
+            continue  # there it is decided by time who has begun, and what
         assert set(to_undo(journal)) == set(expected), (writes, abrupt)
         assert statuses(result) == statuses(alive), (writes, abrupt)
         assert {one for one in log if one != "handled"} <= performed.keys(), writes
