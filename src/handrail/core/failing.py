@@ -74,16 +74,7 @@ class Failing:
             return
         if node.reserved:
             self.machine.spending.settle_total(node, event.usage)
-        failure = Failure(
-            event.error,
-            event.error_type,
-            event.error_bases,
-            traceback=event.traceback,
-            output=event.output,
-            retryable=event.retryable,
-        )
-        failure.usage = event.usage
-        node.failure = failure
+        failure = node.failure = failure_on_record(event)
         if node.stop is not None:
             self.machine.end_step(node, "cancelled", error=node.stop)
             return
@@ -117,7 +108,8 @@ class Failing:
             self._settle(node, failure)
             return
         node.phase = Phase.FALLING_BACK
-        failed = self._failed_result(node, failure)
+        ms = max(0.0, (self.machine.now - node.started_at) * 1000)
+        failed = failed_result(step, node.path, failure, node.attempt, ms)
         command = cmd.AskFallback(node.path, handler, failed, self.machine.view(node))
         self.machine.ask(node, command)
 
@@ -173,29 +165,45 @@ class Failing:
             node, "failed", output=failure.output, failure=failure, usage=failure.usage
         )
 
-    def _failed_result(self, node: Node, failure: Failure) -> StepResult[Any]:
-        step = node.step
-        assert step is not None
-        return StepResult(
-            step.name,
-            node.path,
-            step.verb.kind,
-            "failed",
-            failure.output,
-            failure.error,
-            failure.kind,
-            failure.bases,
-            failure.traceback,
-            max(0.0, (self.machine.now - node.started_at) * 1000),
-            node.attempt,
-        )
-
     def retry_judged(self, node: Node, failure: Failure, report: cmd.Evaluated) -> None:
         """Record the failure as retryable or not; a predicate that raised ends the tries."""
         if report.error is not None:
             self._record_failure(node, failure_of(report.error), retryable=False)
         else:
             self._record_failure(node, failure, retryable=bool(report.value))
+
+
+def failure_on_record(event: ev.AttemptFailed) -> Failure:
+    """The failure of which an event tells."""
+    failure = Failure(
+        event.error,
+        event.error_type,
+        event.error_bases,
+        traceback=event.traceback,
+        output=event.output,
+        retryable=event.retryable,
+    )
+    failure.usage = event.usage
+    return failure
+
+
+def failed_result(
+    step: Step[Any], path: str, failure: Failure, attempt: int, duration_ms: float
+) -> StepResult[Any]:
+    """What the handler of ``on_error`` is shown."""
+    return StepResult(
+        step.name,
+        path,
+        step.verb.kind,
+        "failed",
+        failure.output,
+        failure.error,
+        failure.kind,
+        failure.bases,
+        failure.traceback,
+        duration_ms,
+        attempt,
+    )
 
 
 def _covered(on: RetryOn, failure: Failure) -> bool:

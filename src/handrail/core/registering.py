@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from handrail.core.bodies import close
 from handrail.core.composed import compose
+from handrail.core.failing import failed_result, failure_on_record
 from handrail.core.members import Items, function_of, is_body, keyed
 from handrail.core.node import Node, Phase, RollbackEntry
 from handrail.core.replay import PathRecord, Recorded
@@ -302,19 +303,8 @@ class Finding:
         taken = [one for one in recorded.children(path) if recorded.at(one).attempt > made]
         if handler is None or failure is None or self._leading_to.isdisjoint(taken):
             return
-        failed: StepResult[Any] = StepResult(
-            step.name,
-            path,
-            step.verb.kind,
-            "failed",
-            failure.output,
-            failure.error,
-            failure.error_type,
-            failure.error_bases,
-            failure.traceback,
-            max(0.0, (failure.at - (record.started_at or failure.at)) * 1000),
-            failure.attempt,
-        )
+        ms = max(0.0, (failure.at - (record.started_at or failure.at)) * 1000)
+        failed = failed_result(step, path, failure_on_record(failure), failure.attempt, ms)
         self._results.update(recorded.below(path))
         view = self._view(path, inputs)
         report: cmd.Evaluated = yield cmd.AskFallback(path, handler, failed, view)
