@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sqlite3
@@ -51,10 +52,12 @@ def test_a_live_holder_in_another_process_is_named(tmp_path: Path) -> None:
 def test_a_stopped_holder_still_holds(tmp_path: Path) -> None:
     """A process that was stopped is alive, however old the last renewal of its lease is."""
     path = tmp_path / "runs.db"
-    holder = child(HOLDING.replace("(path)", "(path, lease_s=0.001)"), path)
+    holder = child(HOLDING, path)
     assert holder.stdout is not None
     holder.stdout.readline()
     holder.send_signal(signal.SIGSTOP)
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE leases SET expires_at = 1")
     journal = SqliteJournal(path)
     with pytest.raises(RunLocked):
         journal.acquire("r")

@@ -14,8 +14,8 @@ _WRITE = (
     "permissions, or put the journal elsewhere; then {again}."
 )
 _LOCKED = (
-    "Another program keeps it locked, an sqlite3 shell or a backup perhaps. End that, then "
-    "{again}; what was recorded is kept."
+    "Another program keeps it locked: an sqlite3 shell, a backup, or a stopped process (Ctrl-Z) "
+    "perhaps. End that, then {again}; what was recorded is kept."
 )
 _DISK = (
     "Look at the disk and at the limits of the process (ulimit -f), then {again}; what was "
