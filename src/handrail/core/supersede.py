@@ -32,6 +32,7 @@ from handrail.model.results import qualified
 _LETTERS = (ev.GateAnswered, ev.SignalReceived)
 """What may come when the run has ended."""
 _ENDING_IT = (ev.CancelRequested, ev.LimitReached)
+_ENDS = (ev.StepCompleted, ev.MemberCompleted, ev.AttemptFailed)
 _FINAL = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
 
 
@@ -40,6 +41,7 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     last = next((one for one in reversed(history) if not isinstance(one, _LETTERS)), None)
     if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
         return ()
+    history = counting(history)
     causes, whole = set[str](), set[str]()
     if last.failed_step is not None:
         causes, whole = _causes(history, last.failed_step)
@@ -57,18 +59,35 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     if last.failed_step is not None or not kinds.isdisjoint(_ENDING_IT):
         ended_at = _what_ended_it(history, last.failed_step)
         whole |= {path for path, index in _begun_at(history).items() if index > ended_at}
-    return expanded(own, whole, history)
+    return run_again(own, whole, history)
 
 
-def expanded(
+def run_again(
     own: Iterable[str], whole: Iterable[str], history: Sequence[ev.Event]
 ) -> tuple[str, ...]:
+    """What is dropped for paths to run again, and what was cancelled in the composites that are
+    entered for it: they may come to another end now.
+    """
+    dropped = _expanded(own, whole, history)
+    if not dropped:
+        return ()
+    counts, known = counting(history), begun(history)
+    ended = {path: when for path, when in _settled(counts, set()).items() if path not in dropped}
+    stopped = {
+        path
+        for path in _outside(_cancelled(counts), ended, known)
+        if not dropped.isdisjoint(all_above(path, known))
+    }
+    return tuple(sorted(dropped | _expanded(stopped, (), history)))
+
+
+def _expanded(own: Iterable[str], whole: Iterable[str], history: Sequence[ev.Event]) -> set[str]:
     """``own`` paths, ``whole`` ones with all that is below them, and whatever encloses any of them:
     a composite whose child runs again has not ended either.
     """
     own, roots = set(own), set(whole)
     if not own and not roots:
-        return ()
+        return set()
     known = begun(history)
     # By the text first, which is quick; a member's key may look like a later attempt.
     prefixes = tuple(prefix for root in roots for prefix in (f"{root}/", f"{root}~"))
@@ -80,7 +99,24 @@ def expanded(
     )
     for path in tuple(dropped):
         dropped.update(above for above in all_above(path, known) if above in known)
-    return tuple(sorted(dropped))
+    return dropped
+
+
+def counting(history: Sequence[ev.Event]) -> Sequence[ev.Event]:
+    """All but the ends of steps and members, and their failed attempts, that earlier resumes
+    dropped: what failed or was cancelled then, and runs again since, ended nothing.
+    """
+    dropped_at: dict[str, int] = {}
+    for index, event in enumerate(history):
+        if isinstance(event, ev.RunResumed):
+            dropped_at.update(dict.fromkeys(event.superseded, index))
+    if not dropped_at:
+        return history
+    return [
+        event
+        for index, event in enumerate(history)
+        if not (isinstance(event, _ENDS) and dropped_at.get(event.path, -1) > index)
+    ]
 
 
 def begun(history: Iterable[ev.Event]) -> set[str]:
@@ -104,9 +140,9 @@ def cancelled_half_way(history: Sequence[ev.Event]) -> tuple[str, ...]:
     """
     for index in range(len(history) - 1, -1, -1):
         if isinstance(history[index], ev.CancelRequested):
-            since = history[index:]
-            settled = _settled(since, set())
-            return expanded(_outside(_cancelled(since), settled, begun(history)), (), history)
+            since = counting(history[index:])
+            cancelled = _outside(_cancelled(since), _settled(since, set()), begun(history))
+            return tuple(sorted(_expanded(cancelled, (), history)))
     return ()
 
 

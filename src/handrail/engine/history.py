@@ -11,7 +11,7 @@ from handrail.core.payloads import check_payload
 from handrail.core.replay import Recorded
 from handrail.core.report import children_of, incident_of, tree_order, workflow_result
 from handrail.core.resolving import returned_by
-from handrail.core.supersede import begun, expanded, superseded
+from handrail.core.supersede import begun, run_again, superseded
 from handrail.engine.mail import TIMEOUT, event_of, gate_key
 from handrail.errors import (
     GateClosed,
@@ -115,7 +115,7 @@ def dropped(
         for path in (*reuse, *rerun):
             if path not in known:
                 raise NotRecorded(run_id, path, near(path, known))
-    return tuple(sorted({*superseded(history), *expanded((), rerun, history)}))
+    return tuple(sorted({*superseded(history), *run_again((), rerun, history)}))
 
 
 def near(path: str, known: Iterable[str]) -> tuple[str, ...]:

@@ -1,0 +1,218 @@
+"""A run that fails, is mended, fails elsewhere, is cancelled, dies: drive after drive, to its end.
+
+What succeeded once is not done again, whatever earlier drives came to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from handrail.core.supersede import begun
+from handrail.model import events as ev
+from handrail.model.paths import all_above
+from handrail.testing.shapes import (
+    Act,
+    Action,
+    Body,
+    Choice,
+    Raise,
+    Rounds,
+    Shape,
+    Try,
+    workflow_of,
+)
+from handrail.testing.strategies import bodies
+from tests.durability.support import (
+    LEAVES,
+    Lives,
+    Story,
+    ends_are_recorded_once,
+    essence,
+    nothing_recorded_is_performed_again,
+    nothing_was_lost,
+    performed_at_most_once_a_life,
+    the_record_lists_the_same,
+    what_can_be_undone_is_undone,
+    what_was_undone_is_done_again,
+)
+
+pytestmark = pytest.mark.extra("trio")
+
+SOAKING = settings().max_examples > 100
+LAW = settings(
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    max_examples=settings().max_examples if SOAKING else 40,
+)
+
+
+class Breaks(NamedTuple):
+    """In this drive one of the actions fails, whichever this number falls on."""
+
+    number: int
+
+
+class Dies(NamedTuple):
+    """The process of this drive dies at a write, which still returns or not."""
+
+    writes: int
+    returns: bool
+
+
+class Cancelled(NamedTuple):
+    """This drive is there to cancel the run."""
+
+
+Drive: TypeAlias = Breaks | Dies | Cancelled
+DRIVES = st.lists(
+    st.builds(Breaks, st.integers(0, 20))
+    | st.builds(Dies, st.integers(1, 20), st.booleans())
+    | st.builds(Cancelled),
+    min_size=1,
+    max_size=5,
+)
+
+
+def without_handlers(part: Any) -> Any:
+    """A drawn workflow in which every failure fails the run, so that a resume tries it again: but
+    for a validation, which goes on from what its stages said, if something else ended the run.
+    """
+    if isinstance(part, tuple):
+        found: list[Any] = []
+        for one in part:
+            if isinstance(one, Try):
+                found += without_handlers(one.body)
+            elif not isinstance(one, Raise):
+                found.append(without_handlers(one))
+        return tuple(found)
+    if not is_dataclass(part):
+        return part
+    given = {one.name: without_handlers(getattr(part, one.name)) for one in fields(part)}
+    if isinstance(part, Shape):
+        given |= {"fallback": None, "settle": None}
+        if part.when == "raises":
+            given["when"] = None
+        if isinstance(part.what, Rounds):
+            given["what"] = Act()
+        if isinstance(part.what, Choice):
+            arms = part.what.arms
+            given["what"] = Choice(tuple((bool(yes), without_handlers(arm)) for yes, arm in arms))
+    if "on_error" in given:
+        given["on_error"] = "fail_fast"
+    return type(part)(**given)
+
+
+@contextlib.contextmanager
+def broken(label: str | None) -> Generator[set[str]]:
+    """Meanwhile the action with this label fails, and no other one; the labels of all that ran."""
+    ran = set[str]()
+
+    def fails(self: Action, path: str, attempt: int) -> bool:
+        del path, attempt
+        ran.add(self.label)
+        return self.label == label
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Action, "fails", fails)
+        yield ran
+
+
+def lived(run: Lives, drives: Iterable[Drive], labels: Sequence[str]) -> Story:
+    """Drive the run so, and then to its end with nothing in its way."""
+    for drive in drives:
+        run.again, run.cancels = True, None
+        match drive:
+            case Breaks(number) if labels:
+                with broken(labels[number % len(labels)]):
+                    run.live()
+            case Dies(writes, returns):
+                with broken(None):
+                    run.live(stop_at=writes, abrupt=not returns)
+            case Cancelled() if not run.at_its_end():
+                run.cancels = "enough"
+                with broken(None):
+                    run.live()
+            case _:
+                pass
+    run.cancels = None
+    with broken(None):
+        result = run.live()
+    assert result is not None
+    return run.story(result)
+
+
+def what_succeeded_is_not_dropped(story: Story) -> None:
+    """Unless it was undone, or what it stands in was, or it stands in a validation, whose rounds
+    begin anew as a whole.
+    """
+    known = begun(story.history)
+    kinds = {
+        event.path: event.step_type for event in story.history if isinstance(event, ev.StepStarted)
+    }
+    done = set[str]()
+    for event in story.history:
+        match event:
+            case ev.RunResumed():
+                for path in done.intersection(event.superseded):
+                    above = {kinds.get(one) for one in all_above(path, known)}
+                    assert "validate" in above, (path, event)
+                done.difference_update(event.superseded)
+            case ev.StepCompleted() if event.status == "succeeded":
+                if kinds[event.path] in LEAVES:
+                    done.add(event.path)
+            case ev.RollbackCompleted():
+                here = event.path
+                done = {one for one in done if here not in (one, *all_above(one, known))}
+            case _:
+                pass
+
+
+LAWS = (
+    what_succeeded_is_not_dropped,
+    nothing_recorded_is_performed_again,
+    performed_at_most_once_a_life,
+    ends_are_recorded_once,
+    nothing_was_lost,
+    the_record_lists_the_same,
+    what_can_be_undone_is_undone,
+    what_was_undone_is_done_again,
+)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@LAW
+@given(body=bodies(timeless=True, depth=2).map(without_handlers), drives=DRIVES)
+def test_a_run_that_is_mended_failure_by_failure_ends_like_one_that_never_failed(
+    backend: str, body: Body, drives: list[Drive]
+) -> None:
+    """With the same outputs, and nothing that succeeded done again."""
+    flow = workflow_of(body)
+    whole = Lives(flow, backend)
+    with broken(None) as labels:
+        expected = whole.through().result
+    story = lived(Lives(flow, backend), drives, sorted(labels))
+    for law in LAWS:
+        law(story)
+    assert essence(story.result) == essence(expected)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@LAW
+@given(body=bodies(depth=2), drives=DRIVES)
+def test_a_run_that_is_driven_again_and_again_repeats_nothing(
+    backend: str, body: Body, drives: list[Drive]
+) -> None:
+    """Whatever it handles, validates and cleans up, and whatever time decides."""
+    flow = workflow_of(body)
+    with broken(None) as labels:
+        Lives(flow, backend).through()
+    story = lived(Lives(flow, backend), drives, sorted(labels))
+    for law in LAWS[1:]:
+        law(story)
