@@ -322,8 +322,8 @@ def what_can_be_undone_is_undone(story: Story) -> None:
 
 
 def what_was_undone_is_done_again(story: Story) -> None:
-    """Once the run succeeds, as far as it comes to it: but for what was undone in a failure that
-    the workflow went on from.
+    """Once the run succeeds, as far as it comes to it, to whatever end: but for what was undone in
+    a failure that the workflow went on from.
 
     What is undone then is undone before the end, or the attempt, of something that it stands in.
     """
@@ -331,11 +331,7 @@ def what_was_undone_is_done_again(story: Story) -> None:
         return
     listed = {one.path for one in story.result.step_results}
     known = begun(story.history)
-    done = {
-        event.path: event.seq
-        for event in story.history
-        if isinstance(event, ev.StepCompleted) and event.status == "succeeded"
-    }
+    done = {event.path: event.seq for event in story.history if isinstance(event, ev.StepCompleted)}
     for drive in runs_to_an_end(story.history):
         ends = {
             event.path: event.seq

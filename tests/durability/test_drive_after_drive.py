@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from handrail import Limits, Steps, Workflow, WorkflowError, workflow
 from handrail.core.supersede import begun
 from handrail.model import events as ev
 from handrail.model.paths import all_above
@@ -66,14 +67,26 @@ class Dies(NamedTuple):
     returns: bool
 
 
+class Limited(NamedTuple):
+    """In this drive the run may take so many steps."""
+
+    steps: int
+
+
+class Raises(NamedTuple):
+    """In this drive the workflow raises when all is done."""
+
+
 class Cancelled(NamedTuple):
     """This drive is there to cancel the run."""
 
 
-Drive: TypeAlias = Breaks | Dies | Cancelled
+Drive: TypeAlias = Breaks | Dies | Limited | Raises | Cancelled
 DRIVES = st.lists(
     st.builds(Breaks, st.integers(0, 20))
     | st.builds(Dies, st.integers(1, 20), st.booleans())
+    | st.builds(Limited, st.integers(1, 12))
+    | st.builds(Raises)
     | st.builds(Cancelled),
     min_size=1,
     max_size=5,
@@ -109,6 +122,18 @@ def without_handlers(part: Any) -> Any:
     return type(part)(**given)
 
 
+def without_clean_up(part: Any) -> Any:
+    """A drawn workflow that may go on from failures, and yields nothing once its end is certain."""
+    if isinstance(part, tuple):
+        return tuple(without_clean_up(one) for one in part if not isinstance(one, Raise))
+    if not is_dataclass(part):
+        return part
+    given = {one.name: without_clean_up(getattr(part, one.name)) for one in fields(part)}
+    if isinstance(part, Try):
+        given |= {"handler": given["handler"] or (), "catches": "failure", "final": ()}
+    return type(part)(**given)
+
+
 @contextlib.contextmanager
 def broken(label: str | None) -> Generator[set[str]]:
     """Meanwhile the action with this label fails, and no other one; the labels of all that ran."""
@@ -124,11 +149,34 @@ def broken(label: str | None) -> Generator[set[str]]:
         yield ran
 
 
-def lived(run: Lives, drives: Iterable[Drive], labels: Sequence[str]) -> Story:
+def mistaken(body: Body, mistakes: list[str]) -> Workflow[[], Any]:
+    """The drawn workflow, which raises when all is done as long as there is a mistake in it."""
+    inner = workflow_of(body).definition.function
+
+    @workflow(name="shape")
+    def flow() -> Steps[Any]:
+        found = yield from inner()
+        if mistakes:
+            raise WorkflowError(mistakes[0])
+        return found
+
+    return flow
+
+
+def lived(run: Lives, drives: Iterable[Drive], labels: Sequence[str], mistakes: list[str]) -> Story:
     """Drive the run so, and then to its end with nothing in its way."""
     for drive in drives:
-        run.again, run.cancels = True, None
+        run.again, run.cancels, run.options = True, None, {}
+        mistakes.clear()
         match drive:
+            case Limited(steps):
+                run.options = {"limits": Limits(max_steps=steps)}
+                with broken(None):
+                    run.live()
+            case Raises():
+                mistakes.append("no")
+                with broken(None):
+                    run.live()
             case Breaks(number) if labels:
                 with broken(labels[number % len(labels)]):
                     run.live()
@@ -141,7 +189,8 @@ def lived(run: Lives, drives: Iterable[Drive], labels: Sequence[str]) -> Story:
                     run.live()
             case _:
                 pass
-    run.cancels = None
+    run.cancels, run.options = None, {}
+    mistakes.clear()
     with broken(None):
         result = run.live()
     assert result is not None
@@ -193,14 +242,31 @@ def test_a_run_that_is_mended_failure_by_failure_ends_like_one_that_never_failed
     backend: str, body: Body, drives: list[Drive]
 ) -> None:
     """With the same outputs, and nothing that succeeded done again."""
-    flow = workflow_of(body)
+    mistakes: list[str] = []
+    flow = mistaken(body, mistakes)
     whole = Lives(flow, backend)
     with broken(None) as labels:
         expected = whole.through().result
-    story = lived(Lives(flow, backend), drives, sorted(labels))
+    story = lived(Lives(flow, backend), drives, sorted(labels), mistakes)
     for law in LAWS:
         law(story)
     assert essence(story.result) == essence(expected)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@LAW
+@given(body=bodies(depth=2).map(without_clean_up), drives=DRIVES)
+def test_what_succeeded_stays_whatever_the_run_went_on_from(
+    backend: str, body: Body, drives: list[Drive]
+) -> None:
+    """Failures that are handled, settled, replaced, or collected by a group."""
+    mistakes: list[str] = []
+    flow = mistaken(body, mistakes)
+    with broken(None) as labels:
+        Lives(flow, backend).through()
+    story = lived(Lives(flow, backend), drives, sorted(labels), mistakes)
+    for law in LAWS:
+        law(story)
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -210,9 +276,10 @@ def test_a_run_that_is_driven_again_and_again_repeats_nothing(
     backend: str, body: Body, drives: list[Drive]
 ) -> None:
     """Whatever it handles, validates and cleans up, and whatever time decides."""
-    flow = workflow_of(body)
+    mistakes: list[str] = []
+    flow = mistaken(body, mistakes)
     with broken(None) as labels:
         Lives(flow, backend).through()
-    story = lived(Lives(flow, backend), drives, sorted(labels))
+    story = lived(Lives(flow, backend), drives, sorted(labels), mistakes)
     for law in LAWS[1:]:
         law(story)

@@ -3,110 +3,456 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import anyio
 import pytest
 
-from handrail import Executor, MemoryJournal, StepFailed, Steps, step, workflow
+from handrail import (
+    Executor,
+    Limits,
+    ReplayMismatch,
+    Step,
+    StepFailed,
+    Steps,
+    Workflow,
+    WorkflowError,
+    WorkflowResult,
+    WrongUse,
+    step,
+    workflow,
+)
 from handrail.model import events as ev
+from handrail.testing import JumpClock, ProcessGone, TextJournal
 
 pytestmark = pytest.mark.anyio
 
 RUN = "r"
 
+At: TypeAlias = "tuple[type[ev.Event], str]"
+"""The kind and the path of an event."""
 
-class Acts:
-    """What the actions of a workflow do: those that are broken fail, the slow ones wait."""
 
-    def __init__(self) -> None:
+class Driven:
+    """One run, drive after drive; in each of them some actions are broken."""
+
+    def __init__(self, flow: Callable[[Driven], Workflow[[], Any]]) -> None:
+        self.journal, self.clock = TextJournal(), JumpClock()
         self.broken: set[str] = set()
-        self.slow: set[str] = set()
         self.done: list[str] = []
+        self.mended = False
+        self.flow = flow(self)
 
-    async def __call__(self, name: str) -> str:
-        """Perform this action."""
+    async def act(self, name: str) -> str:
+        """Perform this action, slowly if it says so."""
         self.done.append(name)
         if name in self.broken:
             raise ValueError(name)
-        if name in self.slow:
-            await anyio.sleep(60)
+        if name.startswith("slow"):
+            await anyio.sleep(0.01)
         return name
 
-    def now(self, *, broken: str = "", slow: str = "") -> None:
-        """Begin a drive in which these are broken, or slow."""
-        self.broken, self.slow = set(broken.split()), set(slow.split())
+    def does(self, name: str) -> Step[str]:
+        """A step that performs the action of its name."""
+        return step(name).call(self.act, name)
+
+    def undoable(self, name: str) -> Step[str]:
+        """The same, and it can be undone."""
+        return self.does(name).with_rollback(lambda _: self.act(f"undo {name}"))
+
+    def executor(self, limits: Limits | None = None) -> Executor:
+        """An executor of the next drive."""
+        return Executor(journal=self.journal, clock=self.clock, limits=limits or Limits())
+
+    async def drive(
+        self,
+        *broken: str,
+        dies_after: At | None = None,
+        cancel: bool = False,
+        limits: Limits | None = None,
+        rerun: tuple[str, ...] = (),
+        reuse: tuple[str, ...] = (),
+    ) -> tuple[str, list[str]]:
+        """Run it, or resume or cancel it: how that ended and what was performed."""
+        writes = None if dies_after is None else await self._writes(broken, dies_after)
+        self.journal = self.journal.reopened(stop_at=writes, abrupt=False)
+        self.broken, executor = set(broken), self.executor(limits)
         self.done.clear()
+        with contextlib.suppress(ProcessGone):
+            if not self.journal.events(RUN):
+                result = await executor.options(run_id=RUN).run(self.flow)
+            elif cancel:
+                result = await self.cancelled(executor)
+            else:
+                result = await executor.resume(RUN, self.flow, rerun=rerun, reuse=reuse)
+            return result.status, list(self.done)
+        self.journal = self.journal.reopened()
+        return "killed", list(self.done)
+
+    async def cancelled(self, executor: Executor) -> WorkflowResult[Any]:
+        """Cancel the run, which nobody drives."""
+        result = await executor.cancel(RUN, "enough", self.flow)
+        assert result is not None
+        return result
+
+    async def _writes(self, broken: tuple[str, ...], at: At) -> int:
+        """After how many writes the drive comes to this event; found with a copy of the journal."""
+        kept, known = self.journal, len(self.journal.events(RUN))
+        self.journal = kept.copied()
+        await self.drive(*broken)
+        new = self.journal.events(RUN)[known:]
+        self.journal = kept
+        return next(
+            number
+            for number, event in enumerate(new, 1)
+            if (type(event), getattr(event, "path", "")) == at
+        )
 
 
-async def test_members_that_fail_in_turn_are_not_begun_again_when_they_have_succeeded() -> None:
-    """Every bug is mended and the run is resumed: until the last, what succeeded stays."""
-    act = Acts()
+def in_turn(run: Driven) -> Workflow[[], Any]:
+    """Two members, one after the other."""
 
     def member(number: int) -> Steps[None]:
-        for name in "xy":
-            yield from step(name).call(act, f"{name}{number}")
+        yield from run.does(f"x{number}")
+        yield from run.does(f"y{number}")
 
     @workflow
     def flow() -> Steps[None]:
         yield from step("each").for_each([1, 2], member, key=str, max_concurrency=1)
 
-    executor = Executor(journal=MemoryJournal())
-    act.now(broken="x1")
-    assert (await executor.options(run_id=RUN).run(flow)).status == "failed"
-    assert act.done == ["x1"]
-    act.now(broken="y2")
-    assert (await executor.resume(RUN, flow)).status == "failed"
-    assert act.done == ["x1", "y1", "x2", "y2"]
-    act.now()
-    assert (await executor.resume(RUN, flow)).status == "succeeded"
-    assert act.done == ["y2"]
+    return flow
+
+
+async def test_members_that_fail_in_turn_are_not_begun_again_when_they_have_succeeded() -> None:
+    """Every bug is mended and the run is resumed: until the last, what succeeded stays."""
+    run = Driven(in_turn)
+    assert await run.drive("x1") == ("failed", ["x1"])
+    assert await run.drive("y2") == ("failed", ["x1", "y1", "x2", "y2"])
+    assert await run.drive() == ("succeeded", ["y2"])
+
+
+def sleeps(run: Driven) -> Workflow[[], Any]:
+    """A step that can be cancelled, two others, and a mistake until it is mended."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("nap").sleep(60)
+        yield from run.does("a")
+        yield from run.does("b")
+        if not run.mended:
+            raise WorkflowError("a mistake")
+
+    return flow
 
 
 async def test_a_step_that_was_cancelled_once_and_succeeded_then_is_kept() -> None:
     """What the second drive came to counts, also if it failed later."""
-    act = Acts()
+    run = Driven(sleeps)
+    await run.drive(dies_after=(ev.TimerSet, "nap"))
+    assert await run.drive(cancel=True) == ("cancelled", [])
+    assert await run.drive("b") == ("failed", ["a", "b"])
+    assert await run.drive() == ("failed", ["b"])
+    run.mended = True
+    assert await run.drive() == ("succeeded", [])
+
+
+async def test_an_old_limit_does_not_end_a_later_drive() -> None:
+    """What is done after it is no clean-up, whatever ends that drive."""
+    run = Driven(sleeps)
+    assert await run.drive(limits=Limits(max_steps=1)) == ("failed", [])
+    assert await run.drive() == ("failed", ["a", "b"])
+    run.mended = True
+    assert await run.drive() == ("succeeded", [])
+
+
+async def test_a_limit_that_is_lower_now_is_hit_by_what_is_new() -> None:
+    """What is on record was let in: it keeps its one end, and all of it is undone."""
+    run = Driven(letters)
+    await run.drive(dies_after=(ev.StepCompleted, "c"))
+    assert await run.drive(limits=Limits(max_steps=1)) == (
+        "failed",
+        ["undo c", "undo b", "undo a"],
+    )
+    ends = [one.path for one in run.journal.events(RUN) if isinstance(one, ev.StepCompleted)]
+    assert ends == ["a", "b", "c", "d"]
+
+
+def letters(run: Driven) -> Workflow[[], Any]:
+    """Four steps that can be undone."""
 
     @workflow
     def flow() -> Steps[None]:
-        for name in "ab":
-            yield from step(name).call(act, name)
+        for name in "abcd":
+            yield from run.undoable(name)
 
-    executor = Executor(journal=MemoryJournal())
-    act.now(slow="a")
-    async with executor.options(run_id=RUN).stream(flow) as run:
-        async for event in run:
-            if isinstance(event, ev.StepStarted):
-                run.cancel("enough")
-    act.now(broken="b")
-    assert (await executor.resume(RUN, flow)).status == "failed"
-    assert act.done == ["a", "b"]
-    act.now()
-    assert (await executor.resume(RUN, flow)).status == "succeeded"
-    assert act.done == ["b"]
+    return flow
 
 
-async def test_a_group_that_is_entered_again_is_not_stopped_by_what_was_cancelled_in_it() -> None:
-    """The run failed later, and undid steps of the group: so they run again, and may be followed by
-    something else now.
-    """
-    act = Acts()
+def group_that_fails(run: Driven) -> Workflow[[], Any]:
+    """The failure of a group is handled, and what its members did can be undone."""
 
-    def member(name: str) -> Steps[str]:
-        yield from step("do").call(act, f"do-{name}").with_rollback(lambda _: act(f"undo-{name}"))
-        return (yield from step("then").call(act, f"then-{name}"))
+    def member(name: str) -> Steps[None]:
+        yield from run.undoable(f"do-{name}")
+        yield from run.does(f"slow-{name}" if name == "a" else f"then-{name}")
 
     @workflow
     def flow() -> Steps[Any]:
         with contextlib.suppress(StepFailed):
             yield from step("each").for_each(["a", "b"], member, key=str)
-        yield from step("end").call(act, "end")
+        yield from run.does("end")
 
-    executor = Executor(journal=MemoryJournal())
-    act.now(broken="then-b end", slow="then-a")
-    failed = await executor.options(run_id=RUN).run(flow)
-    assert (failed.failed_step, failed.step("each/a/then").status) == ("end", "cancelled")
-    act.now()
-    result = await executor.resume(RUN, flow)
-    assert (result.status, result.step("each").status) == ("succeeded", "failed")
-    assert {"do-a", "do-b", "end"} <= set(act.done)
+    return flow
+
+
+async def test_a_group_that_is_entered_again_is_not_stopped_by_what_was_cancelled_in_it() -> None:
+    """The run failed later, and undid steps of the group: so they run again; its failure stays."""
+    run = Driven(group_that_fails)
+    assert (await run.drive("then-b", "end"))[0] == "failed"
+    status, done = await run.drive()
+    assert status == "succeeded"
+    assert {"do-b", "end"} <= set(done)
+    assert "then-b" not in done
+
+
+def races(run: Driven) -> Workflow[[], Any]:
+    """A child workflow that can be undone loses a race, which can be undone, too."""
+
+    @workflow
+    def child() -> Steps[None]:
+        yield from run.undoable("a")
+        yield from run.does("slow")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("race").race(step("child").run_workflow(child), run.undoable("wins"))
+        yield from run.does("end")
+
+    return flow
+
+
+async def test_the_loser_of_a_race_that_is_run_again_begins_anew() -> None:
+    """What it did was undone when it lost, so it counts no more if the winner was undone, too."""
+    run = Driven(races)
+    assert (await run.drive("end"))[0] == "failed"
+    status, done = await run.drive("wins")
+    assert status == "succeeded"
+    assert "a" in done
+
+
+def all_or_nothing(run: Driven) -> Workflow[[], Any]:
+    """The failure of a group that undoes itself is handled."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        with contextlib.suppress(StepFailed):
+            yield from step("g").parallel(
+                run.undoable("a"), run.does("b"), on_error="all_or_nothing", max_concurrency=1
+            )
+
+    return flow
+
+
+async def test_what_a_group_undid_is_done_again_when_one_of_its_members_is() -> None:
+    """The group succeeds with all of its members, or not at all."""
+    run = Driven(all_or_nothing)
+    assert await run.drive("b") == ("succeeded", ["a", "b", "undo a"])
+    assert await run.drive(rerun=("g/b",)) == ("succeeded", ["a", "b"])
+
+
+def tidies_up(run: Driven) -> Workflow[[], Any]:
+    """Members that clean up, whatever they come to; none may take longer than a minute."""
+
+    def member(name: str) -> Steps[None]:
+        yield from run.undoable(f"do-{name}")
+        try:
+            yield from run.does(f"slow-{name}") if name == "a" else run.does(name)
+        finally:
+            yield from run.does(f"tidy-{name}")
+            yield from run.does(f"swept-{name}")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("each").for_each(["a", "b"], member, key=str)
+
+    return flow
+
+
+async def test_what_a_stopped_member_cleaned_up_is_cleaned_up_again() -> None:
+    """It works again, and so it has something to clean up again."""
+    run = Driven(tidies_up)
+    status, done = await run.drive("b")
+    assert (status, "tidy-a" in done) == ("failed", True)
+    status, done = await run.drive()
+    assert status == "succeeded"
+    assert {"slow-a", "tidy-a", "swept-a", "b", "tidy-b", "swept-b"} <= set(done)
+
+
+@pytest.mark.parametrize("cancel", [False, True])
+@pytest.mark.parametrize("kind", [ev.StepStarted, ev.StepCompleted])
+async def test_a_member_goes_on_cleaning_up_where_its_process_died(
+    kind: type[ev.Event], *, cancel: bool
+) -> None:
+    """Also if the run is cancelled then: what was begun to be cleaned up is."""
+    run = Driven(tidies_up)
+    await run.drive("b", dies_after=(kind, "each/a/tidy-a"))
+    status, done = await run.drive(cancel=cancel)
+    assert status == ("cancelled" if cancel else "failed")
+    assert "swept-a" in done
+    assert ("tidy-a" in done) == (kind is ev.StepStarted)
+
+
+def falls_back(run: Driven) -> Workflow[[], Any]:
+    """A child workflow with a fallback."""
+
+    @workflow
+    def child() -> Steps[Any]:
+        yield from run.does("x")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        tried = step("child").run_workflow(child)
+        yield from tried.on_error(lambda _context, _failed: run.does("instead"))
+
+    return flow
+
+
+async def test_a_child_whose_fallback_failed_too_is_tried_again() -> None:
+    """The failure of the fallback does not hide the one that it was to mend."""
+    run = Driven(falls_back)
+    assert await run.drive("x", "instead") == ("failed", ["x", "instead"])
+    assert await run.drive("instead") == ("succeeded", ["x"])
+
+
+def unwraps(run: Driven) -> Workflow[[], Any]:
+    """A group collects its failures, and the workflow fails by one of them."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        found = yield from step("g").parallel(
+            run.does("a"), run.does("b"), on_error="continue", max_concurrency=1
+        )
+        return [one.unwrap() for one in found]
+
+    return flow
+
+
+async def test_members_that_succeeded_beside_one_that_failed_are_kept() -> None:
+    """They were begun after it, and are no clean-up."""
+    run = Driven(unwraps)
+    assert await run.drive("a") == ("failed", ["a", "b"])
+    assert await run.drive() == ("succeeded", ["a"])
+
+
+def undone_in_the_end(run: Driven) -> Workflow[[], Any]:
+    """Two steps that can be undone, and one that fails; mended code handles that."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from run.undoable("a")
+        yield from run.undoable("b")
+        try:
+            yield from run.does("fails")
+        except StepFailed:
+            if not run.mended:
+                raise
+        yield from run.does("end")
+
+    return flow
+
+
+async def test_a_run_whose_rollbacks_have_begun_fails_whatever_its_code_says_now() -> None:
+    """It does not succeed with half of it undone; and it can be resumed from there."""
+    run = Driven(undone_in_the_end)
+    await run.drive("fails", dies_after=(ev.RollbackCompleted, "b"))
+    run.mended = True
+    planned = await run.executor().plan(RUN, run.flow)
+    assert planned.undoes == ("a",)
+    assert await run.drive() == ("failed", ["undo a"])
+    assert await run.drive() == ("succeeded", ["a", "b", "end"])
+
+
+async def test_nothing_is_run_again_in_the_midst_of_rollbacks() -> None:
+    """Who asks for it is told what to do first, and nothing happens."""
+    run = Driven(undone_in_the_end)
+    await run.drive("fails", dies_after=(ev.RollbackCompleted, "b"))
+    before = run.journal.events(RUN)
+    with pytest.raises(WrongUse, match="rollbacks had begun"):
+        await run.drive(rerun=("fails",))
+    assert run.journal.events(RUN) == before
+    assert await run.drive() == ("failed", ["undo a"])
+    assert await run.drive(rerun=("fails",)) == ("succeeded", ["a", "b", "fails", "end"])
+
+
+def undone_in_a_child(run: Driven) -> Workflow[[], Any]:
+    """A child workflow that undoes itself, and something before it."""
+
+    @workflow
+    def child() -> Steps[Any]:
+        yield from run.undoable("a")
+        yield from run.undoable("b")
+        yield from run.does("fails")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from run.undoable("before")
+        yield from step("child").run_workflow(child)
+
+    return flow
+
+
+async def test_a_plan_tells_what_a_child_has_still_to_undo() -> None:
+    """And the resume undoes that first."""
+    run = Driven(undone_in_a_child)
+    await run.drive("fails", dies_after=(ev.RollbackStarted, "child/b"))
+    planned = await run.executor().plan(RUN, run.flow)
+    assert planned.undoes == ("child/b", "child/a")
+    assert await run.drive() == ("failed", ["undo b", "undo a", "undo before"])
+
+
+async def test_another_item_under_a_recorded_key_is_found_in_a_run_that_failed_too() -> None:
+    """What was done with the item that was there before is not taken for work on this one."""
+    items = [10, 20]
+    run = Driven(lambda run: over(run, items))
+    assert (await run.drive("second"))[0] == "failed"
+    items.reverse()
+    with pytest.raises(ReplayMismatch, match="was item 10, is item 20"):
+        await run.drive()
+    items.reverse()
+    assert (await run.drive())[0] == "succeeded"
+
+
+def over(run: Driven, items: list[int]) -> Workflow[[], Any]:
+    """Members whose steps do not say which item they are of."""
+
+    def member(_item: int) -> Steps[None]:
+        yield from run.does("first")
+        yield from run.does("second")
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("each").for_each(items, member, max_concurrency=1)
+
+    return flow
+
+
+async def test_a_step_that_is_run_again_is_reused_no_more() -> None:
+    """Somebody kept a recorded output that did not fit the code, then had the step run again."""
+    name = ["one"]
+
+    def changing(run: Driven) -> Workflow[[], Any]:
+        @workflow
+        def flow() -> Steps[None]:
+            yield from step("b").call(run.act, name[0])
+            yield from run.does("end")
+
+        return flow
+
+    run = Driven(changing)
+    await run.drive("end")
+    name[0] = "two"
+    assert await run.drive("end", reuse=("b",)) == ("failed", ["end"])
+    assert await run.drive("end", rerun=("b",)) == ("failed", ["two", "end"])
+    name[0] = "three"
+    with pytest.raises(ReplayMismatch):
+        await run.drive()

@@ -153,7 +153,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("seq", "attempt", "index", "number", "letter", "total", "took"), numbers),
     **dict.fromkeys(("succeeded", "failed", "cancelled", "skipped"), numbers),
     **dict.fromkeys(("size", "max_concurrency"), st.none() | numbers),
-    **dict.fromkeys(("retryable", "rollback", "once", "passed"), st.booleans()),
+    **dict.fromkeys(("retryable", "rollback", "once", "passed", "cleanup"), st.booleans()),
     **dict.fromkeys(("signals", "superseded", "reused", "rerun", "error_bases"), names),
     "orphaned": names,
     "accepts": st.sampled_from([None, str, dict[str, int], Report, int | None]),
@@ -250,6 +250,10 @@ FORMAT = [
             '{"step_type":"python","fingerprint":"f1","verdict":false,"index":2}',
             None,
         ),
+    ),
+    (
+        ev.StepStarted("a/tidy", "python", cleanup=True),
+        ("StepStarted", "a/tidy", '{"step_type":"python","cleanup":true}', None),
     ),
     (
         ev.StepStarted("a", "wait_for", signal="paid", accepts=list[int]),

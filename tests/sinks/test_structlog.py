@@ -77,6 +77,7 @@ def test_an_entry_has_the_fields_of_its_event(story: Story, recorder: Recorder) 
                 "index": 0,
                 "rollback": False,
                 "once": False,
+                "cleanup": False,
             },
         )
     ]

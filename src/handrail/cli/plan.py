@@ -81,6 +81,8 @@ def _next(found: Plan, choices: Choices, place: Place) -> str:
     if found.unwinds is not None:
         undone = f"undoes {', '.join(found.undoes)} and " if found.undoes else ""
         return f"It was to be cancelled ({found.unwinds}): this {undone}ends it:\n  {again}"
+    if found.undoes and any(step.state == "will run" for step in found.steps):
+        return f"Go on with: {again}   (it undoes {', '.join(found.undoes)} first)"
     if found.undoes:
         return f"It has failed: this undoes {', '.join(found.undoes)} and ends it:\n  {again}"
     ends = "" if found.ends is None else f"   (nothing is left to be performed: {found.ends})"

@@ -349,8 +349,9 @@ class Machine:
             self.end_step(node, "cancelled", error=parent.stop)
             return
         self._opened += 1
-        if self.limits.max_steps is not None and self._opened > self.limits.max_steps:
-            self.hit_limit("max_steps", self.limits.max_steps, node.path)
+        most = self.limits.max_steps
+        if most is not None and self._opened > most and not self._was_let_in(node.path):
+            self.hit_limit("max_steps", most, node.path)
             return
         recorded = self.setting.recorded
         if (
@@ -359,7 +360,7 @@ class Machine:
             and self.replaying.replay(node, recorded)
         ):
             return
-        if self.rehearses and (self.end.decided or self.is_late(parent)):
+        if self.rehearses and not parent.unwinding and (self.end.decided or self.is_late(parent)):
             return  # it is stopped before it begins
         predicate = step.modifiers.when
         if predicate is not None:
@@ -401,6 +402,7 @@ class Machine:
             step.modifiers.rollback is not None,
             step.modifiers.once and began,
             self._accepted_by(verb) if type(verb) is SignalWait else None,
+            node.parent is not None and node.parent.unwinding,
         )
 
     def _accepted_by(self, verb: SignalWait) -> Any:
@@ -749,7 +751,7 @@ class Machine:
         known_as = "" if self.codec is None else self.fingerprint(step)
         once = step.modifiers.once
         begun = _step_started(
-            "", 0, 0.0, path, verb.kind, known_as, None, "", at, _NO_ROLLBACK, once, None
+            "", 0, 0.0, path, verb.kind, known_as, None, "", at, _NO, once, None, _NO
         )
         out.append(cmd.Record(begun, once))
         if type(verb) is PythonCall:
@@ -760,13 +762,22 @@ class Machine:
             view = self.view(node, self.validation_above(node)) if _sees(step) else None
             out.append(cmd.Perform(path, step, 1, now, view))
 
+    def _was_let_in(self, path: str) -> bool:
+        """True for what began in an earlier drive, whose limits were others: it counts, but none is
+        hit by it, or a success on record would end a second time.
+        """
+        recorded = self.setting.recorded
+        if recorded is None or not recorded.knows(path):
+            return False
+        return recorded.limit is None or recorded.limit.path != path
+
     def _may_visit(self, node: Node, generator: Generator[Any, Any, Any], path: str) -> bool:
         """Count visits by the line that yields: the loop guard, whatever names the loop makes."""
         limit = self.limits.max_visits
         assert limit is not None
         place = (node.path, line_of(generator))
         visits = self._visits[place] = self._visits.get(place, 0) + 1
-        if visits <= limit:
+        if visits <= limit or self._was_let_in(path):
             return True
         self.hit_limit("max_visits", limit, path, f"{place[1]} yielded {visits} steps")
         return False
@@ -841,6 +852,13 @@ class Machine:
             self.tell_parent(node, event.result)
 
     # -- timers ---------------------------------------------------------------------------------
+
+    def cleans_up(self, path: str) -> bool:
+        """True if the step at this path is what a body does while it is cancelled."""
+        node = self.nodes.get(path)
+        while node is not None and not node.unwinding:
+            node = node.parent
+        return node is not None
 
     def is_late(self, node: Node | None) -> bool:
         """True if the time of a node, or of one above it, was over when this drive began."""
@@ -917,7 +935,8 @@ _UNIQUE = (
 _TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
 
 
-_NO_ROLLBACK = False
+_NO = False
+"""A simple step has no rollback, and a body that unwinds does not begin it as one."""
 
 _SECRET_LEAST = 12
 """A value that is shorter may be a part of a name by chance."""

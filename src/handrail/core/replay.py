@@ -109,6 +109,12 @@ class Recorded:
         """Why the run is to be cancelled; it has not ended since."""
         self.limit: ev.LimitReached | None = None
         """What the run is to fail by; it has not ended since."""
+        self.undoing: set[str] = set()
+        """What has no end and had begun to undo itself, "" for the run: it is to fail, whatever the
+        code says now.
+        """
+        self._items: dict[str, str] = {}
+        """What the items of members were whose own record is dropped."""
         self._paths: dict[str, PathRecord] = {}
         self._children: dict[str, dict[str, None]] = {}
         self._gaps: dict[str, tuple[int, int]] = {}
@@ -139,6 +145,7 @@ class Recorded:
             ev.RunSuspended: self._run_suspended,
             ev.StepInterrupted: self._step_interrupted,
             ev.SubworkflowEnded: self._subworkflow_ended,
+            ev.RollbackStarted: self._rollback_started,
             ev.RollbackCompleted: self._rollback_completed,
         }
         takes = self._takes
@@ -152,6 +159,7 @@ class Recorded:
     def run_again(self, paths: Iterable[str]) -> None:
         """Let steps begin again that must not, because somebody asked for it by name."""
         again = set(paths)
+        self.reused -= again
         if again and self.begun_once:
             known = self._paths.keys() | self._gaps.keys()
             self.begun_once = {
@@ -185,6 +193,7 @@ class Recorded:
 
     def _run_completed(self, event: ev.WorkflowCompleted) -> None:
         self.completed, self.limit, self.cancel = event, None, None
+        self.undoing.clear()
         self._at_work.clear()
         self._unwinding = False
 
@@ -226,6 +235,7 @@ class Recorded:
 
     def _attempt_failed(self, event: ev.AttemptFailed) -> None:
         record = self._record(event.path)
+        self.undoing.discard(event.path)
         record.attempts = max(record.attempts, event.attempt)
         if event.took:
             self._misfits.add(event.took)
@@ -298,6 +308,7 @@ class Recorded:
         path = event.path
         record = self._paths.get(path) or self._record(path)
         record.end = event.result
+        self.undoing.discard(path)
         record.composed = event.composed
         self._attempt_over(path, event.result.usage)
         record.took = event.took
@@ -318,6 +329,7 @@ class Recorded:
     def _member_completed(self, event: ev.MemberCompleted) -> None:
         record = self._record(event.path)
         record.member_end = event.result
+        self.undoing.discard(event.path)
         record.member_composed = event.composed
         if type(event.result.output) is Unresolved:
             self.unresolved.add(event.path)
@@ -328,6 +340,10 @@ class Recorded:
         record.workflow_name = event.workflow_name
         if type(event.value) is Unresolved:
             self.unresolved.add(event.path)
+
+    def _rollback_started(self, event: ev.RollbackStarted) -> None:
+        above = all_above(event.path, self._paths)
+        self.undoing.add(next((path for path in above if not self.at(path).ended()), ""))
 
     def _rollback_completed(self, event: ev.RollbackCompleted) -> None:
         self._record(event.path).undone = event
@@ -411,6 +427,8 @@ class Recorded:
         record = self._paths.pop(path, None)
         if record is not None:
             self._gaps[path] = (record.attempt, record.index)
+            if record.digest:
+                self._items[path] = record.digest
         self.answers.pop(path, None)
         self._at_work.pop(path, None)
 
@@ -427,6 +445,22 @@ class Recorded:
     def at(self, path: str) -> PathRecord:
         """What is recorded of this path; an empty record if nothing is."""
         return self._paths.get(path) or PathRecord()
+
+    def item_of(self, path: str) -> str:
+        """What a member's item was, if anything counts that was done with it."""
+        record = self._paths.get(path)
+        if record is not None:
+            return record.digest
+        kept = path in self._items and any(True for _ in self.paths_below(path))
+        return self._items[path] if kept else ""
+
+    def undoing_above(self, paths: Iterable[str]) -> str | None:
+        """Something that is undoing itself and that one of these paths stands in; "": the run."""
+        if not self.undoing:
+            return None
+        known = self._paths.keys() | self._gaps.keys()
+        above = {"", *(one for path in paths for one in all_above(path, known))}
+        return next(iter(sorted(self.undoing & above)), None)
 
     def signals_left(self) -> dict[str, list[tuple[int, Any]]]:
         """The signals that no recorded ``wait_for`` took, by name, in order of arrival; with their

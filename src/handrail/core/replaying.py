@@ -45,7 +45,11 @@ class Replaying:
     def rehearsed(self, report: cmd.Rehearsed) -> None:
         """Go on beyond the record."""
         del report
-        self.machine.rehearses = False
+        machine = self.machine
+        machine.rehearses = False
+        recorded = machine.setting.recorded
+        if recorded is not None and "" in recorded.undoing and recorded.limit is None:
+            machine.end.carry_on_failing()
         for action in reversed(self._at_the_end):
             self.machine.later(action)
         self._at_the_end.clear()
@@ -192,10 +196,12 @@ class Replaying:
         """Take a member's recorded end from the record, if it has one."""
         machine = self.machine
         recorded = machine.setting.recorded
-        if recorded is None or not recorded.knows(member.path):
+        if recorded is None:
             return False
         if self.item_changed(member.path, digest):
             return True
+        if not recorded.knows(member.path):
+            return False
         record = recorded.at(member.path)
         end = record.member_end
         if end is None:
@@ -228,7 +234,7 @@ class Replaying:
         """Note a member whose record is of another item; True if the drive must not go on."""
         recorded = self.machine.setting.recorded
         assert recorded is not None
-        was = recorded.at(path).digest
+        was = recorded.item_of(path)
         changed = was and digest and was != digest
         return bool(changed) and self.note_change(StepChange(path, f"item {was}", f"item {digest}"))
 

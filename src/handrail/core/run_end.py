@@ -41,6 +41,12 @@ _SOFT = frozenset({"timeout_s"})
 """The limits after which bodies may still clean up."""
 
 
+_COMMITTED = (
+    "the run had failed before, and its rollbacks had begun when its process ended: now all of "
+    "them have run. Resume it again to try what is left"
+)
+
+
 @attrs.frozen
 class Ending:
     """How the run is to end, once its tree has unwound."""
@@ -120,6 +126,13 @@ class RunEnd:
         if self._ending is None or self._ending.status == "cancelled":
             self._ending = Ending("failed", str(error), qualified(type(error)), None, None)
         self._stop_root(str(error), hard=True)
+
+    def carry_on_failing(self) -> None:
+        """End the run as failed, unless it ends by itself: some of it is undone already."""
+        root, recorded = self.machine.root, self.machine.setting.recorded
+        ends = self._ending is not None or (recorded is not None and recorded.cancel is not None)
+        if not ends and root.stop is None and root.phase not in {Phase.UNDOING, Phase.ENDING}:
+            self.mistake(WorkflowError(_COMMITTED))
 
     def _stop_root(self, reason: str, *, hard: bool) -> None:
         """Stop the run, but not before all that is on record has been gone through: what can be

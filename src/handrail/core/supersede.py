@@ -22,6 +22,7 @@ The whole table, for users and with all other records, begins docs/explanation/r
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 from handrail.errors import StepIsPoisonous, StepWasInterrupted
@@ -43,15 +44,19 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
         return ()
     history = counting(history)
     causes, whole = set[str](), set[str]()
-    if last.failed_step is not None:
-        causes, whole = _causes(history, last.failed_step)
     kinds = set(map(type, history))  # a pass is saved where there is nothing to find
     cancelled = _cancelled(history)
+    ended_by = [] if last.failed_step is None else [last.failed_step]
+    if cancelled:
+        ended_by += _failing(history, cancelled)
+    if ended_by:
+        causes, whole = _causes(history, ended_by)
     undone = _undone(history) if ev.RollbackCompleted in kinds else {}
     own = set[str]()
     if cancelled or undone:
         known, settled = begun(history), _settled(history, causes)
         own = _outside(cancelled, settled, known)
+        whole |= _outside(_cleaning_up(history), settled, known)
         whole |= _outside(undone, settled, known)
     if causes:
         own |= causes - _never_again(history)
@@ -65,20 +70,29 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
 def run_again(
     own: Iterable[str], whole: Iterable[str], history: Sequence[ev.Event]
 ) -> tuple[str, ...]:
-    """What is dropped for paths to run again, and what was cancelled in the composites that are
-    entered for it: they may come to another end now.
+    """What is dropped for paths to run again; and, in the composites that are entered for it, what
+    was cancelled, cleaned up or was undone: they may come to another end now.
     """
     dropped = _expanded(own, whole, history)
     if not dropped:
         return ()
     counts, known = counting(history), begun(history)
     ended = {path: when for path, when in _settled(counts, set()).items() if path not in dropped}
-    stopped = {
+    inside = functools.partial(_inside, dropped, ended, known)
+    stopped = inside(_cancelled(counts))
+    whole = inside(_cleaning_up(counts)) | inside(_undone(counts))
+    return tuple(sorted(dropped | _expanded(stopped, whole, history)))
+
+
+def _inside(
+    dropped: set[str], ended: Mapping[str, int], known: set[str], found: Mapping[str, int]
+) -> set[str]:
+    """Those that stand in something that is dropped, and not in anything that is not and ended."""
+    return {
         path
-        for path in _outside(_cancelled(counts), ended, known)
+        for path in _outside(found, ended, known)
         if not dropped.isdisjoint(all_above(path, known))
     }
-    return tuple(sorted(dropped | _expanded(stopped, (), history)))
 
 
 def _expanded(own: Iterable[str], whole: Iterable[str], history: Sequence[ev.Event]) -> set[str]:
@@ -139,6 +153,8 @@ def cancelled_half_way(history: Sequence[ev.Event]) -> tuple[str, ...]:
     had come, and cancelled again; what the bodies did to clean up is kept.
     """
     for index in range(len(history) - 1, -1, -1):
+        if isinstance(history[index], ev.WorkflowCompleted):
+            break
         if isinstance(history[index], ev.CancelRequested):
             since = counting(history[index:])
             cancelled = _outside(_cancelled(since), _settled(since, set()), begun(history))
@@ -200,17 +216,34 @@ def _never_again(history: Iterable[ev.Event]) -> set[str]:
 
 
 def _what_ended_it(history: Sequence[ev.Event], failed_step: str | None) -> int:
-    """Where the end of the run began: what was yielded after it was clean-up."""
+    """Where the end of the run began: what was yielded after it was clean-up.
+
+    A failure that a group collected ended the run after the group had ended. A limit, or a request,
+    is recorded by each drive that goes on unwinding: the first one counts.
+    """
+    if failed_step is not None:
+        known = begun(history)
+        outermost = (failed_step, *all_above(failed_step, known))[-1]
+        at = _ends(history).get(outermost)
+        return len(history) if at is None else at
+    ended_at, ends = len(history), 0
     for index in range(len(history) - 1, -1, -1):
         event = history[index]
-        if failed_step is not None:
-            if isinstance(event, ev.StepCompleted) and event.path == failed_step:
-                return index
-        elif isinstance(event, _ENDING_IT):
-            return index
+        if isinstance(event, _ENDING_IT):
+            ended_at = index
+        elif isinstance(event, ev.WorkflowCompleted):
+            ends += 1
+            if ends > 1:  # what ended the run before was done with when it was resumed
+                break
         elif isinstance(event, ev.RunSuspended):
             break
-    return len(history)
+    return ended_at
+
+
+def _ends(history: Iterable[ev.Event]) -> dict[str, int]:
+    """When each step and member ended, for the last time."""
+    ends = (ev.StepCompleted, ev.MemberCompleted)
+    return {event.path: index for index, event in enumerate(history) if isinstance(event, ends)}
 
 
 def _cancelled(history: Iterable[ev.Event]) -> dict[str, int]:
@@ -219,6 +252,48 @@ def _cancelled(history: Iterable[ev.Event]) -> dict[str, int]:
         for index, event in enumerate(history)
         if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.status == "cancelled"
     }
+
+
+def _cleaning_up(history: Iterable[ev.Event]) -> dict[str, int]:
+    """The steps that bodies yielded while they were cancelled, and when they began."""
+    found: dict[str, int] = {}
+    for index, event in enumerate(history):
+        if isinstance(event, ev.StepStarted) and event.cleanup:
+            found[event.path] = index
+        elif isinstance(event, ev.RunResumed):
+            _drop(found, event.superseded)
+    return found
+
+
+def _failing(history: Iterable[ev.Event], cancelled: Mapping[str, int]) -> list[str]:
+    """What was cancelled and may have been failing by then: a failure in it that it did not go on
+    from ended nothing else. A race, and a group that collects failures, goes on from each.
+    """
+    bodies = (ev.MemberStarted, ev.SubworkflowStarted)
+    return sorted(
+        {
+            event.path
+            for event in history
+            if (isinstance(event, bodies) or (isinstance(event, ev.GroupStarted) and _fails(event)))
+            and event.path in cancelled
+        }
+    )
+
+
+def _fails(event: ev.GroupStarted) -> bool:
+    return event.kind in {"parallel", "for_each"} and event.on_error != "continue"
+
+
+def _places(history: Iterable[ev.Event]) -> dict[str, int]:
+    """The place of each step that counts, among those that its body yielded."""
+    places: dict[str, int] = {}
+    for event in history:
+        if isinstance(event, ev.StepStarted):
+            places[event.path] = event.index
+        elif isinstance(event, ev.RunResumed):
+            for path in event.superseded:
+                places.pop(path, None)
+    return places
 
 
 def _begun_at(history: Iterable[ev.Event]) -> dict[str, int]:
@@ -232,9 +307,9 @@ def _begun_at(history: Iterable[ev.Event]) -> dict[str, int]:
     return begun_at
 
 
-def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]:
-    """The failed step and, below it, the failures that it passed on, in each of its attempts; and
-    what the bodies of those yielded after them, to clean up.
+def _causes(history: Sequence[ev.Event], paths: Iterable[str]) -> tuple[set[str], set[str]]:
+    """The failed steps and, below them, the failures that they passed on, in each attempt; and what
+    the bodies of those yielded after them, to clean up.
 
     In a body that handled one failure and ended by another, the last one is the cause. So it is in
     one that ended by an error of its own, unless it went on from there: it yielded something else.
@@ -252,27 +327,32 @@ def _causes(history: Sequence[ev.Event], path: str) -> tuple[set[str], set[str]]
     failed_in: dict[str, list[str]] = {}
     for one in failed:
         failed_in.setdefault(home_of(one, known), []).append(one)
-    said, begun_at = _said(history), _begun_at(history)
+    said, places = _said(history), _places(history)
     yielded_last: dict[str, int] = {}
-    for one, index in begun_at.items():
-        yielded_last[_attempt(one)] = max(index, yielded_last.get(_attempt(one), 0))
-    causes, passed_on, stack = set[str](), dict[str, int](), [path]
+    for one, place in places.items():
+        yielded_last[_attempt(one)] = max(place, yielded_last.get(_attempt(one), 0))
+    causes, passed_on, stack = set[str](), dict[str, int](), list(paths)
     while stack:
         here = stack.pop()
         causes.add(here)
         below = failed_in.get(here, [])
         if here in bodies:
+            texts = [text.removeprefix(bodies[here]) for text in said.get(here, ())]
             last = {_attempt(one): one for one in sorted(below, key=failed.__getitem__)}
-            below = list[str]()
-            for attempt, one in last.items():
-                texts = [text.removeprefix(bodies[here]) for text in said.get(here, ())]
-                if any(text.startswith(f"step {one!r} ") for text in texts):
-                    passed_on[attempt] = failed[one]
-                elif yielded_last.get(attempt, 0) > failed[one]:
-                    continue
-                below.append(one)
+            named = [
+                one for one in below if any(text.startswith(f"step {one!r} ") for text in texts)
+            ]
+            passed_on.update((_attempt(one), places.get(one, 0)) for one in named)
+            below = [
+                *named,
+                *(
+                    one
+                    for attempt, one in last.items()
+                    if one not in named and yielded_last.get(attempt, 0) <= places.get(one, 0)
+                ),
+            ]
         stack.extend(below)
-    after = {one for one, at in begun_at.items() if at > passed_on.get(_attempt(one), at)}
+    after = {one for one, at in places.items() if at > passed_on.get(_attempt(one), at)}
     return causes, after
 
 

@@ -277,7 +277,7 @@ class Driver:
 
     async def _replay(self, first: ev.Event, known: Sequence[ev.Event], cancel: str | None) -> None:
         """Rehearse what is recorded, and write and show it if it is as it was. A run that is to be
-        cancelled makes no attempt any more.
+        cancelled makes no attempt any more, but to clean up.
         """
         rehearsal = rehearse(self.machine, first, known, self._stamp)
         held = await self._written_out(rehearsal)
@@ -288,10 +288,11 @@ class Driver:
             self._todo.extend(held)
         else:
             self.record(ev.CancelRequested(cancel))
-            self._todo.extend(one for one in held if not isinstance(one, _STARTS))
             for one in held:
-                if isinstance(one, _STARTS):
+                if isinstance(one, _STARTS) and not self.machine.cleans_up(one.path):
                     self._stopped_before(one)
+                else:
+                    self._todo.append(one)
         self._todo.extend(self.machine.receive(cmd.Rehearsed(at=self.now())))
         warn_of_masked(self.run_id, rehearsal)
 

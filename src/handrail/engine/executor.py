@@ -29,6 +29,7 @@ from handrail.engine.history import (
     history_of,
     inputs_of,
     recorded_result,
+    refuse_half_undone,
     unread,
     workflow_for,
 )
@@ -244,7 +245,8 @@ class Engine:
         Raises:
             ReplayMismatch: recorded steps changed, and nobody said what counts; nothing was run.
             RunLocked: another process drives the run. RunNotFound: the journal has no such run.
-            NotRecorded: it has no such step. WorkflowNotFound: nobody knows its workflow.
+            NotRecorded: it has no such step. WorkflowNotFound: nobody knows its workflow. WrongUse:
+                ``rerun`` names what is being undone.
             Unresolvable: the class of a recorded value is not known here.
             DefinitionError: a backend cannot honour what a step tells it; nothing was run.
         """
@@ -327,6 +329,7 @@ class Engine:
         else:
             gone = dropped(run_id, history, reuse, rerun)
         recorded = Recorded([*history, *letters], gone)
+        refuse_half_undone(recorded, run_id, rerun)
         recorded.reused.update(reuse)
         recorded.run_again(rerun)
         return Start(

@@ -19,6 +19,7 @@ from handrail.errors import (
     NotRecorded,
     RunNotFound,
     WorkflowNotFound,
+    WrongUse,
 )
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
@@ -116,6 +117,21 @@ def dropped(
             if path not in known:
                 raise NotRecorded(run_id, path, near(path, known))
     return tuple(sorted({*superseded(history), *run_again((), rerun, history)}))
+
+
+def refuse_half_undone(recorded: Recorded, run_id: str, rerun: Sequence[str]) -> None:
+    """Refuse to begin again what stands in something that is being undone.
+
+    Raises:
+        WrongUse: it does.
+    """
+    undoing = recorded.undoing_above(rerun) if rerun else None
+    if undoing is not None:
+        what = f"step {undoing!r} of run {run_id}" if undoing else f"run {run_id}"
+        raise WrongUse(
+            f"{what} had failed, and its rollbacks had begun. Resume the run without rerun for "
+            f"them to end; then rerun what is to run again. Nothing was run."
+        )
 
 
 def near(path: str, known: Iterable[str]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from handrail.core.machine import Machine
 from handrail.core.node import Node, Phase
@@ -51,15 +51,18 @@ async def plan_of(
         held += await go_on(cmd.Rehearsed(at=now))
     finally:
         machine.end.close_bodies()
+    failing = machine.root.phase is Phase.UNDOING or "" in recorded.undoing
     undoes = _undoes(machine, held)
-    unwinds = None if machine.finished or undoes else cancel
+    if failing:
+        undoes += _registered(machine, _innermost_first(machine), undoes)
+    unwinds = None if machine.finished or failing else cancel
     if unwinds is not None:
-        undoes = _registered(machine, [*reversed(machine.nodes.values()), machine.root])
+        undoes += _registered(machine, _innermost_first(machine), undoes)
     finished = next((one.result for one in held if isinstance(one, cmd.Finish)), None)
     planned = list(_visited(machine))
     seen = {one.path for one in planned}
     planned += (one for one in _left(machine, over=finished is not None) if one.path not in seen)
-    if unwinds is not None or undoes:
+    if unwinds is not None or failing:
         planned = [one for one in planned if one.state != "will run"]
     elif finished is None:
         planned += _possible(machine.definition, {step.path for step in planned})
@@ -75,19 +78,27 @@ async def plan_of(
 
 
 def _undoes(machine: Machine, held: Sequence[cmd.Command]) -> tuple[str, ...]:
-    """The rollbacks that are due because the run has come to a bad end; one is asked for."""
-    if machine.root.phase is not Phase.UNDOING:
-        return ()
-    first = [one.path for one in held if isinstance(one, cmd.Undo)]
-    return (*first, *_registered(machine, [machine.root]))
+    """The rollbacks that are due because the run, or something in it, has come to a bad end; one of
+    each is asked for.
+    """
+    first = tuple(one.path for one in held if isinstance(one, cmd.Undo))
+    undoing = [node for node in _innermost_first(machine) if node.phase is Phase.UNDOING]
+    return (*first, *_registered(machine, undoing, first))
 
 
-def _registered(machine: Machine, nodes: Iterable[Node]) -> tuple[str, ...]:
-    """The rollbacks that the nodes hold, in the order in which they would run."""
+def _innermost_first(machine: Machine) -> list[Node]:
+    return [*reversed(machine.nodes.values()), machine.root]
+
+
+def _registered(machine: Machine, nodes: Iterable[Node], known: Collection[str]) -> tuple[str, ...]:
+    """The rollbacks that the nodes hold, but for the known ones, in the order in which they would
+    run.
+    """
     recorded = machine.setting.recorded
     assert recorded is not None
     paths = [path for node in nodes for path, _, _ in reversed(node.rollbacks or ())]
-    return tuple(path for path in paths if recorded.at(path).undone is None)
+    due = (path for path in paths if recorded.at(path).undone is None)
+    return tuple(path for path in due if path not in known)
 
 
 def _visited(machine: Machine) -> Iterator[PlannedStep]:

@@ -131,7 +131,8 @@ class StepStarted(Stamped):
     ``verdict`` is the predicate's, ``signal`` what a ``wait_for`` waits for, ``index`` the place
     (from 0) among the members of its group, or among what its body yielded, ``rollback`` whether it
     can be undone, ``once`` whether it must not run again, ``accepts`` the type of the signal's
-    payload (None: any, or one that cannot be recorded).
+    payload (None: any, or one that cannot be recorded), ``cleanup`` whether it was yielded by a
+    body that was being cancelled.
     """
 
     path: str
@@ -143,6 +144,7 @@ class StepStarted(Stamped):
     rollback: bool = False
     once: bool = False
     accepts: Any = None
+    cleanup: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class _Start(msgspec.Struct):
     index: int = 0
     rollback: bool = False
     once: bool = False
+    cleanup: bool = False
 
 
 class _PlainEnd(msgspec.Struct, forbid_unknown_fields=True):
@@ -71,6 +72,7 @@ def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read
                 return new_start(
                     run_id, seq, at, path.decode(), start.step_type, start.fingerprint,
                     start.verdict, start.signal, start.index, start.rollback, start.once, None,
+                    start.cleanup,
                 )  # fmt: skip
             if kind == b"StepCompleted" and (value is None or _TAG not in value):
                 end = _plain_end(body)
