@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from handrail import Executor, WorkflowResult
-from handrail.core.supersede import begun
+from handrail.core.standing import begun
 from handrail.engine.history import ended, recorded_result
 from handrail.model import events as ev
 from handrail.model.paths import all_above

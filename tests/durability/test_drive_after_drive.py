@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from handrail import Limits, Steps, Workflow, WorkflowError, workflow
-from handrail.core.supersede import begun
+from handrail.core.standing import begun
 from handrail.model import events as ev
 from handrail.model.paths import all_above
 from handrail.testing.shapes import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from handrail.core.replay import Recorded
-from handrail.core.supersede import begun
+from handrail.core.standing import begun
 from handrail.engine.history import asked_by, ended, unread
 from handrail.model import events as ev
 from handrail.model.results import OpenGate

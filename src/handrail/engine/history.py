@@ -11,7 +11,8 @@ from handrail.core.payloads import check_payload
 from handrail.core.replay import Recorded
 from handrail.core.report import children_of, incident_of, tree_order, workflow_result
 from handrail.core.resolving import returned_by
-from handrail.core.supersede import begun, run_again, superseded
+from handrail.core.standing import begun
+from handrail.core.supersede import run_again, superseded
 from handrail.engine.mail import TIMEOUT, event_of, gate_key
 from handrail.errors import (
     GateClosed,
