@@ -189,6 +189,15 @@ def letters(run: Driven) -> Workflow[[], Any]:
     return flow
 
 
+async def test_a_limit_that_was_hit_is_hit_again() -> None:
+    """The steps of groups count, whether they ended in this drive or before."""
+    run = Driven(in_turn)
+    most = Limits(max_steps=4)
+    assert await run.drive(limits=most) == ("failed", ["x1", "y1", "x2"])
+    assert await run.drive(limits=most) == ("failed", [])
+    assert await run.drive() == ("succeeded", ["y2"])
+
+
 def group_that_fails(run: Driven) -> Workflow[[], Any]:
     """The failure of a group is handled, and what its members did can be undone."""
 
@@ -455,4 +464,24 @@ async def test_a_step_that_is_run_again_is_reused_no_more() -> None:
     assert await run.drive("end", rerun=("b",)) == ("failed", ["two", "end"])
     name[0] = "three"
     with pytest.raises(ReplayMismatch):
+        await run.drive()
+
+
+async def test_an_answer_counts_for_the_question_that_was_asked() -> None:
+    """The code asks something else now, but its process died before anybody could read that."""
+    question = ["Keep it?"]
+
+    def asks(_run: Driven) -> Workflow[[], Any]:
+        @workflow
+        def flow() -> Steps[str]:
+            return (yield from step("q").ask(question[0], choices=["yes", "no"]))
+
+        return flow
+
+    run = Driven(asks)
+    assert (await run.drive())[0] == "suspended"
+    question[0] = "Delete it?"
+    await run.drive(dies_after=(ev.StepStarted, "q"))
+    await run.executor().answer(RUN, "q", "yes")
+    with pytest.raises(ReplayMismatch, match="Keep it"):
         await run.drive()

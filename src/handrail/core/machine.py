@@ -141,6 +141,12 @@ class Setting:
     secrets: Mapping[str, str] | None = None
     unwinds: bool = False
 
+    def opened_before(self) -> int:
+        """How many steps earlier drives let in, if that is bounded."""
+        if self.recorded is None or self.limits.max_steps is None:
+            return 0
+        return self.recorded.steps_begun()
+
 
 Action = tuple[Callable[..., None], tuple[Any, ...]]
 
@@ -199,7 +205,7 @@ class Machine:
         self.goes_on_by_itself = self.waiting.goes_on_by_itself
         self._out: list[cmd.Command] = []
         self._agenda: list[Action] = []
-        self._opened = 0
+        self._opened = setting.opened_before()
         self._visits: dict[tuple[str, str], int] = {}
         self.started_at = 0.0
         self.run_deadline = 0
@@ -348,12 +354,12 @@ class Machine:
         if parent.stop is not None and not parent.unwinding:
             self.end_step(node, "cancelled", error=parent.stop)
             return
-        self._opened += 1
-        most = self.limits.max_steps
-        if most is not None and self._opened > most and not self._was_let_in(node.path):
-            self.hit_limit("max_steps", most, node.path)
-            return
-        recorded = self.setting.recorded
+        recorded, most = self.setting.recorded, self.limits.max_steps
+        if most is not None and not self._was_let_in(node.path):
+            self._opened += 1
+            if self._opened > most:
+                self.hit_limit("max_steps", most, node.path)
+                return
         if (
             recorded is not None
             and recorded.knows(node.path)
@@ -728,7 +734,6 @@ class Machine:
             taken = self.replaying.replay_plain(node, step, path)
             if taken is not None:
                 node.yields += 1
-                self._opened += 1
                 return taken
         if node.unwinding and not node.timer:
             due = self.now + self.setting.cleanup_timeout_s

@@ -43,7 +43,10 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     """Of the step above, that it belongs to."""
     leaf: bool = False
     fingerprint: str = ""
+    asked: str = ""
+    """What the step was when its gate opened: a process may die between the two."""
     digest: str = ""
+    member: bool = False
     composed: str = ""
     member_composed: str = ""
     value: Any = None
@@ -323,6 +326,7 @@ class Recorded:
             record.attempt = self._attempt_of(event.path)
         record.index = event.index
         record.digest = event.digest
+        record.member = True
         if record.started_at is None:
             record.started_at = event.at
 
@@ -350,6 +354,7 @@ class Recorded:
 
     def _gate_opened(self, event: ev.GateOpened) -> None:
         record = self._record(event.path)
+        record.asked = record.fingerprint
         if record.gates is None:
             record.gates = {}
         known = record.gates.get(record.attempts + 1)
@@ -446,6 +451,11 @@ class Recorded:
         """What is recorded of this path; an empty record if nothing is."""
         return self._paths.get(path) or PathRecord()
 
+    def fingerprint_of(self, path: str) -> str:
+        """What the step was whose end, or else whose question, is on record."""
+        record = self.at(path)
+        return record.asked or record.fingerprint if record.end is None else record.fingerprint
+
     def item_of(self, path: str) -> str:
         """What a member's item was, if anything counts that was done with it."""
         record = self._paths.get(path)
@@ -536,6 +546,11 @@ class Recorded:
         for path, record in self._paths.items():
             if record.end is not None:
                 yield path, replayed(record.end)
+
+    def steps_begun(self) -> int:
+        """How many steps began, in all drives, and still count."""
+        records = self._paths.values()
+        return sum(one.started_at is not None and not one.member for one in records)
 
     def ended_paths(self) -> list[str]:
         """The paths of all finished steps."""

@@ -161,7 +161,7 @@ class Replaying:
         for path, one in held_steps(above, step):
             if recorded.at(path).attempt > made and path.rpartition("/")[0] == above:
                 continue  # it is of the fallback, which has the name of a step that never began
-            was = recorded.at(path).fingerprint
+            was = recorded.fingerprint_of(path)
             now = machine.fingerprint(one) if was else ""
             if was != now:
                 stop = self.note_change(StepChange(path, was, now)) or stop

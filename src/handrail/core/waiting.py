@@ -114,7 +114,7 @@ class QuestionBehaviour(_Childless):
         recorded = machine.setting.recorded
         assert recorded is not None
         assert node.step is not None
-        was = recorded.at(node.path).fingerprint
+        was = recorded.fingerprint_of(node.path)
         return bool(was) and was != machine.fingerprint(node.step)
 
     def timer_fired(self, machine: Machine, node: Node) -> None:
