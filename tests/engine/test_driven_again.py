@@ -75,7 +75,8 @@ class Driven:
         reuse: tuple[str, ...] = (),
     ) -> tuple[str, list[str]]:
         """Run it, or resume or cancel it: how that ended and what was performed."""
-        writes = None if dies_after is None else await self._writes(broken, dies_after)
+        how: dict[str, Any] = {"cancel": cancel, "limits": limits}
+        writes = None if dies_after is None else await self._writes(dies_after, broken, how)
         self.journal = self.journal.reopened(stop_at=writes, abrupt=False)
         self.broken, executor = set(broken), self.executor(limits)
         self.done.clear()
@@ -96,11 +97,11 @@ class Driven:
         assert result is not None
         return result
 
-    async def _writes(self, broken: tuple[str, ...], at: At) -> int:
+    async def _writes(self, at: At, broken: tuple[str, ...], how: dict[str, Any]) -> int:
         """After how many writes the drive comes to this event; found with a copy of the journal."""
         kept, known = self.journal, len(self.journal.events(RUN))
         self.journal = kept.copied()
-        await self.drive(*broken)
+        await self.drive(*broken, **how)
         new = self.journal.events(RUN)[known:]
         self.journal = kept
         return next(
@@ -485,3 +486,155 @@ async def test_an_answer_counts_for_the_question_that_was_asked() -> None:
     await run.executor().answer(RUN, "q", "yes")
     with pytest.raises(ReplayMismatch, match="Keep it"):
         await run.drive()
+
+
+def in_a_child(run: Driven) -> Workflow[[], Any]:
+    """A child workflow of three steps, the first of which can be undone; it says more of that."""
+
+    @workflow
+    def child() -> Steps[Any]:
+        try:
+            yield from run.undoable("x")
+        except StepFailed as error:
+            if run.mended:
+                raise ValueError("x is broken") from error
+            raise
+        yield from run.does("y")
+        yield from run.does("z")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("child").run_workflow(child)
+
+    return flow
+
+
+@pytest.mark.parametrize("own_error", [False, True])
+async def test_what_a_body_did_in_an_earlier_drive_is_not_behind_what_fails_in_this_one(
+    *, own_error: bool
+) -> None:
+    """It is no clean-up, and no sign that the body went on from there."""
+    run = Driven(in_a_child)
+    assert await run.drive("z") == ("failed", ["x", "y", "z", "undo x"])
+    run.mended = own_error
+    assert await run.drive("x") == ("failed", ["x"])
+    assert await run.drive() == ("succeeded", ["x", "z"])
+
+
+def collects_in_a_child(run: Driven) -> Workflow[[], Any]:
+    """A child workflow fails by what its group collected."""
+
+    @workflow
+    def child() -> Steps[Any]:
+        found = yield from step("g").parallel(run.does("a"), run.does("b"), on_error="continue")
+        return [one.unwrap() for one in found]
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("child").run_workflow(child)
+
+    return flow
+
+
+async def test_a_collected_failure_that_ended_a_child_is_tried_again() -> None:
+    """The group had succeeded, and is entered again for it."""
+    run = Driven(collects_in_a_child)
+    assert (await run.drive("b"))[0] == "failed"
+    assert await run.drive() == ("succeeded", ["b"])
+
+
+def waits_in_a_group(run: Driven) -> Workflow[[], Any]:
+    """One member has ended when the other one is cancelled."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("g").parallel(run.does("a"), step("nap").sleep(60))
+        yield from run.does("end")
+
+    return flow
+
+
+async def test_a_cancellation_that_took_two_drives_drops_what_one_would_have() -> None:
+    """The group is entered again to be cancelled again; that is not to begin it."""
+    run = Driven(waits_in_a_group)
+    await run.drive(dies_after=(ev.StepCompleted, "g/a"))
+    await run.drive(cancel=True, dies_after=(ev.StepCompleted, "g/nap"))
+    assert await run.drive() == ("cancelled", [])
+    assert await run.drive() == ("succeeded", ["end"])
+
+
+async def test_a_limit_that_was_raised_ended_nothing() -> None:
+    """The process died when it was reached; the run went on, and failed by something else."""
+    run = Driven(sleeps)
+    await run.drive(dies_after=(ev.TimerSet, "nap"))
+    await run.drive(limits=Limits(max_steps=1), dies_after=(ev.LimitReached, "a"))
+    assert await run.drive() == ("failed", ["a", "b"])
+    run.mended = True
+    assert await run.drive() == ("succeeded", [])
+
+
+async def test_a_run_that_is_undone_does_not_succeed_when_nothing_is_left_to_do() -> None:
+    """The mended code returns at once."""
+    run = Driven(undone_at_once)
+    await run.drive("fails", dies_after=(ev.RollbackCompleted, "a"))
+    run.mended = True
+    assert await run.drive() == ("failed", [])
+    assert await run.drive() == ("succeeded", ["a"])
+
+
+def undone_at_once(run: Driven) -> Workflow[[], Any]:
+    """A step that can be undone, and one that fails; mended code goes on without it."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from run.undoable("a")
+        try:
+            yield from run.does("fails")
+        except StepFailed:
+            if not run.mended:
+                raise
+
+    return flow
+
+
+def tidies_in_a_group(run: Driven) -> Workflow[[], Any]:
+    """A child workflow takes too long, and cleans up with a group; its failure is settled."""
+
+    @workflow
+    def child() -> Steps[Any]:
+        try:
+            yield from step("nap").sleep(60)
+        finally:
+            yield from step("tidy").parallel(run.does("one"), run.does("two"))
+            yield from step("more").sleep(60 if run.mended else 0)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("child").run_workflow(child).timeout(5).default("late")
+        yield from run.does("end")
+
+    return flow
+
+
+async def test_clean_up_with_a_group_goes_on_where_its_process_died() -> None:
+    """Wherever that is: the step's time was over, not that of its clean-up."""
+    whole = Driven(tidies_in_a_group)
+    assert (await whole.drive())[0] == "succeeded"
+    for writes in range(1, len(whole.journal.events(RUN))):
+        run = Driven(tidies_in_a_group)
+        run.journal = run.journal.reopened(stop_at=writes, abrupt=False)
+        with contextlib.suppress(ProcessGone):
+            await run.executor().options(run_id=RUN).run(run.flow)
+        first = list(run.done)
+        status, done = await run.drive()
+        assert status == "succeeded", writes
+        assert {*first, *done} == {"one", "two", "end"}, writes
+        assert run.clock.now() < whole.clock.now() + 10, writes
+
+
+async def test_a_clean_up_that_takes_too_long_leaves_the_timeout_what_it_was() -> None:
+    """The step failed by its time, and has a default: nobody cancelled the run."""
+    run = Driven(tidies_in_a_group)
+    run.mended = True
+    status, done = await run.drive()
+    assert (status, set(done)) == ("succeeded", {"one", "two", "end"})

@@ -43,10 +43,10 @@ def causes_of(history: Sequence[ev.Event], paths: Iterable[str]) -> tuple[set[st
     failed_in: dict[str, list[str]] = {}
     for one in sorted(failed, key=failed.__getitem__):
         failed_in.setdefault(home_of(one, known), []).append(one)
-    bodies, said, places = _bodies(history), _said(history), standing.places(history)
+    bodies, said, begun_at = _bodies(history), _said(history), standing.begun_at(history)
     yielded_last: dict[str, int] = {}
-    for one, place in places.items():
-        yielded_last[_attempt(one)] = max(place, yielded_last.get(_attempt(one), 0))
+    for one, at in begun_at.items():
+        yielded_last[_attempt(one)] = max(at, yielded_last.get(_attempt(one), 0))
     causes, passed_on, stack = set[str](), dict[str, int](), list(paths)
     while stack:
         here = stack.pop()
@@ -54,16 +54,18 @@ def causes_of(history: Sequence[ev.Event], paths: Iterable[str]) -> tuple[set[st
         below = failed_in.get(here, [])
         if here in bodies:
             texts = [text.removeprefix(bodies[here]) for text in said.get(here, ())]
-            named = [one for one in below if _names(texts, one)]
+            named = [one for one in below if _names(texts, one)] or [
+                one for one in failed if one.startswith(f"{here}/") and _names(texts, one)
+            ]
             last = {_attempt(one): one for one in below}.values()
-            passed_on.update((_attempt(one), places.get(one, 0)) for one in named)
+            passed_on.update((_attempt(one), failed[one]) for one in named)
             below = named + [
                 one
                 for one in last
-                if one not in named and places.get(one, 0) >= yielded_last.get(_attempt(one), 0)
+                if one not in named and failed[one] > yielded_last.get(_attempt(one), 0)
             ]
         stack.extend(below)
-    after = {one for one, at in places.items() if at > passed_on.get(_attempt(one), at)}
+    after = {one for one, at in begun_at.items() if at > passed_on.get(_attempt(one), at)}
     return causes, after
 
 

@@ -366,7 +366,8 @@ class Machine:
             and self.replaying.replay(node, recorded)
         ):
             return
-        if self.rehearses and not parent.unwinding and (self.end.decided or self.is_late(parent)):
+        over = self.rehearses and (self.end.decided or self.is_late(parent))
+        if over and not self.cleans_up(parent):
             return  # it is stopped before it begins
         predicate = step.modifiers.when
         if predicate is not None:
@@ -774,7 +775,10 @@ class Machine:
         recorded = self.setting.recorded
         if recorded is None or not recorded.knows(path):
             return False
-        return recorded.limit is None or recorded.limit.path != path
+        if recorded.limit is None or recorded.limit.path != path:
+            return True
+        end = recorded.at(path).end
+        return end is not None and end.success
 
     def _may_visit(self, node: Node, generator: Generator[Any, Any, Any], path: str) -> bool:
         """Count visits by the line that yields: the loop guard, whatever names the loop makes."""
@@ -858,16 +862,17 @@ class Machine:
 
     # -- timers ---------------------------------------------------------------------------------
 
-    def cleans_up(self, path: str) -> bool:
-        """True if the step at this path is what a body does while it is cancelled."""
-        node = self.nodes.get(path)
+    def cleans_up(self, node: Node | None) -> bool:
+        """True if this is, or stands in, what a body does while it is cancelled."""
         while node is not None and not node.unwinding:
             node = node.parent
         return node is not None
 
     def is_late(self, node: Node | None) -> bool:
-        """True if the time of a node, or of one above it, was over when this drive began."""
-        while node is not None:
+        """True if the time of a node, or of one above it, was over when this drive began; not of
+        what a body does to clean up.
+        """
+        while node is not None and not node.unwinding:
             if node.late:
                 return True
             node = node.parent

@@ -187,6 +187,8 @@ class RunEnd:
                 f"Write `return (yield from step(...)...)`."
             )
         recorded, stop = self.machine.setting.recorded, self.machine.root.stop
+        if error is None and recorded is not None and "" in recorded.undoing:
+            error = WorkflowError(_COMMITTED)
         if self._ending is None and stop is not None and recorded is not None:
             self._ending = _recorded_ending(recorded, stop)
         if self._ending is None:

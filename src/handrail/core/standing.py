@@ -37,24 +37,18 @@ def begun(history: Iterable[ev.Event]) -> set[str]:
 
 
 def begun_at(history: Iterable[ev.Event]) -> dict[str, int]:
-    """When each step began that counts, for the first time: later drives may enter it again."""
+    """When each step began that counts, for the first time: later drives may enter it again, and
+    one that goes on cancelling the run drops no more than ends.
+    """
     found: dict[str, int] = {}
+    unwinding = False
     for index, event in enumerate(history):
         if isinstance(event, ev.StepStarted):
             found.setdefault(event.path, index)
-        elif isinstance(event, ev.RunResumed):
+        elif isinstance(event, ev.RunResumed) and not unwinding:
             _drop(found, event.superseded)
-    return found
-
-
-def places(history: Iterable[ev.Event]) -> dict[str, int]:
-    """The place of each step that counts, among those that its body yielded."""
-    found: dict[str, int] = {}
-    for event in history:
-        if isinstance(event, ev.StepStarted):
-            found[event.path] = event.index
-        elif isinstance(event, ev.RunResumed):
-            _drop(found, event.superseded)
+        elif isinstance(event, (ev.CancelRequested, ev.WorkflowCompleted)):
+            unwinding = isinstance(event, ev.CancelRequested)
     return found
 
 

@@ -33,7 +33,7 @@ class Stopping:
                 node.stop = node.stop or reason  # its rollbacks run on, then it ends as cancelled
             return
         first = node.stop is None
-        if not first and node.overdue:
+        if not first and node.overdue and reason != node.stop:
             node.overdue, node.stop = False, reason  # from above: it is no failure of its own now
         if not first and not (hard and not node.hard):
             return

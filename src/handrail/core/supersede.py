@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from handrail.core import standing
 from handrail.core.causes import causes_of, failing
-from handrail.errors import StepIsPoisonous, StepWasInterrupted
+from handrail.errors import LimitExceeded, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
 from handrail.model.paths import all_above
 from handrail.model.results import qualified
@@ -35,6 +35,7 @@ from handrail.model.results import qualified
 _LETTERS = (ev.GateAnswered, ev.SignalReceived)
 """What may come when the run has ended."""
 _ENDING_IT = (ev.CancelRequested, ev.LimitReached)
+_LIMIT = qualified(LimitExceeded)
 _FINAL = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
 
 
@@ -61,7 +62,7 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
         own |= causes - _never_again(history)
         whole |= causes & _validations(history)
     if last.failed_step is not None or not kinds.isdisjoint(_ENDING_IT):
-        ended_at = _what_ended_it(history, last.failed_step)
+        ended_at = _what_ended_it(history, last)
         whole |= {path for path, at in standing.begun_at(history).items() if at > ended_at}
     return run_again(own, whole, history)
 
@@ -161,21 +162,25 @@ def _never_again(history: Iterable[ev.Event]) -> set[str]:
     }
 
 
-def _what_ended_it(history: Sequence[ev.Event], failed_step: str | None) -> int:
+def _what_ended_it(history: Sequence[ev.Event], last: ev.WorkflowCompleted) -> int:
     """Where the end of the run began: what was yielded after it was clean-up.
 
     A failure that a group collected ended the run after the group had ended. A limit, or a request,
     is recorded by each drive that goes on unwinding: the first one counts.
     """
-    if failed_step is not None:
+    failed_step = last.failed_step
+    if failed_step is not None and last.error_type != _LIMIT:
         known = standing.begun(history)
         outermost = (failed_step, *all_above(failed_step, known))[-1]
         at = standing.ended_at(history).get(outermost)
         return len(history) if at is None else at
+    ending = ev.CancelRequested if last.status == "cancelled" else ev.LimitReached
+    if last.status == "failed" and last.error_type != _LIMIT:
+        return len(history)  # by an error of its own, whatever it was asked, or had hit, before
     ended_at, ends = len(history), 0
     for index in range(len(history) - 1, -1, -1):
         event = history[index]
-        if isinstance(event, _ENDING_IT):
+        if isinstance(event, ending):
             ended_at = index
         elif isinstance(event, ev.WorkflowCompleted):
             ends += 1

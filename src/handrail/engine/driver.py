@@ -288,8 +288,9 @@ class Driver:
             self._todo.extend(held)
         else:
             self.record(ev.CancelRequested(cancel))
+            nodes, cleans_up = self.machine.nodes, self.machine.cleans_up
             for one in held:
-                if isinstance(one, _STARTS) and not self.machine.cleans_up(one.path):
+                if isinstance(one, _STARTS) and not cleans_up(nodes.get(one.path)):
                     self._stopped_before(one)
                 else:
                     self._todo.append(one)
