@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from handrail.core.supersede import run_again, superseded
+from handrail.errors import LimitExceeded
 from handrail.model import events as ev
-from handrail.model.results import StepResult, StepStatus
+from handrail.model.results import StepResult, StepStatus, qualified
 
 
 def began(path: str, kind: str = "python", *, cleanup: bool = False) -> ev.Event:
@@ -87,3 +88,26 @@ def test_clean_up_of_what_was_cancelled_is_dropped_with_it() -> None:
         failed_by("g"),
     ]
     assert superseded(history) == ("g", "g/0", "g/0/tidy", "g/0/x", "g/1", "g/1/x")
+
+
+def test_what_a_limit_stopped_keeps_what_it_had_done_before() -> None:
+    """A group that is entered again is begun after the limit that it was stopped by, and is no
+    clean-up of it.
+    """
+    history = [
+        ev.WorkflowStarted("flow", {}, {}),
+        began("g", "parallel"),
+        ev.GroupStarted("g", "parallel"),
+        began("g/a"),
+        ended("g/a"),
+        began("g/b"),
+        ended("g/b", "failed"),
+        ended("g", "failed"),
+        failed_by("g"),
+        ev.RunResumed(("g", "g/b")),
+        ev.LimitReached("max_steps", 1, "g"),
+        began("g", "parallel"),
+        ended("g", "cancelled"),
+        ev.WorkflowCompleted("failed", error_type=qualified(LimitExceeded), failed_step="g"),
+    ]
+    assert superseded(history) == ("g",)

@@ -63,7 +63,8 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
         whole |= causes & _validations(history)
     if last.failed_step is not None or not kinds.isdisjoint(_ENDING_IT):
         ended_at = _what_ended_it(history, last)
-        whole |= {path for path, at in standing.begun_at(history).items() if at > ended_at}
+        begun_at = standing.begun_at(history)
+        whole |= {path for path, at in begun_at.items() if at > ended_at and path not in own}
     return run_again(own, whole, history)
 
 
