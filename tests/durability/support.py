@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from hypothesis import HealthCheck, settings
 
 from handrail import Executor, WorkflowResult
 from handrail.core.standing import begun
@@ -23,6 +24,13 @@ from tests.durability.flows import FLOWS
 from tests.testing import by_hand
 
 RUN = "run"
+SOAKING = settings().max_examples > 100
+LAW = settings(
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    max_examples=settings().max_examples if SOAKING else 40,
+)
+"""How many drawn workflows a law is tried on."""
 LEAVES = frozenset({"python", "command", "agent", "generate", "stage"})
 
 Crash = tuple[int, bool]

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from handrail import JournalFailed
@@ -28,6 +28,7 @@ from handrail.testing.shapes import (
 )
 from handrail.testing.strategies import bodies
 from tests.durability.support import (
+    LAW,
     RUN,
     Lives,
     essence,
@@ -43,12 +44,6 @@ from tests.durability.support import (
 
 pytestmark = pytest.mark.extra("trio")
 
-SOAKING = settings().max_examples > 100
-LAW = settings(
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    max_examples=settings().max_examples if SOAKING else 40,
-)
 CRASHES = st.lists(st.tuples(st.integers(0, 25), st.booleans()), min_size=1, max_size=3)
 GATES = st.sampled_from(["approve", None])
 

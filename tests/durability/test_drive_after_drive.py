@@ -6,15 +6,15 @@ What succeeded once is not done again, whatever earlier drives came to.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail import Limits, Steps, Workflow, WorkflowError, workflow
+from handrail import Limits, Steps, Workflow, WorkflowError, WorkflowResult, workflow
 from handrail.core.standing import begun
 from handrail.model import events as ev
 from handrail.model.paths import all_above
@@ -31,6 +31,7 @@ from handrail.testing.shapes import (
 )
 from handrail.testing.strategies import bodies
 from tests.durability.support import (
+    LAW,
     LEAVES,
     Lives,
     Story,
@@ -45,13 +46,6 @@ from tests.durability.support import (
 )
 
 pytestmark = pytest.mark.extra("trio")
-
-SOAKING = settings().max_examples > 100
-LAW = settings(
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    max_examples=settings().max_examples if SOAKING else 40,
-)
 
 
 class Breaks(NamedTuple):
@@ -163,8 +157,15 @@ def mistaken(body: Body, mistakes: list[str]) -> Workflow[[], Any]:
     return flow
 
 
-def lived(run: Lives, drives: Iterable[Drive], labels: Sequence[str], mistakes: list[str]) -> Story:
-    """Drive the run so, and then to its end with nothing in its way."""
+def lived(body: Body, drives: Iterable[Drive], backend: str) -> tuple[Story, WorkflowResult[Any]]:
+    """Drive a run of this workflow so, and then to its end with nothing in its way; and the result
+    of a run that had nothing in its way at all.
+    """
+    mistakes: list[str] = []
+    flow = mistaken(body, mistakes)
+    with broken(None) as ran:
+        expected = Lives(flow, backend).through().result
+    run, labels = Lives(flow, backend), sorted(ran)
     for drive in drives:
         run.again, run.cancels, run.options = True, None, {}
         mistakes.clear()
@@ -194,7 +195,7 @@ def lived(run: Lives, drives: Iterable[Drive], labels: Sequence[str], mistakes: 
     with broken(None):
         result = run.live()
     assert result is not None
-    return run.story(result)
+    return run.story(result), expected
 
 
 def what_succeeded_is_not_dropped(story: Story) -> None:
@@ -242,12 +243,7 @@ def test_a_run_that_is_mended_failure_by_failure_ends_like_one_that_never_failed
     backend: str, body: Body, drives: list[Drive]
 ) -> None:
     """With the same outputs, and nothing that succeeded done again."""
-    mistakes: list[str] = []
-    flow = mistaken(body, mistakes)
-    whole = Lives(flow, backend)
-    with broken(None) as labels:
-        expected = whole.through().result
-    story = lived(Lives(flow, backend), drives, sorted(labels), mistakes)
+    story, expected = lived(body, drives, backend)
     for law in LAWS:
         law(story)
     assert essence(story.result) == essence(expected)
@@ -260,11 +256,7 @@ def test_what_succeeded_stays_whatever_the_run_went_on_from(
     backend: str, body: Body, drives: list[Drive]
 ) -> None:
     """Failures that are handled, settled, replaced, or collected by a group."""
-    mistakes: list[str] = []
-    flow = mistaken(body, mistakes)
-    with broken(None) as labels:
-        Lives(flow, backend).through()
-    story = lived(Lives(flow, backend), drives, sorted(labels), mistakes)
+    story, _ = lived(body, drives, backend)
     for law in LAWS:
         law(story)
 
@@ -276,10 +268,6 @@ def test_a_run_that_is_driven_again_and_again_repeats_nothing(
     backend: str, body: Body, drives: list[Drive]
 ) -> None:
     """Whatever it handles, validates and cleans up, and whatever time decides."""
-    mistakes: list[str] = []
-    flow = mistaken(body, mistakes)
-    with broken(None) as labels:
-        Lives(flow, backend).through()
-    story = lived(Lives(flow, backend), drives, sorted(labels), mistakes)
+    story, _ = lived(body, drives, backend)
     for law in LAWS[1:]:
         law(story)
