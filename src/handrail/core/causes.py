@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from handrail.core import standing
 from handrail.model import events as ev
-from handrail.model.paths import home_of
+from handrail.model.paths import all_above, home_of
 
 
 def failing(history: Iterable[ev.Event], among: Iterable[str]) -> list[str]:
@@ -32,18 +32,22 @@ def _goes_on(event: ev.Event) -> bool:
     return event.kind not in {"parallel", "for_each"} or event.on_error == "continue"
 
 
-def causes_of(history: Sequence[ev.Event], paths: Iterable[str]) -> tuple[set[str], set[str]]:
+def causes_of(history: Sequence[ev.Event], paths: Sequence[str]) -> tuple[set[str], set[str]]:
     """The failed steps and, below them, the failures that they passed on, in each attempt; and what
     the bodies of those yielded after them, to clean up.
 
     In a body that handled one failure and ended by another, the last one is the cause. So it is in
     one that ended by an error of its own, unless it went on from there: it yielded something else.
+    A failure that a group collected may be the cause, too; the body yielded it with its group.
     """
+    if not paths:
+        return set(), set()
     failed, known = standing.failed(history), standing.begun(history)
     failed_in: dict[str, list[str]] = {}
     for one in sorted(failed, key=failed.__getitem__):
         failed_in.setdefault(home_of(one, known), []).append(one)
-    bodies, said, begun_at = _bodies(history), _said(history), standing.begun_at(history)
+    bodies, said = _bodies(history), _said(history)
+    begun_at, ended_at = standing.begun_at(history), standing.ended_at(history)
     yielded_last: dict[str, int] = {}
     for one, at in begun_at.items():
         yielded_last[_attempt(one)] = max(at, yielded_last.get(_attempt(one), 0))
@@ -54,12 +58,10 @@ def causes_of(history: Sequence[ev.Event], paths: Iterable[str]) -> tuple[set[st
         below = failed_in.get(here, [])
         if here in bodies:
             texts = [text.removeprefix(bodies[here]) for text in said.get(here, ())]
-            named = [one for one in below if _names(texts, one)] or [
-                one for one in failed if one.startswith(f"{here}/") and _names(texts, one)
-            ]
+            named = {one: _yielded_in(here, one, known) for one in failed if _names(texts, one)}
             last = {_attempt(one): one for one in below}.values()
-            passed_on.update((_attempt(one), failed[one]) for one in named)
-            below = named + [
+            passed_on.update((_attempt(one), ended_at[one]) for one in named.values() if one)
+            below = [one for one, yielded in named.items() if yielded] + [
                 one
                 for one in last
                 if one not in named and failed[one] > yielded_last.get(_attempt(one), 0)
@@ -89,6 +91,15 @@ def _said(history: Iterable[ev.Event]) -> dict[str, list[str]]:
         elif isinstance(event, standing.ENDS) and event.result.error:
             said.setdefault(event.path, []).append(event.result.error)
     return said
+
+
+def _yielded_in(body: str, path: str, known: set[str]) -> str | None:
+    """What a body yielded that is at this path, or that it stands in; None if it did not."""
+    for above in all_above(path, known):
+        if above == body:
+            return path
+        path = above
+    return None
 
 
 def _names(texts: Iterable[str], path: str) -> bool:

@@ -454,7 +454,7 @@ class Recorded:
     def fingerprint_of(self, path: str) -> str:
         """What the step was whose end, or else whose question, is on record."""
         record = self.at(path)
-        return record.asked or record.fingerprint if record.end is None else record.fingerprint
+        return record.fingerprint if record.end is not None else record.asked or record.fingerprint
 
     def item_of(self, path: str) -> str:
         """What a member's item was, if anything counts that was done with it."""
@@ -470,7 +470,7 @@ class Recorded:
             return None
         known = self._paths.keys() | self._gaps.keys()
         above = {"", *(one for path in paths for one in all_above(path, known))}
-        return next(iter(sorted(self.undoing & above)), None)
+        return min(self.undoing & above, default=None)
 
     def signals_left(self) -> dict[str, list[tuple[int, Any]]]:
         """The signals that no recorded ``wait_for`` took, by name, in order of arrival; with their

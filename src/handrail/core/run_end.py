@@ -129,9 +129,7 @@ class RunEnd:
 
     def carry_on_failing(self) -> None:
         """End the run as failed, unless it ends by itself: some of it is undone already."""
-        root, recorded = self.machine.root, self.machine.setting.recorded
-        ends = self._ending is not None or (recorded is not None and recorded.cancel is not None)
-        if not ends and root.stop is None and root.phase not in {Phase.UNDOING, Phase.ENDING}:
+        if self._ending is None and self.machine.root.stop is None:
             self.mistake(WorkflowError(_COMMITTED))
 
     def _stop_root(self, reason: str, *, hard: bool) -> None:

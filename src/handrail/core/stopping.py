@@ -33,7 +33,8 @@ class Stopping:
                 node.stop = node.stop or reason  # its rollbacks run on, then it ends as cancelled
             return
         first = node.stop is None
-        if not first and node.overdue and reason != node.stop:
+        again = reason == node.stop  # its clean-up takes too long: that is still its own failure
+        if not first and node.overdue and not again:
             node.overdue, node.stop = False, reason  # from above: it is no failure of its own now
         if not first and not (hard and not node.hard):
             return

@@ -34,7 +34,6 @@ from handrail.model.results import qualified
 
 _LETTERS = (ev.GateAnswered, ev.SignalReceived)
 """What may come when the run has ended."""
-_ENDING_IT = (ev.CancelRequested, ev.LimitReached)
 _LIMIT = qualified(LimitExceeded)
 _FINAL = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
 
@@ -45,26 +44,18 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
         return ()
     history = standing.counting(history)
-    known, kinds = standing.begun(history), set(map(type, history))
-    cancelled, undone = standing.cancelled(history), standing.undone(history)
+    known = standing.begun(history)
     ended_by = [] if last.failed_step is None else [last.failed_step]
-    causes, whole = causes_of(history, ended_by) if ended_by else (set[str](), set[str]())
-    own = set[str]()
-    if cancelled:
-        own = _outside(cancelled, standing.settled(history, causes), known)
-        ended_by += failing(history, own)
-        causes, whole = causes_of(history, ended_by)
-    if cancelled or undone:
-        settled = standing.settled(history, causes)
-        whole |= _outside(standing.cleaning_up(history), settled, known)
-        whole |= _outside(undone, settled, known)
-    if causes:
-        own |= causes - _never_again(history)
-        whole |= causes & _validations(history)
-    if last.failed_step is not None or not kinds.isdisjoint(_ENDING_IT):
-        ended_at = _what_ended_it(history, last)
-        begun_at = standing.begun_at(history)
-        whole |= {path for path, at in begun_at.items() if at > ended_at and path not in own}
+    causes, _ = causes_of(history, ended_by)
+    own = _outside(standing.cancelled(history), standing.settled(history, causes), known)
+    causes, whole = causes_of(history, [*ended_by, *failing(history, own)])
+    settled = standing.settled(history, causes)
+    whole |= _outside(standing.cleaning_up(history), settled, known)
+    whole |= _outside(standing.undone(history), settled, known)
+    own |= causes - _never_again(history)
+    whole |= causes & _validations(history)
+    ended_at, begun_at = _what_ended_it(history, last), standing.begun_at(history)
+    whole |= {path for path, at in begun_at.items() if at > ended_at and path not in own}
     return run_again(own, whole, history)
 
 
@@ -169,15 +160,13 @@ def _what_ended_it(history: Sequence[ev.Event], last: ev.WorkflowCompleted) -> i
     A failure that a group collected ended the run after the group had ended. A limit, or a request,
     is recorded by each drive that goes on unwinding: the first one counts.
     """
-    failed_step = last.failed_step
-    if failed_step is not None and last.error_type != _LIMIT:
-        known = standing.begun(history)
-        outermost = (failed_step, *all_above(failed_step, known))[-1]
-        at = standing.ended_at(history).get(outermost)
-        return len(history) if at is None else at
-    ending = ev.CancelRequested if last.status == "cancelled" else ev.LimitReached
     if last.status == "failed" and last.error_type != _LIMIT:
-        return len(history)  # by an error of its own, whatever it was asked, or had hit, before
+        if last.failed_step is None:  # its own error, whatever it was asked, or had hit, before
+            return len(history)
+        known = standing.begun(history)
+        outermost = (last.failed_step, *all_above(last.failed_step, known))[-1]
+        return standing.ended_at(history).get(outermost, len(history))
+    ending = ev.CancelRequested if last.status == "cancelled" else ev.LimitReached
     ended_at, ends = len(history), 0
     for index in range(len(history) - 1, -1, -1):
         event = history[index]

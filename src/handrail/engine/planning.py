@@ -52,17 +52,16 @@ async def plan_of(
     finally:
         machine.end.close_bodies()
     failing = machine.root.phase is Phase.UNDOING or "" in recorded.undoing
-    undoes = _undoes(machine, held)
-    if failing:
-        undoes += _registered(machine, _innermost_first(machine), undoes)
     unwinds = None if machine.finished or failing else cancel
-    if unwinds is not None:
+    ends_badly = failing or unwinds is not None
+    undoes = _undoes(machine, held)
+    if ends_badly:
         undoes += _registered(machine, _innermost_first(machine), undoes)
     finished = next((one.result for one in held if isinstance(one, cmd.Finish)), None)
     planned = list(_visited(machine))
     seen = {one.path for one in planned}
     planned += (one for one in _left(machine, over=finished is not None) if one.path not in seen)
-    if unwinds is not None or failing:
+    if ends_badly:
         planned = [one for one in planned if one.state != "will run"]
     elif finished is None:
         planned += _possible(machine.definition, {step.path for step in planned})
