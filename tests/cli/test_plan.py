@@ -113,6 +113,38 @@ def undoes():
     assert [step.get("undone") for step in steps] == [{"error": None}, {"error": None}, None]
 
 
+def test_a_plan_says_what_is_undone_before_a_run_goes_on(cli: Cli, durable: Path) -> None:
+    """Of a run that was killed while a sub-workflow of it rolled back."""
+    durable.write_text(
+        durable.read_text()
+        + """
+
+def gone(context):
+    note("undo")
+    if Path("notes").read_text().splitlines().count("undo") == 1:
+        os.kill(os.getpid(), 9)
+
+
+@workflow
+def fails():
+    yield from step("a").call(note, "a").with_rollback(gone)
+    yield from step("b").call(int, "x")
+
+
+@workflow
+def goes_on():
+    yield from step("child").run_workflow(fails).default(None)
+    yield from step("end").call(note, "end")
+"""
+    )
+    killed("run", "durable.py:goes_on", "--run-id", "g")
+
+    planned = cli("plan", "g")
+
+    assert "handrail resume g   (it undoes child/a first)" in planned.out
+    assert cli("resume", "g").code == 0
+
+
 def test_what_is_to_be_typed_has_the_choices_that_were_made(cli: Cli, durable: Path) -> None:
     """Else it would be refused, or look for a file that is gone."""
     cli("run", "durable.py:asks", "--run-id", "a")

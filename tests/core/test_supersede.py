@@ -65,7 +65,7 @@ def test_what_a_stopped_group_was_failing_by_runs_again() -> None:
 
 def test_a_loser_begins_anew_if_its_race_is_run_again() -> None:
     """The winner is named by the user; what was stopped for it may win now."""
-    assert run_again((), ["race/w"], LOST) == ("race", "race/g", "race/g/b", "race/w")
+    assert run_again(["race/w"], LOST) == ("race", "race/g", "race/g/b", "race/w")
 
 
 def test_clean_up_of_what_was_cancelled_is_dropped_with_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from handrail.core import standing
+from handrail.core.standing import Standing
 from handrail.model import events as ev
 from handrail.model.paths import all_above, home_of
 
@@ -32,7 +32,9 @@ def _goes_on(event: ev.Event) -> bool:
     return event.kind not in {"parallel", "for_each"} or event.on_error == "continue"
 
 
-def causes_of(history: Sequence[ev.Event], paths: Sequence[str]) -> tuple[set[str], set[str]]:
+def causes_of(
+    standing: Standing, history: Iterable[ev.Event], paths: Sequence[str]
+) -> tuple[set[str], set[str]]:
     """The failed steps and, below them, the failures that they passed on, in each attempt; and what
     the bodies of those yielded after them, to clean up.
 
@@ -42,14 +44,14 @@ def causes_of(history: Sequence[ev.Event], paths: Sequence[str]) -> tuple[set[st
     """
     if not paths:
         return set(), set()
-    failed, known = standing.failed(history), standing.begun(history)
+    known, begun_at, ended_at = standing.known, standing.begun_at, standing.ended_at
+    failed = standing.ended_as("failed")
     failed_in: dict[str, list[str]] = {}
     for one in sorted(failed, key=failed.__getitem__):
         failed_in.setdefault(home_of(one, known), []).append(one)
-    bodies, said = _bodies(history), _said(history)
-    begun_at, ended_at = standing.begun_at(history), standing.ended_at(history)
+    bodies = _bodies(history)
     yielded_last: dict[str, int] = {}
-    for one, at in begun_at.items():
+    for one, at in begun_at.items() if bodies else ():
         yielded_last[_attempt(one)] = max(at, yielded_last.get(_attempt(one), 0))
     causes, passed_on, stack = set[str](), dict[str, int](), list(paths)
     while stack:
@@ -57,7 +59,7 @@ def causes_of(history: Sequence[ev.Event], paths: Sequence[str]) -> tuple[set[st
         causes.add(here)
         below = failed_in.get(here, [])
         if here in bodies:
-            texts = [text.removeprefix(bodies[here]) for text in said.get(here, ())]
+            texts = [text.removeprefix(bodies[here]) for text in standing.said.get(here, ())]
             named = {one: _yielded_in(here, one, known) for one in failed if _names(texts, one)}
             last = {_attempt(one): one for one in below}.values()
             passed_on.update((_attempt(one), ended_at[one]) for one in named.values() if one)
@@ -67,6 +69,8 @@ def causes_of(history: Sequence[ev.Event], paths: Sequence[str]) -> tuple[set[st
                 if one not in named and failed[one] > yielded_last.get(_attempt(one), 0)
             ]
         stack.extend(below)
+    if not passed_on:
+        return causes, set()
     after = {one for one, at in begun_at.items() if at > passed_on.get(_attempt(one), at)}
     return causes, after
 
@@ -80,17 +84,6 @@ def _bodies(history: Iterable[ev.Event]) -> dict[str, str]:
         elif isinstance(event, ev.SubworkflowStarted):
             bodies[event.path] = f"workflow {event.workflow_name!r} failed: "
     return bodies
-
-
-def _said(history: Iterable[ev.Event]) -> dict[str, list[str]]:
-    """What each path said of its failures: first which step's, if a body passed it on."""
-    said: dict[str, list[str]] = {}
-    for event in history:
-        if isinstance(event, ev.AttemptFailed):
-            said.setdefault(event.path, []).append(event.error)
-        elif isinstance(event, standing.ENDS) and event.result.error:
-            said.setdefault(event.path, []).append(event.result.error)
-    return said
 
 
 def _yielded_in(body: str, path: str, known: set[str]) -> str | None:

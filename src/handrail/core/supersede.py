@@ -23,10 +23,10 @@ The whole table, for users and with all other records, begins docs/explanation/r
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from handrail.core import standing
 from handrail.core.causes import causes_of, failing
+from handrail.core.standing import Standing
 from handrail.errors import LimitExceeded, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
 from handrail.model.paths import all_above
@@ -43,58 +43,61 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     last = next((one for one in reversed(history) if not isinstance(one, _LETTERS)), None)
     if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
         return ()
-    history = standing.counting(history)
-    known = standing.begun(history)
+    standing = Standing(history)
     ended_by = [] if last.failed_step is None else [last.failed_step]
-    causes, _ = causes_of(history, ended_by)
-    own = _outside(standing.cancelled(history), standing.settled(history, causes), known)
-    causes, whole = causes_of(history, [*ended_by, *failing(history, own)])
-    settled = standing.settled(history, causes)
-    whole |= _outside(standing.cleaning_up(history), settled, known)
-    whole |= _outside(standing.undone(history), settled, known)
-    own |= causes - _never_again(history)
+    causes, whole = causes_of(standing, history, ended_by)
+    own = _outside(standing.ended_as("cancelled"), standing.settled(but=causes), standing)
+    was_failing = failing(history, own)
+    if was_failing:
+        causes, whole = causes_of(standing, history, [*ended_by, *was_failing])
+    settled = standing.settled(but=causes)
+    whole |= _outside(standing.cleaning_up, settled, standing)
+    whole |= _outside(standing.undone, settled, standing)
+    own |= {path for path in causes if not _is_final(standing.ends.get(path))}
     whole |= causes & _validations(history)
-    ended_at, begun_at = _what_ended_it(history, last), standing.begun_at(history)
-    whole |= {path for path, at in begun_at.items() if at > ended_at and path not in own}
-    return run_again(own, whole, history)
+    ended_at = _what_ended_it(standing, history, last)
+    whole |= {path for path, at in standing.begun_at.items() if at > ended_at and path not in own}
+    return _with_what_is_entered(own, whole, standing)
 
 
-def run_again(
-    own: Iterable[str], whole: Iterable[str], history: Sequence[ev.Event]
+def run_again(paths: Collection[str], history: Iterable[ev.Event]) -> tuple[str, ...]:
+    """What is dropped for these paths to run again, as a whole."""
+    return _with_what_is_entered((), paths, Standing(history)) if paths else ()
+
+
+def _with_what_is_entered(
+    own: Iterable[str], whole: Iterable[str], standing: Standing
 ) -> tuple[str, ...]:
     """What is dropped for paths to run again; and, in the composites that are entered for it, what
     was cancelled, cleaned up or was undone: they may come to another end now.
     """
-    dropped = _expanded(own, whole, history)
-    if not dropped:
-        return ()
-    counts, known = standing.counting(history), standing.begun(history)
-    ended = {path: at for path, at in standing.settled(counts).items() if path not in dropped}
-    inside = functools.partial(_inside, dropped, ended, known)
-    stopped = inside(standing.cancelled(counts))
-    whole = inside(standing.cleaning_up(counts)) | inside(standing.undone(counts))
-    return tuple(sorted(dropped | _expanded(stopped, whole, history)))
+    dropped = _expanded(own, whole, standing)
+    ended = standing.settled(but=dropped)
+    inside = functools.partial(_inside, dropped, ended, standing)
+    stopped = inside(standing.ended_as("cancelled"))
+    whole = inside(standing.cleaning_up) | inside(standing.undone)
+    return tuple(sorted(dropped | _expanded(stopped, whole, standing)))
 
 
 def _inside(
-    dropped: set[str], ended: Mapping[str, int], known: set[str], found: Mapping[str, int]
+    dropped: set[str], ended: Mapping[str, int], standing: Standing, found: Mapping[str, int]
 ) -> set[str]:
     """Those that stand in something that is dropped, and not in anything that is not and ended."""
     return {
         path
-        for path in _outside(found, ended, known)
-        if not dropped.isdisjoint(all_above(path, known))
+        for path in _outside(found, ended, standing)
+        if not dropped.isdisjoint(all_above(path, standing.known))
     }
 
 
-def _expanded(own: Iterable[str], whole: Iterable[str], history: Sequence[ev.Event]) -> set[str]:
+def _expanded(own: Iterable[str], whole: Iterable[str], standing: Standing) -> set[str]:
     """``own`` paths, ``whole`` ones with all that is below them, and whatever encloses any of them:
     a composite whose child runs again has not ended either.
     """
     own, roots = set(own), set(whole)
     if not own and not roots:
         return set()
-    known = standing.begun(history)
+    known = standing.known
     # By the text first, which is quick; a member's key may look like a later attempt.
     prefixes = tuple(prefix for root in roots for prefix in (f"{root}/", f"{root}~"))
     dropped = {*own, *roots}
@@ -125,15 +128,13 @@ def cancelled_half_way(history: Sequence[ev.Event]) -> tuple[str, ...]:
         if isinstance(history[index], ev.WorkflowCompleted):
             break
         if isinstance(history[index], ev.CancelRequested):
-            since = standing.counting(history[index:])
-            cancelled = _outside(
-                standing.cancelled(since), standing.settled(since), standing.begun(history)
-            )
-            return tuple(sorted(_expanded(cancelled, (), history)))
+            whole, since = Standing(history), Standing(history[index:])
+            cancelled = _outside(since.ended_as("cancelled"), since.settled(), whole)
+            return tuple(sorted(_expanded(cancelled, (), whole)))
     return ()
 
 
-def _outside(paths: Mapping[str, int], settled: Mapping[str, int], known: set[str]) -> set[str]:
+def _outside(paths: Mapping[str, int], settled: Mapping[str, int], standing: Standing) -> set[str]:
     """Those that did not happen inside something settled: the loser of a race that was won did.
 
     What is undone because the run failed is undone after all that it stands in has ended.
@@ -141,20 +142,18 @@ def _outside(paths: Mapping[str, int], settled: Mapping[str, int], known: set[st
     return {
         path
         for path, when in paths.items()
-        if not any(settled.get(above, -1) > when for above in all_above(path, known))
+        if not any(settled.get(above, -1) > when for above in all_above(path, standing.known))
     }
 
 
-def _never_again(history: Iterable[ev.Event]) -> set[str]:
-    """Steps that failed because they must not run again: only ``rerun`` may say otherwise."""
-    return {
-        event.path
-        for event in history
-        if isinstance(event, ev.StepCompleted) and event.result.error_type in _FINAL
-    }
+def _is_final(end: ev.StepCompleted | ev.MemberCompleted | None) -> bool:
+    """True if it failed because it must not run again: only ``rerun`` may say otherwise."""
+    return end is not None and end.result.error_type in _FINAL
 
 
-def _what_ended_it(history: Sequence[ev.Event], last: ev.WorkflowCompleted) -> int:
+def _what_ended_it(
+    standing: Standing, history: Sequence[ev.Event], last: ev.WorkflowCompleted
+) -> int:
     """Where the end of the run began: what was yielded after it was clean-up.
 
     A failure that a group collected ended the run after the group had ended. A limit, or a request,
@@ -163,9 +162,8 @@ def _what_ended_it(history: Sequence[ev.Event], last: ev.WorkflowCompleted) -> i
     if last.status == "failed" and last.error_type != _LIMIT:
         if last.failed_step is None:  # its own error, whatever it was asked, or had hit, before
             return len(history)
-        known = standing.begun(history)
-        outermost = (last.failed_step, *all_above(last.failed_step, known))[-1]
-        return standing.ended_at(history).get(outermost, len(history))
+        outermost = (last.failed_step, *all_above(last.failed_step, standing.known))[-1]
+        return standing.ended_at.get(outermost, len(history))
     ending = ev.CancelRequested if last.status == "cancelled" else ev.LimitReached
     ended_at, ends = len(history), 0
     for index in range(len(history) - 1, -1, -1):

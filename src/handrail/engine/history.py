@@ -117,7 +117,7 @@ def dropped(
         for path in (*reuse, *rerun):
             if path not in known:
                 raise NotRecorded(run_id, path, near(path, known))
-    return tuple(sorted({*superseded(history), *run_again((), rerun, history)}))
+    return tuple(sorted({*superseded(history), *run_again(rerun, history)}))
 
 
 def refuse_half_undone(recorded: Recorded, run_id: str, rerun: Sequence[str]) -> None:
