@@ -146,14 +146,17 @@ class SqliteJournal:
         Raises:
             JournalDamaged: they are not what was written; run and number are named.
         """
-        with self._store.desk(f"reading run {run_id}") as connection:
-            known = secrets or self._secrets(run_id)
-            return read_events(self._store.name, connection, run_id, self.codec, known)
+        known, name = secrets or self._secrets(run_id), self._store.name
+        return self._store.read(
+            f"reading run {run_id}", lambda desk: read_events(name, desk, run_id, self.codec, known)
+        )
 
     def runs(self) -> list[RunInfo]:
         """Every run, oldest first."""
-        with self._store.desk("reading the list of runs") as connection:
-            return list_runs(self._store.name, connection, time.time())
+        name = self._store.name
+        return self._store.read(
+            "reading the list of runs", lambda desk: list_runs(name, desk, time.time())
+        )
 
     def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> SqliteLease:
         """Become the one who drives a run; see the port.
@@ -175,8 +178,10 @@ class SqliteJournal:
 
     def letters(self, run_id: str, after: int, /) -> list[Letter]:
         """The letters of a run whose number is greater than ``after``, in order."""
-        with self._store.desk(f"reading the letters of run {run_id}") as connection:
-            return self._post.after(connection, run_id, after, self._secrets(run_id))
+        return self._store.read(
+            f"reading the letters of run {run_id}",
+            lambda desk: self._post.after(desk, run_id, after, self._secrets(run_id)),
+        )
 
     def close(self) -> None:
         """Give back the leases and let go of the file; the next call opens it again."""

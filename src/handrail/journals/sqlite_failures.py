@@ -86,6 +86,12 @@ def may_not_write(journal: str, doing: str) -> JournalFailed:
     return JournalFailed(journal, doing, why, _again(_WRITE, doing))
 
 
+def never_still(journal: str, doing: str) -> JournalFailed:
+    """The error for a journal that can only be read while nobody writes it, and somebody does."""
+    why = "it can only be read here while nobody writes it, and others did each time"
+    return JournalFailed(journal, doing, why, "Try again.")
+
+
 def _again(hint: str, doing: str) -> str:
     """What to do then: only a run that has begun can be resumed."""
     begun = doing.startswith(("storing event", "syncing")) and "storing event 1 " not in doing

@@ -55,9 +55,7 @@ def open_journal(path: Path, notice: Callable[[str], None]) -> sqlite3.Connectio
     """
     name = str(path)
     made = _make_folder(path.parent)
-    size = path.stat().st_size if path.exists() else 0
-    found = scan(f"{name}-wal")
-    _check_size(name, size, found)
+    size, found = _look(path)
     connection = connect(name, PATIENCE_S)
     try:
         version_of(name, connection)
@@ -86,8 +84,7 @@ def open_to_read(path: Path) -> tuple[sqlite3.Connection, bool]:
             version.
     """
     name = str(path)
-    size = path.stat().st_size
-    _check_size(name, size, scan(f"{name}-wal"))
+    size, _ = _look(path)
     connection, frozen = open_read_only(path, lambda uri: connect(uri, PATIENCE_S, uri=True))
     try:
         _check_version(name, version_of(name, connection))
@@ -141,14 +138,27 @@ def _check_version(journal: str, version: int) -> None:
         raise JournalFailed(journal, "reading it", why, "Copy it to where you may write.")
 
 
-def _check_size(journal: str, size: int, found: WalScan) -> None:
-    """Refuse what SQLite would take for an empty file, and begin anew."""
+def _look(path: Path) -> tuple[int, WalScan]:
+    """How many bytes the file has, and what its log holds; 0 bytes, if it is not there.
+
+    The log first: SQLite makes it when the file has its first page, and another process may be
+    making both just now.
+
+    Raises:
+        JournalFailed: it is too small for a database.
+        JournalDamaged: SQLite would take it for an empty file, and delete its log.
+        OSError: it cannot be looked at.
+    """
+    journal = str(path)
+    found = scan(f"{journal}-wal")
+    size = path.stat().st_size if path.exists() else 0
     if 0 < size < SMALLEST_BYTES:
         why = f"it is not a database: it has {size} bytes"
         raise JournalFailed(journal, "opening it", why, "Name another file for the journal.")
     if not size and found.commits:
         why = "it is empty, while its write-ahead log is not"
         raise damaged(journal, "reading it", why)
+    return size, found
 
 
 def _use_wal(journal: str, connection: sqlite3.Connection) -> None:

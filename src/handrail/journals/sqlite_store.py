@@ -19,12 +19,13 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from handrail.errors import HandrailError
 from handrail.journals import sqlite_lease as leases
 from handrail.journals.sqlite_checkpoints import AFTER_PAGES, Keeper
-from handrail.journals.sqlite_failures import failure, is_busy, may_not_write
-from handrail.journals.sqlite_open import connect, open_journal, open_to_read, retry_busy
+from handrail.journals.sqlite_failures import failure, is_busy, may_not_write, never_still
+from handrail.journals.sqlite_open import connect, open_journal, open_to_read, pause, retry_busy
 from handrail.journals.sqlite_read_only import State, is_read_only, state
 from handrail.journals.sqlite_rows import Tail, mark_end, move_to_end, put
 from handrail.journals.sqlite_scribe import Scribe
@@ -35,7 +36,10 @@ from handrail.model.records import Record
 
 WRITER_WAIT_S = 0.005
 CLOSING_WAIT_MS = 5
+READ_TIMES = 50
+READ_AGAIN_S = 0.02
 THREAD_NAME = "handrail journal"
+T = TypeVar("T")
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
@@ -94,6 +98,30 @@ class Store:
             except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
                 self._drop_desk(error)
                 raise failure(self.name, doing, error) from error
+
+    def read(self, doing: str, reading: Callable[[sqlite3.Connection], T]) -> T:
+        """What ``reading`` gives for the desk's connection.
+
+        A file that may not be written can be read as one that nobody changes, and somebody may
+        begin to: what was read then, or went wrong, is nothing, and it is read again.
+
+        Raises:
+            JournalFailed: as ``desk``; or others wrote it each time.
+        """
+        with self._desk_lock:
+            for _ in range(READ_TIMES):
+                before = self._state()
+                try:
+                    with self.desk(doing) as connection:
+                        found = reading(connection)
+                except HandrailError:
+                    if not self._reads_only or before == self._state():
+                        raise
+                else:
+                    if self._frozen is None or self._frozen == self._state():
+                        return found
+                pause(READ_AGAIN_S)
+        raise never_still(self.name, doing)
 
     def tail(self, run_id: str) -> Tail:
         """What is known of the end of a run; nothing yet, for one that is new here."""
@@ -207,6 +235,13 @@ class Store:
         connection, frozen = open_to_read(self.path)
         self._frozen = before if frozen else None
         return connection
+
+    def _state(self) -> State | None:
+        """What changes when somebody writes the file; None if it cannot be looked at."""
+        try:
+            return state(self.path)
+        except OSError:
+            return None
 
     def open_writer(self, run_id: str, seq: int) -> None:
         """Open the connection that writes events.

@@ -1,0 +1,145 @@
+"""SqliteJournal: one process opens or reads it while another makes, writes or leaves it."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from handrail.errors import JournalDamaged, JournalFailed
+from handrail.journals import sqlite_open, sqlite_read_only, sqlite_store
+from handrail.journals.sqlite import SqliteJournal
+from tests.journals.sqlite_support import started, step
+
+OPENING = {sqlite_open.__file__}
+READING = {sqlite_open.__file__, sqlite_read_only.__file__, sqlite_store.__file__}
+
+
+def interrupted(
+    files: set[str], moment: int, others: Callable[[], object], action: Callable[[], object]
+) -> bool:
+    """Do it, with what others do before that line of those files; False if it has fewer lines."""
+    lines = itertools.count()
+    come = False
+
+    def trace(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        nonlocal come
+        if frame.f_code.co_filename not in files:
+            return None
+        if event == "line" and not come and next(lines) == moment:
+            come = True
+            sys.settrace(None)
+            others()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return come
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["a log", "none"])
+@pytest.mark.parametrize("new", [True, False], ids=["new", "old"])
+def test_another_may_write_while_it_is_opened(tmp_path: Path, new: bool, leaves: bool) -> None:
+    """At whatever line of opening another process makes the journal or goes on with it, and goes or
+    stays: it is whole, and nothing of it was cut off.
+    """
+    for moment in itertools.count():
+        path = tmp_path / str(moment) / "runs.db"
+        other = SqliteJournal(path)
+        if not new:
+            other.append(started())
+            other.close()
+
+        def write(other: SqliteJournal = other) -> None:
+            if new:
+                other.append(started())
+            other.append(step(2))
+            if not leaves:
+                other.close()
+
+        def opened(path: Path = path) -> None:
+            sqlite_open.open_journal(path, pytest.fail).close()
+
+        come = interrupted(OPENING, moment, write, opened)
+        if come:
+            assert other.events("r") == [started(), step(2)]
+        other.close()
+        if not come:
+            break
+    assert moment > 30
+
+
+def test_another_may_write_while_it_is_read_as_unchanging(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may not write a journal, and reads it without its locks, takes no change of others
+    for damage.
+    """
+    reading = False
+    monkeypatch.setattr(sqlite_store, "is_read_only", lambda _: reading)
+    path, seqs = tmp_path / "runs.db", iter(range(2, 122))
+
+    def write() -> None:
+        nonlocal reading
+        reading = False
+        journal = SqliteJournal(path)
+        lease = journal.acquire("r")
+        for seq in itertools.islice(seqs, 60):
+            journal.append(step(seq, text="x" * 300))
+        lease.release()
+        journal.close()
+        reading = True
+
+    def read() -> None:
+        assert len(reader.events("r")) in (61, 121)
+        assert [run.events for run in reader.runs()] in ([61], [121])
+
+    journal = SqliteJournal(path)
+    journal.append(started())
+    write()
+    journal.close()
+    image = path.read_bytes()
+    for moment in itertools.count():
+        path, seqs = tmp_path / f"{moment}.db", iter(range(62, 122))
+        path.write_bytes(image)
+        reader = SqliteJournal(path)
+        come = interrupted(READING, moment, write, read)
+        assert len(reader.events("r")) == (121 if come else 61)
+        reader.close()
+        if not come:
+            break
+    assert moment > 60
+
+
+def test_a_journal_that_never_stands_still_is_said_to_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no damage; what is damaged is, whoever writes beside it."""
+    path = tmp_path / "runs.db"
+    journal = SqliteJournal(path)
+    journal.append(started())
+    journal.close()
+    monkeypatch.setattr(sqlite_store, "READ_AGAIN_S", 0.0)
+    monkeypatch.setattr(sqlite_store, "is_read_only", lambda _: True)
+    times = itertools.count(1)
+    state = sqlite_read_only.state
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_store, "state", lambda path: (*state(path)[:3], next(times)))
+        reader = SqliteJournal(path)
+        with pytest.raises(JournalFailed, match="and others did each time") as raised:
+            reader.runs()
+        assert not isinstance(raised.value, JournalDamaged)
+    assert [run.events for run in reader.runs()] == [1]
+    reader.close()
+    path.write_bytes(path.read_bytes()[:-4096])
+    with pytest.raises(JournalDamaged):
+        SqliteJournal(path).runs()
