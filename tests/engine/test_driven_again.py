@@ -41,16 +41,17 @@ class Driven:
         self.journal, self.clock = TextJournal(), JumpClock()
         self.broken: set[str] = set()
         self.done: list[str] = []
-        self.mended = False
+        self.mended = self.retries = False
+        self.error: str | None = None
         self.flow = flow(self)
 
     async def act(self, name: str) -> str:
-        """Perform this action, slowly if it says so."""
+        """Perform this action; if it is slow, not before all that can go on beside it has."""
         self.done.append(name)
         if name in self.broken:
             raise ValueError(name)
         if name.startswith("slow"):
-            await anyio.sleep(0.01)
+            await anyio.wait_all_tasks_blocked()
         return name
 
     def does(self, name: str) -> Step[str]:
@@ -87,6 +88,7 @@ class Driven:
                 result = await self.cancelled(executor)
             else:
                 result = await executor.resume(RUN, self.flow, rerun=rerun, reuse=reuse)
+            self.error = result.error
             return result.status, list(self.done)
         self.journal = self.journal.reopened()
         return "killed", list(self.done)
@@ -418,6 +420,71 @@ async def test_a_plan_tells_what_a_child_has_still_to_undo() -> None:
     planned = await run.executor().plan(RUN, run.flow)
     assert planned.undoes == ("child/b", "child/a")
     assert await run.drive() == ("failed", ["undo b", "undo a", "undo before"])
+
+
+def handled_in_a_child(run: Driven) -> Workflow[[], Any]:
+    """A child workflow that undoes itself; mended code handles its failure."""
+
+    @workflow
+    def child() -> Steps[Any]:
+        yield from run.undoable("a")
+        yield from run.undoable("b")
+        with contextlib.suppress(StepFailed if run.mended else ()):
+            yield from run.does("fails")
+        yield from run.undoable("end")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("child").run_workflow(child).retry(2 if run.retries else 1)
+
+    return flow
+
+
+@pytest.mark.parametrize("dies", [ev.RollbackStarted, ev.RollbackCompleted])
+async def test_a_child_whose_rollbacks_have_begun_fails_whatever_its_code_says_now(
+    dies: type[ev.Event],
+) -> None:
+    """It does not succeed with half of it undone, and what it did since is undone with the rest."""
+    run = Driven(handled_in_a_child)
+    await run.drive("fails", dies_after=(dies, "child/b"))
+    run.mended = True
+    b_again = ["undo b"] * (dies is ev.RollbackStarted)
+    assert await run.drive() == ("failed", ["end", "undo end", *b_again, "undo a"])
+    assert "step 'child' had failed before, and its rollbacks had begun" in (run.error or "")
+    assert await run.drive() == ("succeeded", ["a", "b", "end"])
+
+
+async def test_a_child_that_is_undone_is_tried_again_if_it_may_be() -> None:
+    """Only the attempt that was undone fails."""
+    run = Driven(handled_in_a_child)
+    run.retries = True
+    await run.drive("fails", dies_after=(ev.RollbackCompleted, "child/b"))
+    run.mended = True
+    assert await run.drive() == (
+        "succeeded",
+        ["end", "undo end", "undo a", "a", "b", "fails", "end"],
+    )
+
+
+def all_or_nothing_once(run: Driven) -> Workflow[[], Any]:
+    """A group that undoes itself; by mended code it goes on without what failed."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        how = "continue" if run.mended else "all_or_nothing"
+        members = (run.undoable("a"), run.undoable("b"), run.does("fails"))
+        yield from step("g").parallel(*members, max_concurrency=1, on_error=how)
+
+    return flow
+
+
+async def test_a_group_whose_rollbacks_have_begun_fails_whatever_its_code_says_now() -> None:
+    """It does not succeed with half of it undone; the run undoes what it cannot any more."""
+    run = Driven(all_or_nothing_once)
+    await run.drive("fails", dies_after=(ev.RollbackCompleted, "g/b"))
+    run.mended = True
+    assert await run.drive() == ("failed", ["undo a"])
+    assert await run.drive() == ("succeeded", ["a", "b", "fails"])
 
 
 async def test_another_item_under_a_recorded_key_is_found_in_a_run_that_failed_too() -> None:

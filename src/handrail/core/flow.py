@@ -143,6 +143,8 @@ class ChildBehaviour:
             where = f"workflow {name!r} at step {node.path!r}"
             error = machine.unrecordable(value, where, lambda: declared_for(node))
         if error is None:
+            error = machine.end.half_undone(node)
+        if error is None:
             node.state = None
             machine.record(ev.SubworkflowEnded(node.path, name, "succeeded", value=value))
             result = machine.child_result(node, name, value)

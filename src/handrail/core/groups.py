@@ -323,7 +323,10 @@ class GroupBehaviour:
         if not (node.failure is not None or state.exhausted or state.told):
             return
         self._close(machine, node)
+        undone = machine.end.half_undone(node)
         failure = node.failure or _failure(node, state)
+        if failure is None and undone is not None:
+            failure = failure_of(undone)
         if failure is None:
             machine.succeed(node, _output(node, state), composed=_composed(machine, node, state))
         elif state.mode == "all_or_nothing":

@@ -48,7 +48,7 @@ class Replaying:
         machine = self.machine
         machine.rehearses = False
         recorded = machine.setting.recorded
-        if recorded is not None and "" in recorded.undoing and recorded.cancel is None:
+        if recorded is not None and recorded.cancel is None:
             machine.end.carry_on_failing()
         for action in reversed(self._at_the_end):
             self.machine.later(action)

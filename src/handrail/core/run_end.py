@@ -42,8 +42,8 @@ _SOFT = frozenset({"timeout_s"})
 
 
 _COMMITTED = (
-    "the run had failed before, and its rollbacks had begun when its process ended: now all of "
-    "them have run. Resume it again to try what is left"
+    "{what} had failed before, and its rollbacks had begun when its process ended: now all of "
+    "them have run. Resume {it} again to try what is left"
 )
 
 
@@ -67,6 +67,8 @@ class RunEnd:
         self._value: Any = None
         self._undoing: dict[str, tuple[Node, Callable[[], None]]] = {}
         self._rollback_errors: list[RollbackError] = []
+        recorded = machine.setting.recorded
+        self._half_undone = set(recorded.undoing) if recorded is not None else set[str]()
 
     def undo(self, node: Node, then: Callable[[], None]) -> None:
         """Run the rollbacks registered below the node, last first, then go on.
@@ -74,6 +76,7 @@ class RunEnd:
         Those that an earlier drive completed are not run again.
         """
         recorded = self.machine.setting.recorded
+        self._half_undone.discard(node.path)
         while node.rollbacks and recorded is not None:
             done = recorded.at(node.rollbacks[-1][0]).undone
             if done is None:
@@ -129,8 +132,20 @@ class RunEnd:
 
     def carry_on_failing(self) -> None:
         """End the run as failed, unless it ends by itself: some of it is undone already."""
-        if self._ending is None and self.machine.root.stop is None:
-            self.mistake(WorkflowError(_COMMITTED))
+        error = self.half_undone(self.machine.root)
+        if error is not None and self._ending is None and self.machine.root.stop is None:
+            self.mistake(error)
+
+    def half_undone(self, node: Node) -> WorkflowError | None:
+        """What a sub-workflow, a group or the run fails with that would succeed by the code of now,
+        though an earlier drive had begun to undo it.
+        """
+        if node.path not in self._half_undone:
+            return None
+        if node is self.machine.root:
+            return WorkflowError(_COMMITTED.format(what="the run", it="it"))
+        self._half_undone.discard(node.path)  # its next attempt is another matter
+        return WorkflowError(_COMMITTED.format(what=f"step {node.path!r}", it="the run"))
 
     def _stop_root(self, reason: str, *, hard: bool) -> None:
         """Stop the run, but not before all that is on record has been gone through: what can be
@@ -185,8 +200,8 @@ class RunEnd:
                 f"Write `return (yield from step(...)...)`."
             )
         recorded, stop = self.machine.setting.recorded, self.machine.root.stop
-        if error is None and recorded is not None and "" in recorded.undoing:
-            error = WorkflowError(_COMMITTED)
+        if error is None:
+            error = self.half_undone(self.machine.root)
         if self._ending is None and stop is not None and recorded is not None:
             self._ending = _recorded_ending(recorded, stop)
         if self._ending is None:
