@@ -305,11 +305,11 @@ async def test_pieces_of_an_answer_are_signs_of_life() -> None:
 
     async def slowly(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         for piece in ("It ", "is ", "done", "."):
-            await anyio.sleep(0.06)
+            await anyio.sleep(0.3)
             yield piece
 
     backend = ApiBackend(
-        FunctionModel(stream_function=slowly), options=AgentOptions(idle_timeout_s=0.2)
+        FunctionModel(stream_function=slowly), options=AgentOptions(idle_timeout_s=1.0)
     )
 
     emitted: list[Any] = []

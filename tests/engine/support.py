@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
@@ -10,7 +12,7 @@ import anyio.lowlevel
 from handrail import Executor, MemorySink, WorkflowResult
 from handrail.model import events as ev
 
-STILL_S = 0.03
+STILL_S = 0.15
 """How long work in flight may be silent in real time before the clock takes it to be waiting."""
 
 
@@ -94,6 +96,22 @@ class Flaky:
         return self.value
 
 
+@contextlib.asynccontextmanager
+async def cancelled_when(ready: Callable[[], bool]) -> AsyncIterator[anyio.CancelScope]:
+    """What stands inside is cancelled from outside as soon as this is true."""
+
+    async def look() -> None:
+        while not ready():  # noqa: ASYNC110  # what it looks for tells nobody
+            await anyio.sleep(0.001)
+        scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        with anyio.CancelScope() as scope:
+            group.start_soon(look)
+            yield scope
+        group.cancel_scope.cancel()
+
+
 def paths(result: WorkflowResult[Any]) -> list[str]:
     """The paths of the finished steps, in the order of the result."""
     return [one.path for one in result.step_results]
@@ -102,6 +120,11 @@ def paths(result: WorkflowResult[Any]) -> list[str]:
 def statuses(result: WorkflowResult[Any]) -> dict[str, str]:
     """How each finished step ended, by path."""
     return {one.path: one.status for one in result.step_results}
+
+
+def paths_begun(sink: MemorySink) -> list[str]:
+    """The paths of the steps that began, in order."""
+    return [event.path for event in sink.events if isinstance(event, ev.StepStarted)]
 
 
 def names(sink: MemorySink) -> list[str]:

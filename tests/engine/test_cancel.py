@@ -10,7 +10,16 @@ import pytest
 
 from handrail import Executor, MemorySink, RunCancelled, StepFailed, Steps, step, workflow
 from handrail.model import events as ev
-from tests.engine.support import Jumping, check_drive, forever, give, same, statuses
+from tests.engine.support import (
+    Jumping,
+    cancelled_when,
+    check_drive,
+    forever,
+    give,
+    paths_begun,
+    same,
+    statuses,
+)
 
 
 async def cancelled_at(flow: Any, path: str, **options: Any) -> tuple[Any, MemorySink]:
@@ -20,7 +29,7 @@ async def cancelled_at(flow: Any, path: str, **options: Any) -> tuple[Any, Memor
         async with Executor(sinks=[sink], **options).stream(flow) as run:
             async for event in run:
                 if isinstance(event, ev.StepStarted) and event.path == path:
-                    await anyio.sleep(0.01)
+                    await anyio.wait_all_tasks_blocked()
                     run.cancel("not wanted")
     check_drive(sink)
     return run.result, sink
@@ -263,7 +272,7 @@ async def test_cancelling_the_host_task_ends_the_run_before_it_passes_on() -> No
         finally:
             yield from step("c").call(order.append, "finally")
 
-    with anyio.move_on_after(0.05) as scope:
+    async with cancelled_when(lambda: "b" in paths_begun(sink)) as scope:
         await Executor(sinks=[sink]).run(flow)
     assert scope.cancelled_caught
     assert order == ["finally", "rollback"]
@@ -280,7 +289,7 @@ async def test_cancelling_the_host_task_while_a_group_runs() -> None:
         yield from step("g").parallel(*(step(f"m{n}").call(forever) for n in range(5)))
 
     with anyio.fail_after(5):
-        with anyio.move_on_after(0.05) as scope:
+        async with cancelled_when(lambda: "g/m4" in paths_begun(sink)) as scope:
             await Executor(sinks=[sink]).run(flow)
     assert scope.cancelled_caught
     sink.assert_run_ended("cancelled")

@@ -141,7 +141,7 @@ async def test_a_thread_over_its_timeout_sees_that_it_is_cancelled() -> None:
 
     @workflow
     def flow() -> Steps[Any]:
-        yield from step("a").call(work).timeout(0.05)
+        yield from step("a").call(work).timeout(0.2)
 
     with anyio.fail_after(5):
         result, _ = await run_seen(flow)

@@ -427,7 +427,7 @@ async def test_an_async_action_that_ignores_cancellation_for_good_is_abandoned(
     monkeypatch.setattr(tasks, "LEAVE_AFTER_S", 0.02)
     release = asyncio.Event()
     # So that the test fails, and does not hang, where nobody abandons the action.
-    asyncio.get_running_loop().call_later(0.5, release.set)
+    asyncio.get_running_loop().call_later(10, release.set)
 
     async def deaf() -> str:
         while not release.is_set():
@@ -446,7 +446,7 @@ async def test_an_async_action_that_ignores_cancellation_for_good_is_abandoned(
     async with Executor().stream(flow) as run:
         async for event in run:
             if isinstance(event, ev.StepStarted) and event.path == path:
-                await anyio.sleep(0.01)
+                await anyio.wait_all_tasks_blocked()
                 run.cancel("stop")
     abandoned_in_time = not release.is_set()
     release.set()

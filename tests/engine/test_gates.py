@@ -519,7 +519,7 @@ async def test_a_cancelled_run_can_be_resumed() -> None:
         async with executor.options(run_id="r").stream(flow) as run:
             async for event in run:
                 if isinstance(event, ev.StepStarted) and event.path == "b":
-                    await anyio.sleep(0.01)
+                    await anyio.wait_all_tasks_blocked()
                     run.cancel()
     assert run.result.status == "cancelled"
     result = await executor.resume("r", flow)

@@ -278,7 +278,7 @@ async def test_a_sync_action_over_its_timeout_fails_although_its_thread_goes_on(
 
     @workflow
     def flow() -> Steps[Any]:
-        yield from step("a").call(act).timeout(0.02)
+        yield from step("a").call(act).timeout(0.2)
 
     with anyio.fail_after(10):
         result = await Executor().run(flow)

@@ -168,7 +168,7 @@ async def test_what_was_undone_in_a_handled_failure_stays_undone() -> None:
             log.append("handled")
 
     async def boom_later() -> None:
-        await anyio.sleep(0.01)
+        await anyio.wait_all_tasks_blocked()
         raise Boom("no")
 
     def last() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sqlite3
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -181,9 +182,10 @@ def test_leases_are_renewed(tmp_path: Path) -> None:
     journal.acquire("r")
     other = sqlite3.connect(path)
     query = "SELECT renewed_at > since AND expires_at > renewed_at FROM leases"
-    for _ in range(20_000):
+    waiting = threading.Event()
+    for _ in range(2_000):
         (renewed,) = other.execute(query).fetchone()
-        if renewed:
+        if renewed or waiting.wait(0.01):
             break
     other.close()
     journal.close()
