@@ -140,9 +140,23 @@ def test_a_file_in_the_place_of_the_folder_is_one_line(
     assert outcome.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("words", [["run", "flows.py:asks"], ["runs"], ["show", "a"]])
+def test_a_folder_in_the_place_of_the_journal_is_one_line(
+    cli: Cli, folder: Path, words: list[str]
+) -> None:
+    """Nobody is told that there are no runs, or that a database cannot be opened."""
+    (folder / ".handrail" / "runs.db").mkdir(parents=True)
+
+    outcome = cli(*words)
+
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "runs.db: is a folder, and a journal is a file. Move it away, or name" in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
 def test_a_first_run_that_cannot_be_recorded_is_not_to_be_resumed(cli: Cli, folder: Path) -> None:
     """There is no run yet; it is to be tried again."""
-    (folder / ".handrail" / "runs.db").mkdir(parents=True)
+    (folder / ".handrail" / "runs.db-shm").mkdir(parents=True)
 
     outcome = cli("run", "flows.py:asks")
 

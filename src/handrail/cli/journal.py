@@ -50,11 +50,15 @@ class Place:
         """True if there is a journal.
 
         Raises:
-            Refused: what was named is no folder.
+            Refused: what was named is no folder, or the journal in it no file.
         """
+        named = f"with --dir or {VARIABLE}."
         if self.folder.exists() and not self.folder.is_dir():
             why = "is a file, and a journal is kept in a folder"
-            raise Refused(str(self.folder), why, f"Name a folder with --dir or {VARIABLE}.")
+            raise Refused(str(self.folder), why, f"Name a folder {named}")
+        if self.file.is_dir():
+            why = "is a folder, and a journal is a file"
+            raise Refused(str(self.file), why, f"Move it away, or name another folder {named}")
         return self.file.is_file()
 
     def make(self) -> SqliteJournal:
