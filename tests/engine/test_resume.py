@@ -15,6 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from handrail import (
+    DefinitionError,
     Executor,
     MemoryJournal,
     MemorySink,
@@ -35,7 +36,7 @@ from handrail import (
 )
 from handrail.model import events as ev
 from handrail.testing import ProcessGone, TextJournal
-from tests.engine.support import boom
+from tests.engine.support import boom, same
 
 pytestmark = pytest.mark.anyio
 
@@ -698,6 +699,38 @@ async def test_inputs_that_cannot_be_recorded_are_refused_before_anything_runs()
 
 
 # -- what a resume of a failed run does again ------------------------------------------------------
+
+
+async def test_an_input_that_a_run_was_begun_without_is_asked_for_before_anything_runs() -> None:
+    """A parameter that is new needs a default; without one nothing is run, and nothing lost."""
+    journal = MemoryJournal()
+    executor = Executor(journal=journal)
+
+    @workflow(name="w")
+    def older(a: int) -> Steps[None]:
+        yield from step("bad").call(boom, str(a))
+
+    @workflow(name="w")
+    def newer(a: int, b: str, *, c: bool, d: int = 3) -> Steps[tuple[Any, ...]]:
+        yield from step("good").call(same)
+        return (a, b, c, d)
+
+    @workflow(name="w")
+    def mended(a: int, b: str = "b", *, c: bool = True, d: int = 3) -> Steps[tuple[Any, ...]]:
+        yield from step("good").call(same)
+        return (a, b, c, d)
+
+    await executor.options(run_id="r").run(older, 1)
+    before = journal.events("r")
+    said = (
+        r"run r was begun without b, c, which workflow 'w' \(.*test_resume\.py:\d+\) requires now"
+    )
+    with pytest.raises(DefinitionError, match=said):
+        await executor.resume("r", newer)
+    with pytest.raises(DefinitionError, match=said):
+        await executor.plan("r", newer)
+    assert journal.events("r") == before
+    assert (await executor.resume("r", mended)).value == (1, "b", True, 3)
 
 
 async def test_what_was_undone_in_an_earlier_drive_is_done_again() -> None:

@@ -30,6 +30,7 @@ from handrail.engine.history import (
     inputs_of,
     recorded_result,
     refuse_half_undone,
+    refuse_without_inputs,
     unread,
     workflow_for,
 )
@@ -248,7 +249,8 @@ class Engine:
             NotRecorded: it has no such step. WorkflowNotFound: nobody knows its workflow. WrongUse:
                 ``rerun`` names what is being undone.
             Unresolvable: the class of a recorded value is not known here.
-            DefinitionError: a backend cannot honour what a step tells it; nothing was run.
+            DefinitionError: a backend cannot honour what a step tells it, or the run was begun
+                without an input that the workflow requires now; nothing was run.
         """
         given = None if workflow is None else definition_of(workflow)
         return await self._resume(run_id, given, reuse, rerun, None)
@@ -332,10 +334,12 @@ class Engine:
         refuse_half_undone(recorded, run_id, rerun)
         recorded.reused.update(reuse)
         recorded.run_again(rerun)
+        inputs = inputs_of(recorded, definition, self._journal.codec)
+        refuse_without_inputs(run_id, definition, inputs)
         return Start(
             definition,
             run_id,
-            inputs_of(recorded, definition, self._journal.codec),
+            inputs,
             ev.RunResumed(gone, tuple(reuse), tuple(rerun), definition.name),
             recorded,
             len(history),
@@ -355,7 +359,8 @@ class Engine:
         the record, up to the first step of each branch that has none; never an action.
 
         Raises:
-            RunNotFound, NotRecorded, WorkflowNotFound, Unresolvable: as ``resume``.
+            RunNotFound, NotRecorded, WorkflowNotFound, WrongUse, Unresolvable, DefinitionError: as
+                ``resume``.
         """
         given = None if workflow is None else definition_of(workflow)
         history = history_of(self._journal, run_id, self._secrets())
@@ -452,6 +457,7 @@ class Engine:
 
         Raises:
             RunNotFound: there is no such run. WorkflowNotFound: nobody knows its workflow.
+            DefinitionError: as ``resume``.
         """
         driver = self._live.get(run_id)
         if driver is not None:

@@ -15,6 +15,7 @@ from handrail.core.standing import begun
 from handrail.core.supersede import run_again, superseded
 from handrail.engine.mail import TIMEOUT, event_of, gate_key
 from handrail.errors import (
+    DefinitionError,
     GateClosed,
     GateNotFound,
     NotRecorded,
@@ -24,6 +25,7 @@ from handrail.errors import (
 )
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.described import defined_at
 from handrail.model.paths import is_budget_gate
 from handrail.model.results import Incident, OpenGate, WorkflowResult
 from handrail.model.schema import hints_of
@@ -155,6 +157,24 @@ def inputs_of(recorded: Recorded, definition: WorkflowDefinition, codec: Codec) 
         name: codec.load(value.text, hints.get(name, Any)) if type(value) is Unresolved else value
         for name, value in recorded.inputs.items()
     }
+
+
+def refuse_without_inputs(
+    run_id: str, definition: WorkflowDefinition, inputs: Mapping[str, Any]
+) -> None:
+    """Refuse a workflow that requires more than the run was begun with.
+
+    Raises:
+        DefinitionError: it does.
+    """
+    known = (one.name for one in definition.parameters if one.required)
+    if missing := [name for name in known if name not in inputs]:
+        names, them = ", ".join(missing), "it a default" if len(missing) == 1 else "them defaults"
+        raise DefinitionError(
+            f"run {run_id} was begun without {names}, which workflow {definition.name!r} "
+            f"({defined_at(definition.function)}) requires now. Give {them} to go on with the run; "
+            f"nothing was run."
+        )
 
 
 def recorded_result(
