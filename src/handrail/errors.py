@@ -215,20 +215,29 @@ class StepChange:
 
 
 class ReplayMismatch(HandrailError):
-    """Recorded steps changed since they were recorded; ``changes`` lists each one."""
+    """Recorded steps changed since they were recorded; ``changes`` lists each one.
 
-    def __init__(self, run_id: str, changes: Sequence[StepChange]) -> None:
+    ``late``: it only showed behind steps that were run; they are on record, and the run is
+    suspended. Else nothing was run.
+    """
+
+    def __init__(self, run_id: str, changes: Sequence[StepChange], *, late: bool = False) -> None:
         super().__init__(run_id, tuple(changes))
         self.run_id = run_id
         self.changes = tuple(changes)
+        self.late = late
 
     def __str__(self) -> str:
         listed = "; ".join(map(str, self.changes))
         return (
             f"run {self.run_id}: the code no longer matches the record: {listed}. Resume with "
             f"reuse=[path] to keep a recorded output or rerun=[path] to run the step again; "
-            f"nothing was run, and the record is as it was."
+            f"{_LATE if self.late else _EARLY}."
         )
+
+
+_EARLY = "nothing was run, and the record is as it was"
+_LATE = "what was run before it showed is on record, and the run is suspended"
 
 
 class RunLocked(HandrailError):

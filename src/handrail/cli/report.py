@@ -132,7 +132,8 @@ def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
     if place is None:
         tell(one_line(str(error)))
         return
-    tell(f"run {error.run_id}: the code no longer matches the record; nothing was run")
+    said = "what was run before it showed is on record" if error.late else "nothing was run"
+    tell(f"run {error.run_id}: the code no longer matches the record; {said}")
     for change in error.changes:
         was, now = was_and_now(change)
         print(shown(f"  step {change.path!r}\n    {was}\n    {now}"), file=sys.stderr)

@@ -42,7 +42,7 @@ class RecordedStep:
 def steps_of(history: Sequence[ev.Event], *, alive: bool) -> Iterator[RecordedStep]:
     """The steps whose records count, those above before those below them."""
     recorded = Recorded(history)
-    tree = recorded.tree_below("")
+    tree = recorded.tree_below("", whole=True)
     kinds = {event.path: event.step_type for event in history if isinstance(event, ev.StepStarted)}
     stack = [(path, 0) for path in reversed(tree.get("", {}))]
     while stack:

@@ -12,13 +12,14 @@ The ``composed`` field of an end says how:
     arm INDEX PATH     a ``BranchResult`` with the output of the arm's step
     workflow           the ``WorkflowResult`` of a child, which returned what ``SubworkflowEnded``
                        holds
+    workflow [PATHS]   the same without these recorded steps, which it did not come to
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -28,6 +29,8 @@ from handrail.core.report import children_of, tree_order, workflow_result
 from handrail.model.events import WorkflowCompleted
 from handrail.model.paths import attempt_base
 from handrail.model.results import BranchResult, StepResult
+
+Tree: TypeAlias = Mapping[str, dict[str, None] | str]
 
 OUTPUTS = "outputs"
 RESULTS = "results"
@@ -61,6 +64,20 @@ def of_child(recorded: Recorded | None, path: str, child: str) -> str:
     """How the output of a member is composed whose body gave one step."""
     others = recorded is not None and set(recorded.children(path)) - {child}
     return f"{CHILD} {child}" if others else CHILD
+
+
+def of_workflow(recorded: Recorded | None, path: str, tree: Tree) -> str:
+    """How the result of a child workflow is composed; ``tree``: what it came to."""
+    if recorded is None:
+        return WORKFLOW
+    left: list[str] = []
+    stack = [path]
+    while stack:
+        here = stack.pop()
+        come_to = children_of(tree, here)
+        left += [one for one in recorded.children(here) if one not in come_to]
+        stack.extend(come_to)
+    return f"{WORKFLOW} {msgspec.json.encode(left).decode()}" if left else WORKFLOW
 
 
 def compose(recorded: Recorded, path: str, run_id: str) -> None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from handrail.core.composed import compose
+from handrail.core.composed import Tree, compose
 from handrail.core.replay import Recorded, attempt_in
 from handrail.core.report import children_of
 from handrail.model.results import StepResult
 
-Tree: TypeAlias = Mapping[str, dict[str, None] | str]
 Results: TypeAlias = Mapping[str, StepResult[Any]]
 
 

@@ -90,6 +90,8 @@ class Registering:
             self._asked[asks.path] = (node, finding, then)
             self.machine.emit(asks)
             return
+        if self.machine.changes and not self.machine.rehearses:
+            return  # the drive ends here: see ``Replaying.note_change``
         node.phase = Phase.RUNNING
         if finding.found:
             node.rollbacks = [*(node.rollbacks or ()), *finding.found]

@@ -83,6 +83,7 @@ class Recorded:
         self.answers: dict[str, ev.GateAnswered] = {}
         self.openings: dict[str, int] = {}
         self.reused: set[str] = set()
+        self.reuses_all = False
         self.last_letter = 0
         self.begun_once: set[str] = set()
         """Steps that began and must not begin again, whether their record still counts or not."""
@@ -492,11 +493,14 @@ class Recorded:
         return (self.at(path).due or {}).get((reason, attempt))
 
     def below(self, path: str) -> Iterator[tuple[str, StepResult[Any]]]:
-        """Every finished step below a path, with its result, marked as replayed."""
-        for known in self.paths_below(path):
-            end = self._paths[known].end
-            if end is not None:
-                yield known, replayed(end)
+        """Every finished step below a path, with its result, marked as replayed; without those that
+        a sub-workflow did not come to when it succeeded.
+        """
+        for children in self.tree_below(path).values():
+            for known in children:
+                end = self._paths[known].end
+                if end is not None:
+                    yield known, replayed(end)
 
     def paths_below(self, path: str) -> Iterator[str]:
         """Every recorded path below this one, those above before those below them."""
@@ -572,7 +576,11 @@ class Recorded:
         return home_of(path, self._paths)
 
     def is_reused(self, path: str) -> bool:
-        """True if somebody said that the record of this path, or of one above, counts as it is."""
+        """True if the record of this path counts as it is: somebody said so of it, or of one above;
+        or the run is only unwound.
+        """
+        if self.reuses_all:
+            return True
         if not self.reused:
             return False
         return path in self.reused or any(path.startswith(f"{above}/") for above in self.reused)
@@ -595,17 +603,35 @@ class Recorded:
         record = self._paths[child]
         return record.attempt, record.index
 
-    def tree_below(self, path: str) -> dict[str, dict[str, None]]:
-        """The children of a path and of all paths below it, in order."""
+    def tree_below(self, path: str, *, whole: bool = False) -> dict[str, dict[str, None]]:
+        """The children of a path and of all paths below it, in order; ``whole``: also those that a
+        sub-workflow did not come to when it succeeded.
+        """
         found: dict[str, dict[str, None]] = {}
+        left = set[str]()
         stack = [path]
         while stack:
             here = stack.pop()
             children = self.children(here)
+            record = self._paths.get(here)
+            if record is not None and not whole:
+                left.update(not_come_to(record.composed))
+            if left:
+                children = [child for child in children if child not in left]
             if children:
                 found[here] = dict.fromkeys(children)
                 stack.extend(children)
         return found
+
+
+def not_come_to(composed: str) -> list[str]:
+    """The recorded paths that a sub-workflow did not come to when it succeeded; its code or its
+    course had been another before. See ``core.composed``.
+    """
+    how, _, paths = composed.partition(" ")
+    if how != "workflow" or not paths:
+        return []
+    return msgspec.json.decode(paths, type=list[str])
 
 
 def attempt_in(above: str, path: str) -> int:

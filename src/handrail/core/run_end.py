@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from handrail.core.bodies import close
+from handrail.core.composed import Tree
 from handrail.core.failures import body_error_text
-from handrail.core.listing import Results, Tree, in_order, with_recorded
+from handrail.core.listing import Results, in_order, with_recorded
 from handrail.core.node import Node, Phase
 from handrail.core.replay import Recorded
 from handrail.core.report import children_of, tree_order, workflow_result

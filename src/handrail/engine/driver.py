@@ -271,7 +271,7 @@ class Driver:
         if escaped is not None:
             raise escaped
         if self.machine.changes:
-            raise ReplayMismatch(self.run_id, self.machine.changes)
+            raise ReplayMismatch(self.run_id, self.machine.changes, late=True)
         assert self.result is not None
         return self.result
 

@@ -333,6 +333,7 @@ class Engine:
         recorded = Recorded([*history, *letters], gone)
         refuse_half_undone(recorded, run_id, rerun)
         recorded.reused.update(reuse)
+        recorded.reuses_all = cancel is not None
         recorded.run_again(rerun)
         inputs = inputs_of(recorded, definition, self._journal.codec)
         refuse_without_inputs(run_id, definition, inputs)

@@ -201,7 +201,7 @@ def recorded_result(
             last.duration_ms,
             last.orphaned,
         )
-    tree = recorded.tree_below("")
+    tree = recorded.tree_below("", whole=True)
     # Of a run that did not succeed a step may just not have been come to again.
     gone = set(last.orphaned) if last.status == "succeeded" else set[str]()
     results = {path: end for path, end in recorded.ends() if path not in gone}

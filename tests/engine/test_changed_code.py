@@ -1,0 +1,195 @@
+"""Runs whose code changes from drive to drive: what a resume takes from the record, and refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+
+from handrail import (
+    ReplayMismatch,
+    Step,
+    StepFailed,
+    Steps,
+    Workflow,
+    WorkflowResult,
+    step,
+    workflow,
+)
+from handrail.model import events as ev
+from tests.engine.test_driven_again import RUN, Driven
+
+pytestmark = pytest.mark.anyio
+
+Flow: TypeAlias = Workflow[[], Any]
+
+
+class Edited(Driven):
+    """One run, drive after drive; each may be of another version of its code."""
+
+    def __init__(self, versions: Callable[[Edited, int], Flow]) -> None:
+        self.versions = versions
+        self.seen: list[list[Any]] = []
+        """What the workflow saw in this drive."""
+        super().__init__(lambda run: versions(self, 1))
+
+    async def by(self, version: int, *broken: str, **how: Any) -> tuple[str, list[str]]:
+        """Drive it by this version of its code."""
+        self.flow = self.versions(self, version)
+        return await self.drive(*broken, **how)
+
+    def does_with(self, name: str, number: int) -> Step[str]:
+        """A step whose argument is part of what it is."""
+
+        async def act(_: int) -> str:
+            return await self.act(name)
+
+        return step(name).call(act, number)
+
+
+def child_in_which_one_changes(run: Edited, version: int) -> Flow:
+    """A child that can be undone, with a changed step in it; before it stands a step that is new,
+    and the failure behind it is handled no more.
+    """
+
+    @workflow("child")
+    def child() -> Steps[Any]:
+        yield from run.does_with("x", version)
+        yield from run.undoable("y")
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        if version > 1:
+            yield from run.does("new")
+        yield from step("child").run_workflow(child)
+        try:
+            yield from run.does("shaky")
+        except StepFailed:
+            if version > 1:
+                raise
+        yield from run.does("last")
+
+    return flow
+
+
+async def test_a_change_that_shows_late_in_what_can_be_undone_ends_the_drive_there() -> None:
+    """Nothing behind it begins or is undone, and the old code goes on as if nothing had been."""
+    run = Edited(child_in_which_one_changes)
+    assert await run.by(1, "shaky", dies_after=(ev.StepCompleted, "shaky")) == (
+        "killed",
+        ["x", "y", "shaky"],
+    )
+    known = len(run.journal.events(RUN))
+    with pytest.raises(ReplayMismatch, match="what was run before it showed is on record") as late:
+        await run.by(2)
+    assert (late.value.late, [one.path for one in late.value.changes]) == (True, ["child/x"])
+    assert run.done == ["new"]
+    assert [type(event) for event in run.journal.events(RUN)[known:]] == [
+        ev.RunResumed,
+        ev.StepStarted,
+        ev.StepCompleted,
+        ev.RunSuspended,
+    ]
+    with pytest.raises(ReplayMismatch, match="'child/x'"):
+        await run.by(2)
+    assert await run.by(1) == ("succeeded", ["last"])
+
+
+def members_of_which_one_changes(run: Edited, version: int) -> Flow:
+    """A group that can be undone, of items of which one is another under its key."""
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        yield from run.does("first")
+        yield from step("each").for_each(
+            [0, version], lambda number: run.undoable(f"m{number > 0}"), key=lambda n: str(n > 0)
+        )
+        yield from run.does("last")
+
+    return flow
+
+
+async def test_an_item_that_is_another_late_in_what_can_be_undone_ends_the_drive_there() -> None:
+    """The same of a member of a group that is not entered any more."""
+    run = Edited(members_of_which_one_changes)
+    assert (await run.by(1))[0] == "succeeded"
+    with pytest.raises(ReplayMismatch, match="each/True"):
+        await run.by(2, rerun=("first",))
+    assert run.done == ["first"]
+    assert isinstance(run.journal.events(RUN)[-1], ev.RunSuspended)
+
+
+def shorter_child(run: Edited, version: int) -> Flow:
+    """A child that lost its later steps, and one that works with its result."""
+
+    @workflow("inner")
+    def inner() -> Steps[Any]:
+        yield from run.does("x")
+        if version == 1:
+            yield from run.does("y")
+            yield from step("deep").parallel(run.does("z"))
+            yield from run.does("boom")
+
+    @workflow("child")
+    def child() -> Steps[Any]:
+        yield from step("inner").run_workflow(inner)
+        yield from run.does("w")
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        seen = run.seen = []
+        result: WorkflowResult[Any] = yield from step("child").run_workflow(child)
+        seen.append([one.path for one in result.step_results])
+        inside = result.step("child/inner").output
+        seen.append([*(one.path for one in inside.step_results), inside.final_output])
+        yield from step("use").call(run.act, str(seen))
+        yield from run.does("last")
+
+    return flow
+
+
+async def test_the_result_of_a_child_has_what_it_came_to_whenever_it_is_read() -> None:
+    """Steps that an earlier version did are none of it, in the drive in which it ended and later;
+    those that work with it have not changed.
+    """
+    run = Edited(shorter_child)
+    assert (await run.by(1, "boom"))[0] == "failed"
+    expected = [
+        ["child/inner", "child/inner/x", "child/w"],
+        ["child/inner/x", "x"],
+    ]
+    assert (await run.by(2, "last"))[0] == "failed"
+    assert run.seen == expected
+    assert (await run.by(2, "last"))[0] == "failed"
+    assert run.seen == expected
+    status, done = await run.by(2)
+    assert (status, done, run.seen) == ("succeeded", ["last"], expected)
+    result = await run.executor().resume(RUN, run.flow)
+    assert [one.path for one in result.step("child").output.step_results] == expected[0]
+    gone = {f"child/inner/{name}" for name in ("y", "deep", "deep/z")}
+    assert gone <= set(result.orphaned)
+    assert not gone & {one.path for one in result.step_results}
+
+
+def undone_with_another_argument(run: Edited, version: int) -> Flow:
+    """A step that changed, and can be undone."""
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        yield from run.does_with("a", version).with_rollback(lambda _: run.act("undo a"))
+        yield from run.does("b")
+
+    return flow
+
+
+@pytest.mark.parametrize("asked_before", [False, True])
+async def test_a_run_whose_code_has_changed_can_be_cancelled(*, asked_before: bool) -> None:
+    """It is only unwound, by its record: there is nothing to choose."""
+    run = Edited(undone_with_another_argument)
+    await run.by(1, dies_after=(ev.StepCompleted, "a"))
+    run.flow = run.versions(run, 2)
+    if asked_before:
+        dies_after = (ev.CancelRequested, "")
+        assert (await run.drive(cancel=True, dies_after=dies_after))[0] == "killed"
+    assert await run.drive(cancel=not asked_before) == ("cancelled", ["undo a"])
