@@ -23,6 +23,7 @@ from handrail.testing.shapes import (
     Action,
     Body,
     Choice,
+    Each,
     Raise,
     Rounds,
     Shape,
@@ -75,16 +76,28 @@ class Cancelled(NamedTuple):
     """This drive is there to cancel the run."""
 
 
-Drive: TypeAlias = Breaks | Dies | Limited | Raises | Cancelled
-DRIVES = st.lists(
+class Unfinished(NamedTuple):
+    """In this drive the workflow, and its children if ``everywhere``, has only so many statements:
+    the others are written later, or are taken out for once. It raises behind them, or just ends.
+    """
+
+    statements: int
+    everywhere: bool
+    raises: bool
+
+
+Drive: TypeAlias = Breaks | Dies | Limited | Raises | Cancelled | Unfinished
+ANY_DRIVE = (
     st.builds(Breaks, st.integers(0, 20))
     | st.builds(Dies, st.integers(1, 20), st.booleans())
     | st.builds(Limited, st.integers(1, 12))
     | st.builds(Raises)
-    | st.builds(Cancelled),
-    min_size=1,
-    max_size=5,
+    | st.builds(Cancelled)
+    | st.builds(Unfinished, st.integers(0, 3), st.booleans(), st.just(True))
 )
+SHORTENED = st.builds(Unfinished, st.integers(0, 3), st.booleans(), st.just(False))
+DRIVES = st.lists(ANY_DRIVE, min_size=1, max_size=5)
+DRIVES_OF_ANY_CODE = st.lists(ANY_DRIVE | SHORTENED, min_size=1, max_size=5)
 
 
 def without_handlers(part: Any) -> Any:
@@ -128,6 +141,20 @@ def without_clean_up(part: Any) -> Any:
     return type(part)(**given)
 
 
+def cut(part: Any, drive: Unfinished) -> Any:
+    """A drawn workflow as it is in this drive; members of a ``for_each`` stay, they are items."""
+    if isinstance(part, tuple):
+        return tuple(cut(one, drive) for one in part)
+    if not is_dataclass(part) or isinstance(part, Each):
+        return part
+    if isinstance(part, Body):
+        kept = part.statements[: drive.statements]
+        end = (Raise(),) if drive.raises else ()
+        return Body((*(cut(kept, drive) if drive.everywhere else kept), *end))
+    given = {one.name: cut(getattr(part, one.name), drive) for one in fields(part)}
+    return type(part)(**given)
+
+
 @contextlib.contextmanager
 def broken(label: str | None) -> Generator[set[str]]:
     """Meanwhile the action with this label fails, and no other one; the labels of all that ran."""
@@ -167,7 +194,7 @@ def lived(body: Body, drives: Iterable[Drive], backend: str) -> tuple[Story, Wor
         expected = Lives(flow, backend).through().result
     run, labels = Lives(flow, backend), sorted(ran)
     for drive in drives:
-        run.again, run.cancels, run.options = True, None, {}
+        run.again, run.cancels, run.options, run.flow = True, None, {}, flow
         mistakes.clear()
         match drive:
             case Limited(steps):
@@ -181,6 +208,10 @@ def lived(body: Body, drives: Iterable[Drive], backend: str) -> tuple[Story, Wor
             case Breaks(number) if labels:
                 with broken(labels[number % len(labels)]):
                     run.live()
+            case Unfinished():
+                run.flow = mistaken(cut(body, drive), mistakes)
+                with broken(None):
+                    run.live()
             case Dies(writes, returns):
                 with broken(None):
                     run.live(stop_at=writes, abrupt=not returns)
@@ -190,7 +221,7 @@ def lived(body: Body, drives: Iterable[Drive], backend: str) -> tuple[Story, Wor
                     run.live()
             case _:
                 pass
-    run.cancels, run.options = None, {}
+    run.cancels, run.options, run.flow = None, {}, flow
     mistakes.clear()
     with broken(None):
         result = run.live()
@@ -251,7 +282,7 @@ def test_a_run_that_is_mended_failure_by_failure_ends_like_one_that_never_failed
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @LAW
-@given(body=bodies(depth=2).map(without_clean_up), drives=DRIVES)
+@given(body=bodies(depth=2).map(without_clean_up), drives=DRIVES_OF_ANY_CODE)
 def test_what_succeeded_stays_whatever_the_run_went_on_from(
     backend: str, body: Body, drives: list[Drive]
 ) -> None:
@@ -263,7 +294,7 @@ def test_what_succeeded_stays_whatever_the_run_went_on_from(
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @LAW
-@given(body=bodies(depth=2), drives=DRIVES)
+@given(body=bodies(depth=2), drives=DRIVES_OF_ANY_CODE)
 def test_a_run_that_is_driven_again_and_again_repeats_nothing(
     backend: str, body: Body, drives: list[Drive]
 ) -> None:
