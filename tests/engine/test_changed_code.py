@@ -193,3 +193,46 @@ async def test_a_run_whose_code_has_changed_can_be_cancelled(*, asked_before: bo
         dies_after = (ev.CancelRequested, "")
         assert (await run.drive(cancel=True, dies_after=dies_after))[0] == "killed"
     assert await run.drive(cancel=not asked_before) == ("cancelled", ["undo a"])
+
+
+def new_in_front(run: Edited, version: int) -> Flow:
+    """A child that has ended, with a new step in front of one that can be undone; the rollback of
+    another step was taken out; a third one is as it was.
+    """
+
+    @workflow("child")
+    def child() -> Steps[Any]:
+        if version > 1:
+            yield from run.does("new")
+        yield from run.undoable("a")
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        yield from step("child").run_workflow(child)
+        yield from run.does("b") if version > 1 else run.undoable("b")
+        yield from run.undoable("c")
+        yield from run.does("last")
+
+    return flow
+
+
+async def test_what_changed_code_cannot_undo_any_more_is_named_by_the_result() -> None:
+    """Nothing is left done in silence; the code that knows how can still undo it."""
+    run = Edited(new_in_front)
+    assert (await run.by(1, dies_after=(ev.StepCompleted, "c")))[0] == "killed"
+    assert await run.by(2, "last") == ("failed", ["last", "undo c"])
+    assert await run.by(2) == ("succeeded", ["c", "last"])
+    ends = [one for one in run.journal.events(RUN) if isinstance(one, ev.WorkflowCompleted)]
+    assert [error.path for error in ends[0].rollback_errors] == ["b", "child/a"]
+    for error in ends[0].rollback_errors:
+        assert error.error.startswith("it was not undone: the code has no rollback for it any more")
+        assert error.error_type == "handrail.errors.WorkflowError"
+    assert ends[1].rollback_errors == ()
+
+
+async def test_what_one_version_could_not_undo_the_next_one_undoes() -> None:
+    """It is on record as done until then, and not as undone."""
+    run = Edited(new_in_front)
+    assert (await run.by(1, dies_after=(ev.StepCompleted, "c")))[0] == "killed"
+    assert await run.by(2, "last") == ("failed", ["last", "undo c"])
+    assert await run.by(1, "last") == ("failed", ["c", "last", "undo c", "undo b", "undo a"])

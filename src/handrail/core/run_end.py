@@ -48,6 +48,9 @@ _COMMITTED = (
 )
 
 
+_LOST = "it was not undone: the code has no rollback for it any more, or does not come to it"
+
+
 @attrs.frozen
 class Ending:
     """How the run is to end, once its tree has unwound."""
@@ -68,6 +71,7 @@ class RunEnd:
         self._value: Any = None
         self._undoing: dict[str, tuple[Node, Callable[[], None]]] = {}
         self._rollback_errors: list[RollbackError] = []
+        self._undone = set[str]()
         recorded = machine.setting.recorded
         self._half_undone = set(recorded.undoing) if recorded is not None else set[str]()
 
@@ -92,6 +96,7 @@ class RunEnd:
         node.phase = Phase.UNDOING
         path, rollback, view = node.rollbacks.pop()
         self._undoing[path] = (node, then)
+        self._undone.add(path)
         self.machine.record(ev.RollbackStarted(path))
         self.machine.emit(cmd.Undo(path, rollback, view))
 
@@ -217,7 +222,19 @@ class RunEnd:
         if self._ending.status == "succeeded":
             self._complete()
         else:
-            self.undo(root, self._complete)
+            self.undo(root, self._all_undone)
+
+    def _all_undone(self) -> None:
+        """Tell what is on record as done, and could not be undone for want of its rollback."""
+        recorded = self.machine.setting.recorded
+        known = () if recorded is None else recorded.to_undo("")
+        error_type = qualified(WorkflowError)
+        self._rollback_errors += [
+            RollbackError(path, _LOST, error_type)
+            for path in sorted(known)
+            if path not in self._undone
+        ]
+        self._complete()
 
     def _complete(self) -> None:
         ending = self._ending

@@ -295,7 +295,9 @@ class OpenGate:
 
 @dataclass(frozen=True, slots=True)
 class RollbackError:
-    """A rollback that failed: the path of the step it was to undo, and what it raised."""
+    """A rollback that failed, or was not found: the path of the step that it was to undo, and what
+    it raised, or a ``WorkflowError`` if the code of a resumed run does not lead to it any more.
+    """
 
     path: str
     error: str
