@@ -74,8 +74,9 @@ def of_workflow(recorded: Recorded | None, path: str, tree: Tree) -> str:
     stack = [path]
     while stack:
         here = stack.pop()
-        come_to = children_of(tree, here)
-        left += [one for one in recorded.children(here) if one not in come_to]
+        come_to = set(children_of(tree, here))
+        others = (one for one in recorded.children(here) if one not in come_to)
+        left += [one for one in others if recorded.at(one).ended() or recorded.children(one)]
         stack.extend(come_to)
     return f"{WORKFLOW} {msgspec.json.encode(left).decode()}" if left else WORKFLOW
 

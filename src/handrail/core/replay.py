@@ -496,8 +496,11 @@ class Recorded:
         """Every finished step below a path, with its result, marked as replayed; without those that
         a sub-workflow did not come to when it succeeded.
         """
-        for children in self.tree_below(path).values():
-            for known in children:
+        left = set[str]()
+        stack = [path]
+        while stack:
+            for known in self._come_to(stack.pop(), left):
+                stack.append(known)
                 end = self._paths[known].end
                 if end is not None:
                     yield known, replayed(end)
@@ -515,6 +518,8 @@ class Recorded:
         earlier drive did, whose end of this step is superseded.
         """
         children: Collection[str] = self._children.get(path, ())
+        if not children:
+            return children
         if self._gaps:
             children = [child for child in children if child not in self._gaps]
         record = self._paths.get(path)
@@ -522,6 +527,16 @@ class Recorded:
             return children
         made = record.end.attempts
         return [child for child in children if attempt_in(path, child) <= made]
+
+    def _come_to(self, path: str, left: set[str]) -> Collection[str]:
+        """The same without those ``left`` out, to which are added those that this path leaves out
+        of all below it.
+        """
+        record = self._paths.get(path)
+        if record is not None and record.composed:
+            left.update(not_come_to(record.composed))
+        children = self._counting(path)
+        return [child for child in children if child not in left] if left else children
 
     def children(self, path: str) -> list[str]:
         """The recorded paths just below this one, by their place in the group or of yielding."""
@@ -612,12 +627,8 @@ class Recorded:
         stack = [path]
         while stack:
             here = stack.pop()
-            children = self.children(here)
-            record = self._paths.get(here)
-            if record is not None and not whole:
-                left.update(not_come_to(record.composed))
-            if left:
-                children = [child for child in children if child not in left]
+            counting = self._counting(here) if whole else self._come_to(here, left)
+            children = sorted(counting, key=self._place)
             if children:
                 found[here] = dict.fromkeys(children)
                 stack.extend(children)
