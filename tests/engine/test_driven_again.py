@@ -479,12 +479,62 @@ def all_or_nothing_once(run: Driven) -> Workflow[[], Any]:
 
 
 async def test_a_group_whose_rollbacks_have_begun_fails_whatever_its_code_says_now() -> None:
-    """It does not succeed with half of it undone; the run undoes what it cannot any more."""
+    """It does not succeed with half of it undone, and undoes the other half."""
     run = Driven(all_or_nothing_once)
     await run.drive("fails", dies_after=(ev.RollbackCompleted, "g/b"))
     run.mended = True
     assert await run.drive() == ("failed", ["undo a"])
     assert await run.drive() == ("succeeded", ["a", "b", "fails"])
+
+
+def all_or_nothing_handled(run: Driven) -> Workflow[[], Any]:
+    """The same, whose failure is handled."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        how = "continue" if run.mended else "all_or_nothing"
+        members = (run.undoable("a"), run.undoable("b"), run.does("fails"))
+        with contextlib.suppress(StepFailed):
+            yield from step("g").parallel(*members, max_concurrency=1, on_error=how)
+        yield from run.does("after")
+
+    return flow
+
+
+async def test_a_group_that_was_half_undone_is_undone_though_its_failure_is_handled() -> None:
+    """Whoever handles it may rely on that, as on any group that is all or nothing."""
+    run = Driven(all_or_nothing_handled)
+    await run.drive("fails", dies_after=(ev.RollbackCompleted, "g/b"))
+    run.mended = True
+    assert await run.drive() == ("succeeded", ["undo a", "after"])
+
+
+def half_undone_and_slow(run: Driven) -> Workflow[[], Any]:
+    """A group that undoes itself; by mended code it goes on, and takes too long at first."""
+
+    async def slow(number: list[int]) -> None:
+        run.done.append("slow")
+        if number.pop():
+            await run.clock.sleep(100)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        how = "continue" if run.mended else "all_or_nothing"
+        members = [run.undoable("a"), run.undoable("b"), run.does("fails")]
+        if run.mended:
+            members.append(step("slow").call(slow, [0, 1]))
+        group = step("g").parallel(*members, max_concurrency=1, on_error=how)
+        yield from group.timeout(0.5).retry(2)
+
+    return flow
+
+
+async def test_only_the_attempt_that_was_half_undone_fails() -> None:
+    """One that was ended by its time is over, too."""
+    run = Driven(half_undone_and_slow)
+    await run.drive("fails", dies_after=(ev.RollbackCompleted, "g/b"))
+    run.mended = True
+    assert (await run.drive())[0] == "succeeded"
 
 
 async def test_another_item_under_a_recorded_key_is_found_in_a_run_that_failed_too() -> None:

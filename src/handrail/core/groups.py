@@ -329,7 +329,7 @@ class GroupBehaviour:
             failure = failure_of(undone)
         if failure is None:
             machine.succeed(node, _output(node, state), composed=_composed(machine, node, state))
-        elif state.mode == "all_or_nothing":
+        elif undone is not None or state.mode == "all_or_nothing":
             machine.undo(node, lambda: machine.fail(node, failure))
         else:
             machine.fail(node, failure)

@@ -72,8 +72,6 @@ class RunEnd:
         self._undoing: dict[str, tuple[Node, Callable[[], None]]] = {}
         self._rollback_errors: list[RollbackError] = []
         self._undone = set[str]()
-        recorded = machine.setting.recorded
-        self._half_undone = set(recorded.undoing) if recorded is not None else set[str]()
 
     def undo(self, node: Node, then: Callable[[], None]) -> None:
         """Run the rollbacks registered below the node, last first, then go on.
@@ -81,7 +79,6 @@ class RunEnd:
         Those that an earlier drive completed are not run again.
         """
         recorded = self.machine.setting.recorded
-        self._half_undone.discard(node.path)
         while node.rollbacks and recorded is not None:
             done = recorded.at(node.rollbacks[-1][0]).undone
             if done is None:
@@ -143,14 +140,16 @@ class RunEnd:
             self.mistake(error)
 
     def half_undone(self, node: Node) -> WorkflowError | None:
-        """What a sub-workflow, a group or the run fails with that would succeed by the code of now,
-        though an earlier drive had begun to undo it.
+        """What the run, or an attempt of a sub-workflow or group, fails with that would succeed by
+        the code of now, though an earlier drive had begun to undo it.
         """
-        if node.path not in self._half_undone:
+        recorded = self.machine.setting.recorded
+        if recorded is None or node.path not in recorded.undoing:
             return None
         if node is self.machine.root:
             return WorkflowError(_COMMITTED.format(what="the run", it="it"))
-        self._half_undone.discard(node.path)  # its next attempt is another matter
+        if node.attempt > recorded.at(node.path).attempts + 1:
+            return None  # the attempt that was being undone is over
         return WorkflowError(_COMMITTED.format(what=f"step {node.path!r}", it="the run"))
 
     def _stop_root(self, reason: str, *, hard: bool) -> None:
