@@ -195,6 +195,30 @@ async def test_a_run_whose_code_has_changed_can_be_cancelled(*, asked_before: bo
     assert await run.drive(cancel=not asked_before) == ("cancelled", ["undo a"])
 
 
+def group_or_leaf(run: Edited, version: int) -> Flow:
+    """A group of what can be undone; by the next version a call of the same name."""
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        members = (run.undoable("m1"), run.undoable("m2"))
+        yield from step("a").parallel(*members) if version == 1 else run.undoable("a")
+        yield from run.does("b")
+
+    return flow
+
+
+async def test_a_run_is_not_unwound_by_steps_of_another_kind() -> None:
+    """What was done could not be undone by them; nothing is undone that was not done."""
+    run = Edited(group_or_leaf)
+    await run.by(1, dies_after=(ev.StepCompleted, "a"))
+    before = run.journal.events(RUN)
+    with pytest.raises(ReplayMismatch, match="'a' was parallel"):
+        await run.by(2, cancel=True)
+    assert run.journal.events(RUN) == before
+    status, done = await run.by(1, cancel=True)
+    assert (status, sorted(done)) == ("cancelled", ["undo m1", "undo m2"])
+
+
 def new_in_front(run: Edited, version: int) -> Flow:
     """A child that has ended, with a new step in front of one that can be undone; the rollback of
     another step was taken out; a third one is as it was.

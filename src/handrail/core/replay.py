@@ -83,7 +83,8 @@ class Recorded:
         self.answers: dict[str, ev.GateAnswered] = {}
         self.openings: dict[str, int] = {}
         self.reused: set[str] = set()
-        self.reuses_all = False
+        self.unwinds = False
+        """The run is resumed only to be cancelled."""
         self.last_letter = 0
         self.begun_once: set[str] = set()
         """Steps that began and must not begin again, whether their record still counts or not."""
@@ -591,11 +592,7 @@ class Recorded:
         return home_of(path, self._paths)
 
     def is_reused(self, path: str) -> bool:
-        """True if the record of this path counts as it is: somebody said so of it, or of one above;
-        or the run is only unwound.
-        """
-        if self.reuses_all:
-            return True
+        """True if somebody said that the record of this path, or of one above, counts as it is."""
         if not self.reused:
             return False
         return path in self.reused or any(path.startswith(f"{above}/") for above in self.reused)

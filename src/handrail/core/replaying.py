@@ -168,10 +168,13 @@ class Replaying:
         return stop
 
     def note_change(self, change: StepChange) -> bool:
-        """Keep a change that nobody accepted; True if the drive must not go on from it."""
+        """Keep a change that nobody accepted; True if the drive must not go on from it. To unwind
+        a run, the record of a step will do as long as it is of the same kind.
+        """
         recorded = self.machine.setting.recorded
         assert recorded is not None
-        if recorded.is_reused(change.path):
+        same_kind = change.was.partition(" ")[0] == change.now.partition(" ")[0]
+        if recorded.is_reused(change.path) or (recorded.unwinds and same_kind):
             return False
         if change not in self.machine.changes:
             self.machine.changes.append(change)

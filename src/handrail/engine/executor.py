@@ -333,7 +333,7 @@ class Engine:
         recorded = Recorded([*history, *letters], gone)
         refuse_half_undone(recorded, run_id, rerun)
         recorded.reused.update(reuse)
-        recorded.reuses_all = cancel is not None
+        recorded.unwinds = cancel is not None
         recorded.run_again(rerun)
         inputs = inputs_of(recorded, definition, self._journal.codec)
         refuse_without_inputs(run_id, definition, inputs)
@@ -458,7 +458,7 @@ class Engine:
 
         Raises:
             RunNotFound: there is no such run. WorkflowNotFound: nobody knows its workflow.
-            DefinitionError: as ``resume``.
+            DefinitionError: as ``resume``. ReplayMismatch: a recorded step is of another kind now.
         """
         driver = self._live.get(run_id)
         if driver is not None:
