@@ -190,11 +190,15 @@ def test_a_backend_that_does_not_exist_is_a_problem(look: Look, program: Program
 
 
 def test_a_journal_that_cannot_be_written_is_a_problem(look: Look, program: Program) -> None:
-    """A file in the folder's place, or no right to write there; --dir names another one."""
+    """A file in the folder's place, a folder in the journal's, or no right to write there; --dir
+    names another one.
+    """
     program("git", GIT)
     Path("taken").write_text("", "utf-8")
 
-    for place in (Path("taken"), Path("taken/below"), Path("/proc/handrail")):
+    Path("odd/runs.db").mkdir(parents=True)
+
+    for place in (Path("taken"), Path("taken/below"), Path("/proc/handrail"), Path("odd")):
         found = look(at=place)
         assert (found["code"], found["journal"]["state"]) == (Exit.FAILED, "not writable")
         assert "--dir or HANDRAIL_DIR" in found["journal"]["advice"]

@@ -16,6 +16,7 @@ from uuid import uuid4
 import anyio
 
 from handrail.agents.doctoring import Probed
+from handrail.cli.exits import Refused
 from handrail.cli.journal import VARIABLE, Place
 from handrail.errors import HandrailError
 from handrail.ports.agent import Probe
@@ -68,6 +69,7 @@ def check_journal(place: Place) -> Check:
     """The folder in which runs are recorded, tried out by writing into it, or where it would be."""
     folder = place.folder
     try:
+        place.is_there()
         there = next(above for above in (folder, *folder.parents) if os.path.lexists(above))
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(b"handrail")
@@ -78,6 +80,14 @@ def check_journal(place: Place) -> Check:
         advice = f"{said}. Make it writable, or name another folder with --dir or {VARIABLE}."
         return Check(
             name="journal", ok=False, state="not writable", where=str(folder), advice=advice
+        )
+    except Refused as error:
+        return Check(
+            name="journal",
+            ok=False,
+            state="not writable",
+            where=error.what,
+            advice=f"It {error.why}. {error.hint}",
         )
     state = "ok" if there == folder else "ok (to be made)"
     return Check(name="journal", ok=True, state=state, where=str(folder))
