@@ -698,9 +698,6 @@ async def test_inputs_that_cannot_be_recorded_are_refused_before_anything_runs()
     assert (log, journal.runs()) == ([], [])
 
 
-# -- what a resume of a failed run does again ------------------------------------------------------
-
-
 async def test_an_input_that_a_run_was_begun_without_is_asked_for_before_anything_runs() -> None:
     """A parameter that is new needs a default; without one nothing is run, and nothing lost."""
     journal = MemoryJournal()
@@ -731,6 +728,9 @@ async def test_an_input_that_a_run_was_begun_without_is_asked_for_before_anythin
         await executor.plan("r", newer)
     assert journal.events("r") == before
     assert (await executor.resume("r", mended)).value == (1, "b", True, 3)
+
+
+# -- what a resume of a failed run does again ------------------------------------------------------
 
 
 async def test_what_was_undone_in_an_earlier_drive_is_done_again() -> None:

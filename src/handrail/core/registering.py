@@ -86,12 +86,13 @@ class Registering:
         then: Callable[[], None],
         asks: cmd.AskFallback | None,
     ) -> None:
+        if self.machine.changes and not self.machine.rehearses:
+            finding.close()  # the drive ends here: see ``Replaying.note_change``
+            return
         if asks is not None:
             self._asked[asks.path] = (node, finding, then)
             self.machine.emit(asks)
             return
-        if self.machine.changes and not self.machine.rehearses:
-            return  # the drive ends here: see ``Replaying.note_change``
         node.phase = Phase.RUNNING
         if finding.found:
             node.rollbacks = [*(node.rollbacks or ()), *finding.found]

@@ -108,20 +108,22 @@ class Store:
         Raises:
             JournalFailed: as ``desk``; or others wrote it each time.
         """
+        last: HandrailError | None = None
         with self._desk_lock:
             for _ in range(READ_TIMES):
                 before = self._state()
                 try:
                     with self.desk(doing) as connection:
                         found = reading(connection)
-                except HandrailError:
+                except HandrailError as error:
                     if not self._reads_only or before == self._state():
                         raise
+                    last = error
                 else:
                     if self._frozen is None or self._frozen == self._state():
                         return found
                 pause(READ_AGAIN_S)
-        raise never_still(self.name, doing)
+        raise never_still(self.name, doing) from last
 
     def tail(self, run_id: str) -> Tail:
         """What is known of the end of a run; nothing yet, for one that is new here."""
