@@ -75,6 +75,7 @@ EVENTS = [
     "WorkflowCompleted",
     "StepStarted",
     "AttemptFailed",
+    "StepMoved",
     "StepInterrupted",
     "StepCompleted",
     "GroupStarted",

@@ -24,9 +24,11 @@ from handrail.testing.shapes import (
     Body,
     Choice,
     Each,
+    Placed,
     Raise,
     Rounds,
     Shape,
+    Statement,
     Try,
     workflow_of,
 )
@@ -45,6 +47,7 @@ from tests.durability.support import (
     what_can_be_undone_is_undone,
     what_was_undone_is_done_again,
 )
+from tests.testing import by_hand
 
 pytestmark = pytest.mark.extra("trio")
 
@@ -86,7 +89,17 @@ class Unfinished(NamedTuple):
     raises: bool
 
 
-Drive: TypeAlias = Breaks | Dies | Limited | Raises | Cancelled | Unfinished
+class Rearranged(NamedTuple):
+    """In this drive the last statements of the workflow, so many, stand before the others, and of
+    its children too if ``everywhere``; ``new``: in front of all stands a step that is new.
+    """
+
+    last: int
+    everywhere: bool
+    new: bool
+
+
+Drive: TypeAlias = Breaks | Dies | Limited | Raises | Cancelled | Unfinished | Rearranged
 ANY_DRIVE = (
     st.builds(Breaks, st.integers(0, 20))
     | st.builds(Dies, st.integers(1, 20), st.booleans())
@@ -95,9 +108,12 @@ ANY_DRIVE = (
     | st.builds(Cancelled)
     | st.builds(Unfinished, st.integers(0, 3), st.booleans(), st.just(True))
 )
-SHORTENED = st.builds(Unfinished, st.integers(0, 3), st.booleans(), st.just(False))
+EDITED = st.builds(Unfinished, st.integers(0, 3), st.booleans(), st.just(False)) | st.builds(
+    Rearranged, st.integers(0, 2), st.booleans(), st.booleans()
+)
+Given: TypeAlias = dict[str, tuple[int, Any]]
 DRIVES = st.lists(ANY_DRIVE, min_size=1, max_size=5)
-DRIVES_OF_ANY_CODE = st.lists(ANY_DRIVE | SHORTENED, min_size=1, max_size=5)
+DRIVES_OF_ANY_CODE = st.lists(ANY_DRIVE | EDITED, min_size=1, max_size=5)
 
 
 def without_handlers(part: Any) -> Any:
@@ -141,18 +157,30 @@ def without_clean_up(part: Any) -> Any:
     return type(part)(**given)
 
 
-def cut(part: Any, drive: Unfinished) -> Any:
+def edited(part: Any, drive: Unfinished | Rearranged) -> Any:
     """A drawn workflow as it is in this drive; members of a ``for_each`` stay, they are items."""
     if isinstance(part, tuple):
-        return tuple(cut(one, drive) for one in part)
+        return tuple(edited(one, drive) for one in part)
     if not is_dataclass(part) or isinstance(part, Each):
         return part
     if isinstance(part, Body):
-        kept = part.statements[: drive.statements]
-        end = (Raise(),) if drive.raises else ()
-        return Body((*(cut(kept, drive) if drive.everywhere else kept), *end))
-    given = {one.name: cut(getattr(part, one.name), drive) for one in fields(part)}
+        known = edited(part.statements, drive) if drive.everywhere else part.statements
+        return Body(cut(known, drive) if isinstance(drive, Unfinished) else turned(known, drive))
+    given = {one.name: edited(getattr(part, one.name), drive) for one in fields(part)}
     return type(part)(**given)
+
+
+def cut(statements: tuple[Statement, ...], drive: Unfinished) -> tuple[Statement, ...]:
+    """The first statements of these."""
+    return (*statements[: drive.statements], *((Raise(),) if drive.raises else ()))
+
+
+def turned(statements: tuple[Statement, ...], drive: Rearranged) -> tuple[Statement, ...]:
+    """These statements in another order, under the names that they had."""
+    placed = [Placed(str(index), one) for index, one in enumerate(statements)]
+    first = len(placed) - drive.last
+    new = [Placed("n", Shape(Act()))] if drive.new else []
+    return (*new, *placed[max(first, 0) :], *placed[: max(first, 0)])
 
 
 @contextlib.contextmanager
@@ -193,40 +221,52 @@ def lived(body: Body, drives: Iterable[Drive], backend: str) -> tuple[Story, Wor
     with broken(None) as ran:
         expected = Lives(flow, backend).through().result
     run, labels = Lives(flow, backend), sorted(ran)
+    was: Given = {}
     for drive in drives:
         run.again, run.cancels, run.options, run.flow = True, None, {}, flow
         mistakes.clear()
+        label: str | None = None
+        ends: dict[str, Any] = {}
         match drive:
             case Limited(steps):
                 run.options = {"limits": Limits(max_steps=steps)}
-                with broken(None):
-                    run.live()
             case Raises():
                 mistakes.append("no")
-                with broken(None):
-                    run.live()
             case Breaks(number) if labels:
-                with broken(labels[number % len(labels)]):
-                    run.live()
-            case Unfinished():
-                run.flow = mistaken(cut(body, drive), mistakes)
-                with broken(None):
-                    run.live()
+                label = labels[number % len(labels)]
+            case Unfinished() | Rearranged():
+                run.flow = mistaken(edited(body, drive), mistakes)
             case Dies(writes, returns):
-                with broken(None):
-                    run.live(stop_at=writes, abrupt=not returns)
+                ends = {"stop_at": writes, "abrupt": not returns}
             case Cancelled() if not run.at_its_end():
                 run.cancels = "enough"
-                with broken(None):
-                    run.live()
             case _:
-                pass
+                continue
+        with broken(label):
+            was = given_again(run, run.live(**ends), was)
     run.cancels, run.options, run.flow = None, {}, flow
     mistakes.clear()
     with broken(None):
         result = run.live()
     assert result is not None
+    given_again(run, result, was)
     return run.story(result), expected
+
+
+def given_again(run: Lives, result: WorkflowResult[Any] | None, was: Given) -> Given:
+    """What the ends gave in this drive, by path, with the number of the end; those which ``was`` in
+    an earlier drive gave the same again. Who asks for the result later gets the same, too.
+    """
+    if result is None:
+        return was
+    story = run.story(result)
+    the_record_lists_the_same(story)
+    ends = {event.path: event.seq for event in story.history if isinstance(event, ev.StepCompleted)}
+    now = {one.path: (ends[one.path], by_hand.essence(one)) for one in result.step_results}
+    for path, (number, end) in now.items():
+        known = was.get(path)
+        assert known is None or known[0] != number or known[1] == end, path
+    return {**was, **now}
 
 
 def what_succeeded_is_not_dropped(story: Story) -> None:

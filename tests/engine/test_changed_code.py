@@ -13,6 +13,7 @@ from handrail import (
     StepFailed,
     Steps,
     Workflow,
+    WorkflowError,
     WorkflowResult,
     step,
     workflow,
@@ -89,6 +90,7 @@ async def test_a_change_that_shows_late_in_what_can_be_undone_ends_the_drive_the
         ev.RunResumed,
         ev.StepStarted,
         ev.StepCompleted,
+        ev.StepMoved,
         ev.RunSuspended,
     ]
     with pytest.raises(ReplayMismatch, match="'child/x'"):
@@ -172,6 +174,75 @@ async def test_the_result_of_a_child_has_what_it_came_to_whenever_it_is_read() -
     assert not gone & {one.path for one in result.step_results}
 
 
+def child_of(*versions: str) -> Callable[[Edited, int], Flow]:
+    """A child with these steps, a letter each, in each version; behind it one works with its
+    result. A capital is a group of members that are called so; what is broken is retried once.
+    """
+
+    def flow_of(run: Edited, version: int) -> Flow:
+        def one(name: str) -> Step[Any]:
+            if name.islower():
+                return run.does(name)
+            if name < "M":
+                return step(name).parallel(*(run.does(f"m{number}") for number in range(2)))
+            return step(name).for_each(["p", "q"], lambda item: run.does(f"{name}{item}"), key=str)
+
+        @workflow("child")
+        def child() -> Steps[Any]:
+            for name in versions[version - 1]:
+                yield from one(name)
+
+        @workflow("flow")
+        def flow() -> Steps[Any]:
+            run.seen = []
+            result: WorkflowResult[Any] = yield from step("child").run_workflow(child).retry(2)
+            run.seen += [[one.path for one in result.step_results], result.final_output]
+            yield from step("use").call(run.act, str(run.seen))
+            yield from run.does("last")
+
+        return flow
+
+    return flow_of
+
+
+CHANGES = {
+    "inserted": ("xz", "nx", ["child/n", "child/x"], "x"),
+    "swapped": ("xyz", "yx", ["child/y", "child/x"], "x"),
+    "moved behind what is new": ("xyz", "yax", ["child/y", "child/a", "child/x"], "x"),
+    "between groups": (
+        "AZz",
+        "ZnA",
+        [f"child/{path}" for path in ("Z", "Z/p/Zp", "Z/q/Zq", "n", "A", "A/m0", "A/m1")],
+        ("m0", "m1"),
+    ),
+    "lost": ("xyz", "x", ["child/x"], "x"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("retried", [False, True])
+async def test_a_child_that_changed_lists_its_steps_in_order_whenever_it_is_read(
+    change: str, *, retried: bool
+) -> None:
+    """In the order in which the drive came to them in which it ended, and none but these; whether
+    that was in its first attempt or not.
+    """
+    old, new, paths, output = CHANGES[change]
+    run = Edited(child_of(old, new, old))
+    ended = f"child~2/{old[-2]}" if retried else f"child/{old[-2]}"
+    died = await run.by(1, *(["z"] if retried else []), dies_after=(ev.StepCompleted, ended))
+    assert died[0] == "killed"
+    base = "child~2" if retried else "child"
+    expected = [one.replace("child", base, 1) for one in paths]
+    for _ in range(2):
+        assert (await run.by(2, "last"))[0] == "failed"
+        assert [one for one in run.seen[0] if one.startswith(f"{base}/")] == expected
+        assert run.seen[1] == output
+    assert await run.by(2) == ("succeeded", ["last"])
+    result = await run.executor().resume(RUN, run.flow)
+    assert [one.path for one in result.step("child").output.step_results] == run.seen[0]
+
+
 def undone_with_another_argument(run: Edited, version: int) -> Flow:
     """A step that changed, and can be undone."""
 
@@ -193,6 +264,35 @@ async def test_a_run_whose_code_has_changed_can_be_cancelled(*, asked_before: bo
         dies_after = (ev.CancelRequested, "")
         assert (await run.drive(cancel=True, dies_after=dies_after))[0] == "killed"
     assert await run.drive(cancel=not asked_before) == ("cancelled", ["undo a"])
+
+
+def shorter_or_raising(run: Edited, version: int) -> Flow:
+    """Two steps that can be undone; by the next version one, and by the third it raises then."""
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        yield from run.undoable("a")
+        if version == 1:
+            yield from run.undoable("b")
+            yield from step("nap").sleep(60)
+        if version == 3:
+            raise WorkflowError("a mistake")
+
+    return flow
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("cancels", [False, True])
+async def test_a_cancelled_run_that_died_in_its_rollbacks_ends_as_cancelled(
+    version: int, *, cancels: bool
+) -> None:
+    """Whatever its code says by then, and whether somebody asks again; the rest is undone."""
+    run = Edited(shorter_or_raising)
+    await run.by(1, dies_after=(ev.StepCompleted, "b"))
+    died = await run.by(1, cancel=True, dies_after=(ev.RollbackCompleted, "b"))
+    assert died == ("killed", ["undo b"])
+    assert await run.by(version, cancel=cancels) == ("cancelled", ["undo a"])
+    assert run.error == "enough"
 
 
 def group_or_leaf(run: Edited, version: int) -> Flow:

@@ -4,8 +4,8 @@ The ``composed`` field of an end says how:
 
     outputs            the members' outputs, in the order of the group
     results            the members' results, in the order of the group
-    outputs [NAMES]    the same of these members only, in this order: the record has others, or has
-    results [NAMES]    them in another order, for the code was another when it was written
+    outputs [NAMES]    the same of these members only, in this order, where the record has others,
+    results [NAMES]    for the code was another when it was written
     child              the output of the only step below
     child PATH         the output of this one, where there were others
     winner PATH        the output of the member that won
@@ -50,10 +50,9 @@ def arm(index: int, path: str) -> str:
 
 def of_members(how: str, recorded: Recorded | None, node: Node, places: Mapping[str, int]) -> str:
     """How the output of a group is composed; ``places``: those of its members, by path. They are
-    named if what an earlier drive recorded of the group is not just these, in their places.
+    named if an earlier drive recorded others.
     """
-    known = [] if recorded is None else _ended_members(recorded, node.path, node.base)
-    if recorded is None or all(places.get(one) == recorded.at(one).index for one in known):
+    if recorded is None or places.keys() >= set(_ended_members(recorded, node.path, node.base)):
         return how
     cut = len(node.base) + 1
     names = [path[cut:] for path in sorted(places, key=places.__getitem__)]

@@ -206,8 +206,9 @@ class GroupBehaviour:
         path = f"{node.base}/{key}"
         if state.decided and not self._is_left(machine, node, path):
             return
-        if node.seen is not None and path in node.seen and path not in machine.restored:
-            first = [one for one in node.seen if one not in machine.restored].index(path)
+        if node.seen is not None and path in node.seen:
+            members = [one for one in node.seen if one.startswith(f"{node.base}/")]
+            first = members.index(path)
             hint = f"Items {first} and {index} have the same key {key!r}: give key= a unique one."
             machine.mistake(DuplicateStepName(path, machine.where(node), hint))
             return
@@ -302,7 +303,7 @@ class GroupBehaviour:
                 for path in recorded.children(node.path)
                 if path.startswith(f"{node.base}/")
                 and recorded.at(path).attempt <= node.attempt
-                and (path not in seen or path in machine.restored)
+                and path not in seen
             }
 
     def _stop_members(self, machine: Machine, node: Node, reason: str) -> None:

@@ -6,7 +6,7 @@ so they are listed, as they are when the result is read from the record.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from typing import Any, TypeAlias
 
 from handrail.core.composed import Tree, compose
@@ -17,28 +17,36 @@ from handrail.model.results import StepResult
 Results: TypeAlias = Mapping[str, StepResult[Any]]
 
 
-def in_order(recorded: Recorded, tree: Tree, results: Results, left: Container[str]) -> Tree:
-    """The tree of a drive with all that is recorded, each in its place.
-
-    ``left``: what stands in the tree because it is recorded, and was not come to.
-    """
-    whole = dict(tree)
+def whole(recorded: Recorded, tree: Tree, results: Results) -> Tree:
+    """The tree of a drive with all that is recorded; what it did not come to stands behind."""
+    found = dict(tree)
     stack = [""]
     while stack:
         path = stack.pop()
-        known = recorded.places(path)
+        known = recorded.children(path)
         if known:
             made = results[path].attempts if path in results else None
             counting = [one for one in known if made is None or attempt_in(path, one) <= made]
-            come_to = [one for one in children_of(tree, path) if one not in left]
-            seen = set(come_to)
-            whole[path] = dict.fromkeys(
-                one
-                for one in _merged(counting, come_to)
-                if one in seen or not recorded.is_forgotten(one)
-            )
-        stack.extend(children_of(whole, path))
-    return whole
+            found[path] = dict.fromkeys([*children_of(tree, path), *counting])
+        stack.extend(children_of(found, path))
+    return found
+
+
+def as_listed(tree: Tree, results: Results, orphaned: Container[str]) -> Tree:
+    """The same, from the record alone: all that is recorded, but what the last drive did not come
+    to behind what it did.
+    """
+    above = {one: path for path in tree for one in children_of(tree, path)}
+    come_to = set[str]()
+    for known in results:
+        path = "" if known in orphaned else known
+        while path and path not in come_to:
+            come_to.add(path)
+            path = above.get(path, "")
+    return {
+        path: dict.fromkeys(sorted(children_of(tree, path), key=lambda one: one not in come_to))
+        for path in tree
+    }
 
 
 def with_recorded(recorded: Recorded, results: Results, run_id: str) -> Results:
@@ -46,20 +54,3 @@ def with_recorded(recorded: Recorded, results: Results, run_id: str) -> Results:
     for path in recorded.children(""):
         compose(recorded, path, run_id)
     return {**dict(recorded.ends()), **results}
-
-
-def _merged(known: Sequence[str], come_to: Sequence[str]) -> list[str]:
-    """Those come to, in their order, and each of the others behind the known one before it."""
-    left = set(known).difference(come_to)
-    after: dict[str, list[str]] = {}
-    before = ""
-    for path in known:
-        if path in left:
-            after.setdefault(before, []).append(path)
-        else:
-            before = path
-    merged = after.get("", [])
-    for path in come_to:
-        merged.append(path)
-        merged.extend(after.get(path, ()))
-    return merged

@@ -172,7 +172,6 @@ class Machine:
         self.results: dict[str, StepResult[Any]] = {}
         self.tree: dict[str, dict[str, None] | str] = {}
         self.concurrent: set[str] = set()
-        self.restored: set[str] = set()
         self.timers: dict[int, Node] = {}
         self.gates: dict[str, OpenGate] = {}
         self.answered: dict[str, ev.GateAnswered] = {}
@@ -284,7 +283,7 @@ class Machine:
         seen = parent.seen
         if seen is None:
             seen = parent.seen = self.tree[parent.path] = {}
-        if path in seen and not self._take_restored(path, seen):
+        if path in seen:
             self.mistake(DuplicateStepName(path, where, hint))
             return False
         if self._secrets and self._names_a_secret(path, where):
@@ -303,14 +302,6 @@ class Machine:
             f"names are in the journal as they are. Take another name, or give for_each a key=."
         )
         self.mistake(DefinitionError(said))
-        return True
-
-    def _take_restored(self, path: str, seen: dict[str, None]) -> bool:
-        """True, once, for a path that only the record has taken so far."""
-        if path not in self.restored:
-            return False
-        self.restored.discard(path)
-        del seen[path]  # to stand where this drive comes to it
         return True
 
     def where(self, node: Node) -> str:
@@ -719,7 +710,7 @@ class Machine:
         seen = node.seen
         if seen is None:
             seen = node.seen = self.tree[node.path] = {}
-        if path in seen and not self._take_restored(path, seen):
+        if path in seen:
             self.mistake(DuplicateStepName(path, line_of(generator), _UNIQUE))
             return None
         if self._secrets and self._names_a_secret(path, line_of(generator)):

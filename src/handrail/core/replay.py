@@ -131,6 +131,7 @@ class Recorded:
             ev.RunResumed: self._run_resumed,
             ev.WorkflowCompleted: self._run_completed,
             ev.StepStarted: self._step_started,
+            ev.StepMoved: self._step_moved,
             ev.AttemptFailed: self._attempt_failed,
             ev.TimerSet: self._timer_set,
             ev.AgentSessionStarted: self._session_started,
@@ -233,6 +234,9 @@ class Recorded:
             record.leaf = True
             if not self._rehearses and not record.waits_at(event.at):
                 self._at_work[path] = None
+
+    def _step_moved(self, event: ev.StepMoved) -> None:
+        self.at(event.path).index = event.index
 
     def _step_interrupted(self, event: ev.StepInterrupted) -> None:
         self._at_work.pop(event.path, None)
@@ -505,6 +509,11 @@ class Recorded:
                 end = self._paths[known].end
                 if end is not None:
                     yield known, replayed(end)
+
+    def left_by_attempts(self, path: str) -> list[str]:
+        """The recorded paths just below a step that has no end, of its attempts that are over."""
+        over = self.at(path).attempts
+        return [one for one in self.children(path) if self._paths[one].attempt <= over]
 
     def paths_below(self, path: str) -> Iterator[str]:
         """Every recorded path below this one, those above before those below them."""

@@ -71,6 +71,8 @@ class Replaying:
         if codec is not None and not is_still(record.fingerprint, step, codec, setting.secrets):
             return None
         result = machine.results[path] = replayed(end)
+        if record.index != parent.yields:
+            self._moved(path, parent.yields)
         said = _step_replayed(setting.run_id, self.seq, machine.now, path, result)
         machine.emit(cmd.Tell(said))
         return result
@@ -129,6 +131,8 @@ class Replaying:
             compose(recorded, node.path, machine.setting.run_id)
         assert record.end is not None
         result = replayed(record.end)
+        if record.index != node.index:
+            self._moved(node.path, node.index)
         if has_children:
             machine.tree.update(recorded.tree_below(node.path))
             machine.end.note_recorded(node.path)
@@ -137,6 +141,10 @@ class Replaying:
             self._register(node, lambda: self._ended(node, result))
         else:
             self._ended(node, result)
+
+    def _moved(self, path: str, index: int) -> None:
+        """Have it recorded where this stands now, for who reads the record in its order."""
+        self.machine.record(ev.StepMoved(path, index))
 
     def _ended(self, node: Node, result: StepResult[Any]) -> None:
         step, recorded = node.step, self.machine.setting.recorded
@@ -183,17 +191,17 @@ class Replaying:
         return not self.machine.rehearses
 
     def _restore_children(self, node: Node, recorded: Recorded) -> None:
-        """What earlier attempts of this step left; what is gone into again takes its place anew."""
+        """What the attempts of this step left that are over; the next one comes to its own."""
         machine = self.machine
         assert node.step is not None
         resolve(recorded, node.path, node.step, machine.codec)
         compose(recorded, node.path, machine.setting.run_id)
         machine.end.note_recorded(node.path, attempt_base(node.path, node.attempt + 1))
-        machine.tree.update(recorded.tree_below(node.path))
-        children = dict.fromkeys(recorded.places(node.path))
-        if children:
-            node.seen = machine.tree[node.path] = children
-            machine.restored.update(children)
+        left = recorded.left_by_attempts(node.path)
+        if left:
+            node.seen = machine.tree[node.path] = dict.fromkeys(left)
+        for path in left:
+            machine.tree.update(recorded.tree_below(path))
 
     def replay_member(self, member: Node, digest: str, value: Any) -> bool:
         """Take a member's recorded end from the record, if it has one."""
@@ -211,6 +219,8 @@ class Replaying:
             member.started_at = machine.now if record.started_at is None else record.started_at
             return False
         compose(recorded, member.path, machine.setting.run_id)
+        if record.index != member.index:
+            self._moved(member.path, member.index)
         machine.tree.update(recorded.tree_below(member.path))
         machine.end.note_recorded(member.path)
         machine.emit(cmd.Tell(ev.StepReplayed(member.path, record.member_end)))
@@ -249,7 +259,11 @@ class Replaying:
     def _restored(self, node: Node, record: PathRecord) -> None:
         recorded = self.machine.setting.recorded
         assert recorded is not None
-        self.machine.results.update(recorded.below(node.path))
+        for path in recorded.left_by_attempts(node.path):
+            end = recorded.at(path).end
+            if end is not None:
+                self.machine.results[path] = replayed(end)
+            self.machine.results.update(recorded.below(path))
         if node.stop is None:
             self._pick_up(node, record)
         else:

@@ -10,7 +10,7 @@ import attrs
 from handrail.core.bodies import close
 from handrail.core.composed import Tree
 from handrail.core.failures import body_error_text
-from handrail.core.listing import Results, in_order, with_recorded
+from handrail.core.listing import Results, whole, with_recorded
 from handrail.core.node import Node, Phase
 from handrail.core.replay import Recorded
 from handrail.core.report import children_of, tree_order, workflow_result
@@ -205,10 +205,14 @@ class RunEnd:
                 f"Write `return (yield from step(...)...)`."
             )
         recorded, stop = self.machine.setting.recorded, self.machine.root.stop
+        half_undone = self.half_undone(self.machine.root)
         if error is None:
-            error = self.half_undone(self.machine.root)
-        if self._ending is None and stop is not None and recorded is not None:
-            self._ending = _recorded_ending(recorded, stop)
+            error = half_undone
+        if self._ending is None and recorded is not None:
+            if stop is not None:
+                self._ending = _recorded_ending(recorded, stop)
+            elif recorded.cancel is not None and half_undone is not None:
+                self._ending = Ending("cancelled", recorded.cancel)
         if self._ending is None:
             if error is None:
                 where = f"workflow {self.machine.definition.name!r}"
@@ -306,10 +310,9 @@ class RunEnd:
         tree: Tree = machine.tree
         results: Results = machine.results
         recorded, run_id = machine.setting.recorded, machine.setting.run_id
-        if recorded is not None and (orphaned or machine.restored):
-            tree = in_order(recorded, tree, results, machine.restored)
-            if status in {"failed", "cancelled"}:
-                results = with_recorded(recorded, results, run_id)
+        if recorded is not None and orphaned and status in {"failed", "cancelled"}:
+            tree = whole(recorded, tree, results)
+            results = with_recorded(recorded, results, run_id)
         result: WorkflowResult[Any] = workflow_result(
             machine.definition.name,
             run_id,

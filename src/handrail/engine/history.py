@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from handrail.core.composed import compose
+from handrail.core.composed import Tree, compose
+from handrail.core.listing import as_listed
 from handrail.core.payloads import check_payload
 from handrail.core.replay import Recorded
 from handrail.core.report import children_of, incident_of, tree_order, workflow_result
@@ -201,10 +202,13 @@ def recorded_result(
             last.duration_ms,
             last.orphaned,
         )
-    tree = recorded.tree_below("", whole=True)
-    # Of a run that did not succeed a step may just not have been come to again.
-    gone = set(last.orphaned) if last.status == "succeeded" else set[str]()
-    results = {path: end for path, end in recorded.ends() if path not in gone}
+    tree: Tree = recorded.tree_below("", whole=True)
+    results = dict(recorded.ends())
+    if last.orphaned and last.status == "succeeded":
+        gone = set(last.orphaned)
+        results = {path: end for path, end in results.items() if path not in gone}
+    elif last.orphaned:  # they may just not have been come to again
+        tree = as_listed(tree, results, set(last.orphaned))
     return workflow_result(
         definition.name,
         run_id,

@@ -167,6 +167,16 @@ class AttemptFailed(Stamped):
 
 
 @dataclass(frozen=True, slots=True)
+class StepMoved(Stamped):
+    """A step, or a member, whose end is on record has another place in its body or group than it
+    had: the code, or its course, is another. ``index`` as in ``StepStarted``.
+    """
+
+    path: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepInterrupted(Stamped):
     """A step was stopped because the process is to end; it has no end and will run again."""
 
@@ -423,6 +433,7 @@ Event: TypeAlias = (
     | LimitReached
     | StepStarted
     | AttemptFailed
+    | StepMoved
     | StepInterrupted
     | StepCompleted
     | ValidationRound

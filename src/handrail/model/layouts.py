@@ -286,6 +286,7 @@ def _layouts() -> dict[type, Layout]:
         ev.CancelRequested: _by_fields(ev.CancelRequested),
         ev.LimitReached: _by_fields(ev.LimitReached),
         ev.AttemptFailed: _by_fields(ev.AttemptFailed, "output", of=_step),
+        ev.StepMoved: _by_fields(ev.StepMoved, talks=False),
         ev.StepInterrupted: _by_fields(ev.StepInterrupted),
         ev.ValidationRound: _by_fields(ev.ValidationRound, "round", of=_step, own=True),
         ev.GroupStarted: _by_fields(ev.GroupStarted, talks=False),

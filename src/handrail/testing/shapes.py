@@ -145,7 +145,15 @@ class Raise:
     """Ends the body with a ``WorkflowError``."""
 
 
-Statement: TypeAlias = Shape | Try | Raise
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A statement that stands elsewhere than its name says, or is new: the code was edited."""
+
+    name: str
+    statement: Statement
+
+
+Statement: TypeAlias = Shape | Try | Raise | Placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +219,15 @@ def _run(
 ) -> Generator[Step[Any], Any, tuple[Any, ...]]:
     outputs: list[Any] = []
     for index, statement in enumerate(statements):
-        label = f"{prefix}{index}"
-        match statement:
+        place, given = str(index), statement
+        while isinstance(given, Placed):
+            place, given = given.name, given.statement
+        label = f"{prefix}{place}"
+        match given:
             case Shape():
-                outputs.append((yield from step_of(statement, label)))
+                outputs.append((yield from step_of(given, label)))
             case Try():
-                outputs.append((yield from _try(statement, label)))
+                outputs.append((yield from _try(given, label)))
             case Raise():
                 raise WorkflowError(f"raised at {label}")
     return tuple(outputs)

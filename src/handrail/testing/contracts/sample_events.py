@@ -45,6 +45,7 @@ def sample_events(run_id: str = RUN) -> list[ev.Event]:
         ev.GroupCompleted("each", "for_each", 1, skipped=1),
         ev.StepStarted("child", "subworkflow"),
         ev.SubworkflowStarted("child", "other", {"n": 1}),
+        ev.StepMoved("child/step", 2),
         ev.StepInterrupted("child/step", "SIGTERM"),
         ev.SubworkflowEnded("child", "other", "failed", "no luck"),
         ev.StepStarted("merge?", "ask"),
