@@ -243,6 +243,104 @@ async def test_a_child_that_changed_lists_its_steps_in_order_whenever_it_is_read
     assert [one.path for one in result.step("child").output.step_results] == run.seen[0]
 
 
+def losing(part: str) -> Callable[[Edited, int], Flow]:
+    """A child in which something loses a step from one version to the next, before that has an end:
+    a member, a group, or a step its fallback; and one that works with the child's result.
+    """
+
+    def flow_of(run: Edited, version: int) -> Flow:
+        def member(item: str) -> Steps[Any]:
+            yield from run.does(f"{item}1")
+            if version == 1:
+                yield from run.does(f"{item}2")
+
+        def parts() -> dict[str, Step[Any]]:
+            both = [run.does("a"), run.does("slow b")]
+            return {
+                "each": step("each").for_each(["p", "q"], member, key=str, max_concurrency=1),
+                "both": step("both").parallel(*both[version - 1 :]),
+                "broken": run.does("broken").on_error(
+                    lambda _context, _failed: run.does("one" if version == 1 else "other")
+                ),
+            }
+
+        @workflow("child")
+        def child() -> Steps[Any]:
+            yield from parts()[part]
+            yield from run.does("behind")
+
+        @workflow("flow")
+        def flow() -> Steps[Any]:
+            result: WorkflowResult[Any] = yield from step("child").run_workflow(child)
+            run.seen = [[one.path for one in result.step_results]]
+            yield from run.does("last")
+
+        return flow
+
+    return flow_of
+
+
+@pytest.mark.parametrize(
+    ("part", "gone", "left"),
+    [
+        ("each", "each/p/p2", ["each", "each/p/p1", "each/q/q1"]),
+        ("both", "both/a", ["both", "both/slow b"]),
+        ("broken", "broken/one", ["broken", "broken/other"]),
+    ],
+)
+@pytest.mark.parametrize("dies", [False, True])
+async def test_what_was_lost_before_something_ended_is_no_part_of_it(
+    part: str, gone: str, left: list[str], *, dies: bool
+) -> None:
+    """Whether the process died between that and the end of what it stands in, or not."""
+    run = Edited(losing(part))
+    known = f"child/{gone}"
+    assert (await run.by(1, "broken", dies_after=(ev.StepCompleted, known)))[0] == "killed"
+    if dies:
+        died = await run.by(2, "broken", dies_after=(ev.StepCompleted, f"child/{part}"))
+        assert died[0] == "killed"
+    assert (await run.by(2, "broken"))[0] == "succeeded"
+    assert run.seen == [[f"child/{path}" for path in (*left, "behind")]]
+    result = await run.executor().resume(RUN, run.flow)
+    assert [one.path for one in result.step_results] == ["child", *run.seen[0], "last"]
+    assert known in result.orphaned
+
+
+def mended_step(run: Edited, version: int) -> Flow:
+    """A child of a step with a fallback, and one behind it."""
+    assert version
+
+    @workflow("child")
+    def child() -> Steps[Any]:
+        yield from run.does("mended").on_error(lambda _context, _failed: run.does("needless"))
+        yield from run.does("behind")
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        result: WorkflowResult[Any] = yield from step("child").run_workflow(child)
+        run.seen = [[one.path for one in result.step_results]]
+        yield from run.does("last")
+
+    return flow
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_a_fallback_that_is_needed_no_more_is_no_part_of_its_step(*, dies: bool) -> None:
+    """Its step runs again, because somebody asked for it, and needs none."""
+    run = Edited(mended_step)
+    died = await run.by(1, "mended", dies_after=(ev.StepCompleted, "child/mended/needless"))
+    assert died[0] == "killed"
+    again: dict[str, Any] = {"rerun": ("child/mended",)}
+    if dies:
+        at = (ev.StepCompleted, "child/mended")
+        assert (await run.by(1, **again, dies_after=at))[0] == "killed"
+        again = {}
+    assert (await run.by(1, **again))[0] == "succeeded"
+    assert run.seen == [["child/mended", "child/behind"]]
+    result = await run.executor().resume(RUN, run.flow)
+    assert [one.path for one in result.step_results] == ["child", *run.seen[0], "last"]
+
+
 def undone_with_another_argument(run: Edited, version: int) -> Flow:
     """A step that changed, and can be undone."""
 

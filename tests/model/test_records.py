@@ -155,7 +155,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("size", "max_concurrency"), st.none() | numbers),
     **dict.fromkeys(("retryable", "rollback", "once", "passed", "cleanup"), st.booleans()),
     **dict.fromkeys(("signals", "superseded", "reused", "rerun", "error_bases"), names),
-    "orphaned": names,
+    **dict.fromkeys(("orphaned", "left_out"), names),
     "accepts": st.sampled_from([None, str, dict[str, int], Report, int | None]),
     **dict.fromkeys(("error", "reason"), talk),
     **dict.fromkeys(("traceback", "by", "failed_step"), optional),
@@ -305,6 +305,20 @@ FORMAT = [
             "merge",
             '{"step_type":"command","status":"succeeded"}',
             '{"$":"handrail:CommandResult","exit_code":0,"stdout":"ok","stderr":"","data":null}',
+        ),
+    ),
+    (ev.StepMoved("each/k/a", 2), ("StepMoved", "each/k/a", '{"index":2}', None)),
+    (
+        ev.StepCompleted(
+            "merge",
+            StepResult("merge", "merge", "race", "cancelled"),
+            left_out=("merge/gone",),
+        ),
+        (
+            "StepCompleted",
+            "merge",
+            '{"step_type":"race","status":"cancelled","left_out":["merge/gone"]}',
+            None,
         ),
     ),
     (

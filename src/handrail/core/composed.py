@@ -4,15 +4,14 @@ The ``composed`` field of an end says how:
 
     outputs            the members' outputs, in the order of the group
     results            the members' results, in the order of the group
-    outputs [NAMES]    the same of these members only, in this order, where the record has others,
-    results [NAMES]    for the code was another when it was written
     child              the output of the only step below
-    child PATH         the output of this one, where there were others
     winner PATH        the output of the member that won
     arm INDEX PATH     a ``BranchResult`` with the output of the arm's step
     workflow           the ``WorkflowResult`` of a child, which returned what ``SubworkflowEnded``
                        holds
-    workflow [PATHS]   the same without these recorded steps, which it did not come to
+
+What an earlier drive recorded there, and this end's did not come to, is no part of it: the end's
+``left_out`` names that.
 """
 
 from __future__ import annotations
@@ -21,9 +20,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-import msgspec
-
-from handrail.core.node import Node
 from handrail.core.replay import PathRecord, Recorded
 from handrail.core.report import children_of, tree_order, workflow_result
 from handrail.model.events import WorkflowCompleted
@@ -48,38 +44,6 @@ def arm(index: int, path: str) -> str:
     return f"arm {index} {path}"
 
 
-def of_members(how: str, recorded: Recorded | None, node: Node, places: Mapping[str, int]) -> str:
-    """How the output of a group is composed; ``places``: those of its members, by path. They are
-    named if an earlier drive recorded others.
-    """
-    if recorded is None or places.keys() >= set(_ended_members(recorded, node.path, node.base)):
-        return how
-    cut = len(node.base) + 1
-    names = [path[cut:] for path in sorted(places, key=places.__getitem__)]
-    return f"{how} {msgspec.json.encode(names).decode()}"
-
-
-def of_child(recorded: Recorded | None, path: str, child: str) -> str:
-    """How the output of a member is composed whose body gave one step."""
-    others = recorded is not None and set(recorded.children(path)) - {child}
-    return f"{CHILD} {child}" if others else CHILD
-
-
-def of_workflow(recorded: Recorded | None, path: str, tree: Tree) -> str:
-    """How the result of a child workflow is composed; ``tree``: what it came to."""
-    if recorded is None:
-        return WORKFLOW
-    left: list[str] = []
-    stack = [path]
-    while stack:
-        here = stack.pop()
-        come_to = set(children_of(tree, here))
-        others = (one for one in recorded.children(here) if one not in come_to)
-        left += [one for one in others if recorded.at(one).ended() or recorded.children(one)]
-        stack.extend(come_to)
-    return f"{WORKFLOW} {msgspec.json.encode(left).decode()}" if left else WORKFLOW
-
-
 def compose(recorded: Recorded, path: str, run_id: str) -> None:
     """Fill in the composed outputs of a path and of all below it, the innermost first.
 
@@ -99,13 +63,12 @@ def _output(recorded: Recorded, path: str, record: PathRecord, composed: str, ru
     how, _, rest = composed.partition(" ")
     match how:
         case "outputs" | "results":
-            listed = _members(recorded, path, record, rest)
-            members = [_result(recorded, member) for member in listed]
+            members = [_result(recorded, member) for member in _members(recorded, path, record)]
             values = members if how == "results" else [member.output for member in members]
             kind = record.end.step_type if record.end is not None else ""
             return tuple(values) if kind == "parallel" else values
         case "child":
-            return _result(recorded, rest or recorded.children(path)[0]).output
+            return _result(recorded, _ended(recorded, path)[0]).output
         case "winner":
             return _result(recorded, rest).output
         case "arm":
@@ -116,21 +79,14 @@ def _output(recorded: Recorded, path: str, record: PathRecord, composed: str, ru
             return _child_result(recorded, path, record, run_id)
 
 
-def _members(recorded: Recorded, path: str, record: PathRecord, names: str) -> list[str]:
+def _members(recorded: Recorded, path: str, record: PathRecord) -> list[str]:
     """The members of the attempt that counts, in order."""
-    attempts = record.end.attempts if record.end is not None else 1
-    base = attempt_base(path, attempts)
-    if names:
-        return [f"{base}/{name}" for name in msgspec.json.decode(names, type=list[str])]
-    return _ended_members(recorded, path, base)
+    base = attempt_base(path, record.end.attempts if record.end is not None else 1)
+    return [one for one in _ended(recorded, path) if one.startswith(f"{base}/")]
 
 
-def _ended_members(recorded: Recorded, path: str, base: str) -> list[str]:
-    return [
-        member
-        for member in recorded.children(path)
-        if member.startswith(f"{base}/") and recorded.at(member).ended()
-    ]
+def _ended(recorded: Recorded, path: str) -> list[str]:
+    return [one for one in recorded.come_to(path) if recorded.at(one).ended()]
 
 
 def _result(recorded: Recorded, path: str) -> StepResult[Any]:

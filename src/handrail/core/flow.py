@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from handrail.core.composed import arm, of_workflow
+from handrail.core.composed import WORKFLOW, arm
 from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
 from handrail.core.machine import Machine
 from handrail.core.node import Node
@@ -148,8 +148,7 @@ class ChildBehaviour:
             node.state = None
             machine.record(ev.SubworkflowEnded(node.path, name, "succeeded", value=value))
             result = machine.child_result(node, name, value)
-            composed = of_workflow(machine.setting.recorded, node.path, machine.tree)
-            machine.succeed(node, result, composed=composed)
+            machine.succeed(node, result, composed=WORKFLOW)
             return
         failure = failure_of_body(error)
         failure.error = f"workflow {name!r} failed: {failure.error}"

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Generator, Iterator
 from typing import Any, Literal, TypeAlias
 
-from handrail.core.composed import OUTPUTS, RESULTS, of_members, winner
+from handrail.core.composed import OUTPUTS, RESULTS, winner
 from handrail.core.failures import Failure, failure_from, failure_of
 from handrail.core.machine import Machine
 from handrail.core.members import Items, function_of, is_body, keyed
@@ -329,7 +329,7 @@ class GroupBehaviour:
         if failure is None and undone is not None:
             failure = failure_of(undone)
         if failure is None:
-            machine.succeed(node, _output(node, state), composed=_composed(machine, node, state))
+            machine.succeed(node, _output(node, state), composed=_composed(state))
         elif undone is not None or state.mode == "all_or_nothing":
             machine.undo(node, lambda: machine.fail(node, failure))
         else:
@@ -478,14 +478,12 @@ def _too_few(node: Node, state: Members, wanted: float | None) -> Failure | None
     return failure_of(GroupFailed(node.path, why))
 
 
-def _composed(machine: Machine, node: Node, state: Members) -> str:
+def _composed(state: Members) -> str:
     if state.mode == "race":
         won = _winner(state)
         assert won is not None
         return winner(won.path)
-    how = RESULTS if state.mode == "continue" else OUTPUTS
-    places = {result.path: index for index, result in state.results.items()}
-    return of_members(how, machine.setting.recorded, node, places)
+    return RESULTS if state.mode == "continue" else OUTPUTS
 
 
 def _output(node: Node, state: Members) -> Any:

@@ -49,14 +49,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from handrail.core.bodies import close
-from handrail.core.composed import of_child
+from handrail.core.composed import CHILD
 from handrail.core.failing import Failing
 from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
 from handrail.core.launches import LAUNCHED, Launches
 from handrail.core.mistakes import not_a_step
 from handrail.core.node import Node, Phase
-from handrail.core.replay import Recorded
+from handrail.core.replay import Recorded, attempt_in
 from handrail.core.replaying import Replaying
+from handrail.core.report import children_of
 from handrail.core.resolving import declared_for, recordable
 from handrail.core.run_end import RunEnd
 from handrail.core.spending import Spending
@@ -536,8 +537,25 @@ class Machine:
         )
         modifiers = step.modifiers
         on_disk = modifiers.checkpoint or modifiers.once
-        ended = ev.StepCompleted(node.path, result, composed, node.took)
+        left_out = self._left_out(node)
+        ended = ev.StepCompleted(node.path, result, composed, node.took, left_out)
         self._out.append(cmd.Record(ended, on_disk))
+
+    def _left_out(self, node: Node) -> tuple[str, ...]:
+        """What is recorded just below a node, in its attempts, and this drive did not come to."""
+        recorded, path = self.setting.recorded, node.path
+        known = [] if recorded is None else recorded.children(path)
+        if recorded is None or not known:
+            return ()
+        come_to = set(children_of(self.tree, path))
+        left = [one for one in known if one not in come_to]
+        made = max(node.attempt, 1)
+        return tuple(
+            one
+            for one in left
+            if attempt_in(path, one) <= made
+            and (recorded.at(one).ended() or recorded.children(one))
+        )
 
     def _step_completed(self, event: ev.StepCompleted) -> None:
         node = self.nodes.pop(event.path, None)
@@ -812,8 +830,7 @@ class Machine:
 
     def _member_step_ended(self, node: Node, result: StepResult[Any]) -> None:
         if result.success:
-            composed = of_child(self.setting.recorded, node.path, result.path)
-            self.end_member(node, result.status, output=result.output, composed=composed)
+            self.end_member(node, result.status, output=result.output, composed=CHILD)
         else:
             failure = failure_from(result, f"step {result.name!r} failed: {result.error}")
             self.end_member(node, "failed", failure=failure)
@@ -844,7 +861,9 @@ class Machine:
             failure.traceback if failure is not None else None,
             max(0.0, (self.now - node.started_at) * 1000),
         )
-        self._out.append(cmd.Record(ev.MemberCompleted(node.path, node.index, result, composed)))
+        left_out = self._left_out(node)
+        ended = ev.MemberCompleted(node.path, node.index, result, composed, left_out)
+        self._out.append(cmd.Record(ended))
 
     def _member_completed(self, event: ev.MemberCompleted) -> None:
         node = self.nodes.pop(event.path, None)

@@ -49,6 +49,8 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     member: bool = False
     composed: str = ""
     member_composed: str = ""
+    left_out: tuple[str, ...] = ()
+    """By its end: what is recorded just below, and was not come to."""
     value: Any = None
     """What a child workflow returned, and its name."""
     workflow_name: str = ""
@@ -318,7 +320,7 @@ class Recorded:
         record = self._paths.get(path) or self._record(path)
         record.end = event.result
         self.undoing.discard(path)
-        record.composed = event.composed
+        record.composed, record.left_out = event.composed, event.left_out
         self._attempt_over(path, event.result.usage)
         record.took = event.took
         if type(event.result.output) is Unresolved:
@@ -340,7 +342,7 @@ class Recorded:
         record = self._record(event.path)
         record.member_end = event.result
         self.undoing.discard(event.path)
-        record.member_composed = event.composed
+        record.member_composed, record.left_out = event.composed, event.left_out
         if type(event.result.output) is Unresolved:
             self.unresolved.add(event.path)
 
@@ -426,6 +428,7 @@ class Recorded:
         if record is not None:
             record.end = record.member_end = None
             record.composed = record.member_composed = ""
+            record.left_out = ()
 
     def _forget(self, path: str) -> None:
         """Drop what is known of one path; its children keep what they have."""
@@ -499,12 +502,11 @@ class Recorded:
 
     def below(self, path: str) -> Iterator[tuple[str, StepResult[Any]]]:
         """Every finished step below a path, with its result, marked as replayed; without those that
-        a sub-workflow did not come to when it succeeded.
+        what has ended did not come to.
         """
-        left = set[str]()
         stack = [path]
         while stack:
-            for known in self._come_to(stack.pop(), left):
+            for known in self._come_to(stack.pop()):
                 stack.append(known)
                 end = self._paths[known].end
                 if end is not None:
@@ -538,15 +540,23 @@ class Recorded:
         made = record.end.attempts
         return [child for child in children if attempt_in(path, child) <= made]
 
-    def _come_to(self, path: str, left: set[str]) -> Collection[str]:
-        """The same without those ``left`` out, to which are added those that this path leaves out
-        of all below it.
+    def _come_to(self, path: str) -> Collection[str]:
+        """The same without what the end of this path left out, and without its fallback if its last
+        attempt did not fail.
         """
-        record = self._paths.get(path)
-        if record is not None and record.composed:
-            left.update(not_come_to(record.composed))
-        children = self._counting(path)
-        return [child for child in children if child not in left] if left else children
+        children, record = self._counting(path), self._paths.get(path)
+        if not children or record is None or not record.ended():
+            return children
+        end, left = record.end, set(record.left_out)
+        if end is None or record.attempts >= end.attempts:
+            return [one for one in children if one not in left] if left else children
+        return [
+            one for one in children if one not in left and self._paths[one].attempt <= end.attempts
+        ]
+
+    def come_to(self, path: str) -> list[str]:
+        """The recorded paths just below this one that it came to, if it has ended; in order."""
+        return sorted(self._come_to(path), key=self._place)
 
     def children(self, path: str) -> list[str]:
         """The recorded paths just below this one, by their place in the group or of yielding."""
@@ -625,30 +635,19 @@ class Recorded:
         return record.attempt, record.index
 
     def tree_below(self, path: str, *, whole: bool = False) -> dict[str, dict[str, None]]:
-        """The children of a path and of all paths below it, in order; ``whole``: also those that a
-        sub-workflow did not come to when it succeeded.
+        """The children of a path and of all paths below it, in order; ``whole``: also those that
+        what has ended did not come to.
         """
         found: dict[str, dict[str, None]] = {}
-        left = set[str]()
         stack = [path]
         while stack:
             here = stack.pop()
-            counting = self._counting(here) if whole else self._come_to(here, left)
+            counting = self._counting(here) if whole else self._come_to(here)
             children = sorted(counting, key=self._place)
             if children:
                 found[here] = dict.fromkeys(children)
                 stack.extend(children)
         return found
-
-
-def not_come_to(composed: str) -> list[str]:
-    """The recorded paths that a sub-workflow did not come to when it succeeded; its code or its
-    course had been another before. See ``core.composed``.
-    """
-    how, _, paths = composed.partition(" ")
-    if how != "workflow" or not paths:
-        return []
-    return msgspec.json.decode(paths, type=list[str])
 
 
 def attempt_in(above: str, path: str) -> int:

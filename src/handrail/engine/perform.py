@@ -314,7 +314,7 @@ def succeeded(command: Perform, output: Any, usage: Usage | None, now: float) ->
         False,  # noqa: FBT003
         usage,
     )
-    return _step_completed("", 0, 0.0, path, result, "", 0)
+    return _step_completed("", 0, 0.0, path, result, "", 0, ())
 
 
 def _sum(a: Usage | None, b: Usage | None) -> Usage | None:

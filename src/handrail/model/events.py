@@ -190,13 +190,15 @@ class StepCompleted(Stamped):
 
     ``composed`` says how the output follows from what is recorded below the path, empty if it does
     not; then a journal need not store it again. See ``core.composed``. ``took`` is the number of
-    the signal that a ``wait_for`` took.
+    the signal that a ``wait_for`` took. ``left_out`` are the paths just below this one that are on
+    record, and that it did not come to: the code, or its course, was another before.
     """
 
     path: str
     result: StepResult[Any]
     composed: str = ""
     took: int = 0
+    left_out: tuple[str, ...] = ()
 
     @property
     def status(self) -> StepStatus:
@@ -253,12 +255,13 @@ class MemberStarted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class MemberCompleted(Stamped):
-    """A member of a ``for_each`` ended; ``composed`` as in ``StepCompleted``."""
+    """A member of a ``for_each`` ended; ``composed`` and ``left_out`` as in ``StepCompleted``."""
 
     path: str
     index: int
     result: StepResult[Any]
     composed: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def status(self) -> StepStatus:

@@ -183,12 +183,15 @@ def _write_step_completed(event: ev.StepCompleted) -> Parts:
         body["composed"] = composed
     if event.took:
         body["took"] = event.took
+    if event.left_out:
+        body["left_out"] = event.left_out
     return body, None if composed else result.output, _talks(body)
 
 
 def _read_step_completed(row: Row, path: str, body: Body, value: Any) -> ev.StepCompleted:
-    composed, took = body.get("composed", ""), body.get("took", 0)
-    return assembler(ev.StepCompleted)(*row, path, _result(path, body, value), composed, took)
+    composed, took, left_out = body.get("composed", ""), body.get("took", 0), _left_out(body)
+    result = _result(path, body, value)
+    return assembler(ev.StepCompleted)(*row, path, result, composed, took, left_out)
 
 
 def _write_member_completed(event: ev.MemberCompleted) -> Parts:
@@ -197,12 +200,19 @@ def _write_member_completed(event: ev.MemberCompleted) -> Parts:
     body["index"] = event.index
     if composed:
         body["composed"] = composed
+    if event.left_out:
+        body["left_out"] = event.left_out
     return body, None if composed else result.output, _talks(body)
 
 
 def _read_member_completed(row: Row, path: str, body: Body, value: Any) -> ev.MemberCompleted:
-    index, composed = body["index"], body.get("composed", "")
-    return assembler(ev.MemberCompleted)(*row, path, index, _result(path, body, value), composed)
+    index, composed, left_out = body["index"], body.get("composed", ""), _left_out(body)
+    result = _result(path, body, value)
+    return assembler(ev.MemberCompleted)(*row, path, index, result, composed, left_out)
+
+
+def _left_out(body: Body) -> tuple[str, ...]:
+    return tuple(body.get("left_out", ()))
 
 
 def _talks(body: Body) -> bool:

@@ -54,7 +54,7 @@ _KEPT = frozenset({
 # What authors call things.
 _NAMES = frozenset({
     *("path", "name", "key", "workflow_name", "failed_step", "signal", "signals", "superseded"),
-    *("reused", "rerun", "scope", "tool", "orphaned", "waiting_signals"),
+    *("reused", "rerun", "scope", "tool", "orphaned", "left_out", "waiting_signals"),
 })  # fmt: skip
 
 

@@ -82,7 +82,7 @@ def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read
                     where, end.step_type, "succeeded", None if value is None else _any(value),
                     None, None, (), None, end.duration_ms, 1, False, False, False, None,  # noqa: FBT003
                 )  # fmt: skip
-                return new_end(run_id, seq, at, where, result, "", 0)
+                return new_end(run_id, seq, at, where, result, "", 0, ())
         except msgspec.MsgspecError:
             pass  # it has more to say, or it is damaged
         text = None if value is None else value.decode()
