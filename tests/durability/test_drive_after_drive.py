@@ -58,13 +58,6 @@ class Breaks(NamedTuple):
     number: int
 
 
-class Dies(NamedTuple):
-    """The process of this drive dies at a write, which still returns or not."""
-
-    writes: int
-    returns: bool
-
-
 class Limited(NamedTuple):
     """In this drive the run may take so many steps."""
 
@@ -99,6 +92,16 @@ class Rearranged(NamedTuple):
     new: bool
 
 
+class Dies(NamedTuple):
+    """The process of this drive dies at a write, which still returns or not; its code may be an
+    edited one.
+    """
+
+    writes: int
+    returns: bool
+    edit: Unfinished | Rearranged | None = None
+
+
 Drive: TypeAlias = Breaks | Dies | Limited | Raises | Cancelled | Unfinished | Rearranged
 ANY_DRIVE = (
     st.builds(Breaks, st.integers(0, 20))
@@ -111,9 +114,10 @@ ANY_DRIVE = (
 EDITED = st.builds(Unfinished, st.integers(0, 3), st.booleans(), st.just(False)) | st.builds(
     Rearranged, st.integers(0, 2), st.booleans(), st.booleans()
 )
+DIES_EDITED = st.builds(Dies, st.integers(1, 20), st.booleans(), EDITED)
 Given: TypeAlias = dict[str, tuple[int, Any]]
 DRIVES = st.lists(ANY_DRIVE, min_size=1, max_size=5)
-DRIVES_OF_ANY_CODE = st.lists(ANY_DRIVE | EDITED, min_size=1, max_size=5)
+DRIVES_OF_ANY_CODE = st.lists(ANY_DRIVE | EDITED | DIES_EDITED, min_size=1, max_size=5)
 
 
 def without_handlers(part: Any) -> Any:
@@ -236,7 +240,9 @@ def lived(body: Body, drives: Iterable[Drive], backend: str) -> tuple[Story, Wor
                 label = labels[number % len(labels)]
             case Unfinished() | Rearranged():
                 run.flow = mistaken(edited(body, drive), mistakes)
-            case Dies(writes, returns):
+            case Dies(writes, returns, edit):
+                if edit is not None:
+                    run.flow = mistaken(edited(body, edit), mistakes)
                 ends = {"stop_at": writes, "abrupt": not returns}
             case Cancelled() if not run.at_its_end():
                 run.cancels = "enough"

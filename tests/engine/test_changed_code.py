@@ -228,7 +228,7 @@ async def test_a_child_that_changed_lists_its_steps_in_order_whenever_it_is_read
     that was in its first attempt or not.
     """
     old, new, paths, output = CHANGES[change]
-    run = Edited(child_of(old, new, old))
+    run = Edited(child_of(old, new))
     ended = f"child~2/{old[-2]}" if retried else f"child/{old[-2]}"
     died = await run.by(1, *(["z"] if retried else []), dies_after=(ev.StepCompleted, ended))
     assert died[0] == "killed"
@@ -261,6 +261,9 @@ def losing(part: str) -> Callable[[Edited, int], Flow]:
                 "both": step("both").parallel(*both[version - 1 :]),
                 "broken": run.does("broken").on_error(
                     lambda _context, _failed: run.does("one" if version == 1 else "other")
+                ),
+                "mended": run.does("mended").on_error(
+                    lambda _context, _failed: run.does("needless")
                 ),
             }
 
@@ -306,28 +309,10 @@ async def test_what_was_lost_before_something_ended_is_no_part_of_it(
     assert known in result.orphaned
 
 
-def mended_step(run: Edited, version: int) -> Flow:
-    """A child of a step with a fallback, and one behind it."""
-    assert version
-
-    @workflow("child")
-    def child() -> Steps[Any]:
-        yield from run.does("mended").on_error(lambda _context, _failed: run.does("needless"))
-        yield from run.does("behind")
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        result: WorkflowResult[Any] = yield from step("child").run_workflow(child)
-        run.seen = [[one.path for one in result.step_results]]
-        yield from run.does("last")
-
-    return flow
-
-
 @pytest.mark.parametrize("dies", [False, True])
 async def test_a_fallback_that_is_needed_no_more_is_no_part_of_its_step(*, dies: bool) -> None:
     """Its step runs again, because somebody asked for it, and needs none."""
-    run = Edited(mended_step)
+    run = Edited(losing("mended"))
     died = await run.by(1, "mended", dies_after=(ev.StepCompleted, "child/mended/needless"))
     assert died[0] == "killed"
     again: dict[str, Any] = {"rerun": ("child/mended",)}

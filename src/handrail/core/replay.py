@@ -124,9 +124,9 @@ class Recorded:
         """What the items of members were whose own record is dropped."""
         self._paths: dict[str, PathRecord] = {}
         self._children: dict[str, dict[str, None]] = {}
-        self._gaps: dict[str, tuple[int, int]] = {}
-        """The places of those that are forgotten. They stay among the children of what they stand
-        in, and so do those below them, for they may begin again.
+        self._gaps = set[str]()
+        """Those that are forgotten. They stay among the children of what they stand in, and so do
+        those below them, for they may begin again.
         """
         self._takes: dict[type, Callable[[Any], None]] = {
             ev.WorkflowStarted: self._run_started,
@@ -169,7 +169,7 @@ class Recorded:
         again = set(paths)
         self.reused -= again
         if again and self.begun_once:
-            known = self._paths.keys() | self._gaps.keys()
+            known = self._paths.keys() | self._gaps
             self.begun_once = {
                 once
                 for once in self.begun_once
@@ -394,7 +394,7 @@ class Recorded:
         record = self._paths.get(path)
         if record is None:
             record = self._paths[path] = PathRecord()
-            self._gaps.pop(path, None)
+            self._gaps.discard(path)
             home = self._home(path) if "/" in path else ""
             children = self._children.get(home)
             if children is None:
@@ -440,7 +440,7 @@ class Recorded:
             del self._children[path][asked]
         record = self._paths.pop(path, None)
         if record is not None:
-            self._gaps[path] = (record.attempt, record.index)
+            self._gaps.add(path)
             if record.digest:
                 self._items[path] = record.digest
         self.answers.pop(path, None)
@@ -477,7 +477,7 @@ class Recorded:
         """Something that is undoing itself and that one of these paths stands in; "": the run."""
         if not self.undoing:
             return None
-        known = self._paths.keys() | self._gaps.keys()
+        known = self._paths.keys() | self._gaps
         above = {"", *(one for path in paths for one in all_above(path, known))}
         return min(self.undoing & above, default=None)
 
@@ -562,16 +562,6 @@ class Recorded:
         """The recorded paths just below this one, by their place in the group or of yielding."""
         return sorted(self._counting(path), key=self._place)
 
-    def places(self, path: str) -> list[str]:
-        """As ``children``, with those that are forgotten, since they may begin again."""
-        known, gaps = set(self._counting(path)), self._gaps
-        every = self._children.get(path, ())
-        return sorted((one for one in every if one in known or one in gaps), key=self._place)
-
-    def is_forgotten(self, path: str) -> bool:
-        """True if the path's record no longer counts, and it has not begun again."""
-        return path in self._gaps
-
     def leads_on(self, path: str) -> bool:
         """True if a step that failed has gone on in a fallback of its own."""
         return any(
@@ -628,9 +618,6 @@ class Recorded:
         """The attempt that a child belongs to, and its place in the group or body; of two in one
         place, by drives of different code, the older one is first.
         """
-        gap = self._gaps.get(child)
-        if gap is not None:
-            return gap
         record = self._paths[child]
         return record.attempt, record.index
 
