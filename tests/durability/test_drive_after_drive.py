@@ -44,7 +44,7 @@ from tests.durability.support import (
     nothing_was_lost,
     performed_at_most_once_a_life,
     the_record_lists_the_same,
-    what_can_be_undone_is_undone,
+    what_can_be_undone_is_undone_or_named,
     what_was_undone_is_done_again,
 )
 from tests.testing import by_hand
@@ -105,7 +105,7 @@ class Dies(NamedTuple):
 Drive: TypeAlias = Breaks | Dies | Limited | Raises | Cancelled | Unfinished | Rearranged
 ANY_DRIVE = (
     st.builds(Breaks, st.integers(0, 20))
-    | st.builds(Dies, st.integers(1, 20), st.booleans())
+    | st.builds(Dies, st.integers(1, 20), st.booleans(), st.none())
     | st.builds(Limited, st.integers(1, 12))
     | st.builds(Raises)
     | st.builds(Cancelled)
@@ -308,7 +308,7 @@ LAWS = (
     ends_are_recorded_once,
     nothing_was_lost,
     the_record_lists_the_same,
-    what_can_be_undone_is_undone,
+    what_can_be_undone_is_undone_or_named,
     what_was_undone_is_done_again,
 )
 
