@@ -43,34 +43,31 @@ reverse keeps commands in tree order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from handrail.core.bodies import close
 from handrail.core.composed import CHILD
+from handrail.core.driving import Driving
 from handrail.core.failing import Failing
 from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
 from handrail.core.launches import LAUNCHED, Launches
-from handrail.core.mistakes import not_a_step
 from handrail.core.node import Node, Phase
 from handrail.core.replay import Recorded, attempt_in
 from handrail.core.replaying import Replaying
 from handrail.core.report import children_of
 from handrail.core.resolving import declared_for, recordable
 from handrail.core.run_end import RunEnd
+from handrail.core.secret_names import names_a_secret, secret_names
 from handrail.core.spending import Spending
 from handrail.core.stopping import Stopping
 from handrail.core.visible import VisibleResults
 from handrail.core.waits import Waits
 from handrail.errors import (
-    DefinitionError,
     DuplicateStepName,
     OutputNotSerializable,
-    RunCancelled,
     StepChange,
-    StepFailed,
     StepIsPoisonous,
     StepWasInterrupted,
 )
@@ -80,8 +77,6 @@ from handrail.model.assemble import assembler
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import line_of
 from handrail.model.fingerprint import fingerprint
-from handrail.model.outcome import RETURNED, YIELDED, resume
-from handrail.model.paths import encode_key
 from handrail.model.policy import Limits
 from handrail.model.results import OpenGate, Skipped, StepResult, StepStatus, Usage
 from handrail.model.steps import (
@@ -183,8 +178,7 @@ class Machine:
         self.changes: list[StepChange] = []
         """Recorded steps that the code describes otherwise now."""
         self.codec = setting.codec
-        self._secrets = secrets_in_names(setting.secrets)
-        self._plain = setting.recorded is None and setting.limits.max_steps is None
+        self.secrets = secret_names(setting.secrets)
         self.finished = False
         self.escaped: BaseException | None = None
         self.root = Node(None, "", None, inputs)
@@ -195,7 +189,9 @@ class Machine:
         known = setting.recorded.spending if setting.recorded is not None else ()
         self.spending = Spending(self, known)
         self.replaying = Replaying(self)
+        self.driving = Driving(self)
         self.end = RunEnd(self)
+        self.enter, self.unwind = self.driving.enter, self.driving.unwind
         self.fail, self.fail_with = self.failing.fail, self.failing.fail_with
         self.stop = self.stopping.stop
         self.wait, self.drop_timer = self.waiting.wait, self.waiting.drop_timer
@@ -206,7 +202,6 @@ class Machine:
         self._out: list[cmd.Command] = []
         self._agenda: list[Action] = []
         self._opened = setting.opened_before()
-        self._visits: dict[tuple[str, str], int] = {}
         self.started_at = 0.0
         self.run_deadline = 0
         self._reactions: dict[type, Callable[[Any], None]] = {
@@ -287,23 +282,17 @@ class Machine:
         if path in seen:
             self.mistake(DuplicateStepName(path, where, hint))
             return False
-        if self._secrets and self._names_a_secret(path, where):
+        if self.secrets and self.names_a_secret(path, where):
             return False
         seen[path] = None
         return True
 
-    def _names_a_secret(self, path: str, where: str) -> bool:
-        """End the run if a name or key has the value of a secret: the record is kept by them."""
-        name = path.rpartition("/")[2]
-        variable = next((known for value, known in self._secrets if value in name), None)
-        if variable is None:
-            return False
-        said = (
-            f"{where}: a step's name, or a key of for_each, has the value of {variable} in it, and "
-            f"names are in the journal as they are. Take another name, or give for_each a key=."
-        )
-        self.mistake(DefinitionError(said))
-        return True
+    def names_a_secret(self, path: str, where: str) -> bool:
+        """End the run if a name or key has the value of a secret."""
+        mistake = names_a_secret(self.secrets, path, where)
+        if mistake is not None:
+            self.mistake(mistake)
+        return mistake is not None
 
     def where(self, node: Node) -> str:
         """``file:line`` of the body that yielded the step this node belongs to."""
@@ -347,7 +336,7 @@ class Machine:
             self.end_step(node, "cancelled", error=parent.stop)
             return
         recorded, most = self.setting.recorded, self.limits.max_steps
-        if most is not None and not self._was_let_in(node.path):
+        if most is not None and not self.was_let_in(node.path):
             self._opened += 1
             if self._opened > most:
                 self.hit_limit("max_steps", most, node.path)
@@ -409,6 +398,32 @@ class Machine:
         if verb.type is Any or self.unrecordable(verb.type, "the type of a signal") is not None:
             return None
         return verb.type
+
+    def begin_plain(self, parent: Node, step: Step[Any], path: str) -> None:
+        """Open, start and attempt in one go, for a leaf without modifiers: most steps are that."""
+        inner = parent.body_inputs
+        node = Node(step, path, parent, parent.inputs if inner is None else inner)
+        node.phase = Phase.RUNNING
+        node.attempt = 1
+        at = parent.yields
+        parent.yields = at + 1
+        node.started_at = now = self.now
+        parent.child = self.nodes[path] = node
+        verb = step.verb
+        out = self._out
+        known_as = "" if self.codec is None else self.fingerprint(step)
+        once = step.modifiers.once
+        begun = _step_started(
+            "", 0, 0.0, path, verb.kind, known_as, None, "", at, _NO, once, None, _NO
+        )
+        out.append(cmd.Record(begun, once))
+        if type(verb) is PythonCall:
+            out.append(cmd.Perform(path, step, 1, now, None))
+        elif type(verb) in LAUNCHED:
+            self.launches.begin(node, interrupted=False)
+        else:
+            view = self.view(node, self.validation_above(node)) if _sees(step) else None
+            out.append(cmd.Perform(path, step, 1, now, view))
 
     def attempt(self, node: Node) -> None:
         """Make the next attempt: a leaf is given to the engine, another verb begins."""
@@ -576,7 +591,7 @@ class Machine:
         ):
             self.results[event.path] = result
             parent.child = None
-            self._advance(parent, result.output, None)
+            self.driving.advance(parent, result.output, None)
         else:
             self.ended(node, result)
 
@@ -613,7 +628,7 @@ class Machine:
         if parent.phase is Phase.FALLING_BACK:
             self.failing.fallback_ended(parent, result)
         elif parent.generator is not None:
-            self._go_on(parent, result)
+            self.driving.go_on(parent, result)
         elif parent.stop is not None:
             self.stopping.child_ended(parent, node, result)
         elif parent.step is None:
@@ -668,116 +683,7 @@ class Machine:
         self.record(self.started(node))
         self.failing.fail_for_good(node, failure)
 
-    # -- generators -----------------------------------------------------------------------------
-
-    def enter(self, node: Node, generator: Generator[Any, Any, Any]) -> None:
-        """Drive this generator as the node's body, from its beginning."""
-        node.generator = generator
-        node.yields = 0
-        self.later(self._advance, node, None, None)
-
-    def _go_on(self, node: Node, result: StepResult[Any]) -> None:
-        if node.stop is not None and not node.unwinding:
-            self.unwind(node)
-        elif node.hard:
-            self._close_generator(node)
-        elif result.success:
-            self._advance(node, result.output, None)
-        elif result.status == "cancelled":
-            self._advance(node, None, RunCancelled(result.error or "cancelled"))
-        else:
-            self._advance(node, None, StepFailed(result))
-
-    def unwind(self, node: Node) -> None:
-        """Throw RunCancelled, once; what the generator yields from now on is clean-up."""
-        if node.hard:
-            self._close_generator(node)
-            return
-        node.unwinding = True
-        self._advance(node, None, RunCancelled(node.stop or "cancelled"))
-
-    def _close_generator(self, node: Node) -> None:
-        generator = node.generator
-        assert generator is not None
-        error = close(generator)
-        self._body_ended(node, None, error)
-
-    def _advance(self, node: Node, value: Any, error: BaseException | None) -> None:
-        generator = node.generator
-        assert generator is not None
-        what, given = resume(generator, value, error)
-        while what == YIELDED:
-            taken = self._yielded(node, generator, given)
-            if taken is None:
-                return
-            what, given = resume(generator, taken.output)
-        if what == RETURNED:
-            self._body_ended(node, given, None)
-        else:
-            self._body_ended(node, None, given)
-
-    def _yielded(
-        self, node: Node, generator: Generator[Any, Any, Any], step: Step[Any]
-    ) -> StepResult[Any] | None:
-        """Open the step; or give its result, if that was recorded and the body just goes on."""
-        if type(step) is not Step:
-            self.mistake(not_a_step(step, line_of(generator)))
-            return None
-        base = node.path if node.attempt < 2 else node.base
-        path = f"{base}/{step.name}" if base else step.name
-        seen = node.seen
-        if seen is None:
-            seen = node.seen = self.tree[node.path] = {}
-        if path in seen:
-            self.mistake(DuplicateStepName(path, line_of(generator), _UNIQUE))
-            return None
-        if self._secrets and self._names_a_secret(path, line_of(generator)):
-            return None
-        seen[path] = None
-        if self.limits.max_visits is not None and not self._may_visit(node, generator, path):
-            return None
-        modifiers = step.modifiers
-        if (modifiers is PLAIN or is_simple(modifiers)) and step.verb.leaf and not node.unwinding:
-            if self._plain:
-                self._begin_plain(node, step, path)
-                return None
-            taken = self.replaying.replay_plain(node, step, path)
-            if taken is not None:
-                node.yields += 1
-                return taken
-        if node.unwinding and not node.timer:
-            due = self.now + self.setting.cleanup_timeout_s
-            node.timer = self.wait(node, due)
-        self.open_child(node, step, path)
-        return None
-
-    def _begin_plain(self, parent: Node, step: Step[Any], path: str) -> None:
-        """Open, start and attempt in one go, for a leaf without modifiers: most steps are that."""
-        inner = parent.body_inputs
-        node = Node(step, path, parent, parent.inputs if inner is None else inner)
-        node.phase = Phase.RUNNING
-        node.attempt = 1
-        at = parent.yields
-        parent.yields = at + 1
-        node.started_at = now = self.now
-        parent.child = self.nodes[path] = node
-        verb = step.verb
-        out = self._out
-        known_as = "" if self.codec is None else self.fingerprint(step)
-        once = step.modifiers.once
-        begun = _step_started(
-            "", 0, 0.0, path, verb.kind, known_as, None, "", at, _NO, once, None, _NO
-        )
-        out.append(cmd.Record(begun, once))
-        if type(verb) is PythonCall:
-            out.append(cmd.Perform(path, step, 1, now, None))
-        elif type(verb) in LAUNCHED:
-            self.launches.begin(node, interrupted=False)
-        else:
-            view = self.view(node, self.validation_above(node)) if _sees(step) else None
-            out.append(cmd.Perform(path, step, 1, now, view))
-
-    def _was_let_in(self, path: str) -> bool:
+    def was_let_in(self, path: str) -> bool:
         """True for what began in an earlier drive, whose limits were others: it counts, but none is
         hit by it, or a success on record would end a second time.
         """
@@ -789,18 +695,10 @@ class Machine:
         end = recorded.at(path).end
         return end is not None and end.success
 
-    def _may_visit(self, node: Node, generator: Generator[Any, Any, Any], path: str) -> bool:
-        """Count visits by the line that yields: the loop guard, whatever names the loop makes."""
-        limit = self.limits.max_visits
-        assert limit is not None
-        place = (node.path, line_of(generator))
-        visits = self._visits[place] = self._visits.get(place, 0) + 1
-        if visits <= limit or self._was_let_in(path):
-            return True
-        self.hit_limit("max_visits", limit, path, f"{place[1]} yielded {visits} steps")
-        return False
+    # -- bodies ---------------------------------------------------------------------------------
 
-    def _body_ended(self, node: Node, value: Any, error: BaseException | None) -> None:
+    def body_ended(self, node: Node, value: Any, error: BaseException | None) -> None:
+        """Have the end of a body heard of by who waits for it: the run, a stop, its step."""
         node.generator = None
         self.drop_timer(node.timer)
         node.timer = 0
@@ -947,29 +845,11 @@ class Machine:
         return bool(self.timers or self.gates or self.listeners or self.launches.parked)
 
 
-_UNIQUE = (
-    "Names are unique within a workflow: rename one of the two, or in a loop number them, "
-    'step(f"fix-{n}").'
-)
-
 _TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
 
 
 _NO = False
 """A simple step has no rollback, and a body that unwinds does not begin it as one."""
-
-_SECRET_LEAST = 12
-"""A value that is shorter may be a part of a name by chance."""
-
-
-def secrets_in_names(secrets: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
-    """The values that no name may have, as names and as keys have them, with their variables."""
-    return tuple(
-        (form, variable)
-        for variable, value in (secrets or {}).items()
-        if len(value) >= _SECRET_LEAST
-        for form in {value, encode_key(value)}
-    )
 
 
 def _sees(step: Step[Any]) -> bool:
