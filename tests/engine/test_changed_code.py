@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import anyio
 import pytest
+from anyio.abc import TaskGroup
 
 from handrail import (
+    Limits,
     ReplayMismatch,
+    Run,
     Step,
     StepFailed,
     Steps,
@@ -33,6 +37,7 @@ class Edited(Driven):
         self.versions = versions
         self.seen: list[list[Any]] = []
         """What the workflow saw in this drive."""
+        self.stopping, self.may_stop = anyio.Event(), anyio.Event()
         super().__init__(lambda run: versions(self, 1))
 
     async def by(self, version: int, *broken: str, **how: Any) -> tuple[str, list[str]]:
@@ -350,7 +355,9 @@ async def test_a_run_whose_code_has_changed_can_be_cancelled(*, asked_before: bo
 
 
 def shorter_or_raising(run: Edited, version: int) -> Flow:
-    """Two steps that can be undone; by the next version one, and by the third it raises then."""
+    """Two steps that can be undone; by the next version one, and by the third it raises then; the
+    fourth has a new step.
+    """
 
     @workflow("flow")
     def flow() -> Steps[Any]:
@@ -360,11 +367,13 @@ def shorter_or_raising(run: Edited, version: int) -> Flow:
             yield from step("nap").sleep(60)
         if version == 3:
             raise WorkflowError("a mistake")
+        if version == 4:
+            yield from run.does("new")
 
     return flow
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 @pytest.mark.parametrize("cancels", [False, True])
 async def test_a_cancelled_run_that_died_in_its_rollbacks_ends_as_cancelled(
     version: int, *, cancels: bool
@@ -374,8 +383,23 @@ async def test_a_cancelled_run_that_died_in_its_rollbacks_ends_as_cancelled(
     await run.by(1, dies_after=(ev.StepCompleted, "b"))
     died = await run.by(1, cancel=True, dies_after=(ev.RollbackCompleted, "b"))
     assert died == ("killed", ["undo b"])
-    assert await run.by(version, cancel=cancels) == ("cancelled", ["undo a"])
+    ended = await run.by(version, cancel=cancels, limits=Limits(max_steps=3))
+    assert ended == ("cancelled", ["undo a"])
     assert run.error == "enough"
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_a_failed_run_that_died_in_its_rollbacks_is_not_cancelled_any_more(
+    *, dies: bool
+) -> None:
+    """Its end had been decided, wherever its process dies after that."""
+    run = Edited(shorter_or_raising)
+    assert (await run.by(3, dies_after=(ev.RollbackStarted, "a")))[0] == "killed"
+    if dies:
+        died = await run.by(3, cancel=True, dies_after=(ev.RollbackStarted, "a"))
+        assert died == ("killed", [])
+    assert await run.by(3, cancel=not dies) == ("failed", ["undo a"])
+    assert run.error == "a mistake"
 
 
 def group_or_leaf(run: Edited, version: int) -> Flow:
@@ -443,3 +467,132 @@ async def test_what_one_version_could_not_undo_the_next_one_undoes() -> None:
     assert (await run.by(1, dies_after=(ev.StepCompleted, "c")))[0] == "killed"
     assert await run.by(2, "last") == ("failed", ["last", "undo c"])
     assert await run.by(1, "last") == ("failed", ["c", "last", "undo c", "undo b", "undo a"])
+
+
+def one_that_breaks(run: Edited, version: int) -> Flow:
+    """A child that begins with a step that breaks, and a group of what can be undone."""
+    assert version
+
+    @workflow("child")
+    def child() -> Steps[Any]:
+        yield from run.undoable("x")
+        yield from step("both").parallel(run.undoable("a"), run.does("b"))
+        yield from run.does("y")
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        yield from step("child").run_workflow(child)
+
+    return flow
+
+
+async def test_what_a_failed_drive_did_not_come_to_again_is_named_wherever_it_stands() -> None:
+    """Somebody asked for a step again, which fails now; behind it is what can be undone."""
+    run = Edited(one_that_breaks)
+    assert (await run.by(1))[0] == "succeeded"
+    assert await run.by(1, "x", rerun=("child/x",)) == ("failed", ["x"])
+    last = run.journal.events(RUN)[-1]
+    assert isinstance(last, ev.WorkflowCompleted)
+    assert [error.path for error in last.rollback_errors] == ["child/both/a"]
+    assert await run.by(1, "y", rerun=("child/y",)) == ("failed", ["x", "y", "undo a", "undo x"])
+
+
+def lists_again(run: Edited, version: int) -> Flow:
+    """A child that begins with what can be undone; behind it stand a group and one that breaks."""
+    assert version
+
+    @workflow("child")
+    def child() -> Steps[Any]:
+        yield from run.undoable("u")
+        yield from step("both").parallel(run.does("a"), run.does("b"))
+        yield from run.does("y")
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        yield from step("child").run_workflow(child)
+
+    return flow
+
+
+async def test_a_group_that_a_failed_drive_did_not_come_to_is_listed_with_its_output() -> None:
+    """It stands in something that ran again, and failed before it came there."""
+    run = Edited(lists_again)
+    assert (await run.by(1, "y"))[0] == "failed"
+    run.broken = {"u"}
+    result = await run.executor().resume(RUN, run.flow)
+    assert result.step("child/both").output == ("a", "b")
+
+
+def group_then_leaf(run: Edited, version: int) -> Flow:
+    """A group; by the next version a call of the same name."""
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        group = step("x").parallel(run.does("a"), run.does("b"))
+        run.seen = [(yield from group if version == 1 else run.does("x"))]
+        yield from run.does("last")
+
+    return flow
+
+
+async def test_what_a_group_gave_can_be_reused_for_a_call() -> None:
+    """Its output is not stored twice, whatever stands in its place now."""
+    run = Edited(group_then_leaf)
+    assert (await run.by(1, "last"))[0] == "failed"
+    assert await run.by(2, reuse=("x",)) == ("succeeded", ["last"])
+    assert run.seen == [("a", "b")]
+
+
+def beside_one_that_is_slow_to_stop(run: Edited, version: int) -> Flow:
+    """Two members; in one a step that can be undone is another, behind one that is new."""
+
+    async def slow() -> None:
+        if version == 1:
+            await anyio.wait_all_tasks_blocked()
+            return
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                run.stopping.set()
+                await run.may_stop.wait()
+
+    @workflow("two")
+    def two() -> Steps[Any]:
+        if version > 1:
+            yield from run.does("new")
+        yield from run.does_with("a", version).with_rollback(lambda _: run.act("undo a"))
+        yield from run.does("behind")
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        yield from step("both").parallel(step("slow").call(slow), step("two").run_workflow(two))
+
+    return flow
+
+
+async def test_a_cancel_while_a_late_change_ends_the_drive_drops_no_success() -> None:
+    """What changed has no other end by that; the code that it is of undoes it."""
+    run = Edited(beside_one_that_is_slow_to_stop)
+    assert (await run.by(1, dies_after=(ev.StepCompleted, "both/two/a")))[0] == "killed"
+
+    async def cancels(drive: Run[Any]) -> None:
+        await run.stopping.wait()
+        drive.cancel("enough")
+        await anyio.wait_all_tasks_blocked()
+        run.may_stop.set()
+
+    async def drives(tasks: TaskGroup) -> None:
+        async with run.executor().stream_resume(RUN, run.versions(run, 2)) as drive:
+            tasks.start_soon(cancels, drive)
+            async for _ in drive:
+                pass
+
+    async with anyio.create_task_group() as tasks:
+        with pytest.raises(ReplayMismatch, match="what was run before it showed is on record"):
+            await drives(tasks)
+    history = run.journal.events(RUN)
+    assert any(isinstance(event, ev.CancelRequested) for event in history)
+    ends = [one for one in history if isinstance(one, ev.StepCompleted)]
+    assert [one.status for one in ends if one.path == "both/two/a"] == ["succeeded"]
+    assert await run.by(1) == ("cancelled", ["undo a"])

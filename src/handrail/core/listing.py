@@ -49,8 +49,15 @@ def as_listed(tree: Tree, results: Results, orphaned: Container[str]) -> Tree:
     }
 
 
-def with_recorded(recorded: Recorded, results: Results, run_id: str) -> Results:
-    """The results of a drive, and the recorded ones of steps that it did not come to."""
-    for path in recorded.children(""):
-        compose(recorded, path, run_id)
+def with_recorded(recorded: Recorded, tree: Tree, results: Results, run_id: str) -> Results:
+    """The results of a drive, and the recorded ones of what it did not come to; ``tree``: with all
+    that is recorded.
+    """
+    stack = list(children_of(tree, ""))
+    while stack:
+        path = stack.pop()
+        if path not in results and recorded.at(path).ended():
+            compose(recorded, path, run_id)
+        else:
+            stack.extend(children_of(tree, path))
     return {**dict(recorded.ends()), **results}

@@ -20,6 +20,8 @@ the others are steps. A node lives from its path being taken to its end being re
     REGISTERING   what an earlier drive did below it, and can be -> RUNNING | PAUSED
                   undone, is looked for in the code                 | FALLING_BACK | gone
     ENDING        ``Record`` of its end is on its way            -> gone
+    HALTED        its record is of another step, which showed
+                  late: the drive ends, and the node does not
 
 Every end goes through ``Record(StepCompleted)``: the engine journals it, shows it to the sinks and
 gives it back, and only then does the parent hear of it. So a generator never sees a result that a

@@ -28,6 +28,7 @@ class Phase(IntEnum):
     UNDOING = 4  # its rollbacks run
     REGISTERING = 5  # what of its record is to be undone is looked for in the code
     ENDING = 6  # its end is on the way to the journal
+    HALTED = 7  # its record is of another step, and the drive ends here
 
 
 class Node:

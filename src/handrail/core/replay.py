@@ -116,9 +116,9 @@ class Recorded:
         """Why the run is to be cancelled; it has not ended since."""
         self.limit: ev.LimitReached | None = None
         """What the run is to fail by; it has not ended since."""
-        self.undoing: set[str] = set()
+        self.undoing: dict[str, str | None] = {}
         """What has no end and had begun to undo itself, "" for the run: it is to fail, whatever the
-        code says now.
+        code says now. With the reason, if the run was being cancelled then.
         """
         self._items: dict[str, str] = {}
         """What the items of members were whose own record is dropped."""
@@ -246,7 +246,7 @@ class Recorded:
 
     def _attempt_failed(self, event: ev.AttemptFailed) -> None:
         record = self._record(event.path)
-        self.undoing.discard(event.path)
+        self.undoing.pop(event.path, None)
         record.attempts = max(record.attempts, event.attempt)
         if event.took:
             self._misfits.add(event.took)
@@ -319,7 +319,7 @@ class Recorded:
         path = event.path
         record = self._paths.get(path) or self._record(path)
         record.end = event.result
-        self.undoing.discard(path)
+        self.undoing.pop(path, None)
         record.composed, record.left_out = event.composed, event.left_out
         self._attempt_over(path, event.result.usage)
         record.took = event.took
@@ -341,7 +341,7 @@ class Recorded:
     def _member_completed(self, event: ev.MemberCompleted) -> None:
         record = self._record(event.path)
         record.member_end = event.result
-        self.undoing.discard(event.path)
+        self.undoing.pop(event.path, None)
         record.member_composed, record.left_out = event.composed, event.left_out
         if type(event.result.output) is Unresolved:
             self.unresolved.add(event.path)
@@ -355,7 +355,8 @@ class Recorded:
 
     def _rollback_started(self, event: ev.RollbackStarted) -> None:
         above = all_above(event.path, self._paths)
-        self.undoing.add(next((path for path in above if not self.at(path).ended()), ""))
+        what = next((path for path in above if not self.at(path).ended()), "")
+        self.undoing.setdefault(what, self.cancel)
 
     def _rollback_completed(self, event: ev.RollbackCompleted) -> None:
         self._record(event.path).undone = event
@@ -479,7 +480,7 @@ class Recorded:
             return None
         known = self._paths.keys() | self._gaps
         above = {"", *(one for path in paths for one in all_above(path, known))}
-        return min(self.undoing & above, default=None)
+        return min(self.undoing.keys() & above, default=None)
 
     def signals_left(self) -> dict[str, list[tuple[int, Any]]]:
         """The signals that no recorded ``wait_for`` took, by name, in order of arrival; with their
@@ -586,10 +587,12 @@ class Recorded:
         return [path for path, record in self._paths.items() if record.end is not None]
 
     def to_undo(self, path: str) -> list[str]:
-        """The steps below the path that succeeded, have a rollback, and were not undone."""
+        """The steps below the path that succeeded, have a rollback, and were not undone; of the run
+        itself all, also below what is forgotten.
+        """
         return [
             known
-            for known in self.paths_below(path)
+            for known in (self.paths_below(path) if path else self._paths)
             if (record := self._paths[known]).rollback
             and record.undone is None
             and record.end is not None

@@ -84,6 +84,7 @@ class Replaying:
         record = recorded.at(node.path)
         counts = record.end.success if record.end is not None else self._is_answered(node, step)
         if counts and self.changed(node.path, step):
+            node.phase = Phase.HALTED
             return True
         if record.end is not None:
             self._take_end(node, step, record, recorded)
@@ -125,7 +126,7 @@ class Replaying:
         self, node: Node, step: Step[Any], record: PathRecord, recorded: Recorded
     ) -> None:
         machine = self.machine
-        has_children = not step.verb.leaf or step.modifiers.on_error is not None
+        has_children = _may_have_children(step, record)
         resolve(recorded, node.path, step, machine.codec)
         if has_children:
             compose(recorded, node.path, machine.setting.run_id)
@@ -138,7 +139,7 @@ class Replaying:
             machine.end.note_recorded(node.path)
         machine.emit(cmd.Tell(_step_replayed("", 0, 0.0, node.path, result)))
         if has_children:
-            self._register(node, lambda: self._ended(node, result))
+            self._register(node, lambda: self._ended(node, result, has_children=True))
         else:
             self._ended(node, result)
 
@@ -146,11 +147,10 @@ class Replaying:
         """Have it recorded where this stands now, for who reads the record in its order."""
         self.machine.record(ev.StepMoved(path, index))
 
-    def _ended(self, node: Node, result: StepResult[Any]) -> None:
-        step, recorded = node.step, self.machine.setting.recorded
-        assert step is not None
+    def _ended(self, node: Node, result: StepResult[Any], *, has_children: bool = False) -> None:
+        recorded = self.machine.setting.recorded
         assert recorded is not None
-        if not step.verb.leaf or step.modifiers.on_error is not None:
+        if has_children:
             self.machine.results.update(recorded.below(node.path))
         self.machine.nodes.pop(node.path, None)
         self.machine.ended(node, result)
@@ -210,6 +210,7 @@ class Replaying:
         if recorded is None:
             return False
         if self.item_changed(member.path, digest):
+            member.phase = Phase.HALTED
             return True
         if not recorded.knows(member.path):
             return False
@@ -287,3 +288,8 @@ class Replaying:
             machine.failing.attempt_failed(record.failure)
         else:
             machine.attempt(node)
+
+
+def _may_have_children(step: Step[Any], record: PathRecord) -> bool:
+    """True if something may be recorded below a step that has ended; it may have been another."""
+    return not step.verb.leaf or step.modifiers.on_error is not None or bool(record.composed)

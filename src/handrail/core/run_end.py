@@ -152,6 +152,12 @@ class RunEnd:
             return None  # the attempt that was being undone is over
         return WorkflowError(_COMMITTED.format(what=f"step {node.path!r}", it="the run"))
 
+    def _was_cancelled(self) -> Ending | None:
+        """The end of a run whose rollbacks had begun because it was being cancelled."""
+        recorded = self.machine.setting.recorded
+        reason = None if recorded is None else recorded.undoing.get("")
+        return None if reason is None else Ending("cancelled", reason)
+
     def _stop_root(self, reason: str, *, hard: bool) -> None:
         """Stop the run, but not before all that is on record has been gone through: what can be
         undone must be known.
@@ -172,6 +178,7 @@ class RunEnd:
     ) -> None:
         """End the run as failed, naming the limit."""
         error = LimitExceeded(name, value, why or (f"at step {path!r}" if path else ""))
+        self._ending = self._ending or self._was_cancelled()
         if self._ending is not None:  # in clean-up: the verdict stays, the clean-up ends
             self._stop_root(str(error), hard=hard)
             return
@@ -211,8 +218,8 @@ class RunEnd:
         if self._ending is None and recorded is not None:
             if stop is not None:
                 self._ending = _recorded_ending(recorded, stop)
-            elif recorded.cancel is not None and half_undone is not None:
-                self._ending = Ending("cancelled", recorded.cancel)
+            else:
+                self._ending = self._was_cancelled()
         if self._ending is None:
             if error is None:
                 where = f"workflow {self.machine.definition.name!r}"
@@ -312,7 +319,7 @@ class RunEnd:
         recorded, run_id = machine.setting.recorded, machine.setting.run_id
         if recorded is not None and orphaned and status in {"failed", "cancelled"}:
             tree = whole(recorded, tree, results)
-            results = with_recorded(recorded, results, run_id)
+            results = with_recorded(recorded, tree, results, run_id)
         result: WorkflowResult[Any] = workflow_result(
             machine.definition.name,
             run_id,

@@ -23,7 +23,7 @@ class Stopping:
 
     def stop(self, node: Node, reason: str, *, hard: bool = False) -> None:
         """Stop a subtree; its ends follow, innermost first. Hard: close what still unwinds."""
-        if node.phase is Phase.ENDING:
+        if node.phase in {Phase.ENDING, Phase.HALTED}:
             return
         if node.phase is Phase.REGISTERING:
             node.stop, node.hard = node.stop or reason, node.hard or hard  # it goes on by itself
