@@ -97,6 +97,8 @@ class Lives:
     """Resume the run although it has ended."""
     cancels: str | None = None
     """Do not resume the run but cancel it, for this reason."""
+    rerun: tuple[str, ...] = ()
+    """What is to run again although it succeeded."""
     options: dict[str, Any] = field(default_factory=dict)
     journal: TextJournal = field(default_factory=TextJournal)
     clock: JumpClock = field(default_factory=JumpClock)
@@ -152,8 +154,8 @@ class Lives:
                 result = await executor.cancel(RUN, self.cancels, self.flow)
                 assert result is not None
                 return result
-            if self.again and ended(self.found[-1]) is not None:
-                result = await executor.resume(RUN, self.flow)
+            if self.rerun or (self.again and ended(self.found[-1]) is not None):
+                result = await executor.resume(RUN, self.flow, rerun=self.rerun)
                 if result.status != "suspended":
                     return result
             return await errand.finish(executor, self.journal)

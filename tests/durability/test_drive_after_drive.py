@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail import Limits, Steps, Workflow, WorkflowError, WorkflowResult, workflow
+from handrail import Limits, Steps, Workflow, WorkflowError, WorkflowResult, WrongUse, workflow
 from handrail.core.standing import begun
 from handrail.model import events as ev
 from handrail.model.paths import all_above
@@ -36,6 +36,7 @@ from handrail.testing.strategies import bodies
 from tests.durability.support import (
     LAW,
     LEAVES,
+    RUN,
     Lives,
     Story,
     ends_are_recorded_once,
@@ -102,7 +103,16 @@ class Dies(NamedTuple):
     edit: Unfinished | Rearranged | None = None
 
 
-Drive: TypeAlias = Breaks | Dies | Limited | Raises | Cancelled | Unfinished | Rearranged
+class Again(NamedTuple):
+    """In this drive a step that has ended is to run again, whichever this number falls on, and one
+    of the actions fails, or none.
+    """
+
+    number: int
+    breaks: int | None
+
+
+Drive: TypeAlias = Again | Breaks | Dies | Limited | Raises | Cancelled | Unfinished | Rearranged
 ANY_DRIVE = (
     st.builds(Breaks, st.integers(0, 20))
     | st.builds(Dies, st.integers(1, 20), st.booleans(), st.none())
@@ -115,9 +125,11 @@ EDITED = st.builds(Unfinished, st.integers(0, 3), st.booleans(), st.just(False))
     Rearranged, st.integers(0, 2), st.booleans(), st.booleans()
 )
 DIES_EDITED = st.builds(Dies, st.integers(1, 20), st.booleans(), EDITED)
+AGAIN = st.builds(Again, st.integers(0, 20), st.none() | st.integers(0, 20))
 Given: TypeAlias = dict[str, tuple[int, Any]]
 DRIVES = st.lists(ANY_DRIVE, min_size=1, max_size=5)
 DRIVES_OF_ANY_CODE = st.lists(ANY_DRIVE | EDITED | DIES_EDITED, min_size=1, max_size=5)
+DRIVES_OF_ANY_KIND = st.lists(ANY_DRIVE | EDITED | DIES_EDITED | AGAIN, min_size=1, max_size=5)
 
 
 def without_handlers(part: Any) -> Any:
@@ -227,7 +239,7 @@ def lived(body: Body, drives: Iterable[Drive], backend: str) -> tuple[Story, Wor
     run, labels = Lives(flow, backend), sorted(ran)
     was: Given = {}
     for drive in drives:
-        run.again, run.cancels, run.options, run.flow = True, None, {}, flow
+        run.again, run.cancels, run.options, run.flow, run.rerun = True, None, {}, flow, ()
         mistakes.clear()
         label: str | None = None
         ends: dict[str, Any] = {}
@@ -236,6 +248,9 @@ def lived(body: Body, drives: Iterable[Drive], backend: str) -> tuple[Story, Wor
                 run.options = {"limits": Limits(max_steps=steps)}
             case Raises():
                 mistakes.append("no")
+            case Again(number, breaks) if labels and (over := ended_paths(run)):
+                run.rerun = (over[number % len(over)],)
+                label = None if breaks is None else labels[breaks % len(labels)]
             case Breaks(number) if labels:
                 label = labels[number % len(labels)]
             case Unfinished() | Rearranged():
@@ -248,15 +263,21 @@ def lived(body: Body, drives: Iterable[Drive], backend: str) -> tuple[Story, Wor
                 run.cancels = "enough"
             case _:
                 continue
-        with broken(label):
+        with broken(label), contextlib.suppress(WrongUse):  # it is being undone
             was = given_again(run, run.live(**ends), was)
-    run.cancels, run.options, run.flow = None, {}, flow
+    run.cancels, run.options, run.flow, run.rerun = None, {}, flow, ()
     mistakes.clear()
     with broken(None):
         result = run.live()
     assert result is not None
     given_again(run, result, was)
     return run.story(result), expected
+
+
+def ended_paths(run: Lives) -> list[str]:
+    """The steps of which an end is on record, in the order in which they ended."""
+    history = run.journal.reopened().events(RUN)
+    return [event.path for event in history if isinstance(event, ev.StepCompleted)]
 
 
 def given_again(run: Lives, result: WorkflowResult[Any] | None, was: Given) -> Given:
@@ -346,7 +367,7 @@ def test_what_succeeded_stays_whatever_the_run_went_on_from(
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @LAW
-@given(body=bodies(depth=2), drives=DRIVES_OF_ANY_CODE)
+@given(body=bodies(depth=2), drives=DRIVES_OF_ANY_KIND)
 def test_a_run_that_is_driven_again_and_again_repeats_nothing(
     backend: str, body: Body, drives: list[Drive]
 ) -> None:
