@@ -223,7 +223,7 @@ def test_which_run_is_said_in_one_way(cli: Cli, words: list[str]) -> None:
     outcome = cli("resume", *words)
 
     assert outcome.code == 2
-    assert "takes a run's id, or --latest" in outcome.err
+    assert "takes either a run's id or --latest" in outcome.err
 
 
 def test_recorded_steps_that_the_code_no_longer_has_are_named(cli: Cli, durable: Path) -> None:

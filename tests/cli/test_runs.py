@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,7 +58,41 @@ def test_a_run_as_json_has_all_there_is_to_know(cli: Cli) -> None:
         "target": "durable.py:asks",
         "labels": {"target": "durable.py:asks"},
         "holder": None,
+        "damaged": None,
     }
+
+
+def test_a_damaged_run_is_named_and_hides_no_other(cli: Cli) -> None:
+    """Who asks for it is told that nothing in it is believed; the others go on."""
+    for name in ("a", "b"):
+        cli("run", "durable.py:waits", "--run-id", name)
+    with sqlite3.connect(".handrail/runs.db") as journal:
+        journal.execute("UPDATE events SET body = replace(body, '}', '!') WHERE run = 2")
+    journal.close()
+
+    outcome = cli("runs")
+    assert [line.split()[2] for line in outcome.out.splitlines()[1:]] == ["suspended", "damaged"]
+    assert "run b is damaged: event 3 is not as it was written" in outcome.err
+    assert cli("runs", "--json", "--status", "damaged").data[0]["damaged"].startswith("event 3")
+    assert cli("signal", "a", "approved", "7").code == 0
+    assert cli("resume", "a", "--quiet").out == "7\n"
+    for words in (["resume", "b"], ["show", "b"], ["run", "durable.py:waits", "--run-id", "b"]):
+        outcome = cli(*words)
+        assert outcome.code == 1
+        assert "reading run b failed: run b: event 1 is not as it was written" in outcome.err
+
+
+def test_no_run_is_begun_that_may_be_one_whose_entry_is_damaged(cli: Cli) -> None:
+    """Not even its id is certain: what it did might be done again."""
+    cli("run", "durable.py:waits", "--run-id", "a")
+    with sqlite3.connect(".handrail/runs.db") as journal:
+        journal.execute("UPDATE runs SET run_id = 'x'")
+    journal.close()
+
+    outcome = cli("run", "durable.py:waits", "--run-id", "a")
+    assert outcome.code == 2
+    assert "run 'a': is not known, but may be one whose entry is damaged: x." in outcome.err
+    assert "run 'a': is not known, but may be one" in cli("resume", "a").err
 
 
 def test_without_runs_there_is_an_empty_list(cli: Cli) -> None:

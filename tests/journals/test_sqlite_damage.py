@@ -22,12 +22,16 @@ def contents(path: Path) -> object:
     """All that a journal holds."""
     journal = SqliteJournal(path)
     try:
-        listed = [(run.run_id, run.workflow_name, run.status, run.events) for run in journal.runs()]
-        return (
+        runs = journal.runs()
+        found = (
             [journal.events(run) for run in RUNS],
-            listed,
+            [(run.run_id, run.workflow_name, run.status, run.events) for run in runs],
             [journal.letters(run, 0) for run in RUNS],
         )
+        for run in runs:
+            if run.damaged:
+                raise JournalDamaged(str(path), "reading the list of runs", run.damaged, "")
+        return found
     finally:
         journal.close()
 
@@ -104,6 +108,56 @@ def test_changed_rows_are_named(tmp_path: Path, change: str, said: str) -> None:
     journal.close()
     assert caught.value.journal == str(path)
     assert "Nothing in it is believed" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE events SET body = replace(body, '}', '!')", "event 15 is not as it was written"),
+        (
+            "UPDATE events SET body = replace(body, 'failed', 'succeeded')",
+            "event 15 is not as it was written",
+        ),
+        ("UPDATE events SET body = CAST(x'ff' AS text)", "event 15 is not as it was written"),
+        ("UPDATE events SET at = 'noon'", "event 15 is not as it was written"),
+        ("DELETE FROM events", "events 15 to 15 are missing"),
+        ("UPDATE runs SET workflow = 'x'", "its entry is not as it was written"),
+        ("UPDATE runs SET labels = CAST(x'ff' AS text)", "its entry is not as it was written"),
+    ],
+)
+def test_a_list_names_a_damaged_run_and_believes_the_others(
+    tmp_path: Path, change: str, said: str
+) -> None:
+    """What is wrong with the last event of a run, or with its entry, hides no other run."""
+    path = tmp_path / "runs.db"
+    journal = SqliteJournal(path)
+    for run in RUNS:
+        with_end(journal, run)
+    whole = journal.runs()
+    journal.close()
+    where = "run_id = 'b'" if " runs " in change else "run = 2 AND seq = 15"
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"{change} WHERE {where}")
+    connection.close()
+    journal = SqliteJournal(path)
+    first, damaged, last = journal.runs()
+    assert [first, last] == [whole[0], whole[2]]
+    assert (damaged.run_id, damaged.status, damaged.damaged) == ("b", None, said)
+    with pytest.raises(JournalDamaged, match="reading run b failed: "):
+        journal.events("b")
+    assert journal.events("a")
+    journal.close()
+
+
+def with_end(journal: SqliteJournal, run: str) -> None:
+    """A run that has failed."""
+    lease = journal.acquire(run)
+    journal.append(started(run))
+    for seq in range(2, 15):
+        journal.append(step(seq, run))
+    end = ev.WorkflowCompleted("failed", error="no", error_type="x.Y")
+    journal.append(ev.stamp(end, run, 15, 15.0))
+    lease.release()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ Dir = Annotated[Path | None, Parameter(name="--dir", allow_leading_hyphen=True)]
 Tape = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
 Words = Annotated[list[str] | None, Parameter()]
 Gates = Literal["approve", "default", "fail", "ask"]
-Statuses = Literal["running", "dead", "suspended", "succeeded", "failed", "cancelled"]
+Statuses = Literal["running", "dead", "damaged", "suspended", "succeeded", "failed", "cancelled"]
 
 
 @app.command(help=f"Run a workflow.\n\n{EXIT_CODES}")

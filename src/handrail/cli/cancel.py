@@ -12,7 +12,7 @@ from handrail.cli.driving import Options, Session
 from handrail.cli.exits import Exit
 from handrail.cli.journal import Place
 from handrail.cli.origin import workflow_of
-from handrail.cli.run_ids import chosen, exactly
+from handrail.cli.run_ids import exactly, picked
 from handrail.cli.run_state import as_data, state_of, told
 from handrail.errors import WorkflowNotFound
 from handrail.ports.journal import Journal, RunInfo
@@ -38,7 +38,7 @@ def cancel(
     with json_channel(wanted=options.as_json) as data:
         journal = place.find()
         session = Session(options, data, place, journal)
-        info = chosen(journal.runs(), name)
+        info = picked(journal, name)
         if state_of(info) in _OVER:
             return _told(info, f"run {info.run_id} has {_ended(info)} before", session)
         if info.holder is None or not _asked(journal, info, reason):

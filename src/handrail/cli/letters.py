@@ -17,7 +17,7 @@ from handrail.cli.journal import Place
 from handrail.cli.masking import shown
 from handrail.cli.origin import workflow_of
 from handrail.cli.report import one_line
-from handrail.cli.run_ids import chosen, exactly
+from handrail.cli.run_ids import exactly, picked
 from handrail.engine.history import history_of, unread, waited_for
 from handrail.errors import GateClosed, HandrailError
 from handrail.model import events as ev
@@ -47,7 +47,7 @@ def answer(
     """
     with json_channel(wanted=as_json) as data:
         journal = place.find()
-        info = chosen(journal.runs(), name)
+        info = picked(journal, name)
         who = by or whoever()
         if _needs_code(journal, info.run_id, gate):
             workflow_of(info, place, target)
@@ -76,7 +76,7 @@ def signal(
     """
     with json_channel(wanted=as_json) as data:
         journal = place.find()
-        info = chosen(journal.runs(), name)
+        info = picked(journal, name)
         if info.status == "succeeded" and info.holder is None:
             raise Refused(f"run {info.run_id}", "has succeeded, and takes no more signals")
         payload, who = payload_of(text), by or whoever()

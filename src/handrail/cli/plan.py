@@ -13,7 +13,7 @@ from handrail.cli.exits import Exit
 from handrail.cli.journal import Place
 from handrail.cli.origin import workflow_of
 from handrail.cli.resume import Choices
-from handrail.cli.run_ids import chosen
+from handrail.cli.run_ids import picked
 from handrail.cli.run_state import told
 from handrail.errors import StepChange
 from handrail.model.plan import Plan, PlannedStep
@@ -30,7 +30,7 @@ def plan(
     """
     with json_channel(wanted=as_json) as data:
         journal = place.find()
-        info = chosen(journal.runs(), name)
+        info = picked(journal, name)
         workflow = workflow_of(info, place, target)
         executor = Executor(journal=journal)
         found = executor.plan_sync(info.run_id, workflow, reuse=choices.reuse, rerun=choices.rerun)

@@ -13,7 +13,7 @@ from handrail.cli.driving import Options, Session
 from handrail.cli.exits import Refused
 from handrail.cli.journal import Place
 from handrail.cli.origin import workflow_of
-from handrail.cli.run_ids import chosen, newest
+from handrail.cli.run_ids import picked
 from handrail.cli.run_state import state_of
 from handrail.ports.journal import Journal, RunInfo
 
@@ -70,6 +70,6 @@ def drive_again(info: RunInfo, workflow: Any, choices: Choices, session: Session
 
 def _picked(journal: Journal, name: str | None, *, latest: bool) -> RunInfo:
     if latest == (name is not None):
-        raise Refused("resume", "takes a run's id, or --latest", "handrail runs lists them.")
-    runs = journal.runs()
-    return newest(runs) if name is None else chosen(runs, name)
+        why = "takes either a run's id or --latest" + ("" if latest else ", and has neither")
+        raise Refused("resume", why, "handrail runs lists them.")
+    return picked(journal, name)

@@ -15,7 +15,7 @@ from handrail.cli.exits import Refused
 from handrail.cli.inputs import arguments_for, given_inputs
 from handrail.cli.journal import Place
 from handrail.cli.origin import labels_of
-from handrail.cli.run_ids import exactly
+from handrail.cli.run_ids import of_this_id
 from handrail.cli.target import load
 from handrail.errors import RunIdTaken
 from handrail.ports.journal import RunInfo
@@ -59,7 +59,7 @@ def run(wanted: Wanted, options: Options, place: Place) -> int:
 
 def _known(run_id: str, place: Place) -> RunInfo | None:
     _check_id(run_id)
-    return exactly(place.find().runs(), run_id) if place.is_there() else None
+    return of_this_id(place.find(), run_id) if place.is_there() else None
 
 
 def _check_id(run_id: str) -> None:

@@ -10,12 +10,14 @@ from handrail.cli.origin import target_of
 from handrail.model.results import RunStatus
 from handrail.ports.journal import RunInfo
 
-RunState: TypeAlias = RunStatus | Literal["running", "dead"]
-"""``dead``: it has no end, and nobody drives it."""
+RunState: TypeAlias = RunStatus | Literal["running", "dead", "damaged"]
+"""``dead``: it has no end, and nobody drives it. ``damaged``: its record is not as it was."""
 
 
 def state_of(info: RunInfo) -> RunState:
     """How the run stands."""
+    if info.damaged:
+        return "damaged"
     if info.holder is not None:
         return "running"
     return info.status or "dead"
@@ -24,7 +26,7 @@ def state_of(info: RunInfo) -> RunState:
 def told(info: RunInfo) -> str:
     """The same, with the process that drives it."""
     holder = info.holder
-    if holder is None:
+    if holder is None or info.damaged:
         return state_of(info)
     where = "" if holder.host == platform.node() else f" on {holder.host}"
     return f"running (pid {holder.pid}{where})"
@@ -47,6 +49,7 @@ def as_data(info: RunInfo) -> dict[str, Any]:
         "events": info.events,
         "target": target_of(info.labels) or None,
         "labels": dict(info.labels),
+        "damaged": info.damaged or None,
         "holder": None
         if holder is None
         else {"pid": holder.pid, "host": holder.host, "since": holder.since},

@@ -33,13 +33,16 @@ def runs(
             write_json([as_data(info) for info in found], data)
     if found and not as_json:
         _print_table([_HEADINGS, *map(_row, found)])
+        for info in found:
+            if info.damaged:
+                tell(f"run {info.run_id} is damaged: {info.damaged}. Nothing in it is believed.")
     elif not found:
         tell(f"none of its {len(known)} runs" if known else f"no runs in {place.file}")
     return Exit.SUCCEEDED
 
 
 def _row(info: RunInfo) -> tuple[str, ...]:
-    times = moment(info.started_at), moment(info.updated_at)
+    times = [moment(at) if at else "" for at in (info.started_at, info.updated_at)]
     return (info.run_id, info.workflow_name, told(info), *times, str(info.events))
 
 

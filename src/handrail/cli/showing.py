@@ -5,7 +5,7 @@ from __future__ import annotations
 from handrail.cli.channels import json_channel
 from handrail.cli.imports import is_module
 from handrail.cli.journal import Place
-from handrail.cli.run_ids import chosen, exactly, matching
+from handrail.cli.run_ids import chosen, exactly, matching, whole
 from handrail.cli.target import is_file
 from handrail.ports.journal import Journal, RunInfo
 
@@ -35,8 +35,10 @@ def show(what: str, place: Place, *, as_json: bool) -> int:
 def _run(journal: Journal, what: str) -> RunInfo | None:
     runs = journal.runs()
     run = exactly(runs, what)
-    if run is not None or ":" in what or is_file(what):
-        return run
+    if run is not None:
+        return whole(journal, run)
+    if ":" in what or is_file(what):
+        return None
     if not matching(runs, what) and is_module(what):
         return None
-    return chosen(runs, what)
+    return whole(journal, chosen(runs, what))

@@ -11,7 +11,7 @@ import anyio
 from handrail.cli.channels import json_channel, tell
 from handrail.cli.exits import EXIT_OF, Exit
 from handrail.cli.journal import Place
-from handrail.cli.run_ids import chosen, exactly
+from handrail.cli.run_ids import exactly, picked
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, RunInfo
 
@@ -30,7 +30,7 @@ def tail(name: str, place: Place, *, as_json: bool) -> int:
     """
     with json_channel(wanted=as_json) as data:
         journal = place.find()
-        info = chosen(journal.runs(), name)
+        info = picked(journal, name)
         last = anyio.run(_follow, journal, info, _printer(data))
     match last:
         case ev.WorkflowCompleted():

@@ -153,9 +153,8 @@ class SqliteJournal:
 
     def runs(self) -> list[RunInfo]:
         """Every run, oldest first."""
-        name = self._store.name
         return self._store.read(
-            "reading the list of runs", lambda desk: list_runs(name, desk, time.time())
+            "reading the list of runs", lambda desk: list_runs(desk, time.time())
         )
 
     def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> SqliteLease:

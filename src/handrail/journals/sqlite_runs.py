@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import sqlite3  # noqa: TID253 - loaded with SqliteJournal, on its first use
-from typing import Any
+import struct
+from dataclasses import replace
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import msgspec
 
-from handrail.journals.sqlite_failures import damaged
 from handrail.journals.sqlite_lease import holders
-from handrail.journals.sqlite_rows import run_checksum
+from handrail.journals.sqlite_rows import begin_checksum, pack, run_checksum
 from handrail.model.results import RunStatus
-from handrail.ports.journal import RunInfo
+from handrail.ports.journal import Holder, RunInfo
 
 # A run that ended is told by its last row. Of others the rows are read backwards to the last that
-# says how the run stands: 0.2 us a row. An index of those rows would cost each event more.
+# says how the run stands: 0.2 us a row. An index of those rows would cost each event more. Texts
+# come as bytes: one that is no UTF-8 any more is damage of its run, and of no other.
 _LISTED = """
-SELECT runs.id, runs.run_id, runs.workflow, runs.labels, runs.started_at, runs.tail_seq,
-       runs.tail_crc, runs.crc, last.seq, last.at, drive.kind, drive.body
+SELECT runs.id, cast(runs.run_id AS blob), cast(runs.workflow AS blob), cast(runs.labels AS blob),
+       runs.started_at, runs.tail_seq, runs.tail_crc, runs.crc, last.seq, last.at,
+       drive.seq, drive.at, cast(drive.kind AS blob), cast(drive.path AS blob),
+       cast(drive.body AS blob), cast(drive.value AS blob), cast(drive.blob AS blob), drive.crc,
+       (SELECT crc FROM events WHERE run = runs.id AND seq = drive.seq - 1)
 FROM runs
-JOIN events AS last ON last.run = runs.id
+LEFT JOIN events AS last ON last.run = runs.id
     AND last.seq = (SELECT max(seq) FROM events WHERE run = runs.id)
 LEFT JOIN events AS drive ON drive.run = runs.id
     AND drive.seq = (SELECT seq FROM events WHERE run = runs.id AND kind IN
@@ -29,31 +35,64 @@ ORDER BY runs.id
 """
 
 
-def list_runs(journal: str, connection: sqlite3.Connection, now: float) -> list[RunInfo]:
-    """Every run that has events, oldest first."""
+class _Drive(NamedTuple):
+    """The last row of a run that says how it stands, and the checksum of the one before it."""
+
+    seq: int
+    at: float
+    kind: bytes
+    path: bytes
+    body: bytes
+    value: bytes | None
+    blob: bytes | None
+    crc: int
+    previous: int | None
+
+    def is_as_written(self, run_id: str) -> bool:
+        """True if its checksum follows from what it says, as in ``sqlite_rows.checksum``."""
+        before = begin_checksum(run_id) if self.seq == 1 else self.previous
+        blob = b"None" if self.blob is None else self.blob
+        text = b"\n".join((self.kind, self.path, self.body, blob, self.value or b""))
+        try:
+            return crc32(text, crc32(pack(self.seq, self.at), before or 0)) == self.crc
+        except (TypeError, struct.error):  # a column is of a type that was never written
+            return False
+
+
+def list_runs(connection: sqlite3.Connection, now: float) -> list[RunInfo]:
+    """Every run that was begun, oldest first; what is damaged of one does not hide the others."""
     driven = holders(connection, now)
-    found: list[RunInfo] = []
-    for row in connection.execute(_LISTED).fetchall():
-        run_id, workflow, labels, started_at = row[1:5]
-        if run_checksum(row[:7]) != row[7] or row[8] < row[5]:
-            why = f"the entry of run {run_id} is not as it was written"
-            raise damaged(journal, "reading the list of runs", why)
-        count, updated_at, kind, body = row[8:]
-        status = _status(kind, body)
-        found.append(
-            RunInfo(
-                run_id, workflow, status, started_at, count, updated_at, _labels(labels),
-                driven.get(run_id),
-            )
-        )  # fmt: skip
-    return found
+    rows = connection.execute(_LISTED).fetchall()
+    return [_info(row, driven) for row in rows if row[8] is not None or row[5]]
 
 
-def _status(kind: str | None, body: str) -> RunStatus | None:
-    if kind == "WorkflowCompleted":
-        status: RunStatus = msgspec.json.decode(body)["status"]
+def _info(row: tuple[Any, ...], driven: dict[str, Holder]) -> RunInfo:
+    run_id, workflow, labels = (_text(said) for said in row[1:4])
+    tail_seq, count, updated_at, drive = row[5], row[8], row[9], _Drive(*row[10:])
+    if run_checksum((row[0], run_id, workflow, labels, *row[4:7])) != row[7]:
+        return RunInfo(run_id, "", None, 0.0, 0, damaged="its entry is not as it was written")
+    holder = driven.get(run_id)
+    info = RunInfo(
+        run_id, workflow, None, row[4], count or 0, updated_at or 0.0, _labels(labels), holder
+    )
+    if info.events < tail_seq:
+        return replace(info, damaged=f"events {info.events + 1} to {tail_seq} are missing")
+    if row[10] is None:
+        return info
+    if not drive.is_as_written(run_id):
+        return replace(info, damaged=f"event {drive.seq} is not as it was written")
+    return replace(info, status=_status(drive))
+
+
+def _text(said: bytes | None) -> str:
+    return (said or b"").decode("utf-8", "backslashreplace")
+
+
+def _status(drive: _Drive) -> RunStatus | None:
+    if drive.kind == b"WorkflowCompleted":
+        status: RunStatus = msgspec.json.decode(drive.body)["status"]
         return status
-    return "suspended" if kind == "RunSuspended" else None
+    return "suspended" if drive.kind == b"RunSuspended" else None
 
 
 def _labels(text: str) -> dict[str, str]:

@@ -39,6 +39,8 @@ class RunInfo:
     """One run as a journal lists it; ``status`` is None while it has no end.
 
     ``updated_at`` is when its last event happened, ``holder`` who drives it now, if anybody.
+    ``damaged`` says what of its record is not as it was written, as far as that shows in a list: to
+    read its events is an error then. Without a workflow's name not even its id is certain.
     """
 
     run_id: str
@@ -49,6 +51,7 @@ class RunInfo:
     updated_at: float = 0.0
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     holder: Holder | None = None
+    damaged: str = ""
 
 
 @dataclass(frozen=True, slots=True)
