@@ -321,7 +321,8 @@ class StepIsPoisonous(HandrailError):
     def __str__(self) -> str:
         return (
             f"the process died {self.crashes} times while step {self.path!r} was at work, so it is "
-            f"not run again. Look for what kills it; resume with rerun=[path] to try once more."
+            f"not run again. Look for what kills it; resume with "
+            f"rerun=[{self.path!r}] (--rerun) to try once more."
         )
 
 

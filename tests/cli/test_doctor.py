@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from handrail.agents.registry import backend_names
 from handrail.cli.doctor import doctor
 from handrail.cli.exits import Exit
 from handrail.cli.journal import place_of
+from handrail.journals.sqlite import SqliteJournal
+from handrail.model import events as ev
 from handrail.ports.agent import Probe
 from tests.cli.conftest import Outcome
 
@@ -207,6 +210,31 @@ def test_a_journal_that_cannot_be_written_is_a_problem(look: Look, program: Prog
     Path("free").mkdir()
     assert look(at=Path("free"))["journal"]["state"] == "ok"
     assert list(Path("free").iterdir()) == []
+
+
+def test_a_journal_that_no_command_can_read_is_a_problem(look: Look, program: Program) -> None:
+    """It is opened, and its runs are listed; one that is damaged is named."""
+    program("git", GIT)
+    Path("other").mkdir()
+    Path("other/runs.db").write_text("hello, this is not a journal", "utf-8")
+    found = look(at=Path("other"))
+    assert (found["code"], found["journal"]["state"]) == (Exit.FAILED, "not readable")
+    assert "it is not a database" in found["journal"]["advice"]
+
+    Path("whole").mkdir()
+    journal = SqliteJournal("whole/runs.db")
+    journal.append(ev.stamp(ev.WorkflowStarted("w"), "r", 1, 1.0))
+    journal.close()
+    assert look(at=Path("whole"))["journal"]["state"] == "ok"
+    with sqlite3.connect("whole/runs.db") as connection:
+        connection.execute("UPDATE events SET body = '{'")
+    connection.close()
+    found = look(at=Path("whole"))
+    assert (found["code"], found["journal"]["state"]) == (
+        Exit.SUCCEEDED,
+        "ok, but for 1 damaged run",
+    )
+    assert found["journal"]["advice"].startswith("`handrail runs` says what of r is not as")
 
 
 def test_the_command_prints_a_line_for_each(cli: Cli, program: Program) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome, killed, notes
+from tests.cli.conftest import Outcome, killed, live, notes
 
 Cli = Callable[..., Outcome]
 pytestmark = pytest.mark.usefixtures("durable")
@@ -155,3 +155,83 @@ def test_what_is_to_be_typed_has_the_choices_that_were_made(cli: Cli, durable: P
     assert "handrail resume a --reuse before --target other.py:asks" in planned
     refused = cli("resume", "a", "--target", "other.py:asks")
     assert "handrail resume a --reuse before --target other.py:asks" in refused.err
+
+
+def test_a_step_that_must_not_begin_again_is_told_with_the_way_out(cli: Cli, durable: Path) -> None:
+    """Of a run that was killed while it was at work: it fails by that, unless it is run again."""
+    durable.write_text(
+        durable.read_text()
+        + """
+
+def pays():
+    note("pay")
+    if Path("go").exists():
+        return
+    os.kill(os.getpid(), 9)
+
+
+@workflow
+def shop():
+    yield from step("a").call(note, "a").with_rollback(lambda context: note("undo"))
+    yield from step("pay").call(pays).once()
+"""
+    )
+    killed("run", "durable.py:shop", "--run-id", "s")
+
+    planned = cli("plan", "s").out
+    assert (
+        "  interrupted  pay  python  was at work when its process ended; it must not begin again, "
+        "and fails\n\nIt fails by that: this undoes a and ends it:\n  handrail resume s\n"
+        "This runs it once more:\n  handrail resume s --rerun pay\n"
+    ) in planned
+    assert cli("plan", "s", "--json").data["steps"][1]["status"] == "failed"
+    Path("go").touch()
+    assert "nothing is left" not in cli("plan", "s", "--rerun", "pay").out
+    failed = cli("resume", "s")
+    assert "to go on from what is recorded: handrail resume s --rerun pay" in failed.err
+    assert cli("resume", "s", "--rerun", "pay").code == 0
+    assert notes() == ["a", "pay", "undo", "a", "pay"]
+
+
+def test_what_is_recorded_behind_a_new_step_is_told_as_not_looked_at(
+    cli: Cli, durable: Path
+) -> None:
+    """Whether it has changed shows when the run comes to it; then `show` says why it stopped."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    cli("answer", "a", "merge?", "yes")
+    text = durable.read_text()
+    front = 'yield from step("new").call(note, "new")\n    yield from step("before")'
+    changed = text.replace('yield from step("before")', front, 1)
+    durable.write_text(changed.replace('note, "before"', 'note, "earlier"'))
+
+    planned = cli("plan", "a")
+    assert "  will run     new     python\n" in planned.out
+    assert "  recorded     before  python  succeeded; whether it has changed shows" in planned.out
+    steps = {one["path"]: one for one in cli("plan", "a", "--json").data["steps"]}
+    assert (steps["before"]["state"], steps["before"]["reached"]) == ("recorded", False)
+    assert cli("resume", "a").code == 2
+    shown = cli("show", "a").out
+    assert "suspended: the code no longer matches the record of 'before'\n" in shown
+    assert "changed      before  python" in cli("plan", "a").out
+
+
+def test_the_plan_of_a_live_run_does_not_take_it_for_dead(cli: Cli) -> None:
+    """What is at work is told as that, and nobody is told to resume it."""
+    with live("run", "durable.py:holds", "--run-id", "h"):
+        planned = cli("plan", "h").out
+        Path("go").touch()
+    assert "  running      hold    command  is at work\n" in planned
+    assert "It is being driven; watch it: handrail tail h\n" in planned
+    assert "resume" not in planned
+
+
+def test_the_plan_of_a_run_that_succeeded_says_that_its_result_counts(
+    cli: Cli, durable: Path
+) -> None:
+    """Whatever has changed since."""
+    Path("go").touch()
+    assert cli("run", "durable.py:dies", "--run-id", "d").code == 0
+    durable.write_text(durable.read_text().replace("call(note, first)", "call(note, first * 2)"))
+    planned = cli("plan", "d").out
+    assert "  changed      first " in planned
+    assert "It has succeeded; a resume gives its recorded result, and what has changed" in planned

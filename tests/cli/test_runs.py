@@ -143,7 +143,7 @@ def test_an_awaited_signal_is_shown_until_it_has_come(cli: Cli) -> None:
     """The command that sends it is printed; afterwards what has come."""
     cli("run", "durable.py:waits", "--run-id", "w")
 
-    assert "waits for a signal:\n  handrail signal w approved\n" in cli("show", "w").out
+    assert "waits for a signal:\n  handrail signal w approved PAYLOAD\n" in cli("show", "w").out
     cli("signal", "w", "approved", "1", "--by", "eve")
     shown = cli("show", "w").out
     assert "the signal 'approved' by eve\n" in shown

@@ -18,7 +18,7 @@ import anyio
 from handrail.agents.doctoring import Probed
 from handrail.cli.exits import Refused
 from handrail.cli.journal import VARIABLE, Place
-from handrail.errors import HandrailError
+from handrail.errors import HandrailError, JournalFailed
 from handrail.ports.agent import Probe
 from handrail.system.processes import run_process
 
@@ -89,8 +89,25 @@ def check_journal(place: Place) -> Check:
             where=error.what,
             advice=f"It {error.why}. {error.hint}",
         )
+    if place.is_there():
+        return _opened(place)
     state = "ok" if there == folder else "ok (to be made)"
     return Check(name="journal", ok=True, state=state, where=str(folder))
+
+
+def _opened(place: Place) -> Check:
+    """The journal that is there, as all commands read it."""
+    where = str(place.folder)
+    try:
+        runs = place.find().runs()
+    except JournalFailed as error:
+        return Check(name="journal", ok=False, state="not readable", where=where, advice=str(error))
+    damaged = [run.run_id for run in runs if run.damaged]
+    if not damaged:
+        return Check(name="journal", ok=True, state="ok", where=where)
+    state = f"ok, but for {len(damaged)} damaged run{'s' if len(damaged) > 1 else ''}"
+    advice = f"`handrail runs` says what of {', '.join(damaged)} is not as it was written."
+    return Check(name="journal", ok=True, state=state, where=where, advice=advice)
 
 
 async def check_git(timeout_s: float) -> Check:

@@ -46,22 +46,35 @@ def _show(found: Plan, info: RunInfo, choices: Choices, place: Place) -> None:
     width = max((len(step.path) for step in found.steps), default=0)
     kinds = max((len(step.step_type) for step in found.steps), default=0)
     for step in found.steps:
-        row = f"{_state(step):11}  {step.path:{width}}  {step.step_type:{kinds}}  {_remark(step)}"
+        alive = info.holder is not None
+        state, remark = _state(step, alive=alive), _remark(step, alive=alive)
+        row = f"{state:11}  {step.path:{width}}  {step.step_type:{kinds}}  {remark}"
         print(f"  {row.rstrip()}")
         if step.state == "changed":
             for line in was_and_now(StepChange(step.path, step.was, step.now)):
                 print(f"  {'':11}    {line}")
-    print(f"\n{_next(found, choices, place)}")
+    if info.holder is not None:
+        print(f"\nIt is being driven; watch it: {place.command('tail', found.run_id)}")
+    else:
+        print(f"\n{_next(found, choices, place)}")
     sys.stdout.flush()
 
 
-def _state(step: PlannedStep) -> str:
-    return "interrupted" if step.interrupted else step.state
+def _state(step: PlannedStep, *, alive: bool) -> str:
+    if step.interrupted:
+        return "running" if alive else "interrupted"
+    return step.state
 
 
-def _remark(step: PlannedStep) -> str:
+def _remark(step: PlannedStep, *, alive: bool) -> str:
+    if step.interrupted and alive:
+        return "is at work"
+    if step.interrupted and step.status == "failed":
+        return "was at work when its process ended; it must not begin again, and fails"
     if step.interrupted:
         return "was at work when its process ended; will run again"
+    if not step.reached:
+        return f"{step.status}; whether it has changed shows when the run comes to it"
     if step.state == "orphaned":
         return "recorded, and the code does not come to it any more"
     if step.state == "will run" and step.status is not None:
@@ -71,18 +84,26 @@ def _remark(step: PlannedStep) -> str:
 
 def _next(found: Plan, choices: Choices, place: Place) -> str:
     run_id = found.run_id
+    if found.status == "succeeded" and not choices.rerun:
+        changed = ", and what has changed does not count" if found.changes else ""
+        return f"It has succeeded; a resume gives its recorded result{changed}."
     if found.changes:
         commands = choices_between(run_id, found.changes, place, choices.words)
         first = "Nothing is resumed until you say what counts of the steps that changed:"
         return "\n  ".join([first, *commands])
-    if found.status == "succeeded" and not choices.rerun:
-        return "It has succeeded; a resume gives its recorded result."
     again = place.command("resume", run_id, *choices.words)
     if found.unwinds is not None:
         undone = f"undoes {', '.join(found.undoes)} and " if found.undoes else ""
         return f"It was to be cancelled ({found.unwinds}): this {undone}ends it:\n  {again}"
-    if found.undoes and any(step.state == "will run" for step in found.steps):
+    if found.undoes and any(one.state == "will run" and not one.status for one in found.steps):
         return f"Go on with: {again}   (it undoes {', '.join(found.undoes)} first)"
+    stopped = [one.path for one in found.steps if one.interrupted and one.status == "failed"]
+    if stopped and found.ends in {None, "failed"}:
+        undone = f"undoes {', '.join(found.undoes)} and " if found.undoes else ""
+        words = [word for path in stopped for word in ("--rerun", path)]
+        once_more = place.command("resume", run_id, *choices.words, *words)
+        fails = f"It fails by that: this {undone}ends it:\n  {again}"
+        return f"{fails}\nThis runs it once more:\n  {once_more}"
     if found.undoes:
         return f"It has failed: this undoes {', '.join(found.undoes)} and ends it:\n  {again}"
     ends = "" if found.ends is None else f"   (nothing is left to be performed: {found.ends})"

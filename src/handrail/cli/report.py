@@ -12,8 +12,8 @@ from handrail.cli.exits import Exit, debugging
 from handrail.cli.journal import Place
 from handrail.cli.masking import shown, shown_value
 from handrail.cli.waiting import answers_to, signals_to
-from handrail.errors import ReplayMismatch
-from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult
+from handrail.errors import ReplayMismatch, StepIsPoisonous, StepWasInterrupted
+from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult, qualified
 from handrail.model.secrets import SHORTEST, placeholder
 
 MOST_LINES = 40
@@ -114,12 +114,19 @@ def tell_ending(
     elif result.status == "suspended" and not result.error:
         tell(one_line(_unanswered(result, listed=not quiet)))
     elif place is not None and result.status == "failed" and not quiet:
+        stuck = result.failed_step if result.error_type in _STUCK else None
+        words = () if stuck is None else ("--rerun", stuck)
+        again = place.command("resume", result.run_id, *words)
         tell(f"to go on from what is recorded: {again}")
     if result.success and result.orphaned:
         tell(one_line(left_behind(result.orphaned)))
     if debugging():
         for text in _tracebacks(result):
             print(shown(text), file=sys.stderr)
+
+
+_STUCK = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
+"""The errors of steps that fail again unless somebody says that they are to run."""
 
 
 def left_behind(orphaned: Sequence[str]) -> str:

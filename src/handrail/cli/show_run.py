@@ -20,7 +20,7 @@ from handrail.cli.run_steps import RecordedStep, steps_of
 from handrail.cli.run_waits import Waits, waits_of
 from handrail.cli.show_data import inputs_of, plain, run_data
 from handrail.cli.waiting import answers_to, signals_to
-from handrail.engine.history import ended, history_of, needs_of
+from handrail.engine.history import ended, history_of, needs_of, waited_for
 from handrail.model import events as ev
 from handrail.model.jsonsafe import short_repr
 from handrail.ports.journal import Journal, RunInfo
@@ -50,7 +50,7 @@ def show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None)
         print(shown(line))
     print()
     _end(history, causes)
-    _waits(info, waits, place)
+    _waits(info, history, waits, place)
     sys.stdout.flush()
     return Exit.SUCCEEDED
 
@@ -178,14 +178,28 @@ def _value(value: Any) -> None:
         print(f"value: {short_repr(lines[0], 500)}" if lines else "value: ''")
 
 
-def _waits(info: RunInfo, waits: Waits, place: Place) -> None:
+def _stopped_because(history: Sequence[ev.Event]) -> str:
+    """Why the last drive was suspended, if it was."""
+    last = next((one for one in reversed(history) if isinstance(one, _OF_DRIVES)), None)
+    return last.reason if isinstance(last, ev.RunSuspended) else ""
+
+
+_OF_DRIVES = (ev.WorkflowStarted, ev.RunResumed, ev.RunSuspended, ev.WorkflowCompleted)
+
+
+def _waits(info: RunInfo, history: Sequence[ev.Event], waits: Waits, place: Place) -> None:
     for letter in waits.letters:
         print(shown(f"has come, and is taken when it goes on: {_letter(letter)}"))
+    reason = _stopped_because(history)
+    if reason and not (waits.gates or waits.signals):
+        print(shown(f"suspended: {one_line(reason)}"))
     for gate in waits.gates:
         print(shown(f"waits for an answer: {clean(gate.question)}"))
         print(f"  {answers_to(info.run_id, gate, place)}")
     for name in waits.signals:
-        print(f"waits for a signal:\n  {signals_to(info.run_id, name, place)}")
+        typed = any(one is not None for one in waited_for(history, name))
+        payload = " PAYLOAD" if typed else ""
+        print(f"waits for a signal:\n  {signals_to(info.run_id, name, place)}{payload}")
     if state_of(info) in {"dead", "suspended", "failed"}:
         for command, why in (("plan", "what a resume would do"), ("resume", "go on")):
             print(f"{f'{why}:':24}{place.command(command, info.run_id)}")

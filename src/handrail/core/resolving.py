@@ -55,7 +55,9 @@ def resolve(recorded: Recorded, path: str, step: Step[Any], codec: Codec | None)
         try:
             _resolve_record(recorded.at(known), declared, codec)
         except Unresolvable as error:
-            raise Unresolvable(error.tag, error.why, known) from error.__cause__
+            raise Unresolvable(
+                error.tag, error.why, known, misfit=error.misfit
+            ) from error.__cause__
 
 
 def _resolve_record(record: PathRecord, declared: Any, codec: Codec) -> None:

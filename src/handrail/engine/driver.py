@@ -471,7 +471,7 @@ class Driver:
             case cmd.Undo():
                 self._errands.undo(command)
             case cmd.Changed():
-                self._end_drive("the code no longer matches the record")
+                self._end_drive(f"the code no longer matches the record of {command.path!r}")
             case cmd.Finish():
                 self.result = command.result
             case _:

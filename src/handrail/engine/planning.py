@@ -62,7 +62,7 @@ async def plan_of(
     seen = {one.path for one in planned}
     planned += (one for one in _left(machine, over=finished is not None) if one.path not in seen)
     if ends_badly:
-        planned = [one for one in planned if one.state != "will run"]
+        planned = [one for one in planned if one.state != "will run" or one.status is not None]
     elif finished is None:
         planned += _possible(machine.definition, {step.path for step in planned})
     return Plan(
@@ -114,13 +114,15 @@ def _visited(machine: Machine) -> Iterator[PlannedStep]:
             yield PlannedStep(path, "recorded", result.step_type, result.status)
         elif path in machine.results:  # it ends by what came since: an answer, a time
             result = machine.results[path]
-            yield PlannedStep(path, "will run", result.step_type, result.status)
+            interrupted = node is None and _was_interrupted(machine, path)
+            yield PlannedStep(
+                path, "will run", result.step_type, result.status, interrupted=interrupted
+            )
         elif node is not None and node.step is not None and _ended(machine, path):
             yield _kept(machine, path)  # what it can undo is being asked for
         elif node is not None and node.step is not None:
-            yield PlannedStep(
-                path, "will run", node.step.verb.kind, interrupted=_interrupted(machine, node)
-            )
+            interrupted = _was_interrupted(machine, path)
+            yield PlannedStep(path, "will run", node.step.verb.kind, interrupted=interrupted)
         stack.extend(reversed(children_of(machine.tree, path)))
 
 
@@ -138,9 +140,9 @@ def _ended(machine: Machine, path: str) -> bool:
     return recorded is not None and recorded.at(path).end is not None
 
 
-def _interrupted(machine: Machine, node: Node) -> bool:
+def _was_interrupted(machine: Machine, path: str) -> bool:
     recorded = machine.setting.recorded
-    return recorded is not None and recorded.at(node.path).interrupted
+    return recorded is not None and recorded.at(path).interrupted
 
 
 def _left(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
@@ -149,14 +151,16 @@ def _left(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
     assert recorded is not None
     for path in recorded.ended_paths():
         if path not in machine.results:
-            yield _kept(machine, path, "orphaned" if over else "recorded")
+            yield _kept(machine, path, "orphaned" if over else "recorded", reached=over)
 
 
-def _kept(machine: Machine, path: str, state: PlanState = "recorded") -> PlannedStep:
+def _kept(
+    machine: Machine, path: str, state: PlanState = "recorded", *, reached: bool = True
+) -> PlannedStep:
     recorded = machine.setting.recorded
     end = None if recorded is None else recorded.at(path).end
     assert end is not None
-    return PlannedStep(path, state, end.step_type, end.status)
+    return PlannedStep(path, state, end.step_type, end.status, reached=reached)
 
 
 def _possible(definition: WorkflowDefinition, known: set[str]) -> Iterator[PlannedStep]:

@@ -215,13 +215,13 @@ class Codec:
             return Reading(names).read(tree)
         except Unreadable as error:
             if not error.unknown:
-                raise Unresolvable(error.tag, error.why) from error.__cause__
+                raise Unresolvable(error.tag, error.why, misfit=error.misfit) from error.__cause__
         except RecursionError as error:
             raise Unresolvable("something", "it is nested too deeply to be read here") from error
         try:
             return Reading(names, placed=True).read(msgspec.json.decode(text), declared)
         except Unreadable as error:
-            raise Unresolvable(error.tag, error.why) from error.__cause__
+            raise Unresolvable(error.tag, error.why, misfit=error.misfit) from error.__cause__
 
     def load_or_keep(self, text: str) -> Any:
         """The value, or ``Unresolved`` if one of its classes was not found."""

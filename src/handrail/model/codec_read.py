@@ -26,11 +26,12 @@ VALUE = "$v"
 class Unreadable(Exception):
     """An object in a tree that no value can be made of here."""
 
-    def __init__(self, tag: str, why: str, *, unknown: bool = False) -> None:
+    def __init__(self, tag: str, why: str, *, unknown: bool = False, misfit: bool = False) -> None:
         super().__init__(tag, why)
         self.tag = tag
         self.why = why
         self.unknown = unknown
+        self.misfit = misfit
 
 
 class Names(Protocol):
@@ -161,4 +162,5 @@ def _built(tag: str, build: Callable[[Node], Any], node: Node) -> Any:
     try:
         return build(node)
     except Exception as error:
-        raise Unreadable(tag, f"building it raised {type(error).__name__}: {error}") from error
+        why = f"building it raised {type(error).__name__}: {error}"
+        raise Unreadable(tag, why, misfit=True) from error

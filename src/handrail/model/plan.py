@@ -20,7 +20,8 @@ class PlannedStep:
     branch. ``may run``: named in the source behind it. ``orphaned``: recorded, and the code did
     not come to it. ``status`` is the recorded one; of one that will run, how it ends without being
     performed, by an answer that came since, say. ``interrupted``: it was at work when its process
-    ended.
+    ended; if its status is "failed", it must not begin again. ``reached`` is False of one that is
+    recorded behind what must run first: whether the code describes it otherwise shows only then.
     """
 
     path: str
@@ -30,6 +31,7 @@ class PlannedStep:
     was: str = ""
     now: str = ""
     interrupted: bool = False
+    reached: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,23 +8,30 @@ from handrail.errors import HandrailError
 
 
 class Unresolvable(HandrailError):
-    """A recorded value whose class was not found, or does not take what was recorded; of the step
-    at ``path``, where that is known.
+    """A recorded value whose class was not found, or (``misfit``) does not take what was recorded;
+    of the step at ``path``, where that is known.
     """
 
-    def __init__(self, tag: str, why: str, path: str = "") -> None:
+    def __init__(self, tag: str, why: str, path: str = "", *, misfit: bool = False) -> None:
         super().__init__(tag, why, path)
         self.tag = tag
         self.why = why
         self.path = path
+        self.misfit = misfit
 
     def __str__(self) -> str:
         where = f"step {self.path!r}: " if self.path else ""
         again = f": rerun=[{self.path!r}] (--rerun)." if self.path else "."
+        remedy = (
+            "Change the class so that what was recorded fits it again (a field that is new needs a "
+            "default)"
+            if self.misfit
+            else "Import its module before the run is resumed, declare it as the type of the "
+            "step's output"
+        )
         return (
-            f"{where}a recorded value of {self.tag} cannot be read: {self.why}. Import its module "
-            f"before the run is resumed, declare it as the type of the step's output, or run the "
-            f"step again{again}"
+            f"{where}a recorded value of {self.tag} cannot be read: {self.why}. {remedy}, or run "
+            f"the step again{again}"
         )
 
 
