@@ -160,6 +160,40 @@ def checks() -> Steps[Any]:
     return checked.passed, len(checked.rounds), chosen.name, chosen.output
 
 
+@workflow
+def retries() -> Steps[Any]:
+    """Groups that fail, and are tried again at once."""
+    both = (
+        yield from step("both")
+        .parallel(step("one").call(len, "x"), step("other").call(later), max_concurrency=1)
+        .retry(2, backoff=0)
+    )
+    each = (
+        yield from step("each")
+        .for_each(["a", "b"], lambda _: step("do").call(later), key=str, max_concurrency=1)
+        .retry(2, backoff=0)
+    )
+    all_of = (
+        yield from step("all")
+        .parallel(
+            step("one").call(later),
+            step("other").call(later),
+            on_error="all_or_nothing",
+            max_concurrency=1,
+        )
+        .retry(2, backoff=0)
+    )
+    won = yield from step("won").race(step("one").call(later)).retry(2, backoff=0)
+    return both, each, all_of, won
+
+
+def later() -> str:
+    """Does nothing from the second attempt of its group on, and is broken before."""
+    if "~2/" not in current().path:
+        raise Broken("not yet")
+    return "done"
+
+
 def passes_later(context: WorkflowContext) -> bool:
     """Passes from the second round on."""
     return "/2/" in current().path
@@ -172,5 +206,6 @@ FLOWS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "fails": (fails, ()),
     "waits": (waits, ()),
     "checks": (checks, ()),
+    "retries": (retries, ()),
 }
 """Those that a crash must not change, with their inputs; ``buys`` may be told of one."""

@@ -60,9 +60,10 @@ class Breaks(NamedTuple):
 
 
 class Limited(NamedTuple):
-    """In this drive the run may take so many steps."""
+    """In this drive the run may take so many steps, or a line of it may be visited so often."""
 
     steps: int
+    visits: bool
 
 
 class Raises(NamedTuple):
@@ -116,7 +117,7 @@ Drive: TypeAlias = Again | Breaks | Dies | Limited | Raises | Cancelled | Unfini
 ANY_DRIVE = (
     st.builds(Breaks, st.integers(0, 20))
     | st.builds(Dies, st.integers(1, 20), st.booleans(), st.none())
-    | st.builds(Limited, st.integers(1, 12))
+    | st.builds(Limited, st.integers(1, 12), st.booleans())
     | st.builds(Raises)
     | st.builds(Cancelled)
     | st.builds(Unfinished, st.integers(0, 3), st.booleans(), st.just(True))
@@ -244,8 +245,9 @@ def lived(body: Body, drives: Iterable[Drive], backend: str) -> tuple[Story, Wor
         label: str | None = None
         ends: dict[str, Any] = {}
         match drive:
-            case Limited(steps):
-                run.options = {"limits": Limits(max_steps=steps)}
+            case Limited(steps, visits):
+                limits = Limits(max_visits=steps) if visits else Limits(max_steps=steps)
+                run.options = {"limits": limits}
             case Raises():
                 mistakes.append("no")
             case Again(number, breaks) if labels and (over := ended_paths(run)):

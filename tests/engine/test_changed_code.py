@@ -596,3 +596,38 @@ async def test_a_cancel_while_a_late_change_ends_the_drive_drops_no_success() ->
     ends = [one for one in history if isinstance(one, ev.StepCompleted)]
     assert [one.status for one in ends if one.path == "both/two/a"] == ["succeeded"]
     assert await run.by(1) == ("cancelled", ["undo a"])
+
+
+def with_a_fallback(run: Edited, version: int) -> Flow:
+    """A child of two steps with a fallback, and one behind it."""
+    assert version
+
+    @workflow("child")
+    def child() -> Steps[Any]:
+        yield from run.does("x")
+        yield from run.does("y")
+
+    @workflow("flow")
+    def flow() -> Steps[Any]:
+        instead = run.does("instead")
+        yield from step("child").run_workflow(child).on_error(lambda _context, _failed: instead)
+        yield from run.does("last")
+
+    return flow
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_what_an_attempt_did_not_come_to_is_none_of_it_after_a_crash(*, dies: bool) -> None:
+    """It was done in an earlier drive, by an attempt whose record counts no more."""
+    run = Edited(with_a_fallback)
+    assert (await run.by(1, "y"))[0] == "succeeded"
+    again: dict[str, Any] = {"rerun": ("child/x",)}
+    if dies:
+        at = (ev.AttemptFailed, "child")
+        assert (await run.by(1, "x", **again, dies_after=at))[0] == "killed"
+        again = {}
+    assert (await run.by(1, "x", **again))[0] == "succeeded"
+    result = await run.executor().resume(RUN, run.flow)
+    listed = [one.path for one in result.step_results]
+    assert listed == ["child", "child/x", "child/instead", "last"]
+    assert result.orphaned == ("child/y",)

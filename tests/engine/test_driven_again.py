@@ -76,7 +76,12 @@ class Driven:
         reuse: tuple[str, ...] = (),
     ) -> tuple[str, list[str]]:
         """Run it, or resume or cancel it: how that ended and what was performed."""
-        how: dict[str, Any] = {"cancel": cancel, "limits": limits}
+        how: dict[str, Any] = {
+            "cancel": cancel,
+            "limits": limits,
+            "rerun": rerun,
+            "reuse": reuse,
+        }
         writes = None if dies_after is None else await self._writes(dies_after, broken, how)
         self.journal = self.journal.reopened(stop_at=writes, abrupt=False)
         self.broken, executor = set(broken), self.executor(limits)

@@ -120,6 +120,8 @@ def test_changed_rows_are_named(tmp_path: Path, change: str, said: str) -> None:
         ),
         ("UPDATE events SET body = CAST(x'ff' AS text)", "event 15 is not as it was written"),
         ("UPDATE events SET at = 'noon'", "event 15 is not as it was written"),
+        ("UPDATE events SET seq = 'last'", "event last is not as it was written"),
+        ("UPDATE events SET kind = 'WorkflowComplated'", "event 15 is not as it was written"),
         ("DELETE FROM events", "events 15 to 15 are missing"),
         ("UPDATE runs SET workflow = 'x'", "its entry is not as it was written"),
         ("UPDATE runs SET labels = CAST(x'ff' AS text)", "its entry is not as it was written"),

@@ -93,9 +93,9 @@ class Driving:
             return None
         if machine.secrets and machine.names_a_secret(path, line_of(generator)):
             return None
-        seen[path] = None
         if machine.limits.max_visits is not None and not self._may_visit(node, generator, path):
             return None
+        seen[path] = None
         modifiers = step.modifiers
         if (modifiers is PLAIN or is_simple(modifiers)) and step.verb.leaf and not node.unwinding:
             if self._begins_at_once:

@@ -60,6 +60,7 @@ class Failing:
                 failure.output,
                 failure.usage,
                 node.took,
+                self.machine.left_out(node),
             )
         )
 

@@ -308,10 +308,16 @@ class GroupBehaviour:
 
     def _stop_members(self, machine: Machine, node: Node, reason: str) -> None:
         if machine.rehearses:
-            machine.replaying.at_the_end(lambda: self._stop_members(machine, node, reason))
+            state = node.state
+            machine.replaying.at_the_end(lambda: self._stop_then(machine, node, state, reason))
             return
         for member in reversed(list((node.live or {}).values())):
             machine.later(machine.stop, member, reason)
+
+    def _stop_then(self, machine: Machine, node: Node, state: Members, reason: str) -> None:
+        """Stop the members of this attempt; by the end of the rehearsal another one may be on."""
+        if node.state is state:
+            self._stop_members(machine, node, reason)
 
     def _perhaps_end(self, machine: Machine, node: Node) -> None:
         state: Members = node.state

@@ -554,11 +554,11 @@ class Machine:
         )
         modifiers = step.modifiers
         on_disk = modifiers.checkpoint or modifiers.once
-        left_out = self._left_out(node)
+        left_out = self.left_out(node)
         ended = ev.StepCompleted(node.path, result, composed, node.took, left_out)
         self._out.append(cmd.Record(ended, on_disk))
 
-    def _left_out(self, node: Node) -> tuple[str, ...]:
+    def left_out(self, node: Node) -> tuple[str, ...]:
         """What is recorded just below a node, in its attempts, and this drive did not come to."""
         recorded, path = self.setting.recorded, node.path
         known = [] if recorded is None else recorded.children(path)
@@ -761,7 +761,7 @@ class Machine:
             failure.traceback if failure is not None else None,
             max(0.0, (self.now - node.started_at) * 1000),
         )
-        left_out = self._left_out(node)
+        left_out = self.left_out(node)
         ended = ev.MemberCompleted(node.path, node.index, result, composed, left_out)
         self._out.append(cmd.Record(ended))
 

@@ -50,7 +50,7 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     composed: str = ""
     member_composed: str = ""
     left_out: tuple[str, ...] = ()
-    """By its end: what is recorded just below, and was not come to."""
+    """By its end, or its last attempt: what is recorded just below, and was not come to."""
     value: Any = None
     """What a child workflow returned, and its name."""
     workflow_name: str = ""
@@ -248,6 +248,7 @@ class Recorded:
         record = self._record(event.path)
         self.undoing.pop(event.path, None)
         record.attempts = max(record.attempts, event.attempt)
+        record.left_out = event.left_out
         if event.took:
             self._misfits.add(event.took)
         record.failure = event
@@ -429,7 +430,6 @@ class Recorded:
         if record is not None:
             record.end = record.member_end = None
             record.composed = record.member_composed = ""
-            record.left_out = ()
 
     def _forget(self, path: str) -> None:
         """Drop what is known of one path; its children keep what they have."""
@@ -514,9 +514,11 @@ class Recorded:
                     yield known, replayed(end)
 
     def left_by_attempts(self, path: str) -> list[str]:
-        """The recorded paths just below a step that has no end, of its attempts that are over."""
-        over = self.at(path).attempts
-        return [one for one in self.children(path) if self._paths[one].attempt <= over]
+        """What a step that has no end came to in its attempts that are over."""
+        record = self.at(path)
+        children = self.children(path)
+        left, over = set(record.left_out), record.attempts
+        return [one for one in children if one not in left and self._paths[one].attempt <= over]
 
     def paths_below(self, path: str) -> Iterator[str]:
         """Every recorded path below this one, those above before those below them."""

@@ -151,7 +151,8 @@ class StepStarted(Stamped):
 class AttemptFailed(Stamped):
     """An attempt failed; ``retryable`` is the verdict of ``retry(on=)`` on the live exception.
 
-    ``took`` is the number of the signal that a ``wait_for`` took and that did not fit.
+    ``took`` is the number of the signal that a ``wait_for`` took and that did not fit, ``left_out``
+    as in ``StepCompleted``.
     """
 
     path: str
@@ -164,6 +165,7 @@ class AttemptFailed(Stamped):
     output: Any = None
     usage: Usage | None = None
     took: int = 0
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ _RESTORED: Mapping[str, Callable[[Any], Any]] = {
     "rollback_errors": _rollback_errors,
     "usage": _usage,
     **dict.fromkeys(("error_bases", "signals", "notes", "superseded", "reused", "rerun"), tuple),
-    "orphaned": tuple,
+    **dict.fromkeys(("orphaned", "left_out"), tuple),
 }
 
 
