@@ -23,6 +23,7 @@ from handrail.testing.shapes import (
     Raise,
     Rounds,
     Shape,
+    Together,
     Try,
     workflow_of,
 )
@@ -57,6 +58,8 @@ PAUSES = Body((Try((ACT,), final=(Shape(Child(Body((FAILS_ONCE,))), attempts=2, 
 TIDIES_UP = Body((Shape(Child(Body((Try((FAILS_ONCE,), final=(ACT,)),))), attempts=2),))
 
 HAS_A_FALLBACK = Body((Shape(Each((Body((Raise(),)),), "all_or_nothing"), fallback=ACT),))
+ASKS_TWICE = Together((FAILS_ONCE, Shape(Ask(), rollback="succeeds")), "all_or_nothing")
+IS_TRIED_AGAIN = Body((Shape(ASKS_TWICE, attempts=2, backoff_s=1.0),))
 CHILD_TIDIES_UP = Body((Shape(Child(Body((Try((FAILS_ONCE, ACT), final=(ACT,)),)))),))
 
 
@@ -170,6 +173,7 @@ def mended() -> Generator[None]:
 @example(body=Body((Shape(Rounds((0,))),)), first=4, crash=(0, False), gates="approve")
 @example(body=PAUSES, first=15, crash=(4, False), gates="approve")
 @example(body=HAS_A_FALLBACK, first=1, crash=(4, False), gates="approve")
+@example(body=IS_TRIED_AGAIN, first=25, crash=(0, False), gates="approve")
 def test_a_cancelled_run_that_is_killed_ends_cancelled(
     backend: str, *, body: Body, first: int, crash: tuple[int, bool], gates: Any
 ) -> None:

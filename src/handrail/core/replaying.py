@@ -270,6 +270,15 @@ class Replaying:
         else:
             self.machine.stopping.all_stopped(node)
 
+    def _went_on(self, node: Node, record: PathRecord) -> bool:
+        """True if something is recorded of the attempt behind those that are over: it is entered,
+        also to be stopped, for it may have left what can be undone.
+        """
+        recorded = self.machine.setting.recorded
+        assert recorded is not None
+        below = recorded.children(node.path)
+        return any(recorded.at(child).attempt > record.attempts for child in below)
+
     def _pick_up(self, node: Node, record: PathRecord) -> None:
         """Go on from the last thing that is recorded of a step without an end."""
         machine = self.machine
@@ -280,10 +289,12 @@ class Replaying:
         goes_on = agents and launched > 0 and record.end is None
         if goes_on and machine.launches.pick_up(node, record, launched):
             return
-        if record.retry_due is not None and (machine.still or record.retry_due > machine.now):
+        due = record.retry_due
+        waits = due is not None and (machine.still or due > machine.now)
+        if due is not None and waits and not self._went_on(node, record):
             node.interrupted = False
             node.phase = Phase.PAUSED
-            node.timer = machine.wait(node, record.retry_due)
+            node.timer = machine.wait(node, due)
         elif record.failure is not None and record.retry_due is None:
             machine.failing.attempt_failed(record.failure)
         else:
