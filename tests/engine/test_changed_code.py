@@ -356,16 +356,17 @@ async def test_a_run_whose_code_has_changed_can_be_cancelled(*, asked_before: bo
 
 def shorter_or_raising(run: Edited, version: int) -> Flow:
     """Two steps that can be undone; by the next version one, and by the third it raises then; the
-    fourth has a new step.
+    fourth has a new step. By the fifth both are there, and it raises.
     """
 
     @workflow("flow")
     def flow() -> Steps[Any]:
         yield from run.undoable("a")
-        if version == 1:
+        if version in {1, 5}:
             yield from run.undoable("b")
+        if version == 1:
             yield from step("nap").sleep(60)
-        if version == 3:
+        if version in {3, 5}:
             raise WorkflowError("a mistake")
         if version == 4:
             yield from run.does("new")
@@ -394,11 +395,13 @@ async def test_a_failed_run_that_died_in_its_rollbacks_is_not_cancelled_any_more
 ) -> None:
     """Its end had been decided, wherever its process dies after that."""
     run = Edited(shorter_or_raising)
-    assert (await run.by(3, dies_after=(ev.RollbackStarted, "a")))[0] == "killed"
+    assert (await run.by(5, dies_after=(ev.RollbackStarted, "b")))[0] == "killed"
+    left = ["undo b", "undo a"]
     if dies:
-        died = await run.by(3, cancel=True, dies_after=(ev.RollbackStarted, "a"))
-        assert died == ("killed", [])
-    assert await run.by(3, cancel=not dies) == ("failed", ["undo a"])
+        died = await run.by(5, cancel=True, dies_after=(ev.RollbackCompleted, "b"))
+        assert died == ("killed", [left.pop(0)])
+        assert any(isinstance(one, ev.CancelRequested) for one in run.journal.events(RUN))
+    assert await run.by(5, cancel=not dies) == ("failed", left)
     assert run.error == "a mistake"
 
 
