@@ -45,15 +45,15 @@ def _show(found: Plan, info: RunInfo, choices: Choices, place: Place) -> None:
     print(f"{found.workflow_name}, run {found.run_id}: {told(info)}\n")
     width = max((len(step.path) for step in found.steps), default=0)
     kinds = max((len(step.step_type) for step in found.steps), default=0)
+    alive = info.holder is not None
     for step in found.steps:
-        alive = info.holder is not None
         state, remark = _state(step, alive=alive), _remark(step, alive=alive)
         row = f"{state:11}  {step.path:{width}}  {step.step_type:{kinds}}  {remark}"
         print(f"  {row.rstrip()}")
         if step.state == "changed":
             for line in was_and_now(StepChange(step.path, step.was, step.now)):
                 print(f"  {'':11}    {line}")
-    if info.holder is not None:
+    if alive:
         print(f"\nIt is being driven; watch it: {place.command('tail', found.run_id)}")
     else:
         print(f"\n{_next(found, choices, place)}")

@@ -295,7 +295,7 @@ class Replaying:
             node.interrupted = False
             node.phase = Phase.PAUSED
             node.timer = machine.wait(node, due)
-        elif record.failure is not None and record.retry_due is None:
+        elif record.failure is not None and due is None:
             machine.failing.attempt_failed(record.failure)
         else:
             machine.attempt(node)

@@ -6,12 +6,11 @@ import sqlite3  # noqa: TID253 - loaded with SqliteJournal, on its first use
 import struct
 from dataclasses import replace
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import msgspec
 
 from handrail.journals.sqlite_lease import holders
-from handrail.journals.sqlite_rows import begin_checksum, pack, run_checksum
+from handrail.journals.sqlite_rows import begin_checksum, checksum, run_checksum
 from handrail.model.results import RunStatus
 from handrail.ports.journal import Holder, RunInfo
 
@@ -52,14 +51,16 @@ class _Event(NamedTuple):
     previous: int | None
 
     def is_as_written(self, run_id: str) -> bool:
-        """True if its checksum follows from what it says, as in ``sqlite_rows.checksum``."""
-        before = begin_checksum(run_id) if self.seq == 1 else self.previous
-        blob = b"None" if self.blob is None else self.blob
-        text = b"\n".join((self.kind, self.path, self.body, blob, self.value or b""))
+        """True if its checksum follows from what it says."""
+        before = begin_checksum(run_id) if self.seq == 1 else self.previous or 0
+        rest = (self.value, self.blob)
         try:
-            return crc32(text, crc32(pack(self.seq, self.at), before or 0)) == self.crc
-        except (TypeError, struct.error):  # a column is of a type that was never written
+            kind, path, body = (one.decode() for one in (self.kind, self.path, self.body))
+            value, blob = (None if one is None else one.decode() for one in rest)
+            said = checksum(before, self.seq, self.at, kind, path, body, value, blob)
+        except (TypeError, struct.error, UnicodeDecodeError):  # it was never written so
             return False
+        return said == self.crc
 
 
 def list_runs(connection: sqlite3.Connection, now: float) -> list[RunInfo]:
