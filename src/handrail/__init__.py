@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from handrail._wiring import Executor
-    from handrail._workflow import Workflow, workflow
     from handrail.agents.acp.backend import AcpBackend
     from handrail.agents.agent import Agent
     from handrail.agents.api.backend import ApiBackend
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from handrail.agents.fake import FakeBackend
     from handrail.agents.gemini.backend import GeminiBackend
     from handrail.agents.opencode.backend import OpencodeBackend
+    from handrail.decorator import Workflow, workflow
     from handrail.dsl.source import SourceUnavailable
     from handrail.dsl.step import step
     from handrail.engine.contexts import ContextNotAMapping
@@ -80,6 +79,7 @@ if TYPE_CHECKING:
         WorkflowNotFound,
         WrongUse,
     )
+    from handrail.executor import Executor
     from handrail.journals.memory import MemoryJournal, OutOfSequence
     from handrail.journals.sqlite import SqliteJournal
     from handrail.model.agent_options import AgentOptions
@@ -125,8 +125,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "handrail._wiring": ("Executor",),
-    "handrail._workflow": ("Workflow", "workflow"),
+    "handrail.executor": ("Executor",),
+    "handrail.decorator": ("Workflow", "workflow"),
     "handrail.agents.agent": ("Agent",),
     "handrail.agents.bounds.errors": ("ScopeViolated", "WorktreeConflict"),
     "handrail.agents.cassette.cassette": ("Cassette",),

@@ -9,8 +9,8 @@ import pytest
 
 from handrail import Agent, AgentOptions, DefinitionError, Executor, FakeBackend, Steps, workflow
 from handrail import step as a_step
-from handrail._wiring import agent_defaults
 from handrail.agents.routes import routes_of
+from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
 

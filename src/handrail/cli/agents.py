@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from handrail._wiring import agent_defaults
 from handrail.cli.driving import Options
+from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 
 BACKEND, MODEL = "backend", "model"

@@ -8,7 +8,6 @@ from functools import partial
 
 import anyio
 
-from handrail._wiring import agent_defaults
 from handrail.agents.doctoring import PROBE_S, Named, probe_all
 from handrail.cli.channels import json_channel, write_json
 from handrail.cli.doctor_checks import (
@@ -22,6 +21,7 @@ from handrail.cli.doctor_checks import (
 from handrail.cli.exits import Exit
 from handrail.cli.journal import Place
 from handrail.errors import HandrailError
+from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 from handrail.ports.agent import AgentBackend
 

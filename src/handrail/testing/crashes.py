@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from handrail._wiring import Executor
 from handrail.engine.outside import refuse_inside_loop
 from handrail.engine.parts import definition_of
+from handrail.executor import Executor
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
 from handrail.testing.crash_drive import Errand

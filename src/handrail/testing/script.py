@@ -10,7 +10,6 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
 
 import attrs
 
-from handrail._wiring import configured_stages
 from handrail.core.answers import accepted
 from handrail.core.behaviours import behaviours
 from handrail.core.machine import Machine, Setting
@@ -18,6 +17,7 @@ from handrail.engine.contexts import Contexts, built_context
 from handrail.engine.evaluate import Evaluator
 from handrail.engine.parts import definition_of
 from handrail.errors import GateRefusal
+from handrail.executor import configured_stages
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext

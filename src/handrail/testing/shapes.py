@@ -16,7 +16,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from handrail._workflow import Workflow, workflow
+from handrail.decorator import Workflow, workflow
 from handrail.dsl.step import step
 from handrail.engine.current import current
 from handrail.errors import StepFailed, WorkflowError

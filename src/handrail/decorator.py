@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Callable, Generator
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from handrail._wiring import Executor
 from handrail.engine.outside import refuse_inside_loop
 from handrail.errors import WrongUse
+from handrail.executor import Executor
 from handrail.model.definition import REQUIRED, WorkflowDefinition, define
 from handrail.model.described import text_of
 from handrail.model.paths import check_name
