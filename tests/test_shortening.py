@@ -17,9 +17,9 @@ from handrail.agents.programs.ending import said_on_stderr
 from handrail.agents.programs.turn_parser import Ending
 from handrail.agents.programs.watchdog import Patience
 from handrail.agents.wording import both_ends
+from handrail.codec.codec import difference
 from handrail.core.mistakes import not_a_step
 from handrail.errors import AgentError, CommandFailed, DefinitionError, ValidationFailed
-from handrail.model.codec_difference import difference
 from handrail.model.events import AgentMessage
 from handrail.model.extract import NotFound, last_fitting
 from handrail.model.jsonsafe import short_repr

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from handrail.agents.fake import FakeBackend
     from handrail.agents.gemini.backend import GeminiBackend
     from handrail.agents.opencode.backend import OpencodeBackend
+    from handrail.codec.codec import Codec, TypeCodec
+    from handrail.codec.unresolved import Unresolvable, Unresolved
     from handrail.decorator import Workflow, workflow
     from handrail.dsl.source import SourceUnavailable
     from handrail.dsl.step import step
@@ -84,7 +86,6 @@ if TYPE_CHECKING:
     from handrail.journals.sqlite import SqliteJournal
     from handrail.model.agent_options import AgentOptions
     from handrail.model.budget import Budget
-    from handrail.model.codec import Codec, TypeCodec
     from handrail.model.context import WorkflowContext
     from handrail.model.convert import DoesNotFit
     from handrail.model.definition import WorkflowDefinition, WorkflowParameter
@@ -109,7 +110,6 @@ if TYPE_CHECKING:
     )
     from handrail.model.shapes import AgentLike, AgentRequest, WorkflowLike
     from handrail.model.steps import Stage, Step, Steps
-    from handrail.model.unresolved import Unresolvable, Unresolved
     from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn, Capabilities, Probe
     from handrail.ports.clock import Clock
     from handrail.ports.journal import Holder, Journal, Lease, Letter, RunInfo
@@ -190,7 +190,7 @@ _HOMES = {
     ),
     "handrail.journals.memory": ("MemoryJournal", "OutOfSequence"),
     "handrail.journals.sqlite": ("SqliteJournal",),
-    "handrail.model.codec": ("Codec", "TypeCodec"),
+    "handrail.codec.codec": ("Codec", "TypeCodec"),
     "handrail.model.context": ("WorkflowContext",),
     "handrail.model.convert": ("DoesNotFit",),
     "handrail.model.definition": ("WorkflowDefinition", "WorkflowParameter"),
@@ -214,7 +214,7 @@ _HOMES = {
     ),
     "handrail.model.shapes": ("AgentLike", "AgentRequest", "WorkflowLike"),
     "handrail.model.steps": ("Stage", "Step", "Steps"),
-    "handrail.model.unresolved": ("Unresolvable", "Unresolved"),
+    "handrail.codec.unresolved": ("Unresolvable", "Unresolved"),
     "handrail.ports.agent": (
         "AgentBackend",
         "AgentReply",

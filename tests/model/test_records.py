@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from handrail.codec.codec import Codec, Unresolved
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
-from handrail.model.codec import Codec, Unresolved
 from handrail.model.launch import FIRST, Launch
 from handrail.model.records import (
     Record,

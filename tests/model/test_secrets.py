@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from handrail.model.codec import Codec
+from handrail.codec.codec import Codec
 from handrail.model.policy import Secrets
 from handrail.model.sealing import sealed, unsealed, variables_in
 from handrail.model.secrets import SPELLINGS, masked, secret_values

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from handrail import Executor, InsideEventLoop, Steps, WrongUse, current, step, workflow
-from handrail.model.codec import Codec
+from handrail.codec.codec import Codec
 from handrail.model.events import StepCompleted, StepStarted, stamp
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.testing import Crashes, FakeAgent, JumpClock, plugin

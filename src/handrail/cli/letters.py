@@ -18,11 +18,11 @@ from handrail.cli.masking import shown
 from handrail.cli.origin import workflow_of
 from handrail.cli.report import one_line
 from handrail.cli.run_ids import exactly, picked
+from handrail.codec.unresolved import Unresolved
 from handrail.engine.history import history_of, unread, waited_for
 from handrail.errors import GateClosed, HandrailError
 from handrail.model import events as ev
 from handrail.model.jsonsafe import json_safe
-from handrail.model.unresolved import Unresolved
 from handrail.ports.journal import Journal, RunInfo
 
 PATIENCE_S = 2.0

@@ -10,10 +10,10 @@ from handrail.cli.run_spending import Spent, total_of
 from handrail.cli.run_state import as_data
 from handrail.cli.run_steps import RecordedStep
 from handrail.cli.run_waits import Waits
+from handrail.codec.unresolved import Unresolved
 from handrail.engine.history import ended, incidents_of, needs_of
 from handrail.model import events as ev
 from handrail.model.jsonsafe import json_safe
-from handrail.model.unresolved import Unresolved
 from handrail.ports.journal import RunInfo
 
 

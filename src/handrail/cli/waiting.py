@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from handrail.cli.journal import Place
+from handrail.codec.unresolved import Unresolved
 from handrail.model.results import OpenGate
-from handrail.model.unresolved import Unresolved
 
 
 def answers_to(run_id: str, gate: OpenGate, place: Place) -> str:

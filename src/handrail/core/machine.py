@@ -91,7 +91,7 @@ from handrail.model.steps import (
 )
 
 if TYPE_CHECKING:
-    from handrail.model.codec import Codec  # noqa: TC004  # attrs keeps the annotation as text
+    from handrail.codec.codec import Codec  # noqa: TC004  # attrs keeps the annotation as text
 
 _step_started = assembler(ev.StepStarted)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from handrail.codec.unresolved import Unresolved
 from handrail.errors import InvalidInput, InvalidSignal
-from handrail.model.unresolved import Unresolved
 
 
 def payload_for(signal: str, payload: Any, type_: Any) -> Any:

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
+from handrail.codec.unresolved import Unresolved
 from handrail.core.report import incident_of
 from handrail.model import events as ev
 from handrail.model.assemble import copier
 from handrail.model.paths import all_above, home_of, is_budget_gate
 from handrail.model.results import Incident, OpenGate, StepResult, Usage
 from handrail.model.steps import LEAF_KINDS
-from handrail.model.unresolved import Unresolved
 
 
 class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle

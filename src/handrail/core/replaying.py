@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from handrail.codec.unresolved import Unresolved
 from handrail.core.composed import compose
 from handrail.core.launches import LAUNCHED
 from handrail.core.members import Items
@@ -20,7 +21,6 @@ from handrail.model.fingerprint import is_still, short
 from handrail.model.paths import attempt_base
 from handrail.model.results import StepResult
 from handrail.model.steps import ForEachGroup, Question, Step
-from handrail.model.unresolved import Unresolved
 
 _step_replayed = assembler(ev.StepReplayed)
 

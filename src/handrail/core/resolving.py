@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
+from handrail.codec.unresolved import Unresolvable, Unresolved
 from handrail.core.replay import PathRecord, Recorded
 from handrail.errors import OutputNotSerializable
 from handrail.model.results import (
@@ -32,11 +33,10 @@ from handrail.model.steps import (
     StageCheck,
     Step,
 )
-from handrail.model.unresolved import Unresolvable, Unresolved
 
 if TYPE_CHECKING:
+    from handrail.codec.codec import Codec
     from handrail.core.node import Node
-    from handrail.model.codec import Codec
     from handrail.model.definition import WorkflowDefinition
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 
 import attrs
 
-from handrail.model.codec import Codec
+from handrail.codec.codec import Codec
 from handrail.model.events import Event
 from handrail.model.records import to_record
 from handrail.ports.journal import Journal, Lease, Letter, RunInfo

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from handrail.codec.unresolved import Unresolved
 from handrail.core.machine import Machine
 from handrail.core.resolving import declared_for, recordable, returned_by
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
 from handrail.model.schema import hints_of
-from handrail.model.unresolved import Unresolved
 
 if TYPE_CHECKING:
-    from handrail.model.codec import Codec
+    from handrail.codec.codec import Codec
 
 Types: TypeAlias = tuple[Any, ...]
 _OF_STEPS = (ev.StepCompleted, ev.MemberCompleted, ev.SubworkflowEnded)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from handrail.codec.unresolved import Unresolved
 from handrail.core.composed import Tree, compose
 from handrail.core.listing import as_listed
 from handrail.core.payloads import check_payload
@@ -31,11 +32,10 @@ from handrail.model.paths import is_budget_gate
 from handrail.model.results import Incident, OpenGate, WorkflowResult
 from handrail.model.schema import hints_of
 from handrail.model.shapes import WorkflowLike
-from handrail.model.unresolved import Unresolved
 from handrail.ports.journal import Journal
 
 if TYPE_CHECKING:
-    from handrail.model.codec import Codec
+    from handrail.codec.codec import Codec
 
 _BY_LETTER = (ev.GateAnswered, ev.SignalReceived, ev.CancelRequested)
 

@@ -17,7 +17,7 @@ from handrail.model.events import (
 from handrail.ports.journal import Holder, Letter, RunInfo, status_of
 
 if TYPE_CHECKING:
-    from handrail.model.codec import Codec
+    from handrail.codec.codec import Codec
 
 
 class OutOfSequence(HandrailError):
@@ -56,7 +56,7 @@ class MemoryJournal:
     def codec(self) -> Codec:
         """The one that was given, or a plain one, which is loaded when it is asked for."""
         if self._codec is None:
-            from handrail.model.codec import Codec
+            from handrail.codec.codec import Codec
 
             self._codec = Codec()
         return self._codec

@@ -45,6 +45,7 @@ from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Literal
 
+from handrail.codec.codec import Codec
 from handrail.errors import DefinitionError
 from handrail.journals.sqlite_failures import is_busy
 from handrail.journals.sqlite_letters import Post
@@ -53,7 +54,6 @@ from handrail.journals.sqlite_rows import Tail, put
 from handrail.journals.sqlite_runs import list_runs
 from handrail.journals.sqlite_store import THREAD_NAME, Store
 from handrail.journals.waking import pending_here
-from handrail.model.codec import Codec
 from handrail.model.events import Event
 from handrail.model.records import Record, to_record
 from handrail.ports.journal import Letter, RunInfo

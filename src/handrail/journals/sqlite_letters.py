@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 from zlib import crc32
 
+from handrail.codec.codec import Codec
 from handrail.journals.sqlite_failures import damaged
 from handrail.journals.sqlite_transactions import transaction
-from handrail.model.codec import Codec
 from handrail.model.records import Record, from_record, to_record
 from handrail.ports.journal import Letter, Message
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 from zlib import crc32
 
+from handrail.codec.codec import Codec
 from handrail.journals.sqlite_failures import damaged
 from handrail.journals.sqlite_rows import RUN, begin_checksum, digest, pack, run_checksum
 from handrail.journals.sqlite_transactions import snapshot
-from handrail.model.codec import Codec
 from handrail.model.events import Event
 from handrail.model.record_reading import Read, reader
 

@@ -39,7 +39,7 @@ from handrail.model.steps import (
 )
 
 if TYPE_CHECKING:
-    from handrail.model.codec import Codec
+    from handrail.codec.codec import Codec
 
 _LONGEST = 160
 _KEPT = 120

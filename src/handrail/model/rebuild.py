@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import msgspec
 
-from handrail.model.codec import Codec
+from handrail.codec.codec import Codec
+from handrail.codec.unresolved import Unresolved
 from handrail.model.results import (
     OpenGate,
     StageResult,
@@ -16,7 +17,6 @@ from handrail.model.results import (
     Usage,
     ValidationRoundResult,
 )
-from handrail.model.unresolved import Unresolved
 
 _OWN: Mapping[str, type] = {
     f"handrail:{cls.__name__}": cls

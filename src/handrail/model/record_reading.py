@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from handrail.codec.codec import Codec
 from handrail.model import events as ev
 from handrail.model.assemble import assembler
-from handrail.model.codec import Codec
 from handrail.model.records import Record, from_record
 from handrail.model.results import StepResult
 

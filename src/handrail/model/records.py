@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from handrail.codec.codec import UNKNOWN, Codec
+from handrail.codec.unresolved import Unresolved
 from handrail.errors import HandrailError, OutputNotSerializable
-from handrail.model.codec import UNKNOWN, Codec
 from handrail.model.events import Event
 from handrail.model.layouts import LAYOUTS, Body, Layout
 from handrail.model.rebuild import rebuilt
 from handrail.model.sealing import sealed, unsealed, variables_in
-from handrail.model.unresolved import Unresolved
 
 
 class Record(NamedTuple):

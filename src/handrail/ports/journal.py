@@ -19,7 +19,7 @@ from handrail.model.events import (
 from handrail.model.results import RunStatus
 
 if TYPE_CHECKING:
-    from handrail.model.codec import Codec
+    from handrail.codec.codec import Codec
 
 Message: TypeAlias = GateAnswered | SignalReceived | CancelRequested
 

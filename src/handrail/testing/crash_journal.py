@@ -7,7 +7,7 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NoReturn
 
-from handrail.model.codec import Codec
+from handrail.codec.codec import Codec
 from handrail.model.events import Event
 from handrail.ports.journal import Journal, Lease, Letter, RunInfo
 from handrail.testing.crash_points import Point

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from handrail.codec.codec import Codec
 from handrail.errors import OutputNotSerializable, StepWasInterrupted
-from handrail.model.codec import Codec
 from handrail.model.results import StepResult, WorkflowResult, qualified
 
 Verdict: TypeAlias = Mapping[str, str]

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from handrail.codec.codec import Codec
 from handrail.errors import JournalFailed, LeaseLost, RunLocked
 from handrail.journals.memory import OutOfSequence
-from handrail.model.codec import Codec
 from handrail.model.events import (
     Event,
     WorkflowStarted,

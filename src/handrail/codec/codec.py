@@ -20,12 +20,10 @@ from typing import Any, TypeAlias
 import attrs
 import msgspec
 
-from handrail.errors import DefinitionError, OutputNotSerializable
-from handrail.model.codec_difference import difference
-from handrail.model.codec_identity import Naming, name_of
-from handrail.model.codec_names import Classes, Locating, Met, Resolution
-from handrail.model.codec_read import VALUE, Reading, Unreadable
-from handrail.model.codec_write import (
+from handrail.codec.names import Classes, Locating, Met, Resolution
+from handrail.codec.reading import VALUE, Reading, Unreadable
+from handrail.codec.unresolved import Unresolvable, Unresolved
+from handrail.codec.writing import (
     INT_MAX,
     INT_MIN,
     TAG,
@@ -37,9 +35,78 @@ from handrail.model.codec_write import (
     class_of,
     of_cycle,
 )
+from handrail.errors import DefinitionError, OutputNotSerializable
 from handrail.model.jsonsafe import short_repr
 from handrail.model.reference import reference
-from handrail.model.unresolved import Unresolvable, Unresolved
+from handrail.model.schema import is_list, is_object
+from handrail.shortening import shortened
+
+Steps: TypeAlias = list[str]
+
+_SHOWN = 80
+
+
+def difference(was: Any, became: Any) -> Refused:
+    """The first part in which two different trees are not the same, and what it is in each."""
+    steps: list[str] = []
+    while (inner := _first(was, became)) is not None:
+        step, was, became = inner
+        steps.append(step)
+    refused = Refused(f"it comes back as {_cut(became)}, not as {_cut(was)}")
+    refused.steps = [(None, step) for step in reversed(steps)]
+    return refused
+
+
+def _first(was: Any, became: Any) -> tuple[str, Any, Any] | None:
+    if is_object(was) and is_object(became) and was.keys() == became.keys():
+        if was.get(TAG) != became.get(TAG):
+            return None
+        key = next(key for key, item in was.items() if _differ(item, became[key]))
+        return _step(was, key), was[key], became[key]
+    if is_list(was) and is_list(became) and len(was) == len(became):
+        pairs = enumerate(zip(was, became, strict=True))
+        return next((f"[{i}]", one, other) for i, (one, other) in pairs if _differ(one, other))
+    return None
+
+
+def _differ(one: Any, other: Any) -> bool:
+    return msgspec.json.encode(one) != msgspec.json.encode(other)
+
+
+def _step(node: dict[str, Any], key: str) -> str:
+    if TAG not in node:
+        return f"[{key!r}]"
+    return "" if key in {"v", VALUE} else f".{key}"
+
+
+def _cut(tree: Any) -> str:
+    return shortened(msgspec.json.encode(tree).decode(), _SHOWN)
+
+
+class Naming(Writing):
+    """The writing of a value in which a name stands for what cannot be written. Mutable."""
+
+    __slots__ = ()
+
+    def write(self, value: Any, depth: int) -> Any:
+        """The tree of the value, or its name."""
+        try:
+            return super().write(value, depth)
+        except Refused as refused:
+            if refused.why == TOO_DEEP:
+                raise  # as a whole: in what contains itself there is no end of parts
+            return name_of(value)
+
+
+def name_of(value: Any) -> str:
+    """``<module:qualname>`` of a function, of any other value that of its class."""
+    kind = class_of(value)
+    try:
+        target: Callable[..., Any] = value if callable(value) else kind
+        return f"<{reference(target)}>"
+    except Exception:  # noqa: BLE001  # a user's __getattr__ may do anything
+        return f"<{reference(kind)}>"
+
 
 _Class: TypeAlias = type[Any]
 _MARK = '"$"'

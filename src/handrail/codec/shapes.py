@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from handrail.model.codec_builtins import Node
-from handrail.model.codec_write import INT_MAX, INT_MIN, TAG, Refused, Writing, class_of
+from handrail.codec.builtins import Node
+from handrail.codec.writing import INT_MAX, INT_MIN, TAG, Refused, Writing, class_of
 
 _ABSENT: Any = object()
 

@@ -7,14 +7,18 @@ from typing import Any
 
 import msgspec
 
-from handrail.model.codec_annotations import is_annotation, write_annotation, write_limits
-from handrail.model.codec_builtins import WRITERS, is_zoneinfo, write_zoneinfo
-from handrail.model.codec_classes import is_data, shape_of_class
-from handrail.model.codec_places import data_classes, one_data_class
-from handrail.model.codec_read import Unreadable
-from handrail.model.codec_shapes import Shape
-from handrail.model.codec_types import found_by_name, still_loaded, tag_of, type_by_name
-from handrail.model.codec_write import WITH_TEXT, Refused, Writer, Writing
+from handrail.codec.builtins import WRITERS, is_zoneinfo, write_zoneinfo
+from handrail.codec.classes import (
+    is_annotation,
+    is_data,
+    shape_of_class,
+    write_annotation,
+    write_limits,
+)
+from handrail.codec.reading import Unreadable, data_classes, one_data_class
+from handrail.codec.shapes import Shape
+from handrail.codec.types import found_by_name, still_loaded, tag_of, type_by_name
+from handrail.codec.writing import WITH_TEXT, Refused, Writer, Writing
 from handrail.model.schema import shape_of
 
 _REMEMBERED = 4096

@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any
 from uuid import UUID
 
+from handrail.codec.writing import class_of
 from handrail.model import results
-from handrail.model.codec_write import class_of
 from handrail.model.reference import reference
 
 _RESULTS = (

@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from handrail.model.codec_write import (
+from handrail.codec.writing import (
     TAG,
     Refused,
     Writer,
