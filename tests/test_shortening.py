@@ -21,14 +21,14 @@ from handrail.codec.codec import difference
 from handrail.core.mistakes import not_a_step
 from handrail.errors import AgentError, CommandFailed, DefinitionError, ValidationFailed
 from handrail.model.events import AgentMessage
-from handrail.model.extract import NotFound, last_fitting
-from handrail.model.jsonsafe import short_repr
 from handrail.model.results import StageResult, ValidationResult, ValidationRoundResult
 from handrail.model.secrets import masked
 from handrail.ports.agent import AgentTurn
 from handrail.shortening import LONGEST_WORD, shortened
 from handrail.system.capture import Capture, Tail
 from handrail.system.spawn import spawn
+from handrail.typed.extract import NotFound, last_fitting
+from handrail.typed.jsonsafe import short_repr
 
 End = Literal["head", "tail"]
 ENDS = st.sampled_from(["head", "tail"])

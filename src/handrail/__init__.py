@@ -87,7 +87,6 @@ if TYPE_CHECKING:
     from handrail.model.agent_options import AgentOptions
     from handrail.model.budget import Budget
     from handrail.model.context import WorkflowContext
-    from handrail.model.convert import DoesNotFit
     from handrail.model.definition import WorkflowDefinition, WorkflowParameter
     from handrail.model.ladder import Ladder
     from handrail.model.plan import Plan, PlannedStep
@@ -121,6 +120,7 @@ if TYPE_CHECKING:
     from handrail.sinks.memory import MemorySink
     from handrail.sinks.structlog import StructlogSink
     from handrail.system.refusal import CommandNotStarted
+    from handrail.typed.convert import DoesNotFit
 
 __version__ = "0.1.0"
 
@@ -192,7 +192,7 @@ _HOMES = {
     "handrail.journals.sqlite": ("SqliteJournal",),
     "handrail.codec.codec": ("Codec", "TypeCodec"),
     "handrail.model.context": ("WorkflowContext",),
-    "handrail.model.convert": ("DoesNotFit",),
+    "handrail.typed.convert": ("DoesNotFit",),
     "handrail.model.definition": ("WorkflowDefinition", "WorkflowParameter"),
     "handrail.model.plan": ("Plan", "PlannedStep"),
     "handrail.model.policy": ("Backoff", "Limits", "Retry", "Secrets"),

@@ -51,7 +51,7 @@ class Workflow(Generic[P, R]):
         """What it is called, what it takes, which steps its source names: JSON-safe data."""
         from handrail.dsl.may_run import may_run
         from handrail.dsl.source import SourceUnavailable, source_of
-        from handrail.model.jsonsafe import json_safe
+        from handrail.typed.jsonsafe import json_safe
 
         definition = self._definition
         try:
@@ -102,7 +102,7 @@ _KINDS = {"call": "python", "run_workflow": "subworkflow"}
 def _annotation(annotation: Any) -> str | None:
     if annotation is inspect.Parameter.empty:
         return None
-    from handrail.model.schema import describe_type
+    from handrail.typed.schema import describe_type
 
     return annotation if isinstance(annotation, str) else describe_type(annotation)
 

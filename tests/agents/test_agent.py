@@ -23,11 +23,11 @@ from handrail.model.events import (
     AgentTurnStarted,
     AgentUsage,
 )
-from handrail.model.jsonsafe import json_safe
 from handrail.model.results import AgentResult, Usage
-from handrail.model.schema import json_schema
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentReply
+from handrail.typed.jsonsafe import json_safe
+from handrail.typed.schema import json_schema
 
 MakeRequest = Callable[..., AgentRequest]
 Climb = Callable[..., Any]

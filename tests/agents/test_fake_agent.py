@@ -14,8 +14,8 @@ from handrail import Agent, Executor, Steps, step, workflow
 from handrail.agents.fake_agent import FakeAgent
 from handrail.errors import AgentError, WrongUse
 from handrail.model.results import AgentResult, Usage
-from handrail.model.schema import describe_type
 from handrail.model.shapes import AgentRequest
+from handrail.typed.schema import describe_type
 
 MakeRequest = Callable[..., AgentRequest]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from handrail import Executor, InvalidSignal, MemoryJournal, Steps, step, workflow
 from handrail.model import events as ev
-from handrail.model.convert import conforms
 from handrail.testing import TextJournal
+from handrail.typed.convert import conforms
 
 
 @workflow

@@ -34,8 +34,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handrail.errors import HandrailError, InvalidInput
-from handrail.model.convert import DoesNotFit, convert, fit, fit_json, from_text
-from handrail.model.jsonsafe import json_safe
+from handrail.typed.convert import DoesNotFit, convert, fit, fit_json, from_text
+from handrail.typed.jsonsafe import json_safe
 
 if TYPE_CHECKING:
     from nowhere import Unresolvable

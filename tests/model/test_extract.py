@@ -15,8 +15,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from handrail.model import extract
-from handrail.model.extract import MAX_TRIED, Found, NotFound, Span, last_fitting, structures
+from handrail.typed import extract
+from handrail.typed.extract import MAX_TRIED, Found, NotFound, Span, last_fitting, structures
 
 
 class Verdict(Enum):

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handrail.errors import InvalidInput
-from handrail.model.jsonsafe import MAX_DEPTH, json_safe, record_items, short_repr
+from handrail.typed.jsonsafe import MAX_DEPTH, json_safe, record_items, short_repr
 
 
 class Color(Enum):

@@ -32,7 +32,7 @@ import msgspec
 import pytest
 
 from handrail.errors import DefinitionError
-from handrail.model.schema import (
+from handrail.typed.schema import (
     RecordField,
     describe_type,
     hints_of,

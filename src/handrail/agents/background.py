@@ -11,8 +11,8 @@ import attrs
 
 from handrail.agents.wording import both_ends
 from handrail.errors import DefinitionError, PromptError
-from handrail.model.jsonsafe import json_safe
 from handrail.model.results import AgentResult, CommandResult, StepResult
+from handrail.typed.jsonsafe import json_safe
 
 ContextMode: TypeAlias = Literal["explicit", "last", "accumulate"]
 CONTEXT_MODES = ("explicit", "last", "accumulate")

@@ -12,15 +12,15 @@ from handrail.agents.digest import Digest
 from handrail.agents.routes import Route
 from handrail.agents.wording import KEPT_CHARS, both_ends, put, rejected, with_schema
 from handrail.errors import AgentError, AnswerRejected
-from handrail.model.convert import DoesNotFit, fit
 from handrail.model.events import AgentTurnCompleted, AgentTurnStarted
-from handrail.model.extract import Found, NotFound, last_fitting
 from handrail.model.ladder import Ladder
 from handrail.model.launch import Fault, fault_of
 from handrail.model.results import AgentResult, Usage
-from handrail.model.schema import Schema, describe_type, json_schema, plain
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentReply, AgentTurn, capabilities_of
+from handrail.typed.convert import DoesNotFit, fit
+from handrail.typed.extract import Found, NotFound, last_fitting
+from handrail.typed.schema import Schema, describe_type, json_schema, plain
 
 
 def schema_for(output: Any) -> Schema | None:

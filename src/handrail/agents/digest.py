@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from handrail.model.events import AgentMessage, AgentSessionStarted, AgentToolStarted, Notice
-from handrail.model.jsonsafe import short_repr
 from handrail.shortening import LONGEST_WORD, shortened
+from handrail.typed.jsonsafe import short_repr
 
 _KEPT = 40
 _SHOWN_CHARS = 160

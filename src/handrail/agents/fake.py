@@ -19,9 +19,9 @@ from handrail.model.events import (
     AgentSessionStarted,
     AgentUsage,
 )
-from handrail.model.jsonsafe import json_safe
 from handrail.model.policy import seconds_of
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
+from handrail.typed.jsonsafe import json_safe
 
 
 class FakeBackend:

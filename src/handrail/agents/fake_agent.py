@@ -11,11 +11,11 @@ from typing import Any, Self, TypeAlias, TypeGuard
 
 from handrail.agents.script import called, is_like, played, replies_of
 from handrail.errors import AgentError, WrongUse
-from handrail.model.jsonsafe import short_repr
 from handrail.model.policy import seconds_of
 from handrail.model.results import AgentResult
-from handrail.model.schema import describe_type
 from handrail.model.shapes import AgentRequest
+from handrail.typed.jsonsafe import short_repr
+from handrail.typed.schema import describe_type
 
 _Place: TypeAlias = tuple[str, Any]
 """A context key and its value."""

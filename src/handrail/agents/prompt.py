@@ -16,8 +16,8 @@ from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from handrail.errors import MissingExtra, PromptError
-from handrail.model.jsonsafe import short_repr
-from handrail.model.reference import reference
+from handrail.typed.jsonsafe import short_repr
+from handrail.typed.reference import reference
 
 if TYPE_CHECKING:
     from jinja2 import Environment, TemplateNotFound

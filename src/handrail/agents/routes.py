@@ -10,8 +10,8 @@ import attrs
 from handrail.errors import AgentError, DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.agent_settings import AgentSettings
-from handrail.model.jsonsafe import short_repr
 from handrail.ports.agent import AgentBackend, capabilities_of
+from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
     from handrail.agents.agent import Agent

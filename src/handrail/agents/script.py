@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeGuard
 
 from handrail.errors import WrongUse
-from handrail.model.convert import DoesNotFit, conforms, fit
-from handrail.model.jsonsafe import short_repr
+from handrail.typed.convert import DoesNotFit, conforms, fit
+from handrail.typed.jsonsafe import short_repr
 
 ScriptedError: TypeAlias = "BaseException | type[BaseException]"
 

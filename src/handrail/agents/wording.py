@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from handrail.model.jsonsafe import short_repr
 from handrail.model.launch import Launch
 from handrail.shortening import shortened
+from handrail.typed.jsonsafe import short_repr
 
 _QUOTED_CHARS = 5_000
 KEPT_CHARS = 4_000

@@ -12,8 +12,8 @@ from handrail.cli.resume import Choices, drive_again
 from handrail.core.replay import Recorded
 from handrail.engine.history import history_of, inputs_of
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.jsonsafe import short_repr
 from handrail.ports.journal import Journal, RunInfo
+from handrail.typed.jsonsafe import short_repr
 
 
 def go_on(info: RunInfo, workflow: Any, given: Mapping[str, Any], session: Session) -> int:

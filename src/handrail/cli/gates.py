@@ -18,7 +18,7 @@ from handrail.cli.masking import shown
 from handrail.core.answers import accepted
 from handrail.errors import GateRefusal, InvalidAnswer
 from handrail.model.results import OpenGate
-from handrail.model.schema import describe_type
+from handrail.typed.schema import describe_type
 
 if TYPE_CHECKING:
     from handrail.cli.screen import Screen

@@ -12,10 +12,10 @@ from types import GenericAlias
 from typing import Any, cast
 
 from handrail.cli.exits import Refused
-from handrail.model.convert import convert, from_text
 from handrail.model.definition import WorkflowDefinition, WorkflowParameter
-from handrail.model.jsonsafe import short_repr
-from handrail.model.schema import describe_type
+from handrail.typed.convert import convert, from_text
+from handrail.typed.jsonsafe import short_repr
+from handrail.typed.schema import describe_type
 
 Arguments = tuple[list[Any], dict[str, Any]]
 

@@ -22,8 +22,8 @@ from handrail.codec.unresolved import Unresolved
 from handrail.engine.history import history_of, unread, waited_for
 from handrail.errors import GateClosed, HandrailError
 from handrail.model import events as ev
-from handrail.model.jsonsafe import json_safe
 from handrail.ports.journal import Journal, RunInfo
+from handrail.typed.jsonsafe import json_safe
 
 PATIENCE_S = 2.0
 """How long to wait for a live run to take in what was sent; a live one looks ten times a second."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from handrail.model.jsonsafe import Json
 from handrail.model.masking import Mask
 from handrail.model.policy import Secrets
 from handrail.model.secrets import secret_values
+from handrail.typed.jsonsafe import Json
 
 
 def mask() -> Mask:

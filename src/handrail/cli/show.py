@@ -11,7 +11,7 @@ from handrail.cli.exits import Exit
 from handrail.cli.inputs import type_name
 from handrail.cli.target import load
 from handrail.model.definition import REQUIRED
-from handrail.model.jsonsafe import short_repr
+from handrail.typed.jsonsafe import short_repr
 
 
 def show(target: str, *, as_json: bool) -> int:

@@ -13,8 +13,8 @@ from handrail.cli.run_waits import Waits
 from handrail.codec.unresolved import Unresolved
 from handrail.engine.history import ended, incidents_of, needs_of
 from handrail.model import events as ev
-from handrail.model.jsonsafe import json_safe
 from handrail.ports.journal import RunInfo
+from handrail.typed.jsonsafe import json_safe
 
 
 def run_data(

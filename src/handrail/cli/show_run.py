@@ -22,10 +22,10 @@ from handrail.cli.show_data import inputs_of, plain, run_data
 from handrail.cli.waiting import answers_to, signals_to
 from handrail.engine.history import ended, history_of, needs_of, waited_for
 from handrail.model import events as ev
-from handrail.model.jsonsafe import short_repr
 from handrail.ports.journal import Journal, RunInfo
 from handrail.sinks.console_errors import Cause, error_lines, printable
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, clean, duration
+from handrail.typed.jsonsafe import short_repr
 
 MOST = 40
 """Members of one group that have a line each; of the others those that did not succeed."""

@@ -20,7 +20,7 @@ from handrail.codec.builtins import Node
 from handrail.codec.shapes import EnumShape, Shape
 from handrail.codec.types import OWN_TAGS, SHORT_NAMES, tag_of
 from handrail.codec.writing import TAG, Refused, Writing, class_of
-from handrail.model.schema import is_alias, is_pydantic
+from handrail.typed.schema import is_alias, is_pydantic
 
 FIELDS_SET, EXTRA, PRIVATE = "$set", "$extra", "$private"
 """What a model knows beside its fields."""

@@ -36,10 +36,10 @@ from handrail.codec.writing import (
     of_cycle,
 )
 from handrail.errors import DefinitionError, OutputNotSerializable
-from handrail.model.jsonsafe import short_repr
-from handrail.model.reference import reference
-from handrail.model.schema import is_list, is_object
 from handrail.shortening import shortened
+from handrail.typed.jsonsafe import short_repr
+from handrail.typed.reference import reference
+from handrail.typed.schema import is_list, is_object
 
 Steps: TypeAlias = list[str]
 

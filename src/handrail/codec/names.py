@@ -19,7 +19,7 @@ from handrail.codec.reading import Unreadable, data_classes, one_data_class
 from handrail.codec.shapes import Shape
 from handrail.codec.types import found_by_name, still_loaded, tag_of, type_by_name
 from handrail.codec.writing import WITH_TEXT, Refused, Writer, Writing
-from handrail.model.schema import shape_of
+from handrail.typed.schema import shape_of
 
 _REMEMBERED = 4096
 """So many classes are remembered; a program that makes classes all the time fills no memory."""

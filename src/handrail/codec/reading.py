@@ -17,7 +17,7 @@ from handrail.codec.classes import (
 )
 from handrail.codec.shapes import Shape
 from handrail.codec.writing import TAG, class_of
-from handrail.model.schema import (
+from handrail.typed.schema import (
     LISTS,
     MAPS,
     SETS,

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from handrail.codec.writing import class_of
 from handrail.model import results
-from handrail.model.reference import reference
+from handrail.typed.reference import reference
 
 _RESULTS = (
     results.AgentResult,

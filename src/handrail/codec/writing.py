@@ -229,6 +229,6 @@ def _encodable(text: str) -> bool:
 
 
 def _shown(key: Any) -> str:
-    from handrail.model.jsonsafe import short_repr
+    from handrail.typed.jsonsafe import short_repr
 
     return short_repr(key, 40)

@@ -16,8 +16,8 @@ def accepted(gate: OpenGate, answer: Any) -> Any:
     """
     if gate.choices:
         return _choice(gate, answer)
-    from handrail.model.convert import convert, from_text
-    from handrail.model.schema import describe_type
+    from handrail.typed.convert import convert, from_text
+    from handrail.typed.schema import describe_type
 
     try:
         if isinstance(answer, str) and gate.type is not str:

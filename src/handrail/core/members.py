@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from handrail.errors import DefinitionError
 from handrail.model.paths import encode_key
-from handrail.model.reference import reference
 from handrail.model.steps import ForEachGroup, Step
+from handrail.typed.reference import reference
 
 
 class Items:

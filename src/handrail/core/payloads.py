@@ -15,7 +15,7 @@ def payload_for(signal: str, payload: Any, type_: Any) -> Any:
     Raises:
         InvalidInput: it does not fit. A type of the user's may raise anything.
     """
-    from handrail.model.convert import convert
+    from handrail.typed.convert import convert
 
     return convert(payload, type_, name=f"signal {signal}")
 
@@ -46,7 +46,7 @@ def check_payload(signal: str, payload: Any, types: Sequence[Any], ahead: int) -
 
 def _misfit(signal: str, payload: Any, type_: Any) -> str | None:
     """What the type expects instead, or None if the payload fits."""
-    from handrail.model.schema import describe_type
+    from handrail.typed.schema import describe_type
 
     try:
         payload_for(signal, payload, type_)

@@ -17,7 +17,6 @@ from handrail.model.results import (
     StepResult,
     WorkflowResult,
 )
-from handrail.model.schema import hints_of
 from handrail.model.steps import (
     AgentCall,
     Branching,
@@ -33,6 +32,7 @@ from handrail.model.steps import (
     StageCheck,
     Step,
 )
+from handrail.typed.schema import hints_of
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec

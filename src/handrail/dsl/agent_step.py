@@ -10,8 +10,8 @@ import attrs
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, with_model
 from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
-from handrail.model.jsonsafe import short_repr
 from handrail.model.results import AgentResult
+from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
     from handrail.ports.agent import AgentBackend

@@ -9,8 +9,8 @@ from handrail.errors import WrongUse
 from handrail.model.agent_options import AgentOptions
 from handrail.model.budget import Budget
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.jsonsafe import short_repr
 from handrail.model.policy import Limits, Secrets, count_of, seconds_of
+from handrail.typed.jsonsafe import short_repr
 
 _MAPPINGS = {
     "agents": "a mapping of names to agents, such as {'worker': agent}",

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard, cast
 from handrail.errors import HandrailError
 from handrail.model.commands import View
 from handrail.model.context import WorkflowContext
-from handrail.model.jsonsafe import short_repr
+from handrail.typed.jsonsafe import short_repr
 
 
 class ContextNotAMapping(HandrailError, TypeError):

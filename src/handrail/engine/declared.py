@@ -14,7 +14,7 @@ from handrail.core.machine import Machine
 from handrail.core.resolving import declared_for, recordable, returned_by
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
-from handrail.model.schema import hints_of
+from handrail.typed.schema import hints_of
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec

@@ -30,9 +30,9 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import defined_at
 from handrail.model.paths import is_budget_gate
 from handrail.model.results import Incident, OpenGate, WorkflowResult
-from handrail.model.schema import hints_of
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
+from handrail.typed.schema import hints_of
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec

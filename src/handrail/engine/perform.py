@@ -264,9 +264,9 @@ def takes_one(check: Callable[..., Any]) -> bool:
 
 
 def _parsed(text: str, type_: Any) -> Any:
-    from handrail.model.convert import DoesNotFit, fit_json
-    from handrail.model.jsonsafe import short_repr
-    from handrail.model.schema import describe_type
+    from handrail.typed.convert import DoesNotFit, fit_json
+    from handrail.typed.jsonsafe import short_repr
+    from handrail.typed.schema import describe_type
 
     try:
         return fit_json(text, type_)

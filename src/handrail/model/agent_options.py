@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias, cast
 import attrs
 
 from handrail.errors import DefinitionError
-from handrail.model.jsonsafe import short_repr
 from handrail.model.policy import count_of, positive_seconds
+from handrail.typed.jsonsafe import short_repr
 
 Permission: TypeAlias = Literal["read_only", "workspace", "full"]
 """What an agent may do without asking: read; change its working folder; anything."""

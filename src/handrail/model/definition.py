@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from inspect import _ParameterKind  # pyright: ignore[reportPrivateUsage]  # has no public name
 from typing import Any, get_type_hints
 
-from handrail.model.jsonsafe import short_repr
+from handrail.typed.jsonsafe import short_repr
 
 REQUIRED: Any = inspect.Parameter.empty
 _NAMED = frozenset({_ParameterKind.POSITIONAL_OR_KEYWORD, _ParameterKind.KEYWORD_ONLY})
@@ -92,7 +92,7 @@ class _Words:
 
 
 def _type_words(annotation: Any) -> Any:
-    from handrail.model.schema import describe_type
+    from handrail.typed.schema import describe_type
 
     if annotation is REQUIRED:
         return REQUIRED
@@ -125,6 +125,6 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except Exception:  # noqa: BLE001  # a name under TYPE_CHECKING, or any code in an annotation
-        from handrail.model.schema import hints_of
+        from handrail.typed.schema import hints_of
 
         return hints_of(function)

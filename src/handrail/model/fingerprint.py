@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from handrail.model.reference import reference
 from handrail.model.secrets import masked, without_tokens
 from handrail.model.steps import (
     AgentCall,
@@ -37,6 +36,7 @@ from handrail.model.steps import (
     Validation,
     Verb,
 )
+from handrail.typed.reference import reference
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
@@ -169,7 +169,7 @@ def _stage(stage: str | Stage, codec: Codec) -> str:
 
 
 def _type(type_: Any) -> str:
-    from handrail.model.schema import describe_type
+    from handrail.typed.schema import describe_type
 
     try:
         return describe_type(type_)

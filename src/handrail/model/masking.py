@@ -26,7 +26,6 @@ from uuid import UUID
 import msgspec
 
 from handrail.model.events import StepCompleted, StepReplayed, StepStarted
-from handrail.model.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_items
 from handrail.model.partial_secrets import context_of, settled
 from handrail.model.secrets import (
     SHORTEST,
@@ -34,6 +33,7 @@ from handrail.model.secrets import (
     masked,
     may_hold_token,
 )
+from handrail.typed.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_items
 
 T = TypeVar("T")
 

@@ -27,7 +27,6 @@ from handrail.model.policy import (
     count_of,
     positive_seconds,
 )
-from handrail.model.reference import importable
 from handrail.model.results import (
     AgentResult,
     BranchResult,
@@ -38,6 +37,7 @@ from handrail.model.results import (
     WorkflowResult,
 )
 from handrail.model.shapes import AgentLike, WorkflowLike
+from handrail.typed.reference import importable
 
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")

@@ -16,9 +16,9 @@ from handrail.model.events import (
     WorkflowCompleted,
     WorkflowStarted,
 )
-from handrail.model.jsonsafe import json_safe
 from handrail.model.masking import Mask
 from handrail.sinks.masks import Masks, plainly
+from handrail.typed.jsonsafe import json_safe
 
 
 class TextFile(Protocol):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from handrail.model.events import Event, Progress, RunSuspended, WorkflowCompleted
-from handrail.model.jsonsafe import Json
 from handrail.model.masking import Mask
+from handrail.typed.jsonsafe import Json
 
 
 class Masks:

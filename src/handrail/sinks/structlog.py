@@ -23,10 +23,10 @@ from handrail.model.events import (
     SubworkflowEnded,
     WorkflowCompleted,
 )
-from handrail.model.jsonsafe import Json, json_safe
 from handrail.model.masking import Mask
 from handrail.model.results import StepResult
 from handrail.sinks.masks import Masks, plainly
+from handrail.typed.jsonsafe import Json, json_safe
 
 Ended: TypeAlias = StepCompleted | MemberCompleted | WorkflowCompleted | SubworkflowEnded
 

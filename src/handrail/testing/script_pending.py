@@ -12,7 +12,6 @@ from handrail.errors import CommandFailed, StageFailed
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
-from handrail.model.convert import fit_json
 from handrail.model.results import AgentResult, CommandResult, OpenGate, StageResult, Usage
 from handrail.model.steps import (
     AgentCall,
@@ -27,6 +26,7 @@ from handrail.model.steps import (
 from handrail.testing.script_async import NeedsEventLoop, run_to_end
 from handrail.testing.script_drive import Flight, undone
 from handrail.testing.script_words import described, way_on
+from handrail.typed.convert import fit_json
 
 V = TypeVar("V")
 Waits: TypeAlias = Literal["attempt", "rollback", "gate", "signal", "pause"]

@@ -19,8 +19,8 @@ from handrail.agents.programs.outcome import finished_notice, limit_reached
 from handrail.errors import AgentError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.events import AgentFinished, AgentSessionStarted, Notice
-from handrail.model.jsonsafe import short_repr
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
+from handrail.typed.jsonsafe import short_repr
 
 _CAPABILITIES = Capabilities(
     options=frozenset({"model", "effort", "system_prompt", "append_system_prompt", "max_turns"}),

@@ -13,11 +13,11 @@ from typing import Self
 
 from handrail.agents.cassette.errors import PatchRefused
 from handrail.errors import CommandFailed, CommandNotFound
-from handrail.model.jsonsafe import Json
 from handrail.model.masking import Mask
 from handrail.system.git import Git, Repository, head_of, repository_of
 from handrail.system.own_files import own_files
 from handrail.system.shadow import Change, Shadow, State
+from handrail.typed.jsonsafe import Json
 
 _SHORTEST_LINE = 12
 _BINARY = b"\nGIT binary patch\n"

@@ -11,8 +11,8 @@ import msgspec
 
 from handrail.errors import AgentError
 from handrail.model.events import AgentSessionStarted, Notice, Progress
-from handrail.model.jsonsafe import Json, json_safe
 from handrail.ports.agent import AgentReply
+from handrail.typed.jsonsafe import Json, json_safe
 
 FORM = 1
 _NOTICES: Mapping[str, Any] = {

@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import attrs
 
 from handrail.errors import WrongUse
-from handrail.model.jsonsafe import short_repr
 from handrail.model.results import Usage
+from handrail.typed.jsonsafe import short_repr
 
 Moment: TypeAlias = Literal["launch", "start", "tool", "result"]
 """Before anything is printed; when the session is known; in a tool; after the answer."""

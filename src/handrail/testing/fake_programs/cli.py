@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 from handrail.errors import WrongUse
-from handrail.model.jsonsafe import short_repr
 from handrail.testing.fake_programs.acts import FAILURES, Act, Fails, entry_of
 from handrail.testing.fake_programs.folder import Folder, new_state, write_json
+from handrail.typed.jsonsafe import short_repr
 
 Program: TypeAlias = Literal["claude", "codex", "copilot", "gemini", "opencode"]
 PROGRAMS: tuple[str, ...] = get_args(Program)

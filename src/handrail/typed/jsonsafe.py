@@ -1,6 +1,6 @@
 """Any Python value as strict JSON, for people, logs and reports; nothing here ever raises.
 
-This is the lossy direction: what it writes need not come back. ``handrail.model.convert`` reads the
+This is the lossy direction: what it writes need not come back. ``handrail.typed.convert`` reads the
 forms that carry their type (dates, paths, enums, base64) when it is told the type.
 """
 

@@ -24,8 +24,8 @@ from typing import Any, cast
 import msgspec
 
 from handrail.errors import HandrailError, InvalidInput
-from handrail.model.jsonsafe import short_repr
-from handrail.model.schema import (
+from handrail.typed.jsonsafe import short_repr
+from handrail.typed.schema import (
     LISTS,
     MAPS,
     SETS,

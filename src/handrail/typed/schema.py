@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeGuard, Union, cast
 import msgspec
 
 from handrail.errors import DefinitionError
-from handrail.model.jsonsafe import Json, json_safe
+from handrail.typed.jsonsafe import Json, json_safe
 
 Schema: TypeAlias = dict[str, Any]
 

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
-from handrail.model.convert import DoesNotFit, fit, fit_json
-from handrail.model.schema import plain
 from handrail.shortening import LONGEST_WORD, shortened
+from handrail.typed.convert import DoesNotFit, fit, fit_json
+from handrail.typed.schema import plain
 
 MAX_TRIED: Final = 5_000
 
