@@ -85,12 +85,10 @@ if TYPE_CHECKING:
     from handrail.journals.memory import MemoryJournal, OutOfSequence
     from handrail.journals.sqlite import SqliteJournal
     from handrail.model.agent_options import AgentOptions
-    from handrail.model.budget import Budget
     from handrail.model.context import WorkflowContext
     from handrail.model.definition import WorkflowDefinition, WorkflowParameter
-    from handrail.model.ladder import Ladder
     from handrail.model.plan import Plan, PlannedStep
-    from handrail.model.policy import Backoff, Limits, Retry, Secrets
+    from handrail.model.policy import Backoff, Budget, Ladder, Limits, Retry, Secrets
     from handrail.model.records import UnreadableRecord
     from handrail.model.results import (
         AgentResult,
@@ -232,8 +230,8 @@ _HOMES = {
     "handrail.sinks.structlog": ("StructlogSink",),
     "handrail.system.refusal": ("CommandNotStarted",),
     "handrail.model.agent_options": ("AgentOptions",),
-    "handrail.model.ladder": ("Ladder",),
-    "handrail.model.budget": ("Budget",),
+    "handrail.model.policy": ("Ladder",),
+    "handrail.model.policy": ("Budget",),
     "handrail.agents.background": ("Files",),
     "handrail.agents.claude.backend": ("ClaudeBackend",),
     "handrail.agents.codex.app_server": ("CodexBackend",),

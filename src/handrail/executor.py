@@ -15,8 +15,7 @@ from handrail.engine.executor import Engine
 from handrail.engine.parts import Parts
 from handrail.errors import DefinitionError
 from handrail.journals.memory import MemoryJournal
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions, with_model
-from handrail.model.agent_settings import AgentSettings
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
 from handrail.model.policy import Limits, Secrets
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.agent import AgentBackend

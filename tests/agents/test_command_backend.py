@@ -16,8 +16,7 @@ from handrail.agents.command import CommandBackend, _patience
 from handrail.agents.programs.watchdog import Signs, deadline
 from handrail.agents.routes import routes_of
 from handrail.errors import AgentError, CommandNotFound, DefinitionError, WrongUse
-from handrail.model.agent_options import AgentOptions
-from handrail.model.agent_settings import NO_SETTINGS
+from handrail.model.agent_options import NO_SETTINGS, AgentOptions
 from handrail.model.events import (
     AgentFinished,
     AgentMessage,

@@ -11,8 +11,7 @@ from handrail import Agent, AgentOptions, DefinitionError, Executor, FakeBackend
 from handrail import step as a_step
 from handrail.agents.routes import routes_of
 from handrail.executor import agent_defaults
-from handrail.model.agent_options import NO_OPTIONS
-from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
+from handrail.model.agent_options import NO_OPTIONS, NO_SETTINGS, AgentSettings
 
 
 def chosen(

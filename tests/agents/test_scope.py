@@ -28,8 +28,7 @@ from handrail import (
 from handrail.agents.bounds.patterns import allows
 from handrail.agents.bounds.places import places_of
 from handrail.agents.bounds.scope import before_launch
-from handrail.model.agent_options import AgentOptions
-from handrail.model.agent_settings import AgentSettings
+from handrail.model.agent_options import AgentOptions, AgentSettings
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.system.git import repository_of

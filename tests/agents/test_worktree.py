@@ -20,8 +20,7 @@ from handrail import (
     step,
     workflow,
 )
-from handrail.model.agent_options import AgentOptions
-from handrail.model.agent_settings import AgentSettings
+from handrail.model.agent_options import AgentOptions, AgentSettings
 from handrail.model.launch import Launch
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 from tests.agents.repositories import contents, found, git, needs_git, repository, write

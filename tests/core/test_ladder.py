@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from handrail.core.ladder import Following, GiveUp, Next, Park, following
 from handrail.errors import AgentErrorKind
 from handrail.model.events import LadderStep, stamp
-from handrail.model.ladder import Ladder
 from handrail.model.launch import FIRST, Fault, Launch
-from handrail.model.policy import Backoff
+from handrail.model.policy import Backoff, Ladder
 from handrail.model.results import Usage
 
 NOW = 1_800_000_000.0

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from handrail.core.ladder import Following, GiveUp, Next, Park, following
 from handrail.errors import AgentErrorKind, DefinitionError
 from handrail.model.events import LadderStep, stamp
-from handrail.model.ladder import Ladder
 from handrail.model.launch import FIRST, Fault, Launch
+from handrail.model.policy import Ladder
 
 NOW = 1_800_000_000.0
 HOUR, DAY = 3_600.0, 86_400.0

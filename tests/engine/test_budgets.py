@@ -19,7 +19,7 @@ from handrail import (
 )
 from handrail.errors import BudgetExceeded, DefinitionError
 from handrail.model import events as ev
-from handrail.model.budget import Budget
+from handrail.model.policy import Budget
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply
 from handrail.testing import JumpClock, TextJournal

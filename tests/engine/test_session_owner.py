@@ -19,7 +19,7 @@ from handrail import (
     workflow,
 )
 from handrail.agents.routes import led_by_owner, routes_of
-from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
+from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.testing import JumpClock, TextJournal
 from tests.engine.support import Flaky
 

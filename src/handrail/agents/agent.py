@@ -30,8 +30,7 @@ from handrail.agents.routes import (
 )
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, with_model
-from handrail.model.ladder import DEFAULT_LADDER, Ladder
-from handrail.model.policy import count_of
+from handrail.model.policy import DEFAULT_LADDER, Ladder, count_of
 from handrail.model.results import AgentResult
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend

@@ -13,8 +13,8 @@ from handrail.agents.routes import Route
 from handrail.agents.wording import KEPT_CHARS, both_ends, put, rejected, with_schema
 from handrail.errors import AgentError, AnswerRejected
 from handrail.model.events import AgentTurnCompleted, AgentTurnStarted
-from handrail.model.ladder import Ladder
 from handrail.model.launch import Fault, fault_of
+from handrail.model.policy import Ladder
 from handrail.model.results import AgentResult, Usage
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentReply, AgentTurn, capabilities_of

@@ -10,7 +10,7 @@ import attrs
 from handrail.agents.agent import Agent
 from handrail.agents.routes import check_backend, check_options, routes_of
 from handrail.errors import DefinitionError
-from handrail.model.agent_settings import AgentSettings
+from handrail.model.agent_options import AgentSettings
 
 
 def check_told(

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from handrail.errors import AgentError, DefinitionError, WrongUse
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions
-from handrail.model.agent_settings import AgentSettings
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings
 from handrail.ports.agent import AgentBackend, capabilities_of
 from handrail.typed.jsonsafe import short_repr
 

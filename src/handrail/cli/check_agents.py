@@ -17,8 +17,13 @@ from handrail.dsl.chain import Chain, argument, name_of, read_chain
 from handrail.dsl.lint_scope import Mistake, mistake
 from handrail.dsl.symbols import Symbols
 from handrail.errors import DefinitionError
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions, with_model
-from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
+from handrail.model.agent_options import (
+    NO_OPTIONS,
+    NO_SETTINGS,
+    AgentOptions,
+    AgentSettings,
+    with_model,
+)
 
 _GIVEN_TO = {"agent": "agent", "generate": "generator"}
 _OF_STEPS = ("backend", "model", "options")

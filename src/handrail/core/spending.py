@@ -17,9 +17,9 @@ from handrail.core.node import Node, Phase
 from handrail.errors import BudgetExceeded
 from handrail.model import commands as cmd
 from handrail.model import events as ev
-from handrail.model.budget import Budget
 from handrail.model.launch import Launch
 from handrail.model.paths import budget_gate
+from handrail.model.policy import Budget
 from handrail.model.results import OpenGate, Usage
 
 if TYPE_CHECKING:

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from handrail.errors import DefinitionError, WrongUse
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions, with_model
-from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
+from handrail.model.agent_options import (
+    NO_OPTIONS,
+    NO_SETTINGS,
+    AgentOptions,
+    AgentSettings,
+    with_model,
+)
 from handrail.model.results import AgentResult
 from handrail.typed.jsonsafe import short_repr
 

@@ -7,9 +7,8 @@ from typing import Any, cast
 
 from handrail.errors import WrongUse
 from handrail.model.agent_options import AgentOptions
-from handrail.model.budget import Budget
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.policy import Limits, Secrets, count_of, seconds_of
+from handrail.model.policy import Budget, Limits, Secrets, count_of, seconds_of
 from handrail.typed.jsonsafe import short_repr
 
 _MAPPINGS = {

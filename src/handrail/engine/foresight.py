@@ -16,8 +16,7 @@ from weakref import WeakKeyDictionary
 from handrail.engine.literals import is_literal, named, valued
 from handrail.engine.parts import AgentCheck, Parts
 from handrail.errors import DefinitionError
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions
-from handrail.model.agent_settings import AgentSettings
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings
 from handrail.model.definition import WorkflowDefinition
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import attrs
 from handrail.core.replay import Recorded
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model import events as ev
-from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
+from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.policy import Limits, Secrets
 from handrail.model.shapes import WorkflowLike

@@ -24,7 +24,7 @@ from handrail.errors import (
     StageFailed,
     WrongUse,
 )
-from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
+from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.assemble import assembler
 from handrail.model.commands import LaunchFailed, Perform, Queue
 from handrail.model.described import bases_of, text_of, traceback_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, cast
 
@@ -12,6 +12,7 @@ import attrs
 
 from handrail.errors import DefinitionError
 from handrail.model.policy import count_of, positive_seconds
+from handrail.model.results import Usage
 from handrail.typed.jsonsafe import short_repr
 
 Permission: TypeAlias = Literal["read_only", "workspace", "full"]
@@ -197,3 +198,26 @@ def with_model(model: str | None, options: AgentOptions, whose: str) -> AgentOpt
 OPTION_NAMES: tuple[str, ...] = tuple(field.name for field in attrs.fields(AgentOptions))
 WATCHDOGS = frozenset({"start_timeout_s", "idle_timeout_s", "tool_timeout_s", "timeout_s"})
 NO_OPTIONS = AgentOptions()
+
+
+@attrs.frozen
+class AgentSettings:
+    """``backend`` is one, or a name of one; None: not said here. ``session`` is gone on in, with
+    ``fork`` in a copy of it; ``session_usage`` is what it had used so far, if that is known, and
+    ``session_backend`` the name of the backend that keeps it ("": not known).
+    ``writes`` are the patterns of what the agent may write, ``worktree`` gives it one of its own.
+    ``wrap`` makes of every backend the one that is used; only a run says it.
+    """
+
+    backend: Any = None
+    options: AgentOptions = NO_OPTIONS
+    session: str | None = None
+    session_usage: Usage | None = None
+    fork: bool = False
+    writes: tuple[str, ...] | None = None
+    worktree: bool = False
+    wrap: Callable[[Any], Any] | None = None
+    session_backend: str = ""
+
+
+NO_SETTINGS = AgentSettings()

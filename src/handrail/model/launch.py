@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from handrail.errors import AgentErrorKind
-from handrail.model.ladder import DEFAULT_LADDER, Ladder
+from handrail.model.policy import DEFAULT_LADDER, Ladder
 from handrail.model.results import Usage
 
 if TYPE_CHECKING:

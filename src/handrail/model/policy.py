@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import attrs
 
 from handrail.errors import DefinitionError
-
-if TYPE_CHECKING:
-    from handrail.model.budget import Budget  # noqa: TC004  # attrs keeps the annotation as text
 
 OnError: TypeAlias = Literal["fail_fast", "continue", "all_or_nothing"]
 RetryOn: TypeAlias = (
@@ -134,7 +131,6 @@ def _counts(_: Any, attribute: attrs.Attribute[Any], value: Mapping[str, int]) -
 
 
 def _budget(_: Any, __: attrs.Attribute[Any], value: object) -> None:
-    from handrail.model.budget import Budget
 
     if value is not None and not isinstance(value, Budget):
         raise DefinitionError(f"budget of Limits must be a Budget(...), got {value!r}")
@@ -172,3 +168,146 @@ class Secrets:
     words: tuple[str, ...] = attrs.field(
         default=("KEY", "TOKEN", "SECRET", "PASSWORD"), converter=_texts
     )
+
+
+OnBreach: TypeAlias = Literal["fail", "suspend", "ask"]
+ON_BREACH = ("fail", "suspend", "ask")
+
+
+def _budget_count(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is not None:
+        count_of(value, f"{attribute.name} of a Budget")
+
+
+def _usd(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise DefinitionError(f"{attribute.name} of a Budget must be a number, got {value!r}")
+    if not 0 < value < math.inf:
+        raise DefinitionError(f"{attribute.name} of a Budget must be above 0, got {value!r}")
+
+
+def _budget_share(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+        raise DefinitionError(
+            f"{attribute.name} of a Budget must be a share above 0 and up to 1, got {value!r}"
+        )
+
+
+def _breach(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value not in ON_BREACH:
+        raise DefinitionError(
+            f"{attribute.name} of a Budget must be one of {', '.join(map(repr, ON_BREACH))}, "
+            f"got {value!r}"
+        )
+
+
+def _wall_s(value: float | timedelta | None) -> float | None:
+    return None if value is None else positive_seconds(value, "wall_s of a Budget")
+
+
+@attrs.frozen(kw_only=True)
+class Budget:
+    """Bounds on what the agents below a step, or of a run, consume. None: no bound.
+
+    - ``tokens``, input and output together; ``usd``; ``launches`` of agents, re-asks and retries
+      included; ``wall_s``, seconds since the step or run began, waits included.
+    - Before each launch its share is set aside: ``reserve_tokens`` and ``reserve_usd``, or what the
+      dearest launch so far used; the first, of which that is not known, goes alone. Afterwards what
+      it used takes the place of that. What a launch used and does not say stays reserved, and is
+      not taken for nothing.
+    - From the share ``soft`` on, a ``BudgetWarning`` is told, once.
+    - A launch that does not fit is not made: the step fails (``"fail"``), the run suspends until it
+      is resumed with more (``"suspend"``), or a gate asks whether as much again may be used
+      (``"ask"``). With ``"fail"``, a launch is also stopped when ``wall_s`` is over.
+
+    All of it is in the journal, so that neither a crash nor a resume begins to count anew.
+    """
+
+    tokens: int | None = attrs.field(default=None, validator=_budget_count)
+    usd: float | None = attrs.field(default=None, validator=_usd)
+    launches: int | None = attrs.field(default=None, validator=_budget_count)
+    wall_s: float | None = attrs.field(default=None, converter=_wall_s)
+    soft: float = attrs.field(default=0.8, validator=_budget_share)
+    on_breach: OnBreach = attrs.field(default="fail", validator=_breach)
+    reserve_tokens: int | None = attrs.field(default=None, validator=_budget_count)
+    reserve_usd: float | None = attrs.field(default=None, validator=_usd)
+
+    def __attrs_post_init__(self) -> None:
+        if (self.tokens, self.usd, self.launches, self.wall_s) == (None, None, None, None):
+            raise DefinitionError(
+                "a Budget needs a bound: tokens=, usd=, launches= or wall_s=, such as Budget(usd=5)"
+            )
+
+
+DAY_S = 86_400.0
+OnCap: TypeAlias = Literal["wait", "fallback"]
+ON_CAP = ("wait", "fallback")
+
+
+def _tries(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    count_of(value, f"{attribute.name} of a Ladder", least=0)
+
+
+def _on_cap(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value not in ON_CAP:
+        raise DefinitionError(
+            f"{attribute.name} of a Ladder must be one of {', '.join(map(repr, ON_CAP))}, "
+            f"got {value!r}"
+        )
+
+
+def _backoff(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not isinstance(value, Backoff):
+        raise DefinitionError(f"{attribute.name} of a Ladder must be a Backoff, got {value!r}")
+
+
+def _wait_s(value: float | timedelta) -> float:
+    return positive_seconds(value, "a wait of a Ladder")
+
+
+def _margin_s(value: float | timedelta) -> float:
+    return seconds_of(value, "cap_margin_s of a Ladder")
+
+
+def _probe_s(value: float | timedelta | None) -> float | None:
+    return None if value is None else positive_seconds(value, "cap_probe_s of a Ladder")
+
+
+@attrs.frozen(kw_only=True)
+class Ladder:
+    """How an agent step goes on after a launch that failed. Its ``.retry`` counts none of these.
+
+    - ``transient_retries`` after a failed server, connection or a rate limit, with pauses by
+      ``backoff``, or until the time that the reply named.
+    - ``crash_retries`` after a program that ended without its own word that it is done;
+      ``timeout_retries`` after one that hung. Both go on in the session, if the backend can.
+    - A usage cap with a known end is waited for until ``cap_margin_s`` after it, with one probe
+      after ``cap_probe_s`` (None: no probe), because such texts are misread and caps are lifted
+      early. Without a known end it is probed every ``cap_wait_s``. What would end later than
+      ``cap_max_wait_s`` from now, or lasts longer, suspends the run. With ``cap="fallback"`` the
+      next of ``Agent(fallback=)`` takes over at once, and only the last of them waits.
+    - ``overflow_retries`` after a session that got too long: made smaller where the backend can,
+      else a new session with a summary.
+    - An answer that does not fit is asked for again, ``Agent(max_reasks=)`` times in all; the last
+      of several times is a new session with the prompt put otherwise.
+    - Then the next of ``Agent(fallback=)``. ``max_launches`` bounds one attempt in all.
+    """
+
+    transient_retries: int = attrs.field(default=6, validator=_tries)
+    backoff: Backoff = attrs.field(
+        default=Backoff(initial_s=5.0, factor=2.0, max_s=300.0, jitter=0.5), validator=_backoff
+    )
+    crash_retries: int = attrs.field(default=2, validator=_tries)
+    timeout_retries: int = attrs.field(default=2, validator=_tries)
+    overflow_retries: int = attrs.field(default=2, validator=_tries)
+    cap: OnCap = attrs.field(default="wait", validator=_on_cap)
+    cap_wait_s: float = attrs.field(default=1800.0, converter=_wait_s)
+    cap_margin_s: float = attrs.field(default=30.0, converter=_margin_s)
+    cap_probe_s: float | None = attrs.field(default=1800.0, converter=_probe_s)
+    cap_max_wait_s: float = attrs.field(default=8 * DAY_S, converter=_wait_s)
+    max_launches: int = attrs.field(default=500, validator=_tries)
+
+
+DEFAULT_LADDER = Ladder()

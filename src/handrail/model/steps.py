@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, ca
 import attrs
 
 from handrail.errors import DefinitionError, NotPortable, WrongUse
-from handrail.model.agent_settings import NO_SETTINGS, AgentSettings
-from handrail.model.budget import Budget
+from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.context import WorkflowContext
 from handrail.model.policy import (
     Backoff,
+    Budget,
     OnError,
     Retry,
     RetryOn,
