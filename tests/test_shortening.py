@@ -22,8 +22,8 @@ from handrail.core.mistakes import not_a_step
 from handrail.errors import AgentError, CommandFailed, DefinitionError, ValidationFailed
 from handrail.model.events import AgentMessage
 from handrail.model.results import StageResult, ValidationResult, ValidationRoundResult
-from handrail.model.secrets import masked
 from handrail.ports.agent import AgentTurn
+from handrail.secrets.values import masked
 from handrail.shortening import LONGEST_WORD, shortened
 from handrail.system.capture import Capture, Tail
 from handrail.system.spawn import spawn

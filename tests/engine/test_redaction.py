@@ -29,7 +29,7 @@ from handrail import (
 from handrail.engine.bus import bus_for
 from handrail.model import events as ev
 from handrail.model.results import StepResult
-from handrail.model.secrets import secret_values
+from handrail.secrets.values import secret_values
 from tests.engine.support import give
 
 KEY = "correct-horse-battery"

@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 
 from handrail.model import events as ev
 from handrail.model.launch import Launch
-from handrail.model.masking import Mask
-from handrail.model.partial_secrets import LONGEST_TOKEN
 from handrail.model.policy import Secrets
 from handrail.model.results import OpenGate, StepResult
-from handrail.model.secrets import secret_values
+from handrail.secrets.masking import LONGEST_TOKEN, Mask
+from handrail.secrets.values import secret_values
 from handrail.testing.contracts.sample_events import sample_events, sample_progress
 
 VALUES = {

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from handrail.codec.codec import Codec
 from handrail.model.policy import Secrets
-from handrail.model.sealing import sealed, unsealed, variables_in
-from handrail.model.secrets import SPELLINGS, masked, secret_values
+from handrail.secrets.sealing import sealed, unsealed, variables_in
+from handrail.secrets.values import SPELLINGS, masked, secret_values
 
 # -- which values are secret -----------------------------------------------------------------------
 

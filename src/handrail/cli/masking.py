@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from handrail.model.masking import Mask
 from handrail.model.policy import Secrets
-from handrail.model.secrets import secret_values
+from handrail.secrets.masking import Mask
+from handrail.secrets.values import secret_values
 from handrail.typed.jsonsafe import Json
 
 

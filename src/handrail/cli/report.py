@@ -14,7 +14,7 @@ from handrail.cli.masking import shown, shown_value
 from handrail.cli.waiting import answers_to, signals_to
 from handrail.errors import ReplayMismatch, StepIsPoisonous, StepWasInterrupted
 from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult, qualified
-from handrail.model.secrets import SHORTEST, placeholder
+from handrail.secrets.values import SHORTEST, placeholder
 
 MOST_LINES = 40
 """Of an agent's answer, on a terminal."""

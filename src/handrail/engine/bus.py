@@ -32,9 +32,9 @@ from handrail.model.events import (
     WorkflowCompleted,
     stamp,
 )
-from handrail.model.masking import NAME_LEAST, PLAIN, Mask
-from handrail.model.secrets import SecretValues
 from handrail.ports.sink import Sink
+from handrail.secrets.masking import NAME_LEAST, PLAIN, Mask
+from handrail.secrets.values import SecretValues
 
 Piece: TypeAlias = StepOutput | AgentMessage | AgentReasoning
 Stream: TypeAlias = tuple[str, str]

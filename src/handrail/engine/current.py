@@ -12,7 +12,7 @@ import msgspec
 from handrail.errors import HandrailError
 
 if TYPE_CHECKING:
-    from handrail.model.masking import Mask  # noqa: TC004  # msgspec keeps the annotation as text
+    from handrail.secrets.masking import Mask  # noqa: TC004  # msgspec keeps the annotation as text
 
 
 class OutsideStep(HandrailError, LookupError):

@@ -48,9 +48,9 @@ from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.plan import Plan
 from handrail.model.results import WorkflowResult
-from handrail.model.secrets import SecretValues, secret_values
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Letter, Message
+from handrail.secrets.values import SecretValues, secret_values
 
 P = ParamSpec("P")
 R = TypeVar("R")

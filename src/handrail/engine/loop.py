@@ -11,7 +11,7 @@ from handrail.engine.tasks import Flight, Tasks
 from handrail.engine.timers import Timers
 from handrail.model import commands as cmd
 from handrail.model import events as ev
-from handrail.model.masking import Mask
+from handrail.secrets.masking import Mask
 
 Message: TypeAlias = Callable[[], None]
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from handrail.model.secrets import masked, without_tokens
 from handrail.model.steps import (
     AgentCall,
     Branching,
@@ -36,6 +35,7 @@ from handrail.model.steps import (
     Validation,
     Verb,
 )
+from handrail.secrets.values import masked, without_tokens
 from handrail.typed.reference import reference
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from handrail.errors import HandrailError, OutputNotSerializable
 from handrail.model.events import Event
 from handrail.model.layouts import LAYOUTS, Body, Layout
 from handrail.model.rebuild import rebuilt
-from handrail.model.sealing import sealed, unsealed, variables_in
+from handrail.secrets.sealing import sealed, unsealed, variables_in
 
 
 class Record(NamedTuple):

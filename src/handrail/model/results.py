@@ -398,9 +398,9 @@ class WorkflowResult(Generic[R_co]):
         It is for reports, so the values of secret environment variables, as ``secrets`` names them
         (by default as ``Secrets()`` does), and known tokens are masked.
         """
-        from handrail.model.masking import Mask
         from handrail.model.policy import Secrets
-        from handrail.model.secrets import secret_values
+        from handrail.secrets.masking import Mask
+        from handrail.secrets.values import secret_values
         from handrail.typed.jsonsafe import json_safe
 
         mask = Mask(secret_values(secrets or Secrets(), os.environ))

@@ -18,7 +18,7 @@ class Sink(Protocol):
     What it is shown is masked: no text, and no field of a record, has a secret in it. What other
     objects in it say of themselves is not known before somebody asks them: a sink that writes that
     may have a method ``mask_with(run_id, mask)``, which is called before the run's first event
-    with its ``handrail.model.masking.Mask``. Contract suite:
+    with its ``handrail.secrets.masking.Mask``. Contract suite:
     ``handrail.testing.contracts.SinkContract``.
     """
 

@@ -14,12 +14,11 @@ import msgspec
 
 from handrail.errors import WrongUse
 from handrail.model import events as ev
-from handrail.model.masking import Mask
 from handrail.model.results import StepResult
+from handrail.secrets.masking import Mask, Masks
 from handrail.sinks.artifact_paths import numbered, run_folder, step_folder
 from handrail.sinks.background import BackgroundWriter, append, overwrite, replace
 from handrail.sinks.jsonl import line_of
-from handrail.sinks.masks import Masks
 from handrail.typed.jsonsafe import json_safe
 
 FINISH_S = 2.0

@@ -16,8 +16,7 @@ from handrail.model.events import (
     WorkflowCompleted,
     WorkflowStarted,
 )
-from handrail.model.masking import Mask
-from handrail.sinks.masks import Masks, plainly
+from handrail.secrets.masking import Mask, Masks, plainly
 from handrail.typed.jsonsafe import json_safe
 
 

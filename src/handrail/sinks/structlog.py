@@ -23,9 +23,8 @@ from handrail.model.events import (
     SubworkflowEnded,
     WorkflowCompleted,
 )
-from handrail.model.masking import Mask
 from handrail.model.results import StepResult
-from handrail.sinks.masks import Masks, plainly
+from handrail.secrets.masking import Mask, Masks, plainly
 from handrail.typed.jsonsafe import Json, json_safe
 
 Ended: TypeAlias = StepCompleted | MemberCompleted | WorkflowCompleted | SubworkflowEnded

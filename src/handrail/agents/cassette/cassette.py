@@ -18,10 +18,10 @@ from handrail.agents.cassette.shown import Shown
 from handrail.agents.cassette.taped import TapedBackend
 from handrail.errors import AgentError, DefinitionError
 from handrail.model.events import Notice
-from handrail.model.masking import Mask
 from handrail.model.paths import on_disk
 from handrail.model.policy import Secrets
 from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
+from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
 
 Mode: TypeAlias = Literal["record", "replay", "auto"]

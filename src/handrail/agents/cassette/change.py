@@ -13,7 +13,7 @@ from typing import Self
 
 from handrail.agents.cassette.errors import PatchRefused
 from handrail.errors import CommandFailed, CommandNotFound
-from handrail.model.masking import Mask
+from handrail.secrets.masking import Mask
 from handrail.system.git import Git, Repository, head_of, repository_of
 from handrail.system.own_files import own_files
 from handrail.system.shadow import Change, Shadow, State

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from handrail.model.events import AgentMessage, AgentReasoning, Notice, StepOutput
-from handrail.model.masking import NAME_LEAST, Mask
+from handrail.secrets.masking import NAME_LEAST, Mask
 
 _TREE = "${WORKING_TREE}"
 

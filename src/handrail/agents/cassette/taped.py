@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
-from handrail.model.masking import Mask
 from handrail.model.policy import Secrets
-from handrail.model.secrets import secret_values
 from handrail.ports.agent import (
     AgentBackend,
     AgentReply,
@@ -18,6 +16,8 @@ from handrail.ports.agent import (
     Capabilities,
     capabilities_of,
 )
+from handrail.secrets.masking import Mask
+from handrail.secrets.values import secret_values
 
 Complete: TypeAlias = Callable[[AgentTurn, AgentBackend, Mask], Awaitable[AgentReply]]
 

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from handrail.model.secrets import (
+from handrail.secrets.values import (
     SHORTEST,
     SPELLINGS,
     SecretFinder,

@@ -1,0 +1,1 @@
+"""Secrets: which values are one, and texts, records and events without them."""
