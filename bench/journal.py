@@ -14,7 +14,7 @@ from bench.measure import Row, interleaved
 from bench.steps import Nothing, action
 from handrail import Executor, SqliteJournal, Steps, Workflow, WorkflowError, step, workflow
 from handrail.model.events import Event, StepStarted
-from handrail.model.fingerprint import is_still
+from handrail.steps.fingerprint import is_still
 
 STEPS = 2000
 SYNCED = 1000

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from handrail.codec.unresolved import Unresolvable, Unresolved
     from handrail.decorator import Workflow, workflow
     from handrail.dsl.source import SourceUnavailable
-    from handrail.dsl.step import step
     from handrail.engine.contexts import ContextNotAMapping
     from handrail.engine.current import Current, OutsideStep, current
     from handrail.engine.run import Run
@@ -106,7 +105,6 @@ if TYPE_CHECKING:
         WorkflowResult,
     )
     from handrail.model.shapes import AgentLike, AgentRequest, WorkflowLike
-    from handrail.model.steps import Stage, Step, Steps
     from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn, Capabilities, Probe
     from handrail.ports.clock import Clock
     from handrail.ports.journal import Holder, Journal, Lease, Letter, RunInfo
@@ -117,6 +115,8 @@ if TYPE_CHECKING:
     from handrail.sinks.jsonl import JsonlSink
     from handrail.sinks.memory import MemorySink
     from handrail.sinks.structlog import StructlogSink
+    from handrail.steps.step import step
+    from handrail.steps.verbs import Stage, Step, Steps
     from handrail.system.refusal import CommandNotStarted
     from handrail.typed.convert import DoesNotFit
 
@@ -132,7 +132,7 @@ _HOMES = {
     "handrail.agents.command": ("CommandBackend",),
     "handrail.agents.fake": ("FakeBackend",),
     "handrail.dsl.source": ("SourceUnavailable",),
-    "handrail.dsl.step": ("step",),
+    "handrail.steps.step": ("step",),
     "handrail.engine.contexts": ("ContextNotAMapping",),
     "handrail.engine.current": ("Current", "OutsideStep", "current"),
     "handrail.engine.run": ("Run",),
@@ -211,7 +211,7 @@ _HOMES = {
         "WorkflowResult",
     ),
     "handrail.model.shapes": ("AgentLike", "AgentRequest", "WorkflowLike"),
-    "handrail.model.steps": ("Stage", "Step", "Steps"),
+    "handrail.steps.verbs": ("Stage", "Step", "Steps"),
     "handrail.codec.unresolved": ("Unresolvable", "Unresolved"),
     "handrail.ports.agent": (
         "AgentBackend",

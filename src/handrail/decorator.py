@@ -14,7 +14,7 @@ from handrail.model.definition import REQUIRED, WorkflowDefinition, define
 from handrail.model.described import text_of
 from handrail.model.paths import check_name
 from handrail.model.results import WorkflowResult
-from handrail.model.steps import Step
+from handrail.steps.verbs import Step
 
 P = ParamSpec("P")
 R = TypeVar("R")

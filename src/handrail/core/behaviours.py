@@ -9,7 +9,7 @@ from handrail.core.groups import GroupBehaviour
 from handrail.core.machine import Behaviour
 from handrail.core.validation import ValidationBehaviour
 from handrail.core.waiting import PauseBehaviour, QuestionBehaviour, SignalBehaviour
-from handrail.model.steps import (
+from handrail.steps.verbs import (
     Branching,
     ChildWorkflow,
     ForEachGroup,

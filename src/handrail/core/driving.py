@@ -12,7 +12,7 @@ from handrail.errors import DuplicateStepName, RunCancelled, StepFailed
 from handrail.model.described import line_of
 from handrail.model.outcome import RETURNED, YIELDED, resume
 from handrail.model.results import StepResult
-from handrail.model.steps import PLAIN, Step, is_simple
+from handrail.steps.verbs import PLAIN, Step, is_simple
 
 if TYPE_CHECKING:
     from handrail.core.machine import Machine

@@ -14,7 +14,7 @@ from handrail.model import events as ev
 from handrail.model.paths import join
 from handrail.model.policy import RetryOn
 from handrail.model.results import Skipped, StepResult, qualified
-from handrail.model.steps import Step
+from handrail.steps.verbs import Step
 
 if TYPE_CHECKING:
     from handrail.core.machine import Machine

@@ -14,7 +14,7 @@ from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.paths import join
 from handrail.model.results import BranchResult, StepResult
-from handrail.model.steps import Branching, ChildWorkflow
+from handrail.steps.verbs import Branching, ChildWorkflow
 
 
 class _Choosing:

@@ -23,7 +23,7 @@ from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.described import defined_at
 from handrail.model.results import StepResult
-from handrail.model.steps import ForEachGroup, ParallelGroup, RaceGroup, Step
+from handrail.steps.verbs import ForEachGroup, ParallelGroup, RaceGroup, Step
 
 PULLS_PER_TURN = 256
 """How many members are started before the event loop gets a turn."""

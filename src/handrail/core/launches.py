@@ -18,7 +18,7 @@ from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
 from handrail.model.results import Incident
-from handrail.model.steps import AgentCall, Generation
+from handrail.steps.verbs import AgentCall, Generation
 
 if TYPE_CHECKING:
     from handrail.core.machine import Machine

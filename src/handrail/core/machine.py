@@ -78,10 +78,10 @@ from handrail.model import events as ev
 from handrail.model.assemble import assembler
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import line_of
-from handrail.model.fingerprint import fingerprint
 from handrail.model.policy import Limits
 from handrail.model.results import OpenGate, Skipped, StepResult, StepStatus, Usage
-from handrail.model.steps import (
+from handrail.steps.fingerprint import fingerprint
+from handrail.steps.verbs import (
     PLAIN,
     PythonCall,
     SignalWait,

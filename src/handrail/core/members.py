@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from handrail.errors import DefinitionError
 from handrail.model.paths import encode_key
-from handrail.model.steps import ForEachGroup, Step
+from handrail.steps.verbs import ForEachGroup, Step
 from handrail.typed.reference import reference
 
 

@@ -13,7 +13,7 @@ from handrail.model.events import LadderStep
 from handrail.model.launch import Launch
 from handrail.model.paths import attempt_base
 from handrail.model.results import Usage
-from handrail.model.steps import Rollback, Step
+from handrail.steps.verbs import Rollback, Step
 
 RollbackEntry = tuple[str, Rollback, View]
 

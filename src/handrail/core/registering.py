@@ -25,7 +25,7 @@ from handrail.model import commands as cmd
 from handrail.model.outcome import RAISED, YIELDED, resume
 from handrail.model.paths import attempt_base, join
 from handrail.model.results import StepResult
-from handrail.model.steps import (
+from handrail.steps.verbs import (
     Branching,
     ChildWorkflow,
     ForEachGroup,

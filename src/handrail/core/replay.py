@@ -17,7 +17,7 @@ from handrail.model import events as ev
 from handrail.model.assemble import copier
 from handrail.model.paths import all_above, home_of, is_budget_gate
 from handrail.model.results import Incident, OpenGate, StepResult, Usage
-from handrail.model.steps import LEAF_KINDS
+from handrail.steps.verbs import LEAF_KINDS
 
 
 class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle

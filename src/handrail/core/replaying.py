@@ -17,10 +17,10 @@ from handrail.errors import StepChange
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.assemble import assembler
-from handrail.model.fingerprint import is_still, short
 from handrail.model.paths import attempt_base
 from handrail.model.results import StepResult
-from handrail.model.steps import ForEachGroup, Question, Step
+from handrail.steps.fingerprint import is_still, short
+from handrail.steps.verbs import ForEachGroup, Question, Step
 
 _step_replayed = assembler(ev.StepReplayed)
 

@@ -17,7 +17,7 @@ from handrail.model.results import (
     StepResult,
     WorkflowResult,
 )
-from handrail.model.steps import (
+from handrail.steps.verbs import (
     AgentCall,
     Branching,
     ChildWorkflow,

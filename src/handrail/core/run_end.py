@@ -32,7 +32,7 @@ from handrail.model.results import (
     WorkflowResult,
     qualified,
 )
-from handrail.model.steps import Step
+from handrail.steps.verbs import Step
 
 if TYPE_CHECKING:
     from handrail.core.machine import Machine

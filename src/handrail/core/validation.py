@@ -17,7 +17,7 @@ from handrail.model.results import (
     ValidationResult,
     ValidationRoundResult,
 )
-from handrail.model.steps import Modifiers, Stage, StageCheck, Step, Validation
+from handrail.steps.verbs import Modifiers, Stage, StageCheck, Step, Validation
 
 
 class Rounds:

@@ -12,7 +12,7 @@ from handrail.errors import StepTimeout
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, StepResult
-from handrail.model.steps import Pause, Question, SignalWait
+from handrail.steps.verbs import Pause, Question, SignalWait
 
 
 class _Childless:

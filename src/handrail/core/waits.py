@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from handrail.core.node import Node, Phase
 from handrail.model import commands as cmd
 from handrail.model import events as ev
-from handrail.model.steps import Pause
+from handrail.steps.verbs import Pause
 
 if TYPE_CHECKING:
     from handrail.core.machine import Machine

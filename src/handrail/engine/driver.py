@@ -80,7 +80,7 @@ from handrail.errors import (
 from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, WorkflowResult
-from handrail.model.steps import PLAIN, PythonCall
+from handrail.steps.verbs import PLAIN, PythonCall
 
 TURN_STEPS = 64
 """How many steps in a row may end without the loop having had a turn."""

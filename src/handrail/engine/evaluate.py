@@ -14,7 +14,7 @@ from handrail.engine.current import Current
 from handrail.errors import StagesMissing
 from handrail.model.commands import AskFallback, AskPredicate, Evaluated, FindStages, Undo
 from handrail.model.results import OpenGate
-from handrail.model.steps import Stage
+from handrail.steps.verbs import Stage
 
 
 @attrs.frozen

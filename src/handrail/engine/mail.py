@@ -14,8 +14,8 @@ from handrail.core.payloads import check_payload
 from handrail.errors import GateClosed
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
-from handrail.model.steps import SignalWait
 from handrail.ports.journal import Journal, Letter, Message
+from handrail.steps.verbs import SignalWait
 
 TIMEOUT = "timeout"
 

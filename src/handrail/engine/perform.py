@@ -39,15 +39,15 @@ from handrail.model.results import (
     qualified,
 )
 from handrail.model.shapes import AgentRequest
-from handrail.model.steps import (
+from handrail.ports.clock import Clock
+from handrail.shortening import shortened
+from handrail.steps.verbs import (
     AgentCall,
     Generation,
     PythonCall,
     ShellCommand,
     StageCheck,
 )
-from handrail.ports.clock import Clock
-from handrail.shortening import shortened
 
 _STAGE_OUTPUT = 20_000
 _EXIT_OUTPUT = 2_000

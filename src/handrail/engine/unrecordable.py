@@ -8,7 +8,7 @@ from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
 from handrail.model.described import bases_of
 from handrail.model.results import StepResult, qualified
-from handrail.model.steps import LEAF_KINDS
+from handrail.steps.verbs import LEAF_KINDS
 
 
 def instead(event: ev.Event, error: OutputNotSerializable, *, settled: bool) -> ev.Event:

@@ -17,7 +17,7 @@ import msgspec
 from handrail.model.events import AttemptFailed, Event, Progress
 from handrail.model.launch import FIRST, Fault, Launch
 from handrail.model.results import OpenGate, StepResult, ValidationResult, WorkflowResult
-from handrail.model.steps import Rollback, Stage, Step
+from handrail.steps.verbs import Rollback, Stage, Step
 
 
 class View(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ from handrail.model.context import WorkflowContext
 from handrail.model.policy import Limits, seconds_of
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
-from handrail.model.steps import AgentCall, Generation, Stage
+from handrail.steps.verbs import AgentCall, Generation, Stage
 from handrail.testing.clock import START
 from handrail.testing.script_async import run_to_end
 from handrail.testing.script_drive import Drive, Flight

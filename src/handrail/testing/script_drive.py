@@ -20,7 +20,7 @@ from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.described import text_of
 from handrail.model.results import WorkflowResult, qualified
-from handrail.model.steps import Step
+from handrail.steps.verbs import Step
 from handrail.testing.script_async import NeedsEventLoop
 
 

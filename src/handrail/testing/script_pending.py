@@ -13,7 +13,7 @@ from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
 from handrail.model.results import AgentResult, CommandResult, OpenGate, StageResult, Usage
-from handrail.model.steps import (
+from handrail.steps.verbs import (
     AgentCall,
     Generation,
     PythonCall,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
 from handrail.model.results import WorkflowResult
-from handrail.model.steps import AgentCall, Generation, ShellCommand
+from handrail.steps.verbs import AgentCall, Generation, ShellCommand
 
 if TYPE_CHECKING:
     from handrail.testing.script_pending import Pending

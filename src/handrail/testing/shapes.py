@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from handrail.decorator import Workflow, workflow
-from handrail.dsl.step import step
 from handrail.engine.current import current
 from handrail.errors import StepFailed, WorkflowError
 from handrail.model.context import WorkflowContext
 from handrail.model.policy import OnError
-from handrail.model.steps import ForEachGroup, ParallelGroup, Stage, Step, Steps
+from handrail.steps.step import step
+from handrail.steps.verbs import ForEachGroup, ParallelGroup, Stage, Step, Steps
 
 ALWAYS = 99
 """As a number of failures: every attempt fails."""

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from handrail.model.steps import (
+from handrail.secrets.values import masked, without_tokens
+from handrail.steps.verbs import (
     AgentCall,
     Branching,
     ChildWorkflow,
@@ -35,7 +36,6 @@ from handrail.model.steps import (
     Validation,
     Verb,
 )
-from handrail.secrets.values import masked, without_tokens
 from handrail.typed.reference import reference
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """A step: a frozen, typed description of one unit of work, and the verbs it can have.
 
-A step does nothing by itself. ``step(name)`` in ``handrail.dsl.step`` makes them; the core reads
+A step does nothing by itself. ``step(name)`` in ``handrail.steps.step`` makes them; the core reads
 their verb and modifiers. Verbs are plain data; ``kind`` is what results and events call them.
 """
 

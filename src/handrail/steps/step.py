@@ -22,7 +22,6 @@ from typing import (
 
 import attrs
 
-from handrail.dsl.agent_step import agent_settings
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.paths import check_name
@@ -42,7 +41,8 @@ from handrail.model.results import (
     WorkflowResult,
 )
 from handrail.model.shapes import AgentLike, WorkflowLike
-from handrail.model.steps import (
+from handrail.steps.agent_step import agent_settings
+from handrail.steps.verbs import (
     AgentCall,
     Branching,
     ChildWorkflow,

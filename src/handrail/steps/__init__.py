@@ -1,0 +1,1 @@
+"""Steps as data, and the words that people type to make them."""
