@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from handrail.codec.codec import Codec, TypeCodec
     from handrail.codec.unresolved import Unresolvable, Unresolved
     from handrail.decorator import Workflow, workflow
-    from handrail.dsl.source import SourceUnavailable
     from handrail.engine.contexts import ContextNotAMapping
     from handrail.engine.current import Current, OutsideStep, current
     from handrail.engine.run import Run
@@ -115,6 +114,7 @@ if TYPE_CHECKING:
     from handrail.sinks.jsonl import JsonlSink
     from handrail.sinks.memory import MemorySink
     from handrail.sinks.structlog import StructlogSink
+    from handrail.static.source import SourceUnavailable
     from handrail.steps.step import step
     from handrail.steps.verbs import Stage, Step, Steps
     from handrail.system.refusal import CommandNotStarted
@@ -131,7 +131,7 @@ _HOMES = {
     "handrail.agents.cassette.errors": ("CassetteMismatch", "CassetteMissing", "PatchRefused"),
     "handrail.agents.command": ("CommandBackend",),
     "handrail.agents.fake": ("FakeBackend",),
-    "handrail.dsl.source": ("SourceUnavailable",),
+    "handrail.static.source": ("SourceUnavailable",),
     "handrail.steps.step": ("step",),
     "handrail.engine.contexts": ("ContextNotAMapping",),
     "handrail.engine.current": ("Current", "OutsideStep", "current"),

@@ -49,8 +49,8 @@ class Workflow(Generic[P, R]):
 
     def describe(self) -> dict[str, Any]:
         """What it is called, what it takes, which steps its source names: JSON-safe data."""
-        from handrail.dsl.may_run import may_run
-        from handrail.dsl.source import SourceUnavailable, source_of
+        from handrail.static.may_run import may_run
+        from handrail.static.source import SourceUnavailable, source_of
         from handrail.typed.jsonsafe import json_safe
 
         definition = self._definition
@@ -86,8 +86,8 @@ class Workflow(Generic[P, R]):
         Raises:
             SourceUnavailable: the source cannot be found.
         """
-        from handrail.dsl.mermaid import to_mermaid
-        from handrail.dsl.source import source_of
+        from handrail.static.mermaid import to_mermaid
+        from handrail.static.source import source_of
 
         return to_mermaid(source_of(self._definition.function))
 

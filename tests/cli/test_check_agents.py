@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from handrail.cli.check_agents import agent_mistakes
-from handrail.dsl.lint import check_module
+from handrail.static.lint import check_module
 
 HEAD = """\
 from handrail import Agent, AgentOptions, Steps, step, workflow

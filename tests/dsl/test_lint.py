@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.dsl.lint import CODES, Finding, check, check_module, workflows_in
-from handrail.dsl.source import Source, SourceUnavailable
+from handrail.static.lint import CODES, Finding, check, check_module, workflows_in
+from handrail.static.source import Source, SourceUnavailable
 from tests.dsl.programs import programs, run
 
 HEAD = """\

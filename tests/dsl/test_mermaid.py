@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.dsl.flowchart import Flowchart, label
-from handrail.dsl.mermaid import to_mermaid
-from handrail.dsl.source import Source
+from handrail.static.mermaid import Flowchart, label, to_mermaid
+from handrail.static.source import Source
 from tests.dsl.programs import programs
 
 # What Mermaid 11 was seen to parse and draw; our charts use nothing else.

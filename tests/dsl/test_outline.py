@@ -12,12 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.dsl.may_run import may_run
-from handrail.dsl.nodes import BranchNode, ExitNode, HelperNode, LoopNode, StepNode, TryNode
-from handrail.dsl.outline import outline
-from handrail.dsl.source import Source, SourceUnavailable, source_of
-from handrail.dsl.text import to_text
 from handrail.errors import HandrailError
+from handrail.static.may_run import may_run
+from handrail.static.outline import (
+    BranchNode,
+    ExitNode,
+    HelperNode,
+    LoopNode,
+    StepNode,
+    TryNode,
+    outline,
+)
+from handrail.static.source import Source, SourceUnavailable, source_of
+from handrail.static.text import to_text
 from tests.dsl.programs import distinct, programs, run
 
 HEAD = "from handrail import Steps, step, workflow\n"

@@ -627,7 +627,7 @@ def flow():
     yield from step("child").run_workflow(child)
 
 assert flow().success
-print(*(name for name in ("handrail.dsl.outline", "handrail.agents.agent") if name in sys.modules))
+print(*(name for name in ("handrail.static.outline", "handrail.agents.agent") if name in sys.modules))
 """
 
 

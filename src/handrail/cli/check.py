@@ -10,8 +10,7 @@ from pathlib import Path
 from handrail.cli.check_agents import agent_mistakes
 from handrail.cli.exits import Exit
 from handrail.cli.files import python_files, read_source
-from handrail.dsl.findings import Finding
-from handrail.dsl.lint import check_module
+from handrail.static.lint import Finding, check_module
 
 
 def check(paths: Sequence[Path], *, as_json: bool) -> int:

@@ -13,9 +13,6 @@ from typing import Any
 
 from handrail.agents.agent import Agent
 from handrail.agents.foretold import check_told
-from handrail.dsl.chain import Chain, argument, name_of, read_chain
-from handrail.dsl.lint_scope import Mistake, mistake
-from handrail.dsl.symbols import Symbols
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import (
     NO_OPTIONS,
@@ -24,6 +21,9 @@ from handrail.model.agent_options import (
     AgentSettings,
     with_model,
 )
+from handrail.static.chain import Chain, argument, name_of, read_chain
+from handrail.static.lint_steps import Mistake, mistake
+from handrail.static.symbols import Symbols
 
 _GIVEN_TO = {"agent": "agent", "generate": "generator"}
 _OF_STEPS = ("backend", "model", "options")

@@ -6,9 +6,9 @@ from typing import Literal, TypeAlias
 
 from handrail.cli.exits import Exit
 from handrail.cli.target import load
-from handrail.dsl.mermaid import to_mermaid
-from handrail.dsl.source import source_of
-from handrail.dsl.text import to_text
+from handrail.static.mermaid import to_mermaid
+from handrail.static.source import source_of
+from handrail.static.text import to_text
 
 Format: TypeAlias = Literal["mermaid", "text"]
 

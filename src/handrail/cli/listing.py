@@ -11,8 +11,8 @@ from pathlib import Path
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit
 from handrail.cli.files import python_files, read_source
-from handrail.dsl.lint import workflows_in
-from handrail.dsl.source import SourceUnavailable, parse, starts_at
+from handrail.static.lint import workflows_in
+from handrail.static.source import SourceUnavailable, parse, starts_at
 
 
 @dataclass(frozen=True, slots=True)

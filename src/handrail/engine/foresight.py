@@ -20,7 +20,7 @@ from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings
 from handrail.model.definition import WorkflowDefinition
 
 if TYPE_CHECKING:
-    from handrail.dsl.agent_links import Link
+    from handrail.static.agent_links import Link
 
 _NAMES = frozenset({"agent", "generate"})
 _has_agents: WeakKeyDictionary[FunctionType, bool] = WeakKeyDictionary()
@@ -147,8 +147,8 @@ def _links_of(function: FunctionType) -> tuple[Link, ...]:
 
 
 def _read(function: FunctionType) -> tuple[Link, ...]:
-    from handrail.dsl.agent_links import agent_links
-    from handrail.dsl.source import source_of
+    from handrail.static.agent_links import agent_links
+    from handrail.static.source import source_of
 
     try:
         return agent_links(source_of(function), function.__code__.co_freevars)

@@ -165,8 +165,8 @@ def _kept(
 
 def _possible(definition: WorkflowDefinition, known: set[str]) -> Iterator[PlannedStep]:
     """The steps that the source names behind the frontier."""
-    from handrail.dsl.may_run import may_run
-    from handrail.dsl.source import SourceUnavailable, source_of
+    from handrail.static.may_run import may_run
+    from handrail.static.source import SourceUnavailable, source_of
 
     try:
         possible = may_run(source_of(definition.function))

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from handrail.dsl.chain import Chain, StepName, argument
-from handrail.dsl.nodes import (
+from handrail.static.chain import Chain, StepName, argument
+from handrail.static.outline import (
     BranchNode,
     ExitNode,
     HelperNode,
@@ -27,9 +27,9 @@ from handrail.dsl.nodes import (
     StepNode,
     TryNode,
     WithNode,
+    outline_of,
 )
-from handrail.dsl.outline import outline_of
-from handrail.dsl.source import (
+from handrail.static.source import (
     TOO_DEEP,
     FunctionNode,
     Source,
@@ -37,7 +37,7 @@ from handrail.dsl.source import (
     function_of,
     parse_source,
 )
-from handrail.dsl.symbols import Symbols, symbols_of
+from handrail.static.symbols import Symbols, symbols_of
 
 _GIVEN_TO = {"agent": "agent", "generate": "generator", "subworkflow": "workflow"}
 _CHILDREN = frozenset({"subworkflow", "run_workflow"})

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from handrail.dsl.symbols import Symbols
+from handrail.static.symbols import Symbols
 
 VERBS = frozenset(
     {

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from handrail.dsl.chain import StepName
-from handrail.dsl.nodes import (
+from handrail.static.chain import StepName
+from handrail.static.outline import (
     BranchNode,
     ExitNode,
     HelperNode,
@@ -16,9 +16,9 @@ from handrail.dsl.nodes import (
     StepNode,
     TryNode,
     WithNode,
+    outline,
 )
-from handrail.dsl.outline import outline
-from handrail.dsl.source import Source
+from handrail.static.source import Source
 
 _KEY = StepName("{key}", ("", ""))
 _ROUND = StepName("{round}", ("", ""))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from handrail.dsl.chain import Chain, argument, name_of, shorten, shown
-from handrail.dsl.symbols import Symbols
+from handrail.static.chain import Chain, argument, name_of, shorten, shown
+from handrail.static.symbols import Symbols
 
 
 def detail_of(chain: Chain, symbols: Symbols) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
-from handrail.dsl.source import FunctionNode, functions_in
+from handrail.static.source import FunctionNode, functions_in
 
 Region: TypeAlias = FunctionNode | ast.Lambda
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)

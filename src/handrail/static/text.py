@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from handrail.dsl.nodes import (
+from handrail.static.outline import (
     BranchNode,
     ExitNode,
     HelperNode,
@@ -17,9 +17,9 @@ from handrail.dsl.nodes import (
     StepNode,
     TryNode,
     WithNode,
+    outline,
 )
-from handrail.dsl.outline import outline
-from handrail.dsl.source import Source
+from handrail.static.source import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,25 +11,11 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, TypeAlias
 
-from handrail.dsl.chain import Chain, name_of, read_chain, shown
-from handrail.dsl.members import parts_of, unknown_step
-from handrail.dsl.nodes import (
-    Arm,
-    BranchNode,
-    ExceptArm,
-    ExitNode,
-    HelperNode,
-    LoopNode,
-    Node,
-    Outline,
-    StepNode,
-    TryNode,
-    WithNode,
-    matters,
-)
-from handrail.dsl.source import (
+from handrail.static.chain import Chain, StepName, argument, name_of, read_chain, shown
+from handrail.static.source import (
     TOO_DEEP,
     FunctionNode,
     Source,
@@ -38,8 +24,253 @@ from handrail.dsl.source import (
     parse_source,
     source_of,
 )
-from handrail.dsl.symbols import Region, Symbols, is_generator, symbols_of
-from handrail.dsl.wording import detail_of, modifiers_of
+from handrail.static.symbols import Region, Symbols, is_generator, symbols_of
+from handrail.static.wording import detail_of, modifiers_of
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What runs inside a step: a member of its group, its fix, its fallback.
+
+    ``label`` is an arm's predicate, or the ``for`` of a member that is written once and comes many
+    times (``repeated``).
+    """
+
+    role: Literal["member", "arm", "body", "fix", "fallback"]
+    nodes: tuple[Node, ...]
+    label: str = ""
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepNode:
+    """A step that is yielded here.
+
+    ``verb`` is empty when the source does not show it. ``detail`` is what the verb acts on and
+    ``modifiers`` the rest, both in words. ``typed`` says that it is a ``yield from``. ``chain`` is
+    the expression itself, where it was read.
+    """
+
+    name: StepName
+    verb: str
+    line: int
+    column: int
+    detail: str = ""
+    modifiers: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    typed: bool = True
+    chain: Chain | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HelperNode:
+    """``yield from helper(...)``; no ``nodes`` (None) if its source is elsewhere, or being read."""
+
+    call: str
+    nodes: tuple[Node, ...] | None
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way of a branch: its condition's source (``else`` for the last), and what it does."""
+
+    condition: str
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BranchNode:
+    """An ``if`` or a ``match``; ``subject`` is what is matched. Exactly one arm is taken.
+
+    Where none of the written ones need hold, the last arm is an ``else`` without nodes.
+    """
+
+    arms: tuple[Arm, ...]
+    line: int
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNode:
+    """A ``for`` or ``while``; ``test`` is what a ``while`` yields to find out whether to go on."""
+
+    header: str
+    nodes: tuple[Node, ...]
+    line: int
+    test: tuple[Node, ...] = ()
+    orelse: tuple[Node, ...] = ()
+    endless: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptArm:
+    """One ``except``; no ``exceptions`` for a bare one."""
+
+    exceptions: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class TryNode:
+    """A ``try`` with its handlers, ``else`` and ``finally``."""
+
+    nodes: tuple[Node, ...]
+    handlers: tuple[ExceptArm, ...]
+    orelse: tuple[Node, ...]
+    final: tuple[Node, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class WithNode:
+    """A ``with`` block."""
+
+    header: str
+    nodes: tuple[Node, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExitNode:
+    """A ``return``, ``raise``, ``break`` or ``continue``; ``text`` is its value's source."""
+
+    kind: Literal["return", "raise", "break", "continue"]
+    text: str
+    line: int
+
+
+Node: TypeAlias = StepNode | HelperNode | BranchNode | LoopNode | TryNode | WithNode | ExitNode
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A workflow's name, parameters and body."""
+
+    name: str
+    parameters: str
+    nodes: tuple[Node, ...]
+    line: int
+
+
+def matters(nodes: Iterable[Node]) -> bool:
+    """True if a loop with this body does more than go round and stop."""
+    return any(_does_something(node) for node in nodes)
+
+
+def _does_something(node: Node) -> bool:
+    match node:
+        case ExitNode(kind=kind):
+            return kind in {"return", "raise"}
+        case BranchNode(arms=arms):
+            return any(matters(arm.nodes) for arm in arms)
+        case TryNode(nodes=nodes, handlers=handlers, orelse=orelse, final=final):
+            inner = [one for handler in handlers for one in handler.nodes]
+            return matters((*nodes, *inner, *orelse, *final))
+        case WithNode(nodes=nodes):
+            return matters(nodes)
+        case StepNode() | HelperNode() | LoopNode():
+            return True
+
+
+class Reads(Protocol):
+    """Reads the function in which a step stands."""
+
+    @property
+    def symbols(self) -> Symbols:
+        """What names mean there."""
+        ...
+
+    def built(self, node: ast.expr) -> tuple[Node, ...]:
+        """The steps that an expression stands for."""
+        ...
+
+    def called(self, node: ast.expr) -> tuple[Node, ...]:
+        """What a function that is handed over does when it is called."""
+        ...
+
+    def told(self, node: ast.expr) -> str:
+        """An expression's source in short."""
+        ...
+
+
+def parts_of(chain: Chain, reading: Reads) -> Iterator[Part]:
+    """The parts of a step, in the order in which they are written; its fallback last."""
+    match chain.verb:
+        case "parallel" | "race" if chain.call:
+            for one in chain.call.args:
+                yield from _members(one, reading, frozenset())
+        case "branch" if chain.call:
+            for one in chain.call.args:
+                yield _arm(one, reading)
+        case "for_each":
+            body = argument(chain.call, 1, "body")
+            if body is not None:
+                yield Part("body", reading.called(body), shown(body))
+        case "validate":
+            fix = argument(chain.call, 2, "on_failure")
+            if fix is not None and (nodes := reading.built(fix)):
+                yield Part("fix", nodes)
+        case _:
+            pass
+    handler = argument(chain.modifier("on_error"), 0, "handler")
+    if handler is not None:
+        yield Part("fallback", reading.called(handler), shown(handler))
+
+
+def _members(node: ast.expr, reading: Reads, seen: frozenset[ast.expr]) -> Iterator[Part]:
+    if isinstance(node, ast.Starred):
+        yield from _many(node.value, reading, seen)
+    else:
+        yield Part("member", reading.built(node))
+
+
+def _many(node: ast.expr, reading: Reads, seen: frozenset[ast.expr]) -> Iterator[Part]:
+    """The members that a starred argument stands for; ``seen`` are the values on the way."""
+    match node:
+        case ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
+            label = " ".join(ast.unparse(one).strip() for one in node.generators)
+            yield Part("member", reading.built(element), label, repeated=True)
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            for one in elements:
+                yield from _members(one, reading, seen)
+        case ast.Name() if parts := list(_collected(node, reading, seen)):
+            yield from parts
+        case _:
+            yield Part("member", (unknown_step(node),), f"*{shown(node)}", repeated=True)
+
+
+def _collected(name: ast.Name, reading: Reads, seen: frozenset[ast.expr]) -> Iterator[Part]:
+    """The members of a list that a variable holds, those appended to it included."""
+    for value in reading.symbols.reaching(name):
+        if value not in seen:
+            yield from _many(value, reading, seen | {value})
+    for value in reading.symbols.appended_to(name):
+        match reading.symbols.loop_around(value):
+            case None:
+                yield Part("member", reading.built(value))
+            case ast.While(test=test):
+                yield Part("member", reading.built(value), f"while {shown(test)}", repeated=True)
+            case loop:
+                label = f"for {shown(loop.target)} in {shown(loop.iter)}"
+                yield Part("member", reading.built(value), label, repeated=True)
+
+
+def _arm(node: ast.expr, reading: Reads) -> Part:
+    match node:
+        case ast.Tuple(elts=[ast.Lambda(body=test) | test, step]):
+            return Part("arm", reading.built(step), reading.told(test))
+        case _:
+            return Part("arm", (unknown_step(node),))
+
+
+def unknown_step(node: ast.expr, *, typed: bool = True) -> StepNode:
+    """A step that the source does not show, named for the expression that gives it."""
+    name = StepName(f"{{{shown(node)}}}", ("", ""))
+    return StepNode(name, "", node.lineno, node.col_offset, typed=typed)
+
 
 __all__ = ["Outline", "Source", "SourceUnavailable", "outline", "outline_of", "source_of"]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
-from handrail.dsl.lint_scope import Mistake
-from handrail.dsl.nodes import (
+from handrail.static.lint_steps import Mistake
+from handrail.static.outline import (
     BranchNode,
     ExitNode,
     HelperNode,
