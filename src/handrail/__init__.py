@@ -87,7 +87,6 @@ if TYPE_CHECKING:
     from handrail.model.definition import WorkflowDefinition, WorkflowParameter
     from handrail.model.plan import Plan, PlannedStep
     from handrail.model.policy import Backoff, Budget, Ladder, Limits, Retry, Secrets
-    from handrail.model.records import UnreadableRecord
     from handrail.model.results import (
         AgentResult,
         BranchResult,
@@ -108,6 +107,7 @@ if TYPE_CHECKING:
     from handrail.ports.clock import Clock
     from handrail.ports.journal import Holder, Journal, Lease, Letter, RunInfo
     from handrail.ports.sink import Sink
+    from handrail.record.rows import UnreadableRecord
     from handrail.sinks.artifacts import ArtifactsSink
     from handrail.sinks.callback import CallbackSink
     from handrail.sinks.console import ConsoleSink
@@ -193,8 +193,8 @@ _HOMES = {
     "handrail.typed.convert": ("DoesNotFit",),
     "handrail.model.definition": ("WorkflowDefinition", "WorkflowParameter"),
     "handrail.model.plan": ("Plan", "PlannedStep"),
-    "handrail.model.policy": ("Backoff", "Limits", "Retry", "Secrets"),
-    "handrail.model.records": ("UnreadableRecord",),
+    "handrail.model.policy": ("Backoff", "Budget", "Ladder", "Limits", "Retry", "Secrets"),
+    "handrail.record.rows": ("UnreadableRecord",),
     "handrail.model.results": (
         "AgentResult",
         "BranchResult",
@@ -230,8 +230,6 @@ _HOMES = {
     "handrail.sinks.structlog": ("StructlogSink",),
     "handrail.system.refusal": ("CommandNotStarted",),
     "handrail.model.agent_options": ("AgentOptions",),
-    "handrail.model.policy": ("Ladder",),
-    "handrail.model.policy": ("Budget",),
     "handrail.agents.background": ("Files",),
     "handrail.agents.claude.backend": ("ClaudeBackend",),
     "handrail.agents.codex.app_server": ("CodexBackend",),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from handrail.core.supersede import run_again, superseded
 from handrail.errors import LimitExceeded
 from handrail.model import events as ev
 from handrail.model.results import StepResult, StepStatus, qualified
+from handrail.record.dropped import run_again, superseded
 
 
 def began(path: str, kind: str = "python", *, cleanup: bool = False) -> ev.Event:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from handrail import Executor, WorkflowResult
-from handrail.core.standing import begun
 from handrail.engine.history import ended, recorded_result
 from handrail.model import events as ev
 from handrail.model.paths import all_above
+from handrail.record.dropped import begun
 from handrail.testing import JumpClock, ProcessGone, TextJournal
 from handrail.testing.crash_counts import counted
 from handrail.testing.crash_drive import Errand

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handrail import Limits, Steps, Workflow, WorkflowError, WorkflowResult, WrongUse, workflow
-from handrail.core.standing import begun
 from handrail.model import events as ev
 from handrail.model.paths import all_above
+from handrail.record.dropped import begun
 from handrail.testing.shapes import (
     Act,
     Action,

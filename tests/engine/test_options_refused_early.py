@@ -627,7 +627,8 @@ def flow():
     yield from step("child").run_workflow(child)
 
 assert flow().success
-print(*(name for name in ("handrail.static.outline", "handrail.agents.agent") if name in sys.modules))
+names = ("handrail.static.outline", "handrail.agents.agent")
+print(*(name for name in names if name in sys.modules))
 """
 
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 
 from handrail.model import events as ev
-from handrail.model.record_reading import reader
-from handrail.model.records import Record, UnreadableRecord, from_record, to_record
 from handrail.model.results import StepResult
+from handrail.record.rows import Record, UnreadableRecord, from_record, reader, to_record
 from tests.model.test_records import CODEC, ENVIRON, any_event
 
 

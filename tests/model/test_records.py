@@ -17,13 +17,6 @@ from handrail.codec.codec import Codec, Unresolved
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
-from handrail.model.records import (
-    Record,
-    UnreadableRecord,
-    from_record,
-    missing_secrets,
-    to_record,
-)
 from handrail.model.results import (
     BranchResult,
     CommandResult,
@@ -34,6 +27,13 @@ from handrail.model.results import (
     StepResult,
     Usage,
     ValidationRoundResult,
+)
+from handrail.record.rows import (
+    Record,
+    UnreadableRecord,
+    from_record,
+    missing_secrets,
+    to_record,
 )
 from handrail.testing.contracts.sample_events import sample_events
 

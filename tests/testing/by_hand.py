@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from handrail.core import commands as cmd
 from handrail.core.behaviours import behaviours
 from handrail.core.machine import Machine, Setting
-from handrail.core.replay import Recorded
 from handrail.engine.contexts import Contexts
 from handrail.engine.evaluate import Evaluator
 from handrail.engine.perform import failed, succeeded
 from handrail.errors import StageFailed
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.results import (
     BranchResult,
@@ -23,6 +22,7 @@ from handrail.model.results import (
     WorkflowResult,
 )
 from handrail.model.shapes import WorkflowLike
+from handrail.record.run_record import Recorded
 from handrail.testing.script_drive import Drive, undone
 from handrail.testing.shapes import Action, Body, Broken, Undoing, workflow_of
 

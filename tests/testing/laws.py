@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from handrail.model import commands as cmd
+from handrail.core import commands as cmd
 from handrail.model import events as ev
 from handrail.model.results import WorkflowResult
 from handrail.testing.shapes import tree_key

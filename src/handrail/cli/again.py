@@ -9,10 +9,10 @@ from typing import Any
 from handrail.cli.driving import Session
 from handrail.cli.exits import Refused
 from handrail.cli.resume import Choices, drive_again
-from handrail.core.replay import Recorded
 from handrail.engine.history import history_of, inputs_of
 from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import Journal, RunInfo
+from handrail.record.run_record import Recorded
 from handrail.typed.jsonsafe import short_repr
 
 

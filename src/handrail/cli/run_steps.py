@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from handrail.core.replay import PathRecord, Recorded
 from handrail.model import events as ev
 from handrail.model.results import StepStatus
+from handrail.record.run_record import PathRecord, Recorded
 
 StepState: TypeAlias = StepStatus | Literal["running", "waiting", "interrupted", "open"]
 """``open``: it has begun, nobody drives the run, and it was not at work itself."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from handrail.core.replay import Recorded
-from handrail.core.standing import begun
 from handrail.engine.history import asked_by, ended, unread
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
 from handrail.ports.journal import Journal
+from handrail.record.dropped import begun
+from handrail.record.run_record import Recorded
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+from handrail.core import commands as cmd
 from handrail.core.failures import Failure, failure_from, failure_of
 from handrail.core.node import Node, Phase
 from handrail.core.retry import RetryAfter, next_attempt
 from handrail.errors import NotAStep, StepFailed
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.paths import join
 from handrail.model.policy import RetryOn

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from handrail.core.composed import WORKFLOW, arm
+from handrail.core import commands as cmd
 from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
 from handrail.core.machine import Machine
-from handrail.core.node import Node
-from handrail.core.resolving import declared_for
+from handrail.core.node import Node, declared_for
 from handrail.errors import NoArmChosen
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.paths import join
 from handrail.model.results import BranchResult, StepResult
+from handrail.record.outputs import WORKFLOW, arm
 from handrail.steps.verbs import Branching, ChildWorkflow
 
 

@@ -12,17 +12,17 @@ import contextlib
 from collections.abc import Generator, Iterator
 from typing import Any, Literal, TypeAlias
 
-from handrail.core.composed import OUTPUTS, RESULTS, winner
+from handrail.core import commands as cmd
 from handrail.core.failures import Failure, failure_from, failure_of
 from handrail.core.machine import Machine
 from handrail.core.members import Items, function_of, is_body, keyed
 from handrail.core.mistakes import not_a_step
 from handrail.core.node import Node, Phase, RollbackEntry
 from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.described import defined_at
 from handrail.model.results import StepResult
+from handrail.record.outputs import OUTPUTS, RESULTS, winner
 from handrail.steps.verbs import ForEachGroup, ParallelGroup, RaceGroup, Step
 
 PULLS_PER_TURN = 256

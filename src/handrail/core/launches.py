@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from handrail.core import commands as cmd
 from handrail.core.ladder import GiveUp, Next, Park, following
 from handrail.core.node import Node, Phase
-from handrail.core.replay import PathRecord
-from handrail.core.report import incident_of
 from handrail.core.spending import Scope
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
 from handrail.model.results import Incident
+from handrail.record.results import incident_of
+from handrail.record.run_record import PathRecord
 from handrail.steps.verbs import AgentCall, Generation
 
 if TYPE_CHECKING:

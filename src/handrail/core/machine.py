@@ -50,16 +50,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from handrail.core.composed import CHILD
+from handrail.core import commands as cmd
 from handrail.core.driving import Driving
 from handrail.core.failing import Failing
 from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
 from handrail.core.launches import LAUNCHED, Launches
-from handrail.core.node import Node, Phase
-from handrail.core.replay import Recorded, attempt_in
+from handrail.core.node import Node, Phase, declared_for
 from handrail.core.replaying import Replaying
-from handrail.core.report import children_of
-from handrail.core.resolving import declared_for, recordable
 from handrail.core.run_end import RunEnd
 from handrail.core.secret_names import names_a_secret, secret_names
 from handrail.core.spending import Spending
@@ -73,13 +70,15 @@ from handrail.errors import (
     StepIsPoisonous,
     StepWasInterrupted,
 )
-from handrail.model import commands as cmd
 from handrail.model import events as ev
-from handrail.model.assemble import assembler
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import line_of
 from handrail.model.policy import Limits
 from handrail.model.results import OpenGate, Skipped, StepResult, StepStatus, Usage
+from handrail.record.assemble import assembler
+from handrail.record.outputs import CHILD, recordable
+from handrail.record.results import children_of
+from handrail.record.run_record import Recorded, attempt_in
 from handrail.steps.fingerprint import fingerprint
 from handrail.steps.verbs import (
     PLAIN,

@@ -6,14 +6,15 @@ from collections.abc import Generator, Mapping
 from enum import IntEnum
 from typing import Any
 
+from handrail.core.commands import View
 from handrail.core.failures import Failure
 from handrail.core.members import Items
-from handrail.model.commands import View
 from handrail.model.events import LadderStep
 from handrail.model.launch import Launch
 from handrail.model.paths import attempt_base
 from handrail.model.results import Usage
-from handrail.steps.verbs import Rollback, Step
+from handrail.record.outputs import declared_output, member_output
+from handrail.steps.verbs import ForEachGroup, Rollback, Step
 
 RollbackEntry = tuple[str, Rollback, View]
 
@@ -119,3 +120,18 @@ class Node:
     def base(self) -> str:
         """What its children's paths begin with."""
         return attempt_base(self.path, self.attempt)
+
+
+def declared_for(node: Node) -> tuple[Any, ...]:
+    """The types by which the end of a node, or the value of its child workflow, may be read.
+
+    Each must do: what a member's step gave is read with the member's type once the group has ended.
+    """
+    declared: list[Any] = [] if node.step is None else [declared_output(node.step)]
+    member = node if node.step is None else node.parent
+    by_member = member is node or (member is not None and member.generator is None)
+    if by_member and member is not None and member.step is None and member.parent is not None:
+        group = member.parent.step
+        if group is not None and isinstance(group.verb, ForEachGroup):
+            declared.append(member_output(group.verb))
+    return tuple(declared)

@@ -12,19 +12,18 @@ from collections import ChainMap
 from collections.abc import Callable, Generator, Iterable, Mapping, Sized
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
+from handrail.core import commands as cmd
 from handrail.core.bodies import close
-from handrail.core.composed import compose
 from handrail.core.failing import failed_result, failure_on_record
 from handrail.core.members import Items, function_of, is_body, keyed
 from handrail.core.node import Node, Phase, RollbackEntry
-from handrail.core.replay import PathRecord, Recorded
-from handrail.core.resolving import resolve
 from handrail.core.visible import VisibleResults
 from handrail.errors import RunCancelled, StepFailed
-from handrail.model import commands as cmd
 from handrail.model.outcome import RAISED, YIELDED, resume
 from handrail.model.paths import attempt_base, join
 from handrail.model.results import StepResult
+from handrail.record.outputs import compose, resolve
+from handrail.record.run_record import PathRecord, Recorded
 from handrail.steps.verbs import (
     Branching,
     ChildWorkflow,

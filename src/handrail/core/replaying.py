@@ -6,19 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from handrail.codec.unresolved import Unresolved
-from handrail.core.composed import compose
+from handrail.core import commands as cmd
 from handrail.core.launches import LAUNCHED
 from handrail.core.members import Items
 from handrail.core.node import Node, Phase
 from handrail.core.registering import Registering
-from handrail.core.replay import PathRecord, Recorded, replayed
-from handrail.core.resolving import held_steps, resolve
 from handrail.errors import StepChange
-from handrail.model import commands as cmd
 from handrail.model import events as ev
-from handrail.model.assemble import assembler
 from handrail.model.paths import attempt_base
 from handrail.model.results import StepResult
+from handrail.record.assemble import assembler
+from handrail.record.outputs import compose, held_steps, resolve
+from handrail.record.run_record import PathRecord, Recorded, replayed
 from handrail.steps.fingerprint import is_still, short
 from handrail.steps.verbs import ForEachGroup, Question, Step
 

@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from handrail.core import commands as cmd
 from handrail.core.bodies import close
-from handrail.core.composed import Tree
 from handrail.core.failures import body_error_text
-from handrail.core.listing import Results, whole, with_recorded
 from handrail.core.node import Node, Phase
-from handrail.core.replay import Recorded
-from handrail.core.report import children_of, tree_order, workflow_result
-from handrail.core.resolving import returned_by
 from handrail.errors import (
     HandrailError,
     LimitExceeded,
@@ -22,7 +18,6 @@ from handrail.errors import (
     StepFailed,
     WorkflowError,
 )
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.described import text_of, traceback_of
 from handrail.model.results import (
@@ -32,6 +27,9 @@ from handrail.model.results import (
     WorkflowResult,
     qualified,
 )
+from handrail.record.outputs import Results, Tree, returned_by, whole, with_recorded
+from handrail.record.results import children_of, tree_order, workflow_result
+from handrail.record.run_record import Recorded
 from handrail.steps.verbs import Step
 
 if TYPE_CHECKING:

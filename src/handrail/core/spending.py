@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from handrail.core import commands as cmd
 from handrail.core.failures import failure_of
 from handrail.core.ledger import Ledger, Spent
 from handrail.core.node import Node, Phase
 from handrail.errors import BudgetExceeded
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.paths import budget_gate

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from handrail.core import commands as cmd
 from handrail.core.failures import failure_of
 from handrail.core.node import Node, Phase
 from handrail.errors import StepTimeout
-from handrail.model import commands as cmd
 from handrail.model.results import StepResult
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from handrail.core import commands as cmd
 from handrail.core.failures import failure_from, failure_of
 from handrail.core.machine import Machine
 from handrail.core.node import Node
 from handrail.errors import ValidationFailed
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.paths import join
 from handrail.model.results import (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from handrail.core import commands as cmd
 from handrail.core.failures import failure_of
 from handrail.core.machine import Machine
 from handrail.core.node import Node
 from handrail.core.payloads import payload_for
 from handrail.errors import StepTimeout
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, StepResult
 from handrail.steps.verbs import Pause, Question, SignalWait

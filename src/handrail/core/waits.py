@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from handrail.core import commands as cmd
 from handrail.core.node import Node, Phase
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.steps.verbs import Pause
 

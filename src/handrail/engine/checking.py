@@ -8,8 +8,8 @@ import attrs
 
 from handrail.codec.codec import Codec
 from handrail.model.events import Event
-from handrail.model.records import to_record
 from handrail.ports.journal import Journal, Lease, Letter, RunInfo
+from handrail.record.rows import to_record
 
 
 @attrs.frozen

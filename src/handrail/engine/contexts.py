@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
 
+from handrail.core.commands import View
 from handrail.errors import HandrailError
-from handrail.model.commands import View
 from handrail.model.context import WorkflowContext
 from handrail.typed.jsonsafe import short_repr
 

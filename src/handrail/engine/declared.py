@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from handrail.codec.unresolved import Unresolved
 from handrail.core.machine import Machine
-from handrail.core.resolving import declared_for, recordable, returned_by
+from handrail.core.node import declared_for
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
+from handrail.record.outputs import recordable, returned_by
 from handrail.typed.schema import hints_of
 
 if TYPE_CHECKING:

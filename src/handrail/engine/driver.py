@@ -45,6 +45,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
+from handrail.core import commands as cmd
 from handrail.core.answers import accepted
 from handrail.core.machine import Machine
 from handrail.core.node import Phase
@@ -77,7 +78,6 @@ from handrail.errors import (
     ReplayMismatch,
     StepTimeout,
 )
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, WorkflowResult
 from handrail.steps.verbs import PLAIN, PythonCall

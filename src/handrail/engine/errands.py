@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from handrail.core import commands as cmd
 from handrail.engine.calls import awaited
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.evaluate import Evaluator
@@ -12,7 +13,6 @@ from handrail.engine.loop import Loop
 from handrail.engine.stops import CancelledFromWithin
 from handrail.engine.tasks import ABANDONED, STOPPED, Flight
 from handrail.errors import HandrailError, JournalFailed, LeaseLost, StepTimeout
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.described import text_of
 from handrail.model.results import qualified

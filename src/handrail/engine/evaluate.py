@@ -8,11 +8,11 @@ from typing import Any
 import attrs
 
 from handrail.core.answers import by_policy
+from handrail.core.commands import AskFallback, AskPredicate, Evaluated, FindStages, Undo
 from handrail.engine.calls import ActionRaised, call
 from handrail.engine.contexts import Contexts
 from handrail.engine.current import Current
 from handrail.errors import StagesMissing
-from handrail.model.commands import AskFallback, AskPredicate, Evaluated, FindStages, Undo
 from handrail.model.results import OpenGate
 from handrail.steps.verbs import Stage
 

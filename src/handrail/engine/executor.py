@@ -13,8 +13,6 @@ from handrail.core.admission import Admission
 from handrail.core.answers import accepted
 from handrail.core.behaviours import behaviours
 from handrail.core.machine import Machine, Setting
-from handrail.core.replay import Recorded
-from handrail.core.supersede import cancelled_half_way
 from handrail.engine.bus import bus_for
 from handrail.engine.contexts import Contexts
 from handrail.engine.driver import Driver
@@ -50,6 +48,8 @@ from handrail.model.plan import Plan
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Letter, Message
+from handrail.record.dropped import cancelled_half_way
+from handrail.record.run_record import Recorded
 from handrail.secrets.values import SecretValues, secret_values
 
 P = ParamSpec("P")

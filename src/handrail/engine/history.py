@@ -7,14 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from handrail.codec.unresolved import Unresolved
-from handrail.core.composed import Tree, compose
-from handrail.core.listing import as_listed
 from handrail.core.payloads import check_payload
-from handrail.core.replay import Recorded
-from handrail.core.report import children_of, incident_of, tree_order, workflow_result
-from handrail.core.resolving import returned_by
-from handrail.core.standing import begun
-from handrail.core.supersede import run_again, superseded
 from handrail.engine.mail import TIMEOUT, event_of, gate_key
 from handrail.errors import (
     DefinitionError,
@@ -32,6 +25,10 @@ from handrail.model.paths import is_budget_gate
 from handrail.model.results import Incident, OpenGate, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
+from handrail.record.dropped import begun, run_again, superseded
+from handrail.record.outputs import Tree, as_listed, compose, returned_by
+from handrail.record.results import children_of, incident_of, tree_order, workflow_result
+from handrail.record.run_record import Recorded
 from handrail.typed.schema import hints_of
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.engine.loop import Loop
 from handrail.engine.perform import failed
 from handrail.engine.tasks import Flight
 from handrail.errors import DefinitionError
-from handrail.model import commands as cmd
 
 QUEUED = "queued"
 

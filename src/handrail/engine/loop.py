@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, Protocol, TypeAlias
 
+from handrail.core import commands as cmd
 from handrail.core.machine import Machine
 from handrail.engine.tasks import Flight, Tasks
 from handrail.engine.timers import Timers
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.secrets.masking import Mask
 

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from handrail.core.replay import Recorded
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
@@ -18,6 +17,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
+from handrail.record.run_record import Recorded
 
 GATE_POLICIES = ("approve", "default", "fail")
 

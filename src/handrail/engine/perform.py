@@ -11,6 +11,7 @@ from typing import Any, assert_never
 
 import attrs
 
+from handrail.core.commands import LaunchFailed, Perform, Queue
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.contexts import Contexts, built_context
 from handrail.engine.current import Current, idempotency_key
@@ -25,8 +26,6 @@ from handrail.errors import (
     WrongUse,
 )
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
-from handrail.model.assemble import assembler
-from handrail.model.commands import LaunchFailed, Perform, Queue
 from handrail.model.described import bases_of, text_of, traceback_of
 from handrail.model.events import AttemptFailed, Notice, StepCompleted, StepOutput
 from handrail.model.launch import fault_of
@@ -40,6 +39,7 @@ from handrail.model.results import (
 )
 from handrail.model.shapes import AgentRequest
 from handrail.ports.clock import Clock
+from handrail.record.assemble import assembler
 from handrail.shortening import shortened
 from handrail.steps.verbs import (
     AgentCall,

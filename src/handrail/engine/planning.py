@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from handrail.core import commands as cmd
 from handrail.core.machine import Machine
 from handrail.core.node import Node, Phase
-from handrail.core.report import children_of
 from handrail.engine.evaluate import Evaluator
 from handrail.engine.rehearsal import led_back, rehearse, rehearse_on
 from handrail.errors import StepChange
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.plan import Plan, PlannedStep, PlanState
 from handrail.ports.journal import status_of
+from handrail.record.results import children_of
 
 _KINDS = {"call": "python", "run_workflow": "subworkflow"}
 """What results call a verb, where it is typed otherwise."""

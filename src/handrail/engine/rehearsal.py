@@ -15,14 +15,14 @@ from typing import Any, cast
 
 import anyio.lowlevel
 
+from handrail.core import commands as cmd
 from handrail.core.machine import Machine
-from handrail.core.replay import Recorded
 from handrail.engine.bus import Bus
 from handrail.engine.declared import WITH_VALUE, Types, declared_in, with_text
 from handrail.errors import OutputNotSerializable
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.ports.journal import Journal
+from handrail.record.run_record import Recorded
 
 EVENTS_A_TURN = 64
 """How many events are written and shown before the loop gets a turn."""

@@ -55,8 +55,8 @@ from handrail.journals.sqlite_runs import list_runs
 from handrail.journals.sqlite_store import THREAD_NAME, Store
 from handrail.journals.waking import pending_here
 from handrail.model.events import Event
-from handrail.model.records import Record, to_record
 from handrail.ports.journal import Letter, RunInfo
+from handrail.record.rows import Record, to_record
 
 PAGE_BYTES = 4096
 _BEGINNINGS = frozenset({

@@ -10,8 +10,8 @@ from zlib import crc32
 from handrail.codec.codec import Codec
 from handrail.journals.sqlite_failures import damaged
 from handrail.journals.sqlite_transactions import transaction
-from handrail.model.records import Record, from_record, to_record
 from handrail.ports.journal import Letter, Message
+from handrail.record.rows import Record, from_record, to_record
 
 _ROW = "SELECT number, key, at, kind, path, body, value, crc FROM letters WHERE run_id = ?"
 

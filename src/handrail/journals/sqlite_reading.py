@@ -13,7 +13,7 @@ from handrail.journals.sqlite_failures import damaged
 from handrail.journals.sqlite_rows import RUN, begin_checksum, digest, pack, run_checksum
 from handrail.journals.sqlite_transactions import snapshot
 from handrail.model.events import Event
-from handrail.model.record_reading import Read, reader
+from handrail.record.rows import Read, reader
 
 _EVENTS = """
 SELECT seq, at, cast(kind AS blob), cast(path AS blob), cast(body AS blob), cast(value AS blob),

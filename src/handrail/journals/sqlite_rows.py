@@ -15,7 +15,7 @@ import msgspec
 from handrail.errors import LeaseLost
 from handrail.journals.memory import OutOfSequence
 from handrail.journals.sqlite_transactions import transaction
-from handrail.model.records import Record
+from handrail.record.rows import Record
 
 pack = struct.Struct("<qd").pack
 LARGE = 16 << 10

@@ -32,7 +32,7 @@ from handrail.journals.sqlite_scribe import Scribe
 from handrail.journals.sqlite_sync import WalFile
 from handrail.journals.sqlite_transactions import transaction
 from handrail.journals.sqlite_watch import LOOK_S, Watch, removed
-from handrail.model.records import Record
+from handrail.record.rows import Record
 
 WRITER_WAIT_S = 0.005
 CLOSING_WAIT_MS = 5

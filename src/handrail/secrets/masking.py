@@ -40,9 +40,9 @@ from handrail.typed.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_item
 # How much of a text that is still coming can be looked through for secrets.
 #
 # A text is shown up to where something begins that may yet become a secret: a beginning of a value,
-# or a word that may be a token. Whatever lies across that place is kept back as a whole, so that the
-# part before it reads as it would with the rest. Of what was shown the last few characters matter to
-# what comes next: some tokens are such only at the beginning of a word.
+# or a word that may be a token. Whatever lies across that place is kept back as a whole, so that
+# the part before it reads as it would with the rest. Of what was shown the last few characters
+# matter to what comes next: some tokens are such only at the beginning of a word.
 
 _STARTS = (
     *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox"),

@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator
 from contextvars import Context
 from typing import Any, Literal, Protocol, TypeAlias
 
+from handrail.core import commands as cmd
 from handrail.engine import executor
 from handrail.engine.driver import Driver
 from handrail.engine.tasks import Flight
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 
 Kind: TypeAlias = Literal["attempt", "rollback"]

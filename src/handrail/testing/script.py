@@ -10,6 +10,7 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
 
 import attrs
 
+from handrail.core import commands as cmd
 from handrail.core.answers import accepted
 from handrail.core.behaviours import behaviours
 from handrail.core.machine import Machine, Setting
@@ -18,7 +19,6 @@ from handrail.engine.evaluate import Evaluator
 from handrail.engine.parts import definition_of
 from handrail.errors import GateRefusal
 from handrail.executor import configured_stages
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
 from handrail.model.policy import Limits, seconds_of

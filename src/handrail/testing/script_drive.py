@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from handrail.core import commands as cmd
 from handrail.core.machine import Machine
 from handrail.engine.perform import failed
 from handrail.errors import StepTimeout
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.described import text_of
 from handrail.model.results import WorkflowResult, qualified

@@ -6,10 +6,10 @@ import contextvars
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, TypeVar
 
+from handrail.core import commands as cmd
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.perform import failed, stage_result, succeeded, takes_one
 from handrail.errors import CommandFailed, StageFailed
-from handrail.model import commands as cmd
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
 from handrail.model.results import AgentResult, CommandResult, OpenGate, StageResult, Usage

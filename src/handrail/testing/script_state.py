@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from handrail.model import commands as cmd
+from handrail.core import commands as cmd
 from handrail.testing.script_drive import Drive
 from handrail.testing.script_pending import Holder, Pending, Waits
 

@@ -25,8 +25,8 @@ from handrail.model.events import (
     Event,
     WorkflowStarted,
 )
-from handrail.model.records import Record, from_record, to_record
 from handrail.ports.journal import Holder, Letter, RunInfo, status_of
+from handrail.record.rows import Record, from_record, to_record
 
 
 class ProcessGone(BaseException):

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from operator import attrgetter
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
+import msgspec
+
+from handrail.codec.codec import UNKNOWN, Codec
+from handrail.codec.unresolved import Unresolved
+from handrail.errors import HandrailError, OutputNotSerializable
 from handrail.model import events as ev
-from handrail.model.assemble import assembler
+from handrail.model.events import Event
 from handrail.model.launch import Launch
-from handrail.model.results import RollbackError, StepResult, Usage
+from handrail.model.results import (
+    OpenGate,
+    RollbackError,
+    StageResult,
+    StepResult,
+    Usage,
+    ValidationRoundResult,
+)
+from handrail.record.assemble import assembler
+from handrail.secrets.sealing import sealed, unsealed, variables_in
 
 Body: TypeAlias = dict[str, Any]
 Parts: TypeAlias = tuple[Body, Any, bool]
@@ -321,3 +335,282 @@ def _layouts() -> dict[type, Layout]:
 
 
 LAYOUTS: Mapping[type, Layout] = _layouts()
+
+_OWN: Mapping[str, type] = {
+    f"handrail:{cls.__name__}": cls
+    for cls in (OpenGate, StageResult, StepResult, Usage, ValidationRoundResult)
+}
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def rebuilt(text: str, codec: Codec) -> Any:
+    """The object of handrail's own, the tuple of them, or the dict by name, that was written.
+
+    A gate whose choices are of a class that is not imported is still a gate: its choices are
+    ``Unresolved``, not the gate itself.
+    """
+    tree = _decode(text)
+    if type(tree) is list:
+        return tuple(rebuilt(_encode(item).decode(), codec) for item in cast("Iterable[Any]", tree))
+    value = codec.load_or_keep(text)
+    if not isinstance(value, Unresolved):
+        return value
+    return _built(tree, codec) if "$" in tree else {n: _built(v, codec) for n, v in tree.items()}
+
+
+def _built(node: Any, codec: Codec) -> Any:
+    tag: str = cast("dict[str, Any]", node).get("$", "") if type(node) is dict else ""
+    if tag == "tuple":
+        return tuple(_built(item, codec) for item in cast("Iterable[Any]", node["v"]))
+    own = _OWN.get(tag)
+    if own is None:
+        return codec.load_or_keep(_encode(node).decode())
+    names = [field.name for field in fields(own) if field.name in node]
+    return own(**{name: _built(node[name], codec) for name in names})
+
+
+# Events as rows of a journal, and back.
+#
+# A record has four parts, all text: the ``kind`` (the event's class), the ``path``, a ``body`` (a
+# JSON object of the event's other fields; those at their default are left out), and the one
+# ``value`` of the user's that an event may have, as the codec writes it. Number, time and run are
+# the row's.
+#
+# What is written once is read for ever, so a reader ignores fields that it does not know and takes
+# the default for those it misses; a field is never renamed and never gets another meaning.
+
+
+class Record(NamedTuple):
+    """An event as a journal stores it, without its run, number and time."""
+
+    kind: str
+    path: str
+    body: str
+    value: str | None
+
+
+class UnreadableRecord(HandrailError):
+    """A record of a run cannot be read as an event by this version."""
+
+    def __init__(self, run_id: str, seq: int, kind: str, why: str) -> None:
+        super().__init__(run_id, seq, kind, why)
+        self.run_id = run_id
+        self.seq = seq
+        self.kind = kind
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"run {self.run_id}: record {self.seq} ({self.kind}) cannot be read: {self.why}"
+
+
+_TAG = '"$"'  # never in the text of a string: there, JSON escapes the quotes
+_BY_KIND: Mapping[str, Layout] = {layout.kind: layout for layout in LAYOUTS.values()}
+
+
+def to_record(event: Event, codec: Codec, secrets: Mapping[str, str] | None = None) -> Record:
+    """The event as text, with the values of ``secrets`` written as references to their variables.
+
+    Known token shapes are cut in any case; if that changed the value, the body says ``masked``, and
+    the result of a step or member comes back so.
+
+    An output, or another value that a later drive needs, must be of classes that are found by their
+    names. Where the code declares them, the value can be given as ``Unresolved``, with its text.
+
+    Raises:
+        OutputNotSerializable: its value could not come back equal; the text names the step.
+    """
+    layout = LAYOUTS[type(event)]
+    path: str = getattr(event, "path", "")
+    body, value, talks = layout.write(event)
+    text = None
+    if value is not None:
+        text, cut = sealed(_dumped(event, value, layout, codec), secrets)
+        if cut:
+            body["masked"] = True
+    return Record(layout.kind, path, _body_text(body, codec, secrets, talks=talks), text)
+
+
+def from_record(  # noqa: PLR0917  # a row's parts in its order, then what reads them
+    run_id: str,
+    seq: int,
+    at: float,
+    record: Record,
+    codec: Codec,
+    secrets: Mapping[str, str] | None = None,
+) -> Event:
+    """The event that was recorded; see ``missing_secrets`` for variables that are not there.
+
+    A value whose class cannot be found comes back as ``Unresolved``.
+
+    Raises:
+        UnreadableRecord: it is of a kind that a newer version wrote, or it is damaged.
+    """
+    kind, path, body_text, value_text = record
+    layout = _BY_KIND.get(kind)
+    if layout is None:
+        why = (
+            f"this version knows no events of kind {kind!r}; a newer version of handrail wrote it. "
+            f"Use that version, or a newer one, for this run"
+        )
+        raise UnreadableRecord(run_id, seq, kind, why)
+    try:
+        body = _decode(body_text) if _TAG not in body_text else _tagged(body_text, codec, secrets)
+        value = None if value_text is None else _value(value_text, layout, codec, secrets)
+        event: Event = layout.read((run_id, seq, at), path, body, value)
+    except KeyError as error:
+        lacking = ", ".join(map(repr, error.args))
+        raise UnreadableRecord(run_id, seq, kind, f"it lacks {lacking}") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        raise UnreadableRecord(run_id, seq, kind, f"{type(error).__name__}: {error}") from error
+    return event
+
+
+def missing_secrets(record: Record, secrets: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The variables that a record refers to and that are not there, sorted.
+
+    Where their values were, the event has ``${NAME}``.
+    """
+    names = variables_in(record.body) | variables_in(record.value or "")
+    return tuple(sorted(names.difference(secrets or ())))
+
+
+def _dumped(event: Event, value: Any, layout: Layout, codec: Codec) -> str:
+    if type(value) is Unresolved:  # read where its class is not known, and written again as it was
+        return value.text
+    name = layout.value
+    try:
+        if not layout.each:
+            if name == "inputs" and any(type(one) is Unresolved for one in value.values()):
+                return _by_name(value, name, codec)
+            return codec.dump(value, root=name, declared=Any if layout.strict else UNKNOWN)
+        # One by one: what they hold may be of classes of one name, made anew for each of them.
+        texts = [codec.dump(item, root=f"{name}[{index}]") for index, item in enumerate(value)]
+        return f"[{','.join(texts)}]"
+    except OutputNotSerializable as error:
+        raise OutputNotSerializable(layout.of(event), error.field, error.why) from error.__cause__
+
+
+def _by_name(values: dict[str, Any], root: str, codec: Codec) -> str:
+    """An object some of whose items are there as text already."""
+    texts = [
+        f"{_encode(name).decode()}:{codec.dump(item, root=f'{root}[{name!r}]', declared=Any)}"
+        for name, item in values.items()
+    ]
+    return f"{{{','.join(texts)}}}"
+
+
+def _body_text(body: Body, codec: Codec, secrets: Mapping[str, str] | None, *, talks: bool) -> str:
+    """The body as JSON; what JSON cannot say (lone surrogates, NaN) is left to the codec."""
+    try:
+        text = _encode(body).decode()
+    except (TypeError, ValueError):
+        text = codec.dump(_plain(body))
+    else:
+        if ":null" in text or _TAG in text:
+            text = codec.dump(_plain(body))
+    return sealed(text, secrets, record=True)[0] if talks else text
+
+
+def _plain(item: Any) -> Any:
+    """The same of exact builtins, and with lists for tuples: that is how a body is read."""
+    if isinstance(item, str):
+        return str.__str__(item)
+    if isinstance(item, dict):
+        items = cast("dict[str, Any]", item).items()
+        return {_plain(key): _plain(value) for key, value in items}
+    if isinstance(item, (list, tuple)):
+        return [_plain(value) for value in cast("Iterable[Any]", item)]
+    return item
+
+
+def _tagged(text: str, codec: Codec, secrets: Mapping[str, str] | None) -> Body:
+    text = unsealed(text, secrets)
+    body: Body = codec.load_or_keep(text) if _TAG in text else _decode(text)
+    return body
+
+
+def _value(text: str, layout: Layout, codec: Codec, secrets: Mapping[str, str] | None) -> Any:
+    text = unsealed(text, secrets)
+    return rebuilt(text, codec) if layout.own else codec.load_or_keep(text)
+
+
+# Many records of one run, read one after the other: what ``from_record`` does, made for speed.
+#
+# Nearly all records of a long run say that a step started, or that it succeeded at the first
+# attempt. Their bodies are decoded by structs, and their events put together by hand. Whatever does
+# not fit in there goes to ``from_record``, which knows all kinds, and says what is wrong.
+
+Read: TypeAlias = Callable[[int, float, bytes, bytes, bytes, bytes | None], ev.Event]
+"""Number, time, kind, path, body and value, as they are stored, to the event."""
+
+_TAG_BYTES = b'"$"'
+
+
+# Something tagged in a body is an object where these have text or numbers, so it does not fit.
+
+
+class _Start(msgspec.Struct):
+    """The body of ``StepStarted``."""
+
+    step_type: str
+    fingerprint: str = ""
+    verdict: bool | None = None
+    signal: str = ""
+    index: int = 0
+    rollback: bool = False
+    once: bool = False
+    cleanup: bool = False
+
+
+class _PlainEnd(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a ``StepCompleted`` that has nothing else to say."""
+
+    step_type: str
+    status: Literal["succeeded"]
+    duration_ms: int | float = 0.0
+
+
+_start = msgspec.json.Decoder(_Start).decode
+_plain_end = msgspec.json.Decoder(_PlainEnd).decode
+_any = msgspec.json.Decoder().decode
+
+
+def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read:
+    """What reads the records of a run.
+
+    Raises:
+        UnreadableRecord: on a call, as ``from_record``.
+    """
+    new_start: Callable[..., ev.Event] = assembler(ev.StepStarted)
+    new_end: Callable[..., ev.Event] = assembler(ev.StepCompleted)
+    new_result: Callable[..., StepResult[Any]] = assembler(StepResult)
+
+    def read(  # noqa: PLR0917  # the columns, in their order
+        seq: int, at: float, kind: bytes, path: bytes, body: bytes, value: bytes | None
+    ) -> ev.Event:
+        try:
+            if kind == b"StepStarted" and value is None:
+                start = _start(body)
+                return new_start(
+                    run_id, seq, at, path.decode(), start.step_type, start.fingerprint,
+                    start.verdict, start.signal, start.index, start.rollback, start.once, None,
+                    start.cleanup,
+                )  # fmt: skip
+            if kind == b"StepCompleted" and (value is None or _TAG_BYTES not in value):
+                end = _plain_end(body)
+                where = path.decode()
+                result = new_result(
+                    where.rpartition("/")[2] if "/" in where else where,
+                    where, end.step_type, "succeeded", None if value is None else _any(value),
+                    None, None, (), None, end.duration_ms, 1, False, False, False, None,  # noqa: FBT003
+                )  # fmt: skip
+                return new_end(run_id, seq, at, where, result, "", 0, ())
+        except msgspec.MsgspecError:
+            pass  # it has more to say, or it is damaged
+        text = None if value is None else value.decode()
+        record = Record(kind.decode(), path.decode(), body.decode(), text)
+        return from_record(run_id, seq, at, record, codec, secrets)
+
+    return read

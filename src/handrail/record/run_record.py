@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from handrail.codec.unresolved import Unresolved
-from handrail.core.report import incident_of
 from handrail.model import events as ev
-from handrail.model.assemble import copier
 from handrail.model.paths import all_above, home_of, is_budget_gate
 from handrail.model.results import Incident, OpenGate, StepResult, Usage
+from handrail.record.assemble import copier
+from handrail.record.results import incident_of
 from handrail.steps.verbs import LEAF_KINDS
 
 

@@ -1,0 +1,1 @@
+"""A run's record: read, folded by path, and written as rows."""

@@ -1,0 +1,341 @@
+"""Rebuilds recorded values whose class is known only from the step that declares it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args, get_origin
+
+from handrail.codec.unresolved import Unresolvable, Unresolved
+from handrail.errors import OutputNotSerializable
+from handrail.model.events import WorkflowCompleted
+from handrail.model.paths import attempt_base
+from handrail.model.results import (
+    AgentResult,
+    BranchResult,
+    CommandResult,
+    StageResult,
+    StepResult,
+    WorkflowResult,
+)
+from handrail.record.results import children_of, tree_order, workflow_result
+from handrail.record.run_record import PathRecord, Recorded, attempt_in
+from handrail.steps.verbs import (
+    AgentCall,
+    Branching,
+    ChildWorkflow,
+    ForEachGroup,
+    Generation,
+    ParallelGroup,
+    PythonCall,
+    Question,
+    RaceGroup,
+    ShellCommand,
+    SignalWait,
+    StageCheck,
+    Step,
+)
+from handrail.typed.schema import hints_of
+
+if TYPE_CHECKING:
+    from handrail.codec.codec import Codec
+    from handrail.model.definition import WorkflowDefinition
+
+
+def resolve(recorded: Recorded, path: str, step: Step[Any], codec: Codec | None) -> None:
+    """Rebuild what is unresolved in the end of a step, and in those below it that it describes.
+
+    Raises:
+        Unresolvable: a class is not known here, neither by the step nor by what is imported.
+    """
+    if codec is None or not recorded.unresolved:
+        return
+    for known, declared in _described(recorded, path, step):
+        if known not in recorded.unresolved:
+            continue
+        recorded.unresolved.discard(known)
+        try:
+            _resolve_record(recorded.at(known), declared, codec)
+        except Unresolvable as error:
+            raise Unresolvable(
+                error.tag, error.why, known, misfit=error.misfit
+            ) from error.__cause__
+
+
+def _resolve_record(record: PathRecord, declared: Any, codec: Codec) -> None:
+    if record.end is not None:
+        record.end = _rebuilt(record.end, declared, codec)
+    if record.member_end is not None:
+        record.member_end = _rebuilt(record.member_end, declared, codec)
+    if isinstance(record.value, Unresolved):
+        record.value = codec.load(record.value.text, declared)
+
+
+def _rebuilt(end: StepResult[Any], declared: Any, codec: Codec) -> StepResult[Any]:
+    if not isinstance(end.output, Unresolved):
+        return end
+    return replace(end, output=codec.load(end.output.text, declared))
+
+
+def _described(recorded: Recorded, path: str, step: Step[Any]) -> Iterator[tuple[str, Any]]:
+    """The path and those below it whose type the step says, with that type; first attempts only."""
+    for here, one in held_steps(path, step):
+        yield here, declared_output(one)
+        if isinstance(one.verb, ForEachGroup):
+            declared = member_output(one.verb)
+            for member in recorded.children(here):
+                yield member, declared
+                if recorded.at(member).member_composed:  # of the output of its only step
+                    yield from ((child, declared) for child in recorded.children(member))
+
+
+def held_steps(path: str, step: Step[Any]) -> Iterator[tuple[str, Step[Any]]]:
+    """A step and those that it holds as data, with their paths; first attempts only."""
+    stack = [(path, step)]
+    while stack:
+        here, one = stack.pop()
+        yield here, one
+        verb = one.verb
+        held: list[Step[Any]] = []
+        if isinstance(verb, (ParallelGroup, RaceGroup)):
+            held = list(verb.steps)
+        elif isinstance(verb, Branching):
+            held = [member for _, member in verb.arms]
+        stack.extend((f"{here}/{member.name}", member) for member in reversed(held))
+
+
+def declared_output(step: Step[Any]) -> Any:
+    """The type that a step's output has, as far as it says; ``Any`` where it does not."""
+    verb = step.verb
+    default = step.modifiers.default
+    declared = _of_verb(verb)
+    return declared if default is None else Union[declared, _class_of(default.value)]  # noqa: UP007  # made at run time
+
+
+def _of_verb(verb: Any) -> Any:
+    match verb:
+        case PythonCall():
+            action = verb.action
+            while isinstance(action, functools.partial):
+                action = action.func
+            return hints_of(action).get("return", Any)
+        case ShellCommand():
+            return _of(CommandResult, verb.parse)
+        case AgentCall():
+            return _of(AgentResult, getattr(verb.agent, "output", None))
+        case Generation():
+            return str
+        case StageCheck():
+            return StageResult
+        case Question():
+            return _class_of(verb.choices[0]) if verb.choices else verb.type
+        case SignalWait():
+            return verb.type
+        case ChildWorkflow():
+            return _of(WorkflowResult, returned_by(verb.workflow.definition))
+        case _:
+            return Any
+
+
+def _class_of(value: object) -> Any:
+    return type(value)
+
+
+def _of(generic: Any, argument: Any) -> Any:
+    return generic if argument is None else generic[argument]
+
+
+def member_output(group: ForEachGroup) -> Any:
+    """What a member gives, from the annotation of its body: ``Step[T]`` or ``Steps[T]``."""
+    definition = getattr(group.body, "definition", None)
+    function = group.body if definition is None else definition.function
+    returned = hints_of(function).get("return", Any)
+    arguments = get_args(returned)
+    if get_origin(returned) is Step and arguments:
+        return arguments[0]
+    return arguments[-1] if arguments else Any
+
+
+def returned_by(definition: WorkflowDefinition) -> Any:
+    """What a workflow gives, from its annotation ``Steps[T]``."""
+    arguments = get_args(hints_of(definition.function).get("return", Any))
+    return arguments[-1] if arguments else Any
+
+
+def recordable(
+    value: Any,
+    codec: Codec,
+    declared: Callable[[], tuple[Any, ...]],
+    where: str,
+    root: str = "output",
+) -> str:
+    """The text of a value that comes back by the names of its classes, or else by each of the
+    ``declared`` types, which are looked for only then.
+
+    Raises:
+        OutputNotSerializable: it does not.
+    """
+    try:
+        return codec.dump(value, where=where, root=root, declared=Any)
+    except OutputNotSerializable:
+        text, types = "", declared()
+        if not types:
+            raise
+    for one in types:
+        text = codec.dump(value, where=where, root=root, declared=one)
+    return text
+
+
+# Outputs that follow from what is recorded below a step, so that they need not be stored twice.
+#
+# The ``composed`` field of an end says how:
+#
+# outputs            the members' outputs, in the order of the group
+# results            the members' results, in the order of the group
+# child              the output of the only step below
+# winner PATH        the output of the member that won
+# arm INDEX PATH     a ``BranchResult`` with the output of the arm's step
+# workflow           the ``WorkflowResult`` of a child, which returned what ``SubworkflowEnded``
+# holds
+#
+# What an earlier drive recorded there, and this end's did not come to, is no part of it: the end's
+# ``left_out`` names that.
+
+Tree: TypeAlias = Mapping[str, dict[str, None] | str]
+
+OUTPUTS = "outputs"
+RESULTS = "results"
+CHILD = "child"
+WORKFLOW = "workflow"
+
+
+def winner(path: str) -> str:
+    """How the output of a race is composed."""
+    return f"winner {path}"
+
+
+def arm(index: int, path: str) -> str:
+    """How the output of a branch is composed."""
+    return f"arm {index} {path}"
+
+
+def compose(recorded: Recorded, path: str, run_id: str) -> None:
+    """Fill in the composed outputs of a path and of all below it, the innermost first.
+
+    Done once for each: a journal that keeps objects has them filled in already.
+    """
+    for known in reversed([path, *recorded.paths_below(path)] if path else ()):
+        record = recorded.at(known)
+        if record.end is not None and record.composed and record.end.output is None:
+            output = _output(recorded, known, record, record.composed, run_id)
+            record.end = replace(record.end, output=output)
+        if record.member_end is not None and record.member_composed:
+            output = _output(recorded, known, record, record.member_composed, run_id)
+            record.member_end = replace(record.member_end, output=output)
+
+
+def _output(recorded: Recorded, path: str, record: PathRecord, composed: str, run_id: str) -> Any:
+    how, _, rest = composed.partition(" ")
+    match how:
+        case "outputs" | "results":
+            members = [_result(recorded, member) for member in _members(recorded, path, record)]
+            values = members if how == "results" else [member.output for member in members]
+            kind = record.end.step_type if record.end is not None else ""
+            return tuple(values) if kind == "parallel" else values
+        case "child":
+            return _result(recorded, _ended(recorded, path)[0]).output
+        case "winner":
+            return _result(recorded, rest).output
+        case "arm":
+            index, _, chosen = rest.partition(" ")
+            result = _result(recorded, chosen)
+            return BranchResult(int(index), result.name, result.output)
+        case _:
+            return _child_result(recorded, path, record, run_id)
+
+
+def _members(recorded: Recorded, path: str, record: PathRecord) -> list[str]:
+    """The members of the attempt that counts, in order."""
+    base = attempt_base(path, record.end.attempts if record.end is not None else 1)
+    return [one for one in _ended(recorded, path) if one.startswith(f"{base}/")]
+
+
+def _ended(recorded: Recorded, path: str) -> list[str]:
+    return [one for one in recorded.come_to(path) if recorded.at(one).ended()]
+
+
+def _result(recorded: Recorded, path: str) -> StepResult[Any]:
+    record = recorded.at(path)
+    result = record.member_end if record.member_end is not None else record.end
+    assert result is not None, path
+    return result
+
+
+def _child_result(recorded: Recorded, path: str, record: PathRecord, run_id: str) -> Any:
+    assert record.end is not None
+    tree: dict[str, dict[str, None] | str] = {**recorded.tree_below(path)}
+    results = dict(recorded.below(path))
+    return workflow_result(
+        record.workflow_name,
+        run_id,
+        "succeeded",
+        ordered=tree_order(tree, results, path),
+        top=children_of(tree, path),
+        duration_ms=record.end.duration_ms,
+        completed=WorkflowCompleted("succeeded", record.value),
+    )
+
+
+# What the result of a resumed run lists, and in which order.
+#
+# One that fails or is cancelled may stop short of steps that an earlier drive ended. They were
+# done, so they are listed, as they are when the result is read from the record.
+
+Results: TypeAlias = Mapping[str, StepResult[Any]]
+
+
+def whole(recorded: Recorded, tree: Tree, results: Results) -> Tree:
+    """The tree of a drive with all that is recorded; what it did not come to stands behind."""
+    found = dict(tree)
+    stack = [""]
+    while stack:
+        path = stack.pop()
+        known = recorded.children(path)
+        if known:
+            made = results[path].attempts if path in results else None
+            counting = [one for one in known if made is None or attempt_in(path, one) <= made]
+            found[path] = dict.fromkeys([*children_of(tree, path), *counting])
+        stack.extend(children_of(found, path))
+    return found
+
+
+def as_listed(tree: Tree, results: Results, orphaned: Container[str]) -> Tree:
+    """The same, from the record alone: all that is recorded, but what the last drive did not come
+    to behind what it did.
+    """
+    above = {one: path for path in tree for one in children_of(tree, path)}
+    come_to = set[str]()
+    for known in results:
+        path = "" if known in orphaned else known
+        while path and path not in come_to:
+            come_to.add(path)
+            path = above.get(path, "")
+    return {
+        path: dict.fromkeys(sorted(children_of(tree, path), key=lambda one: one not in come_to))
+        for path in tree
+    }
+
+
+def with_recorded(recorded: Recorded, tree: Tree, results: Results, run_id: str) -> Results:
+    """The results of a drive, and the recorded ones of what it did not come to; ``tree``: with all
+    that is recorded.
+    """
+    stack = list(children_of(tree, ""))
+    while stack:
+        path = stack.pop()
+        if path not in results and recorded.at(path).ended():
+            compose(recorded, path, run_id)
+        else:
+            stack.extend(children_of(tree, path))
+    return {**dict(recorded.ends()), **results}
