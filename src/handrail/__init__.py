@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from handrail.codec.codec import Codec, TypeCodec
     from handrail.codec.unresolved import Unresolvable, Unresolved
     from handrail.decorator import Workflow, workflow
-    from handrail.engine.contexts import ContextNotAMapping
-    from handrail.engine.current import Current, OutsideStep, current
+    from handrail.engine.current import ContextNotAMapping, Current, OutsideStep, current
     from handrail.engine.run import Run
     from handrail.engine.stops import CancelledFromWithin, CoreStalled
     from handrail.errors import (
@@ -133,7 +132,7 @@ _HOMES = {
     "handrail.agents.fake": ("FakeBackend",),
     "handrail.static.source": ("SourceUnavailable",),
     "handrail.steps.step": ("step",),
-    "handrail.engine.contexts": ("ContextNotAMapping",),
+    "handrail.engine.current": ("ContextNotAMapping",),
     "handrail.engine.current": ("Current", "OutsideStep", "current"),
     "handrail.engine.run": ("Run",),
     "handrail.engine.stops": ("CancelledFromWithin", "CoreStalled"),

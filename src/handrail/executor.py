@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from handrail.engine.arguments import check_arguments
 from handrail.engine.executor import Engine
-from handrail.engine.parts import Parts
+from handrail.engine.parts import Parts, check_arguments
 from handrail.errors import DefinitionError
 from handrail.journals.memory import MemoryJournal
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model

@@ -8,8 +8,8 @@ from typing import Any
 from handrail.core import commands as cmd
 from handrail.core.behaviours import behaviours
 from handrail.core.machine import Machine, Setting
-from handrail.engine.contexts import Contexts
-from handrail.engine.evaluate import Evaluator
+from handrail.engine.callbacks import Evaluator
+from handrail.engine.current import Contexts
 from handrail.engine.perform import failed, succeeded
 from handrail.errors import StageFailed
 from handrail.model import events as ev

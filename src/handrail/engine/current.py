@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import MutableMapping
+import inspect
+from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import msgspec
 
+from handrail.core.commands import View
 from handrail.errors import HandrailError
+from handrail.model.context import WorkflowContext
+from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
-    from handrail.secrets.masking import Mask  # noqa: TC004  # msgspec keeps the annotation as text
+    from handrail.secrets.masking import Mask
 
 
 class OutsideStep(HandrailError, LookupError):
@@ -85,3 +90,63 @@ def idempotency_key(run_id: str, path: str) -> str:
     """A hash of run id and path, 32 hex digits."""
     text = f"{run_id}\n{path}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+class ContextNotAMapping(HandrailError, TypeError):
+    """A context builder returned something that is no mapping of names."""
+
+    def __init__(self, path: str, got: str) -> None:
+        super().__init__(path, got)
+        self.path = path
+        self.got = got
+
+    def __str__(self) -> str:
+        return (
+            f"the context builder of step {self.path!r} must return a mapping with names as keys, "
+            f"got {self.got}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """What all contexts of one run share."""
+
+    run_id: str
+    services: Mapping[str, Any]
+    config: Mapping[str, Any]
+    mark: str = ""
+    """What the processes of the run are found by: its id, and of which journal it is."""
+
+    def of(self, view: View) -> WorkflowContext:
+        """The context of a step."""
+        return WorkflowContext(
+            self.run_id,
+            view.path,
+            view.inputs,
+            view.results,
+            self.services,
+            self.config,
+            view.validation,
+        )
+
+
+async def built_context(given: Any, context: WorkflowContext) -> Mapping[str, Any]:
+    """The mapping for an agent: as given, or as its builder makes it.
+
+    Raises:
+        ContextNotAMapping: the builder returned something else.
+    """
+    made = given
+    if callable(given) and not isinstance(given, Mapping):
+        made = given(context)
+        if inspect.isawaitable(made):
+            made = await made
+    if not _is_context(made):
+        raise ContextNotAMapping(context.path, short_repr(made, 200))
+    return made
+
+
+def _is_context(made: object) -> TypeGuard[Mapping[str, Any]]:
+    if not isinstance(made, Mapping):
+        return False
+    return all(isinstance(name, str) for name in cast("Mapping[object, object]", made))

@@ -49,27 +49,28 @@ from handrail.core import commands as cmd
 from handrail.core.answers import accepted
 from handrail.core.machine import Machine
 from handrail.core.node import Phase
+from handrail.engine.callbacks import EVALUATION, GATE, Errands
 from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
 from handrail.engine.current import CURRENT, Current
-from handrail.engine.declared import declared_in, with_text
-from handrail.engine.errands import EVALUATION, GATE, Errands
-from handrail.engine.line import QUEUED, Line
+from handrail.engine.inbox import Mail
 from handrail.engine.loop import Message
-from handrail.engine.mail import Mail
+from handrail.engine.parts import Wiring
 from handrail.engine.perform import failed, succeeded
-from handrail.engine.rehearsal import (
+from handrail.engine.queue import QUEUED, Line
+from handrail.engine.replay import (
     Rehearsal,
+    declared_in,
+    instead,
     led_back,
     rehearse,
     rehearse_on,
     warn_of_masked,
+    with_text,
     write_out,
 )
 from handrail.engine.stops import CancelledFromWithin, CoreStalled, cancelled_itself, interruption
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight, Tasks, tasks
 from handrail.engine.timers import Due, Timers
-from handrail.engine.unrecordable import instead
-from handrail.engine.wiring import Wiring
 from handrail.errors import (
     GateClosed,
     GateNotFound,

@@ -14,10 +14,9 @@ from handrail.core.answers import accepted
 from handrail.core.behaviours import behaviours
 from handrail.core.machine import Machine, Setting
 from handrail.engine.bus import bus_for
-from handrail.engine.contexts import Contexts
+from handrail.engine.callbacks import Evaluator
+from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
-from handrail.engine.evaluate import Evaluator
-from handrail.engine.foresight import refuse_early
 from handrail.engine.history import (
     asked_to_cancel,
     check_signal,
@@ -32,15 +31,23 @@ from handrail.engine.history import (
     unread,
     workflow_for,
 )
-from handrail.engine.mail import post_answer
+from handrail.engine.inbox import post_answer
 from handrail.engine.outside import run_outside
-from handrail.engine.parts import Options, Parts, Start, check_parts, definition_of, new_run_id
+from handrail.engine.parts import (
+    Options,
+    Parts,
+    Start,
+    Wiring,
+    check_parts,
+    definition_of,
+    new_run_id,
+)
 from handrail.engine.perform import Performer
 from handrail.engine.planning import plan_of
-from handrail.engine.rehearsal import warn_of_missing
+from handrail.engine.preflight import refuse_early
 from handrail.engine.replacements import Replacements
+from handrail.engine.replay import warn_of_missing
 from handrail.engine.run import Run
-from handrail.engine.wiring import Wiring
 from handrail.errors import RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from handrail.codec.unresolved import Unresolved
 from handrail.core.payloads import check_payload
-from handrail.engine.mail import TIMEOUT, event_of, gate_key
+from handrail.engine.inbox import TIMEOUT, event_of, gate_key
 from handrail.errors import (
     DefinitionError,
     GateClosed,

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeAlias, cast
 
 import attrs
 
+from handrail.core.admission import Admission
+from handrail.engine.bus import Bus
+from handrail.engine.callbacks import Evaluator
+from handrail.engine.perform import Performer
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model import events as ev
-from handrail.model.agent_options import NO_SETTINGS, AgentSettings
+from handrail.model.agent_options import NO_SETTINGS, AgentOptions, AgentSettings
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.policy import Limits, Secrets
+from handrail.model.policy import Budget, Limits, Secrets, count_of, seconds_of
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
 from handrail.record.run_record import Recorded
+from handrail.typed.jsonsafe import short_repr
 
 GATE_POLICIES = ("approve", "default", "fail")
 
@@ -113,3 +118,110 @@ def definition_of(workflow: Any) -> WorkflowDefinition:
 def new_run_id(name: str) -> str:
     """A run id for people: the workflow's name and eight random hex digits."""
     return f"{name}-{os.urandom(4).hex()}"
+
+
+_MAPPINGS = {
+    "agents": "a mapping of names to agents, such as {'worker': agent}",
+    "stages": "a mapping of names to commands or functions, such as {'lint': 'ruff check'}",
+    "services": "a mapping of names to objects, such as {'db': db}",
+    "config": "a mapping of names to settings, such as {'style': 'terse'}",
+}
+_LISTS = {
+    "sinks": "a list of sinks, such as [ConsoleSink()]",
+    "workflows": "a list of workflows, such as [ship]",
+}
+_KNOWN_BY = {
+    "journal": (("append", "acquire", "events"), "a journal, such as SqliteJournal('runs.db')"),
+    "clock": (("now", "wait", "sleep"), "a clock, such as handrail.testing.JumpClock()"),
+    "cassette": (("wrapper",), "a cassette, such as handrail.testing.cassette('recordings')"),
+}
+"""The methods of a part, and what to pass."""
+_OF_CLASS: Mapping[str, tuple[type, str]] = {
+    "limits": (Limits, "Limits(...), such as Limits(max_steps=1000)"),
+    "secrets": (Secrets, "Secrets(...), such as Secrets(names=('DB_URL',))"),
+    "agent_options": (AgentOptions, "AgentOptions(...)"),
+    "model": (str, "the name of a model"),
+    "durable": (bool, "True or False"),
+}
+_SECONDS = ("linger_s", "suspend_timers_after_s", "cleanup_timeout_s")
+
+
+def check_arguments(given: Mapping[str, Any]) -> None:
+    """Do nothing for arguments of ``Executor`` of the right kinds; None is none given.
+
+    Raises:
+        WrongUse: one is of another kind; the text says what to pass.
+        DefinitionError: a time or a count is out of its range.
+    """
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name in _MAPPINGS:
+            _check_mapping(name, value)
+        elif name in _LISTS:
+            _check_list(name, value)
+        elif name in _SECONDS:
+            seconds_of(value, f"{name} of an Executor")
+        elif name == "max_crashes":
+            count_of(value, f"{name} of an Executor")
+        else:
+            _check_part(name, value)
+
+
+def _check_mapping(name: str, value: object) -> None:
+    wanted = _MAPPINGS[name]
+    if not isinstance(value, Mapping):
+        raise _wrong(name, wanted, value)
+    for key in cast("Mapping[object, object]", value):
+        if not isinstance(key, str):
+            raise _wrong(name, wanted, key)
+
+
+def _check_list(name: str, value: object) -> None:
+    wanted = _LISTS[name]
+    if not _is_list(value):
+        raise _wrong(name, wanted, value)
+    if name == "workflows" and isinstance(value, Collection):
+        for one in cast("Collection[object]", value):
+            if not isinstance(getattr(one, "definition", None), WorkflowDefinition):
+                raise _wrong(name, wanted, one)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+
+
+def _check_part(name: str, value: object) -> None:
+    if name == "limits" and isinstance(value, Budget):
+        raise WrongUse(
+            "limits= of an Executor takes Limits(...), got a Budget. "
+            "Write limits=Limits(budget=Budget(...))."
+        )
+    if name in _OF_CLASS:
+        kind, wanted = _OF_CLASS[name]
+        known = isinstance(value, kind)
+    else:
+        methods, wanted = _KNOWN_BY[name]
+        has_all = all(callable(getattr(value, method, None)) for method in methods)
+        known = has_all and not isinstance(value, type)
+    if not known:
+        raise _wrong(name, wanted, value)
+
+
+def _wrong(name: str, wanted: str, got: object) -> WrongUse:
+    return WrongUse(f"{name}= of an Executor takes {wanted}, got {short_repr(got)}")
+
+
+@attrs.frozen
+class Wiring:
+    """What a driver is given; every part is a port or a value."""
+
+    journal: Journal
+    bus: Bus
+    clock: Clock
+    performer: Performer
+    evaluator: Evaluator
+    admission: Admission
+    handles_gates: bool
+    linger_s: float
+    suspend_timers_after_s: float | None

@@ -13,8 +13,7 @@ import attrs
 
 from handrail.core.commands import LaunchFailed, Perform, Queue
 from handrail.engine.calls import Abandoned, ActionRaised, call
-from handrail.engine.contexts import Contexts, built_context
-from handrail.engine.current import Current, idempotency_key
+from handrail.engine.current import Contexts, Current, built_context, idempotency_key
 from handrail.engine.replacements import Replacements
 from handrail.errors import (
     AgentError,

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from handrail.core import commands as cmd
 from handrail.core.machine import Machine
 from handrail.core.node import Node, Phase
-from handrail.engine.evaluate import Evaluator
-from handrail.engine.rehearsal import led_back, rehearse, rehearse_on
+from handrail.engine.callbacks import Evaluator
+from handrail.engine.replay import led_back, rehearse, rehearse_on
 from handrail.errors import StepChange
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition

@@ -14,8 +14,8 @@ from handrail.core import commands as cmd
 from handrail.core.answers import accepted
 from handrail.core.behaviours import behaviours
 from handrail.core.machine import Machine, Setting
-from handrail.engine.contexts import Contexts, built_context
-from handrail.engine.evaluate import Evaluator
+from handrail.engine.callbacks import Evaluator
+from handrail.engine.current import Contexts, built_context
 from handrail.engine.parts import definition_of
 from handrail.errors import GateRefusal
 from handrail.executor import configured_stages
