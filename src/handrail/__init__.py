@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     )
     from handrail.executor import Executor
     from handrail.journals.memory import MemoryJournal, OutOfSequence
-    from handrail.journals.sqlite import SqliteJournal
+    from handrail.journals.sqlite.journal import SqliteJournal
     from handrail.model.agent_options import AgentOptions
     from handrail.model.context import WorkflowContext
     from handrail.model.definition import WorkflowDefinition, WorkflowParameter
@@ -123,19 +123,36 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "handrail.executor": ("Executor",),
-    "handrail.decorator": ("Workflow", "workflow"),
+    "handrail.decorator": (
+        "Workflow",
+        "workflow",
+    ),
     "handrail.agents.agent": ("Agent",),
-    "handrail.agents.bounds.errors": ("ScopeViolated", "WorktreeConflict"),
+    "handrail.agents.bounds.errors": (
+        "ScopeViolated",
+        "WorktreeConflict",
+    ),
     "handrail.agents.cassette.cassette": ("Cassette",),
-    "handrail.agents.cassette.errors": ("CassetteMismatch", "CassetteMissing", "PatchRefused"),
+    "handrail.agents.cassette.errors": (
+        "CassetteMismatch",
+        "CassetteMissing",
+        "PatchRefused",
+    ),
     "handrail.agents.command": ("CommandBackend",),
     "handrail.agents.fake": ("FakeBackend",),
     "handrail.static.source": ("SourceUnavailable",),
     "handrail.steps.step": ("step",),
-    "handrail.engine.current": ("ContextNotAMapping",),
-    "handrail.engine.current": ("Current", "OutsideStep", "current"),
+    "handrail.engine.current": (
+        "ContextNotAMapping",
+        "Current",
+        "OutsideStep",
+        "current",
+    ),
     "handrail.engine.run": ("Run",),
-    "handrail.engine.stops": ("CancelledFromWithin", "CoreStalled"),
+    "handrail.engine.stops": (
+        "CancelledFromWithin",
+        "CoreStalled",
+    ),
     "handrail.errors": (
         "AgentError",
         "AnswerRejected",
@@ -185,14 +202,33 @@ _HOMES = {
         "WorkflowNotFound",
         "WrongUse",
     ),
-    "handrail.journals.memory": ("MemoryJournal", "OutOfSequence"),
-    "handrail.journals.sqlite": ("SqliteJournal",),
-    "handrail.codec.codec": ("Codec", "TypeCodec"),
+    "handrail.journals.memory": (
+        "MemoryJournal",
+        "OutOfSequence",
+    ),
+    "handrail.journals.sqlite.journal": ("SqliteJournal",),
+    "handrail.codec.codec": (
+        "Codec",
+        "TypeCodec",
+    ),
     "handrail.model.context": ("WorkflowContext",),
     "handrail.typed.convert": ("DoesNotFit",),
-    "handrail.model.definition": ("WorkflowDefinition", "WorkflowParameter"),
-    "handrail.model.plan": ("Plan", "PlannedStep"),
-    "handrail.model.policy": ("Backoff", "Budget", "Ladder", "Limits", "Retry", "Secrets"),
+    "handrail.model.definition": (
+        "WorkflowDefinition",
+        "WorkflowParameter",
+    ),
+    "handrail.model.plan": (
+        "Plan",
+        "PlannedStep",
+    ),
+    "handrail.model.policy": (
+        "Backoff",
+        "Budget",
+        "Ladder",
+        "Limits",
+        "Retry",
+        "Secrets",
+    ),
     "handrail.record.rows": ("UnreadableRecord",),
     "handrail.model.results": (
         "AgentResult",
@@ -209,9 +245,20 @@ _HOMES = {
         "ValidationRoundResult",
         "WorkflowResult",
     ),
-    "handrail.model.shapes": ("AgentLike", "AgentRequest", "WorkflowLike"),
-    "handrail.steps.verbs": ("Stage", "Step", "Steps"),
-    "handrail.codec.unresolved": ("Unresolvable", "Unresolved"),
+    "handrail.model.shapes": (
+        "AgentLike",
+        "AgentRequest",
+        "WorkflowLike",
+    ),
+    "handrail.steps.verbs": (
+        "Stage",
+        "Step",
+        "Steps",
+    ),
+    "handrail.codec.unresolved": (
+        "Unresolvable",
+        "Unresolved",
+    ),
     "handrail.ports.agent": (
         "AgentBackend",
         "AgentReply",
@@ -220,7 +267,13 @@ _HOMES = {
         "Probe",
     ),
     "handrail.ports.clock": ("Clock",),
-    "handrail.ports.journal": ("Holder", "Journal", "Lease", "Letter", "RunInfo"),
+    "handrail.ports.journal": (
+        "Holder",
+        "Journal",
+        "Lease",
+        "Letter",
+        "RunInfo",
+    ),
     "handrail.ports.sink": ("Sink",),
     "handrail.sinks.callback": ("CallbackSink",),
     "handrail.sinks.console": ("ConsoleSink",),

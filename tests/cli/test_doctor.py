@@ -16,7 +16,7 @@ from handrail.agents.registry import backend_names
 from handrail.cli.doctor import doctor
 from handrail.cli.exits import Exit
 from handrail.cli.journal import place_of
-from handrail.journals.sqlite import SqliteJournal
+from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.model import events as ev
 from handrail.ports.agent import Probe
 from tests.cli.conftest import Outcome

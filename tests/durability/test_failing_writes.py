@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from handrail import Executor, JournalFailed, SqliteJournal
-from handrail.journals.sqlite_failures import failure
+from handrail.journals.sqlite.open import failure
 from handrail.testing import JumpClock
 from handrail.testing.crash_drive import Errand
 from tests.durability import flows

@@ -11,7 +11,7 @@ import pytest
 
 from handrail import Executor, JournalFailed, SqliteJournal, Steps, step, workflow
 from handrail.engine import driver
-from handrail.journals.sqlite_watch import LOOK_S
+from handrail.journals.sqlite.watch import LOOK_S
 from handrail.model import events as ev
 from handrail.ports.journal import Letter
 

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from handrail.journals.sqlite import SqliteJournal
+from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.model import events as ev
 from handrail.model.results import StepResult
 from handrail.ports.journal import Letter
@@ -17,7 +17,7 @@ from handrail.ports.journal import Letter
 PRELUDE = """
 import os, sys, time
 from handrail.errors import *
-from handrail.journals.sqlite import SqliteJournal
+from handrail.journals.sqlite.journal import SqliteJournal
 from tests.journals.sqlite_support import *
 path = sys.argv[1]
 """

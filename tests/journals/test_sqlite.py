@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handrail.journals.sqlite import SqliteJournal
+from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.testing.contracts import JournalContract
 from handrail.testing.contracts.journal import MakeJournal
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from handrail.journals import sqlite_checkpoints, sqlite_store
-from handrail.journals.sqlite import SqliteJournal
+from handrail.journals.sqlite import store as sqlite_store
+from handrail.journals.sqlite import threads as sqlite_checkpoints
+from handrail.journals.sqlite.journal import SqliteJournal
 from tests.journals.sqlite_support import started, step
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from handrail.errors import JournalDamaged, JournalFailed
-from handrail.journals import sqlite_open
-from handrail.journals.sqlite import SqliteJournal
+from handrail.journals.sqlite import open as sqlite_open
+from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.model import events as ev
 from tests.journals.sqlite_support import answer, child, output_of, started, step, written
 

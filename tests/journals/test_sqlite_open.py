@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from handrail.errors import JournalDamaged, JournalFailed
-from handrail.journals import sqlite_open, sqlite_read_only, sqlite_store
-from handrail.journals.sqlite import SqliteJournal
+from handrail.journals.sqlite import open as sqlite_open
+from handrail.journals.sqlite import open as sqlite_read_only
+from handrail.journals.sqlite import store as sqlite_store
+from handrail.journals.sqlite.journal import SqliteJournal
 from tests.journals.sqlite_support import started, step
 
 OPENING = {sqlite_open.__file__}

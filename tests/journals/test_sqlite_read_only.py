@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from handrail.errors import JournalFailed
-from handrail.journals import sqlite_store
-from handrail.journals.sqlite import SqliteJournal
-from handrail.journals.sqlite_read_only import is_read_only
-from handrail.journals.sqlite_schema import MIGRATIONS
+from handrail.journals.sqlite import store as sqlite_store
+from handrail.journals.sqlite.journal import SqliteJournal
+from handrail.journals.sqlite.open import MIGRATIONS, is_read_only
 from tests.journals.sqlite_support import child, output_of, step, written
 
 AS_NOBODY = """
-from handrail.journals.sqlite_lease import boot
+from handrail.journals.sqlite.leases import boot
 boot()  # what Python loads for it may lie where nobody can read
 if os.getuid() == 0:
     os.setgid(65534), os.setuid(65534)
@@ -132,7 +131,7 @@ def test_one_of_an_older_format_is_not_brought_up_to_date(
     """That is a change; it is said what to do instead."""
     written(path)
     monkeypatch.setattr(sqlite_store, "is_read_only", lambda _: True)
-    monkeypatch.setattr("handrail.journals.sqlite_open.MIGRATIONS", (*MIGRATIONS, id))
+    monkeypatch.setattr("handrail.journals.sqlite.open.MIGRATIONS", (*MIGRATIONS, id))
     with pytest.raises(JournalFailed, match="and it cannot be brought to version"):
         SqliteJournal(path).runs()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from handrail.errors import JournalDamaged, JournalFailed
-from handrail.journals.sqlite import SqliteJournal
-from handrail.journals.sqlite_schema import MIGRATIONS, check_schema, migrate
+from handrail.journals.sqlite.journal import SqliteJournal
+from handrail.journals.sqlite.open import MIGRATIONS, check_schema, migrate
 from tests.journals.sqlite_support import written
 
 

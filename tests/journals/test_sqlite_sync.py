@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from handrail.journals import sqlite_sync
-from handrail.journals.sqlite_sync import WalFile
+from handrail.journals.sqlite import threads as sqlite_sync
+from handrail.journals.sqlite.threads import WalFile
 
 QUICK_S, SLOW_S, STALLED_S = 0.0002, 0.002, 0.02
 Syncs = Callable[..., None]

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from handrail.errors import JournalFailed
-from handrail.journals.sqlite import SqliteJournal
+from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.model import events as ev
 from handrail.model.results import WorkflowResult
 from tests.journals.sqlite_support import answer, started, step, written

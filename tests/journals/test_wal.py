@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from handrail import SqliteJournal
-from handrail.journals.wal import WalScan, cut_off, scan
+from handrail.journals.sqlite.open import WalScan, cut_off, scan
 from handrail.model.events import WorkflowStarted, stamp
 
 FRAME = 4096 + 24

@@ -17,7 +17,7 @@ from handrail.model.context import WorkflowContext
 from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
-    from handrail.secrets.masking import Mask
+    from handrail.secrets.masking import Mask  # noqa: TC004  # msgspec keeps the annotation as text
 
 
 class OutsideStep(HandrailError, LookupError):

@@ -15,7 +15,7 @@ import attrs
 
 from handrail.engine.executor import Engine
 from handrail.errors import WrongUse
-from handrail.journals.sqlite import SqliteJournal
+from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.ports.journal import Journal
 from handrail.testing.clock import JumpClock
 from handrail.testing.crash_child import in_child

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import sqlite3  # noqa: TID253 - loaded with SqliteJournal, on its first use
+import sqlite3
 from collections.abc import Generator
 
 

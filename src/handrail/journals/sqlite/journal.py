@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sqlite3  # noqa: TID253 - this module is loaded on the first use of SqliteJournal
+import sqlite3
 import threading
 import time
 import weakref
@@ -47,13 +47,11 @@ from typing import Literal
 
 from handrail.codec.codec import Codec
 from handrail.errors import DefinitionError
-from handrail.journals.sqlite_failures import is_busy
-from handrail.journals.sqlite_letters import Post
-from handrail.journals.sqlite_reading import read_events
-from handrail.journals.sqlite_rows import Tail, put
-from handrail.journals.sqlite_runs import list_runs
-from handrail.journals.sqlite_store import THREAD_NAME, Store
-from handrail.journals.waking import pending_here
+from handrail.journals.sqlite.inbox import Post
+from handrail.journals.sqlite.open import is_busy
+from handrail.journals.sqlite.rows import Tail, list_runs, put, read_events
+from handrail.journals.sqlite.store import THREAD_NAME, Store
+from handrail.journals.sqlite.threads import pending_here
 from handrail.model.events import Event
 from handrail.ports.journal import Letter, RunInfo
 from handrail.record.rows import Record, to_record

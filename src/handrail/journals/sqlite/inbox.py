@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3  # noqa: TID253 - loaded with SqliteJournal, on its first use
+import sqlite3
 from collections.abc import Mapping
 from typing import Any, cast
 from zlib import crc32
 
 from handrail.codec.codec import Codec
-from handrail.journals.sqlite_failures import damaged
-from handrail.journals.sqlite_transactions import transaction
+from handrail.journals.sqlite.open import damaged
+from handrail.journals.sqlite.transactions import transaction
 from handrail.ports.journal import Letter, Message
 from handrail.record.rows import Record, from_record, to_record
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import os
-import sqlite3  # noqa: TID253 - loaded with SqliteJournal, on its first use
+import sqlite3
 import uuid
 from dataclasses import dataclass
 from pathlib import Path

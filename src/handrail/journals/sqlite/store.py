@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3  # noqa: TID253 - loaded with SqliteJournal, on its first use
+import sqlite3
 import threading
 import time
 import weakref
@@ -22,16 +22,25 @@ from pathlib import Path
 from typing import TypeVar
 
 from handrail.errors import HandrailError
-from handrail.journals import sqlite_lease as leases
-from handrail.journals.sqlite_checkpoints import AFTER_PAGES, Keeper
-from handrail.journals.sqlite_failures import failure, is_busy, may_not_write, never_still
-from handrail.journals.sqlite_open import connect, open_journal, open_to_read, pause, retry_busy
-from handrail.journals.sqlite_read_only import State, is_read_only, state
-from handrail.journals.sqlite_rows import Tail, mark_end, move_to_end, put
-from handrail.journals.sqlite_scribe import Scribe
-from handrail.journals.sqlite_sync import WalFile
-from handrail.journals.sqlite_transactions import transaction
-from handrail.journals.sqlite_watch import LOOK_S, Watch, removed
+from handrail.journals.sqlite import leases
+from handrail.journals.sqlite.open import (
+    State,
+    connect,
+    failure,
+    is_busy,
+    is_read_only,
+    may_not_write,
+    never_still,
+    open_journal,
+    open_to_read,
+    pause,
+    retry_busy,
+    state,
+)
+from handrail.journals.sqlite.rows import Tail, mark_end, move_to_end, put
+from handrail.journals.sqlite.threads import AFTER_PAGES, Keeper, Scribe, WalFile
+from handrail.journals.sqlite.transactions import transaction
+from handrail.journals.sqlite.watch import LOOK_S, Watch, removed
 from handrail.record.rows import Record
 
 WRITER_WAIT_S = 0.005

@@ -1,0 +1,398 @@
+"""Events as rows, each with a checksum over itself and the one before it."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from handrail.codec.codec import Codec
+from handrail.errors import LeaseLost
+from handrail.journals.memory import OutOfSequence
+from handrail.journals.sqlite.leases import holders
+from handrail.journals.sqlite.open import damaged
+from handrail.journals.sqlite.transactions import snapshot, transaction
+from handrail.model.events import Event
+from handrail.model.results import RunStatus
+from handrail.ports.journal import Holder, RunInfo
+from handrail.record.rows import Read, Record, reader
+
+pack = struct.Struct("<qd").pack
+LARGE = 16 << 10
+"""Values of more characters are stored once each, by what they say."""
+
+
+@dataclass(slots=True)
+class Tail:
+    """The end of a run as this journal knows it.
+
+    While ``epoch`` is not None, this journal holds the lease, and nobody else moves the end.
+    ``run`` is the number of the run's row, 0 if it has none yet. ``secrets`` are the ones of the
+    last lease.
+    """
+
+    run_id: str
+    run: int = 0
+    seq: int = 0
+    crc: int = 0
+    epoch: int | None = None
+    secrets: Mapping[str, str] | None = None
+
+
+_INSERT = "INSERT INTO events SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?"
+_FENCED = (
+    "INSERT INTO events SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? "
+    "WHERE (SELECT epoch FROM leases WHERE run_id = ?) = ?"
+)
+RUN = "SELECT id, run_id, workflow, labels, started_at, tail_seq, tail_crc, crc FROM runs"
+_END = """
+SELECT id, seq, events.crc FROM runs JOIN events ON run = id
+WHERE run_id = ? ORDER BY seq DESC LIMIT 1
+"""
+
+
+def put(  # noqa: PLR0917 - on the hot path: keywords would cost
+    connection: sqlite3.Connection,
+    cursor: sqlite3.Cursor,
+    tail: Tail,
+    seq: int,
+    at: float,
+    record: Record,
+) -> None:
+    """Store a record under its number and time, and move the end of its run.
+
+    Raises:
+        OutOfSequence: its number is not the next one; nothing was stored.
+        LeaseLost: the lease was held and is another's now; nothing was stored.
+        sqlite3.Error: what else went wrong; nothing was stored.
+    """
+    kind, path, body, value = record
+    epoch = tail.epoch
+    if epoch is None or not tail.run or (value is not None and len(value) > LARGE):
+        _put_with_care(connection, tail, seq, float(at), record)
+        return
+    _check_next(tail, seq)
+    at = float(at)
+    crc = checksum(tail.crc, seq, at, kind, path, body, value, None)
+    try:
+        cursor.execute(
+            _FENCED,
+            (tail.run, seq, at, kind, path, body, value, None, crc, tail.run_id, epoch),
+        )
+    except sqlite3.IntegrityError:
+        move_to_end(connection, tail)
+        raise OutOfSequence(tail.run_id, seq, tail.seq + 1) from None
+    if cursor.rowcount != 1:
+        raise lost(connection, tail)
+    tail.seq = seq
+    tail.crc = crc
+
+
+def _put_with_care(
+    connection: sqlite3.Connection, tail: Tail, seq: int, at: float, record: Record
+) -> None:
+    """The same for the first event of a run, a large value, and where there is no lease."""
+    kind, path, body, value = record
+    blob = None
+    with transaction(connection):
+        _check_epoch(connection, tail)
+        move_to_end(connection, tail)
+        _check_next(tail, seq)
+        run = tail.run or _begin(connection, tail.run_id, at, record)
+        if value is not None and len(value) > LARGE:
+            blob, value = _put_blob(connection, value), None
+        crc = checksum(tail.crc, seq, at, kind, path, body, value, blob)
+        connection.execute(_INSERT, (run, seq, at, kind, path, body, value, blob, crc))
+    tail.run, tail.seq, tail.crc = run, seq, crc
+
+
+def _check_epoch(connection: sqlite3.Connection, tail: Tail) -> None:
+    if tail.epoch is not None and epoch_of(connection, tail.run_id) != tail.epoch:
+        raise lost(connection, tail)
+
+
+def _check_next(tail: Tail, seq: int) -> None:
+    if seq != tail.seq + 1:
+        raise OutOfSequence(tail.run_id, seq, tail.seq + 1)
+
+
+def checksum(  # noqa: PLR0917 - the columns, in their order
+    previous: int,
+    seq: int,
+    at: float,
+    kind: str,
+    path: str,
+    body: str,
+    value: str | None,
+    blob: str | None,
+) -> int:
+    """The checksum of a row that comes after the one with the checksum ``previous``."""
+    text = f"{kind}\n{path}\n{body}\n{blob}\n"
+    if value is not None:
+        text += value
+    return crc32(text.encode(), crc32(pack(seq, at), previous))
+
+
+def begin_checksum(run_id: str) -> int:
+    """What stands for the row before a run's first."""
+    return crc32(run_id.encode())
+
+
+def move_to_end(connection: sqlite3.Connection, tail: Tail) -> None:
+    """Bring what is known of a run's end up to date."""
+    row = connection.execute(_END, (tail.run_id,)).fetchone()
+    if row is None:
+        tail.run, tail.seq, tail.crc = 0, 0, begin_checksum(tail.run_id)
+    else:
+        tail.run, tail.seq, tail.crc = row
+
+
+def mark_end(connection: sqlite3.Connection, tail: Tail) -> None:
+    """Note in the run's own row how far it has come, so that its last events cannot vanish."""
+    row = connection.execute(f"{RUN} WHERE run_id = ?", (tail.run_id,)).fetchone()
+    if row is not None:
+        marked = (*row[:5], tail.seq, tail.crc)
+        connection.execute(
+            "UPDATE runs SET tail_seq = ?, tail_crc = ?, crc = ? WHERE id = ?",
+            (tail.seq, tail.crc, run_checksum(marked), row[0]),
+        )
+
+
+def run_checksum(row: tuple[Any, ...]) -> int:
+    """The checksum of a row of ``runs``, given all of it before the checksum."""
+    return crc32("\n".join(map(repr, row)).encode())
+
+
+def epoch_of(connection: sqlite3.Connection, run_id: str) -> int:
+    """The epoch of the run's newest lease; 0 if it never had one."""
+    row = connection.execute("SELECT epoch FROM leases WHERE run_id = ?", (run_id,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def lost(connection: sqlite3.Connection, tail: Tail) -> LeaseLost:
+    """The error for a run that somebody else drives now."""
+    row = connection.execute(
+        "SELECT coalesce(pid, 0), host FROM leases WHERE run_id = ?", (tail.run_id,)
+    ).fetchone()
+    pid, host = row or (0, "nobody knows where")
+    return LeaseLost(tail.run_id, int(pid), str(host))
+
+
+def digest(value: bytes) -> str:
+    """The name of a large value: what it says decides."""
+    return hashlib.sha256(value).hexdigest()[:32]
+
+
+def _put_blob(connection: sqlite3.Connection, value: str) -> str:
+    name = digest(value.encode())
+    connection.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, value))
+    return name
+
+
+def _begin(connection: sqlite3.Connection, run_id: str, at: float, record: Record) -> int:
+    body: dict[str, Any] = msgspec.json.decode(record.body)
+    workflow, labels = "", {}
+    if record.kind == "WorkflowStarted":
+        workflow = body.get("workflow_name", "")
+        labels = body.get("labels", {})
+    text = msgspec.json.encode(labels).decode()
+    (number,) = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM runs").fetchone()
+    row = (number, run_id, str(workflow), text, at, 0, 0)
+    values = (*row, run_checksum(row))
+    connection.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+    return int(number)
+
+
+# A run that ended is told by its last row. Of others the rows are read backwards to the last that
+# says how the run stands: 0.2 us a row. An index of those rows would cost each event more. Texts
+# come as bytes: one that is no UTF-8 any more is damage of its run, and of no other.
+_ROW = """{0}.seq, {0}.at, cast({0}.kind AS blob), cast({0}.path AS blob), cast({0}.body AS blob),
+       cast({0}.value AS blob), cast({0}.blob AS blob), {0}.crc,
+       (SELECT crc FROM events WHERE run = runs.id AND seq = {0}.seq - 1)"""
+_LISTED = f"""
+SELECT runs.id, cast(runs.run_id AS blob), cast(runs.workflow AS blob), cast(runs.labels AS blob),
+       runs.started_at, runs.tail_seq, runs.tail_crc, runs.crc,
+       {_ROW.format("last")}, {_ROW.format("drive")}
+FROM runs
+LEFT JOIN events AS last ON last.run = runs.id
+    AND last.seq = (SELECT max(seq) FROM events WHERE run = runs.id)
+LEFT JOIN events AS drive ON drive.run = runs.id
+    AND drive.seq = (SELECT seq FROM events WHERE run = runs.id AND kind IN
+        ('WorkflowStarted', 'WorkflowCompleted', 'RunSuspended', 'RunResumed')
+        ORDER BY seq DESC LIMIT 1)
+ORDER BY runs.id
+"""  # noqa: S608  # of parts of our own
+_OF_RUN, _OF_EVENT = 8, 9
+"""How many columns of a row are the run's own, and an event's."""
+
+
+class _Event(NamedTuple):
+    """One event's row, and the checksum of the one before it."""
+
+    seq: int
+    at: float
+    kind: bytes
+    path: bytes
+    body: bytes
+    value: bytes | None
+    blob: bytes | None
+    crc: int
+    previous: int | None
+
+    def is_as_written(self, run_id: str) -> bool:
+        """True if its checksum follows from what it says."""
+        before = begin_checksum(run_id) if self.seq == 1 else self.previous or 0
+        rest = (self.value, self.blob)
+        try:
+            kind, path, body = (one.decode() for one in (self.kind, self.path, self.body))
+            value, blob = (None if one is None else one.decode() for one in rest)
+            said = checksum(before, self.seq, self.at, kind, path, body, value, blob)
+        except (TypeError, struct.error, UnicodeDecodeError):  # it was never written so
+            return False
+        return said == self.crc
+
+
+def list_runs(connection: sqlite3.Connection, now: float) -> list[RunInfo]:
+    """Every run that was begun, oldest first; what is damaged of one does not hide the others."""
+    driven = holders(connection, now)
+    rows = connection.execute(_LISTED).fetchall()
+    return [_info(row, driven) for row in rows if row[_OF_RUN] is not None or row[5]]
+
+
+def _info(row: tuple[Any, ...], driven: dict[str, Holder]) -> RunInfo:
+    run_id, workflow, labels = (_text(said) for said in row[1:4])
+    started_at, tail_seq, tail_crc, crc = row[4:_OF_RUN]
+    if run_checksum((row[0], run_id, workflow, labels, started_at, tail_seq, tail_crc)) != crc:
+        return RunInfo(run_id, "", None, 0.0, 0, damaged="its entry is not as it was written")
+    holder = driven.get(run_id)
+    info = RunInfo(run_id, workflow, None, started_at, 0, 0.0, _labels(labels), holder)
+    if row[_OF_RUN] is None:
+        return replace(info, damaged=f"events 1 to {tail_seq} are missing")
+    last = _Event(*row[_OF_RUN : _OF_RUN + _OF_EVENT])
+    drive = None if row[_OF_RUN + _OF_EVENT] is None else _Event(*row[_OF_RUN + _OF_EVENT :])
+    for event in (last,) if drive is None or drive.seq == last.seq else (last, drive):
+        if not event.is_as_written(run_id):
+            return replace(info, damaged=f"event {event.seq} is not as it was written")
+    if last.seq < tail_seq:
+        return replace(info, damaged=f"events {last.seq + 1} to {tail_seq} are missing")
+    status = None if drive is None else _status(drive)
+    return replace(info, status=status, events=last.seq, updated_at=last.at)
+
+
+def _text(said: bytes | None) -> str:
+    return (said or b"").decode("utf-8", "backslashreplace")
+
+
+def _status(drive: _Event) -> RunStatus | None:
+    if drive.kind == b"WorkflowCompleted":
+        status: RunStatus = msgspec.json.decode(drive.body)["status"]
+        return status
+    return "suspended" if drive.kind == b"RunSuspended" else None
+
+
+def _labels(text: str) -> dict[str, str]:
+    if text == "{}":
+        return {}
+    labels: dict[str, Any] = msgspec.json.decode(text)
+    # What is not a string any more was a secret.
+    return {name: said if isinstance(said, str) else "***" for name, said in labels.items()}
+
+
+_EVENTS = """
+SELECT seq, at, cast(kind AS blob), cast(path AS blob), cast(body AS blob), cast(value AS blob),
+  cast(blob AS blob), crc
+FROM events WHERE run = ? ORDER BY seq
+"""
+"""As bytes: so they were checksummed, and msgspec reads them."""
+_AFTER = "SELECT seq FROM events WHERE (run, seq) > (?, ?) ORDER BY run, seq LIMIT 1"
+_BLOB = "SELECT cast(data AS blob) FROM blobs WHERE hash = ?"
+
+
+class _NotAsWritten(Exception):
+    """What was read is not what was written; the text says what of it."""
+
+
+def read_events(
+    journal: str,
+    connection: sqlite3.Connection,
+    run_id: str,
+    codec: Codec,
+    secrets: Mapping[str, str] | None,
+) -> list[Event]:
+    """All events of a run, in order.
+
+    Raises:
+        JournalDamaged: a row is missing, or is not as it was written; the text says which.
+    """
+    try:
+        with snapshot(connection):
+            run = connection.execute(f"{RUN} WHERE run_id = ?", (run_id,)).fetchone()
+            return [] if run is None else _events(connection, run, reader(run_id, codec, secrets))
+    except _NotAsWritten as wrong:
+        said = f"run {run_id}: {wrong}"
+        raise damaged(journal, f"reading run {run_id}", said) from wrong.__cause__
+
+
+def _events(connection: sqlite3.Connection, run: tuple[Any, ...], read: Read) -> list[Event]:
+    """The events of the run with this row of its own."""
+    number, run_id, tail_seq = run[0], run[1], run[5]
+    if run_checksum(run[:7]) != run[7]:
+        raise _NotAsWritten("its entry is not as it was written")
+    events: list[Event] = []
+    try:
+        _chain(connection, number, run_id, (tail_seq, run[6]), read, events)
+    except (TypeError, struct.error) as error:  # a column is of a type that was never written
+        raise _NotAsWritten(f"event {len(events) + 1} is not as it was written") from error
+    count = len(events)
+    if count < tail_seq:
+        raise _NotAsWritten(f"events {count + 1} to {tail_seq} are missing")
+    after = connection.execute(_AFTER, (number, count)).fetchone()
+    if after is not None and after[0] != 1:  # another has taken its place
+        raise _NotAsWritten(f"event {count + 1} is missing")
+    return events
+
+
+def _chain(  # noqa: PLR0917 - they are one row's parts, and where to
+    connection: sqlite3.Connection,
+    number: int,
+    run_id: str,
+    tail: tuple[int, int],
+    read: Read,
+    events: list[Event],
+) -> None:
+    """Read rows one by one, each as long as it follows from the one before, as in ``checksum``.
+
+    One loop, and as few calls as can be: half of a replay's time is spent here.
+    """
+    crc = begin_checksum(run_id)
+    tail_seq, tail_crc = tail
+    keep = events.append
+    rows = connection.execute(_EVENTS, (number,))
+    for expected, (seq, at, kind, path, body, value, blob, said) in enumerate(rows, 1):
+        if seq != expected:
+            raise _NotAsWritten(f"event {expected} is missing")
+        parts = (kind, path, body, b"None" if blob is None else blob, value or b"")
+        crc = crc32(b"\n".join(parts), crc32(pack(seq, at), crc))
+        if crc != said:
+            raise _NotAsWritten(f"event {seq} is not as it was written")
+        if seq == tail_seq and crc != tail_crc:
+            raise _NotAsWritten(f"event {seq} is not the one that it ended with")
+        held = value if blob is None else _large(connection, blob, seq)
+        keep(read(seq, at, kind, path, body, held))
+
+
+def _large(connection: sqlite3.Connection, name: bytes, seq: int) -> bytes:
+    """A value that is stored by what it says."""
+    row = connection.execute(_BLOB, (name.decode(),)).fetchone()
+    if row is None:
+        raise _NotAsWritten(f"event {seq} is not as it was written")
+    data: bytes = row[0]
+    if digest(data) != name.decode():
+        raise _NotAsWritten(f"the value of event {seq} is not as it was written")
+    return data
