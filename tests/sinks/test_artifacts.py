@@ -30,8 +30,7 @@ from handrail.errors import WrongUse
 from handrail.model import events as ev
 from handrail.model.results import StepResult
 from handrail.sinks import background
-from handrail.sinks.artifact_paths import run_folder, step_folder
-from handrail.sinks.artifacts import ArtifactsSink
+from handrail.sinks.artifacts import ArtifactsSink, run_folder, step_folder
 from handrail.sinks.background import BackgroundWriter
 from handrail.testing.contracts import SinkContract
 from tests.sinks.story import Story

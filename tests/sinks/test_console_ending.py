@@ -8,7 +8,7 @@ import pytest
 
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, RollbackError
-from handrail.sinks.console_ending import ending, error_below
+from handrail.sinks.console_plain import ending, error_below
 from handrail.sinks.console_text import ASCII, UNICODE, text_of
 from handrail.sinks.console_tree import ConsoleTree
 from tests.sinks.story import Story

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from handrail.model.results import StepResult
-from handrail.sinks.console_errors import Cause, Causes, error_lines, first_line
+from handrail.sinks.console_words import Cause, Causes, error_lines, first_line
 
 
 def test_an_error_of_one_line_is_one_line() -> None:

@@ -23,8 +23,8 @@ from handrail.cli.waiting import answers_to, signals_to
 from handrail.engine.history import ended, history_of, needs_of, waited_for
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, RunInfo
-from handrail.sinks.console_errors import Cause, error_lines, printable
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, clean, duration
+from handrail.sinks.console_words import Cause, error_lines, printable
 from handrail.typed.jsonsafe import short_repr
 
 MOST = 40

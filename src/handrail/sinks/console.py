@@ -27,8 +27,7 @@ from handrail.model.events import (
     WorkflowCompleted,
     WorkflowStarted,
 )
-from handrail.sinks.console_ending import ending, error_below
-from handrail.sinks.console_plain import PlainLog
+from handrail.sinks.console_plain import PlainLog, ending, error_below
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, Line, Span, text_of
 from handrail.sinks.console_tree import ConsoleTree
 

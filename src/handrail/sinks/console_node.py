@@ -6,7 +6,7 @@ from collections import deque
 from itertools import islice
 from typing import Literal, TypeAlias
 
-from handrail.sinks.console_errors import Cause
+from handrail.sinks.console_words import Cause
 
 State: TypeAlias = Literal[
     "running",

@@ -12,10 +12,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from handrail.model import events as ev
+from handrail.model.events import RunSuspended, WorkflowCompleted
 from handrail.model.results import Skipped, StepResult
-from handrail.sinks.console_agents import budget_text, ladder_text, whose_budget
-from handrail.sinks.console_errors import Causes, error_lines
-from handrail.sinks.console_heard import Heard
 from handrail.sinks.console_node import GROUPS, LEAVES
 from handrail.sinks.console_text import (
     TONES,
@@ -29,7 +27,45 @@ from handrail.sinks.console_text import (
     error_text,
     until,
 )
-from handrail.sinks.console_tree import question_of
+from handrail.sinks.console_tree import ConsoleTree, question_of
+from handrail.sinks.console_words import (
+    Causes,
+    budget_text,
+    error_lines,
+    first_line,
+    heard_text,
+    ladder_text,
+    whose_budget,
+)
+
+QUIET_S = 30.0
+"""Notices of one kind have a line so often, by the time of the events."""
+
+_KEPT = 1_000
+
+
+class Heard:
+    """When each kind of notice was last told, and how many have come since. Mutable."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[str, type, str], tuple[float, int]] = {}
+
+    def worth_saying(self, event: ev.AgentRetry | ev.AgentLimit, path: str) -> str:
+        """What to say of it for ``path``; empty if it says nothing, or the like was said lately."""
+        text = heard_text(event)
+        if not text:
+            return ""
+        kind = f"{event.status} {event.window}" if isinstance(event, ev.AgentLimit) else ""
+        key = (path, type(event), kind)
+        at, since = self._told.pop(key, (None, 0))  # so that the oldest stands first
+        if at is not None and event.at - at < QUIET_S:
+            self._told[key] = (at, since + 1)
+            return ""
+        self._told[key] = (event.at, 0)
+        if len(self._told) > _KEPT:
+            del self._told[next(iter(self._told))]
+        return f"{text} ({since} more since the last line)" if since else text
+
 
 LOUD = 20
 EVERY = 500
@@ -356,3 +392,81 @@ def _counts(group: _Group) -> str:
     of = f" of {group.size}" if group.size is not None else ""
     failed = f", {group.failed} failed" if group.failed else ""
     return f"{group.ended}{of} done{failed}"
+
+
+_STATES = ("failed", "cancelled", "defaulted", "skipped")
+
+
+def ending(tree: ConsoleTree, event: WorkflowCompleted | RunSuspended, glyphs: Glyphs) -> Line:
+    """Status, time, counts, what failed and why or what is waited for, and the run's id."""
+    status = "suspended" if isinstance(event, RunSuspended) else event.status
+    spent = max(0.0, event.at - tree.root.started_at)
+    if isinstance(event, WorkflowCompleted) and event.duration_ms:
+        spent = event.duration_ms / 1000
+    took = f"{'after' if status == 'suspended' else 'in'} {duration(spent)}"
+    parts = [took, _ended_counts(tree)]
+    parts += _waits(event) if isinstance(event, RunSuspended) else _failures(tree, event)
+    parts.append(f"run {clean(tree.run_id)}")
+    dot = f" {glyphs.dot} "
+    return (
+        Span(f"{glyphs.of(status)} ", TONES[status]),
+        Span(f"{tree.workflow_name} ", "name"),
+        Span(status, TONES[status]),
+        Span(" " + dot.join(part for part in parts if part)),
+    )
+
+
+def _ended_counts(tree: ConsoleTree) -> str:
+    total = sum(tree.steps.values())
+    parts = [f"{tree.steps[state]} {state}" for state in _STATES if tree.steps.get(state)]
+    told = counted(total, "step")
+    if parts:
+        told += f" ({', '.join(parts)})"
+    return f"{told}, {tree.replayed} from the record" if tree.replayed else told
+
+
+def error_below(
+    tree: ConsoleTree, event: WorkflowCompleted | RunSuspended, *, told: bool
+) -> list[Line]:
+    """The whole error that a run ended with, if it has several lines; each after the first
+    indented. ``told``: those of steps were told when they ended.
+    """
+    cause = tree.cause
+    if isinstance(event, RunSuspended) or (told and cause is not None):
+        return []
+    path, error, error_type = "", event.error, None
+    if cause is not None:
+        origin = cause.origin
+        path, error, error_type = origin.path, origin.error, origin.error_type
+    first, *others = error_lines(error, error_type) or [""]
+    if not others:
+        return []
+    subject = (Span(f"{clean(path)}  ", "name"),) if path else ()
+    return [(*subject, Span(first, "bad")), *((Span(line),) for line in others)]
+
+
+def _failures(tree: ConsoleTree, event: WorkflowCompleted) -> list[str]:
+    parts: list[str] = []
+    error = first_line(event.error or "")
+    step = event.failed_step
+    if tree.cause is not None and tree.cause.inner is not None:
+        parts.append(tree.cause.in_short())
+    elif error:
+        parts.append(error if not step or step in error else f"{clean(step)}: {error}")
+    if event.rollback_errors:
+        undone = ", ".join(clean(error.path, 80) for error in event.rollback_errors[:3])
+        parts.append(f"{counted(len(event.rollback_errors), 'rollback')} failed: {undone}")
+    return parts
+
+
+def _waits(event: RunSuspended) -> list[str]:
+    gates = [f"{clean(gate.path, 80)}: {question_of(gate)}" for gate in event.waiting[:3]]
+    if len(event.waiting) > len(gates):
+        gates.append(f"{len(event.waiting) - len(gates)} more")
+    parts = [f"waiting for {'; '.join(gates)}"] if gates else []
+    if event.signals:
+        signals = ", ".join(clean(name, 80) for name in event.signals[:3])
+        parts.append(f"waiting for signal {signals}")
+    if event.reason and event.reason != "waiting":
+        parts.append(clean(event.reason))
+    return parts

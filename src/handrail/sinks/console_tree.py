@@ -20,14 +20,6 @@ from typing import Any, ClassVar
 from handrail.model import events as ev
 from handrail.model.paths import is_budget_gate
 from handrail.model.results import OpenGate, RunStatus, Skipped, StepResult
-from handrail.sinks.console_agents import (
-    budget_text,
-    ladder_text,
-    live_text,
-    what_failed,
-    whose_budget,
-)
-from handrail.sinks.console_errors import Cause
 from handrail.sinks.console_lines import tree_lines
 from handrail.sinks.console_node import Node, State
 from handrail.sinks.console_text import (
@@ -37,6 +29,14 @@ from handrail.sinks.console_text import (
     clean,
     error_text,
     last_line,
+)
+from handrail.sinks.console_words import (
+    Cause,
+    budget_text,
+    ladder_text,
+    live_text,
+    what_failed,
+    whose_budget,
 )
 
 MAX_DEPTH = 60
