@@ -41,7 +41,7 @@ from handrail.model.events import (
     AgentTranscript,
     Notice,
 )
-from handrail.system.framing import LineFramer
+from handrail.system.live import LineFramer
 from handrail.testing import Says, Tool, fake_cli
 from handrail.testing.fake_programs.cli import Program
 

@@ -25,7 +25,7 @@ from handrail.model.results import StageResult, ValidationResult, ValidationRoun
 from handrail.ports.agent import AgentTurn
 from handrail.secrets.values import masked
 from handrail.shortening import LONGEST_WORD, shortened
-from handrail.system.capture import Capture, Tail
+from handrail.system.run import Capture, Tail
 from handrail.system.spawn import spawn
 from handrail.typed.extract import NotFound, last_fitting
 from handrail.typed.jsonsafe import short_repr

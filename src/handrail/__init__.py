@@ -116,7 +116,7 @@ if TYPE_CHECKING:
     from handrail.static.source import SourceUnavailable
     from handrail.steps.step import step
     from handrail.steps.verbs import Stage, Step, Steps
-    from handrail.system.refusal import CommandNotStarted
+    from handrail.system.spawn import CommandNotStarted
     from handrail.typed.convert import DoesNotFit
 
 __version__ = "0.1.0"
@@ -280,7 +280,7 @@ _HOMES = {
     "handrail.sinks.jsonl": ("JsonlSink",),
     "handrail.sinks.memory": ("MemorySink",),
     "handrail.sinks.structlog": ("StructlogSink",),
-    "handrail.system.refusal": ("CommandNotStarted",),
+    "handrail.system.spawn": ("CommandNotStarted",),
     "handrail.model.agent_options": ("AgentOptions",),
     "handrail.agents.background": ("Files",),
     "handrail.agents.claude.backend": ("ClaudeBackend",),

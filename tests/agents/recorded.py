@@ -15,7 +15,7 @@ from handrail.agents.programs.turn_parser import Ending, Stop, TurnParser
 from handrail.errors import AgentError
 from handrail.model.events import Notice
 from handrail.ports.agent import AgentReply, AgentTurn
-from handrail.system.framing import LineFramer
+from handrail.system.live import LineFramer
 
 SAMPLES = Path(__file__).parent / "samples"
 NOW = 1_795_294_000.0

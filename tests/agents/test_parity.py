@@ -20,8 +20,7 @@ from handrail.errors import AgentError
 from handrail.model import events as ev
 from handrail.model.agent_options import OPTION_NAMES, AgentOptions
 from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn, capabilities_of
-from handrail.system.marker import carries
-from handrail.system.procfs import environ_of, live_pids
+from handrail.system.marker import carries, environ_of, live_pids
 from handrail.testing import plugin
 from handrail.testing.fake_programs import Dies, Fails, Garbage, Hangs, Says, Tool
 from tests.agents.fake_program import install, path_with

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from handrail.system.processes import kill_marked
+from handrail.system.run import kill_marked
 from tests.cli.conftest import Outcome
 
 SLOW = """\

@@ -29,8 +29,7 @@ from handrail.model import events as ev
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.ports.journal import Journal
-from handrail.system.marker import carries
-from handrail.system.procfs import environ_of, live_pids
+from handrail.system.marker import carries, environ_of, live_pids
 from handrail.testing import Crashes, JumpClock, ProcessGone, TextJournal, plugin
 
 CrashEverywhere = Callable[..., Crashes]

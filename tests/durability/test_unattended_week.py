@@ -30,8 +30,7 @@ from handrail import (
 from handrail.agents.claude.backend import ClaudeBackend
 from handrail.agents.codex.exec import CodexExecBackend
 from handrail.model import events as ev
-from handrail.system.marker import carries
-from handrail.system.procfs import environ_of, live_pids
+from handrail.system.marker import carries, environ_of, live_pids
 from handrail.testing import JumpClock, ProcessGone, TextJournal
 from handrail.testing.clock import START
 from handrail.testing.fake_programs import Act, Fails, Garbage, Hangs, Says, fake_cli

@@ -18,7 +18,7 @@ from handrail.journals.sqlite import leases as sqlite_lease
 from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.journals.sqlite.leases import Claim, boot, host, lives
 from handrail.model import events as ev
-from handrail.system.procfs import stat_of
+from handrail.system.marker import stat_of
 from tests.journals.sqlite_support import answer, child, output_of, started, step
 
 HOLDING = """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from handrail.errors import DefinitionError
 from handrail.shortening import shortened
-from handrail.system.capture import Capture, Tail
+from handrail.system.run import Capture, Tail
 
 CHUNKS = st.lists(st.binary(max_size=40) | st.text(max_size=20).map(str.encode), max_size=20)
 NOTICE = re.compile(r"\n\[\.\.\. (\d+) bytes left out \.\.\.\]\n")

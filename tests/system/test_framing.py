@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.system.framing import Line, LineFramer
+from handrail.system.live import Line, LineFramer
 
 SMALL_LIMIT = 6
 STREAMS = st.lists(

@@ -17,9 +17,9 @@ import pytest
 
 from handrail.errors import CommandNotFound
 from handrail.system import live as live_module
-from handrail.system import procfs
+from handrail.system import marker as procfs
 from handrail.system.live import Exited, Line, LiveProcess, open_live
-from handrail.system.processes import kill_marked
+from handrail.system.run import kill_marked
 from tests.leftovers import nothing_left, open_files
 
 pytestmark = pytest.mark.anyio

@@ -15,8 +15,8 @@ import anyio
 import pytest
 
 from handrail.errors import CommandNotFound
-from handrail.system import procfs
-from handrail.system.processes import ProcessResult, kill_marked, run_process
+from handrail.system import marker as procfs
+from handrail.system.run import ProcessResult, kill_marked, run_process
 from tests.leftovers import nothing_left
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from handrail.system import procfs
+from handrail.system import marker as procfs
 
 
 def test_a_process_does_not_see_itself() -> None:

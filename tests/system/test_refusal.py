@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from handrail.errors import CommandNotFound
-from handrail.system.refusal import CommandNotStarted, why_not_started
-from handrail.system.spawn import open_selector, spawn
+from handrail.system.spawn import CommandNotStarted, open_selector, spawn, why_not_started
 
 
 def refusal(argv: list[str], cwd: Path | None = None, path: str | None = None) -> str:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from handrail.system.ending import ProcessTree, oldest_descendant
 from handrail.system.marker import marked_environment
-from handrail.system.tree import ProcessTree, oldest_descendant
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from handrail.cli.exits import Refused
 from handrail.cli.journal import VARIABLE, Place
 from handrail.errors import HandrailError, JournalFailed
 from handrail.ports.agent import Probe
-from handrail.system.processes import run_process
+from handrail.system.run import run_process
 
 Kind: TypeAlias = Literal["machine", "backend", "library"]
 

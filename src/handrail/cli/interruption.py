@@ -20,7 +20,7 @@ from handrail.cli.channels import tell
 from handrail.cli.exits import Exit
 from handrail.cli.journal import Place
 from handrail.engine.run import Run
-from handrail.system.processes import kill_marked
+from handrail.system.run import kill_marked
 
 TWICE_S = 0.05
 """Signals closer together are one: ``timeout`` and other launchers send theirs twice."""

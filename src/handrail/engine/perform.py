@@ -120,7 +120,7 @@ class Performer:
     # -- commands -------------------------------------------------------------------------------
 
     async def _command(self, verb: ShellCommand, command: Perform) -> CommandResult[Any]:
-        from handrail.system.processes import run_process
+        from handrail.system.run import run_process
 
         done = await run_process(
             verb.argv,
@@ -203,7 +203,7 @@ class Performer:
         if callable(stage.check):
             result = await self._check(stage.name, stage.check, command, current)
         else:
-            from handrail.system.processes import run_process
+            from handrail.system.run import run_process
 
             done = await run_process(
                 stage.check if isinstance(stage.check, str) else tuple(stage.check),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from handrail.errors import CommandFailed
-from handrail.system.processes import run_process
+from handrail.system.run import run_process
 
 _STEADY = (
     "--no-optional-locks",

@@ -11,24 +11,129 @@ nothing left. The way out of the block goes through the same end, whatever the r
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import subprocess
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from handrail.system.capture import Tail
-from handrail.system.ending import DRAIN_IDLE_S, DRAIN_S, attended, end, leave, reap
-from handrail.system.framing import LINE_BYTES, Line, LineFramer
+from handrail.system.ending import DRAIN_IDLE_S, DRAIN_S, ProcessTree, attended, end, leave, reap
 from handrail.system.marker import marked_environment
-from handrail.system.patience import spawn_patiently
 from handrail.system.pump import Pump, Stream
-from handrail.system.spawn import open_selector
-from handrail.system.tree import ProcessTree
+from handrail.system.run import Tail
+from handrail.system.spawn import checked, open_selector
+
+LINE_BYTES = 64 << 20
+"""The longest line that is kept whole; agents print whole files as one line, screenshots too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its end (a newline, with or without a carriage return before it).
+
+    ``cut``: it was too long, and this is its beginning. ``end`` is what ended it, nothing if the
+    stream did; lines that differ in that alone are equal.
+    """
+
+    stream: Stream
+    data: bytes
+    cut: bool = False
+    end: bytes = field(default=b"\n", compare=False)
+
+
+class LineFramer:
+    """Makes lines of the bytes of one stream. Mutable.
+
+    Each byte is looked at once, however long its line is: the pieces of a line are kept as they
+    came and are joined when it ends. It is decoded only then, if at all, so that a character which
+    came in two pieces is whole.
+    """
+
+    __slots__ = ("_cut", "_held_bytes", "_limit", "_pieces", "_stream")
+
+    def __init__(self, stream: Stream, limit_bytes: int = LINE_BYTES) -> None:
+        self._stream: Stream = stream
+        self._limit = limit_bytes
+        self._pieces: list[bytes] = []
+        self._held_bytes = 0
+        self._cut = False
+
+    def feed(self, data: bytes) -> list[Line]:
+        """The lines that these bytes complete."""
+        *ends, rest = data.split(b"\n")
+        lines: list[Line] = []
+        for end in ends:
+            self._hold(end)
+            lines.append(self._line())
+        self._hold(rest)
+        return lines
+
+    def finish(self) -> list[Line]:
+        """The last line, if it has no newline."""
+        return [self._line(b"")] if self._pieces else []
+
+    def _hold(self, piece: bytes) -> None:
+        room = self._limit - self._held_bytes
+        if len(piece) > room:
+            piece = piece[:room]
+            self._cut = True
+        if piece:
+            self._pieces.append(piece)
+            self._held_bytes += len(piece)
+
+    def _line(self, end: bytes = b"\n") -> Line:
+        data, cut = b"".join(self._pieces), self._cut
+        self._pieces.clear()
+        self._held_bytes = 0
+        self._cut = False
+        if cut or not data.endswith(b"\r"):
+            return Line(self._stream, data, cut, end)
+        return Line(self._stream, data[:-1], cut, b"\r" + end)
+
+
+# The start of a program that may just be updating itself.
+#
+# Agents' programs replace their own files while others start them. For a moment the file is then
+# open for writing ("text file busy"), or not there, not yet executable, or empty. What is missing
+# for good is refused after half a second; a file that is being written is waited for longer.
+
+_PATIENCE_S = {
+    errno.ETXTBSY: 2.0,
+    errno.ENOENT: 0.5,
+    errno.EACCES: 0.5,
+    errno.ENOEXEC: 0.5,
+}
+_LOOK_S = 0.05
+
+
+async def spawn_patiently(
+    argv: Sequence[str] | str,
+    *,
+    cwd: str | os.PathLike[str] | None,
+    env: Mapping[str, str],
+    has_stdin: bool,
+) -> subprocess.Popen[bytes]:
+    """A running child as ``spawn`` gives it, also of a program that is being replaced right now.
+
+    Raises:
+        CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
+    """
+    command = checked(argv, cwd=cwd, env=env, has_stdin=has_stdin)
+    asked_s = time.monotonic()
+    while True:
+        try:
+            return command.start()
+        except OSError as error:
+            if time.monotonic() - asked_s >= _PATIENCE_S.get(error.errno or 0, 0.0):
+                raise command.refusal(error) from None
+        await anyio.sleep(_LOOK_S)
+
 
 __all__ = ["Exited", "Line", "LiveProcess", "open_live"]
 

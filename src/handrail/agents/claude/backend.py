@@ -26,7 +26,7 @@ from handrail.model.events import AgentFinished, AgentSessionStarted, AgentUsage
 from handrail.model.policy import count_of
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
-from handrail.system.processes import CommandNotStarted, run_process
+from handrail.system.run import CommandNotStarted, run_process
 
 _INSTALL = "npm install -g @anthropic-ai/claude-code"
 _VERSION = re.compile(r"\d+\.\d+\.\d+\S*")

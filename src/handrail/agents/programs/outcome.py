@@ -9,7 +9,7 @@ from pathlib import Path
 from handrail.errors import AgentError, CommandNotFound
 from handrail.model.events import AgentFinished, AgentLimit
 from handrail.ports.agent import AgentReply
-from handrail.system.refusal import CommandNotStarted
+from handrail.system.spawn import CommandNotStarted
 
 
 def finished_notice(path: str, outcome: AgentReply | BaseException) -> AgentFinished:

@@ -14,7 +14,7 @@ import anyio
 
 from handrail.errors import CommandNotFound
 from handrail.ports.agent import Probe
-from handrail.system.processes import CommandNotStarted, run_process
+from handrail.system.run import CommandNotStarted, run_process
 
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+][\w.+-]*\w)?")
 _ANSWER_S = 20.0

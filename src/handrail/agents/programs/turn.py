@@ -29,7 +29,7 @@ from handrail.errors import AgentError, CommandNotFound
 from handrail.model.events import AgentFinished, AgentLimit, AgentTranscript, StepOutput
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.system.live import Exited, Line, LiveProcess, open_live
-from handrail.system.processes import CommandNotStarted
+from handrail.system.run import CommandNotStarted
 
 
 async def run_turn(

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from handrail.errors import RunLocked
 from handrail.ports.journal import Holder
-from handrail.system.procfs import HAS_PROC, stat_of
+from handrail.system.marker import HAS_PROC, stat_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ import pytest
 from handrail.errors import AgentError, AgentErrorKind
 from handrail.model.events import AgentFinished, AgentMessage, AgentSessionStarted
 from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
-from handrail.system.marker import carries
-from handrail.system.procfs import environ_of, live_pids
+from handrail.system.marker import carries, environ_of, live_pids
 
 ANSWER = "It is done.\nTwo files were changed: ä.py and b.py."
 PROMPTS = ["Do it.", "", "ünïcödé \N{ROCKET}\n\n```json\n{}\n```\n", "long " * 100_000]
