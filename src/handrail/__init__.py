@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from handrail.agents.agent import Agent
     from handrail.agents.api.backend import ApiBackend
     from handrail.agents.background import Files
-    from handrail.agents.bounds.errors import ScopeViolated, WorktreeConflict
     from handrail.agents.cassette.cassette import Cassette
     from handrail.agents.cassette.errors import CassetteMismatch, CassetteMissing, PatchRefused
     from handrail.agents.claude.backend import ClaudeBackend
@@ -118,6 +117,7 @@ if TYPE_CHECKING:
     from handrail.steps.verbs import Stage, Step, Steps
     from handrail.system.spawn import CommandNotStarted
     from handrail.typed.convert import DoesNotFit
+    from handrail.workspace.errors import ScopeViolated, WorktreeConflict
 
 __version__ = "0.1.0"
 
@@ -128,7 +128,7 @@ _HOMES = {
         "workflow",
     ),
     "handrail.agents.agent": ("Agent",),
-    "handrail.agents.bounds.errors": (
+    "handrail.workspace.errors": (
         "ScopeViolated",
         "WorktreeConflict",
     ),

@@ -25,14 +25,13 @@ from handrail import (
     step,
     workflow,
 )
-from handrail.agents.bounds.patterns import allows
-from handrail.agents.bounds.places import places_of
-from handrail.agents.bounds.scope import before_launch
 from handrail.model.agent_options import AgentOptions, AgentSettings
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
-from handrail.system.git import repository_of
-from handrail.system.shadow import Shadow
+from handrail.workspace.git import repository_of
+from handrail.workspace.places import places_of
+from handrail.workspace.scope import allows, before_launch
+from handrail.workspace.shadow import Shadow
 from tests.agents.repositories import contents, found, git, needs_git, repository, write
 
 pytestmark = needs_git

@@ -7,7 +7,6 @@ from typing import Any
 
 import attrs
 
-from handrail.agents.bounds.bounds import bounds_of
 from handrail.agents.digest import Digest
 from handrail.agents.routes import Route
 from handrail.agents.wording import KEPT_CHARS, both_ends, put, rejected, with_schema
@@ -21,6 +20,7 @@ from handrail.ports.agent import AgentReply, AgentTurn, capabilities_of
 from handrail.typed.convert import DoesNotFit, fit
 from handrail.typed.extract import Found, NotFound, last_fitting
 from handrail.typed.schema import Schema, describe_type, json_schema, plain
+from handrail.workspace.bounds import bounds_of
 
 
 def schema_for(output: Any) -> Schema | None:

@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from handrail.agents.bounds.places import folder_of
-from handrail.agents.cassette.change import WorkingTree, working_tree
 from handrail.agents.cassette.errors import CassetteMismatch, CassetteMissing
 from handrail.agents.cassette.file import Recording, data_of, recording_of, written
 from handrail.agents.cassette.shown import Shown
@@ -23,6 +21,8 @@ from handrail.model.policy import Secrets
 from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
+from handrail.workspace.patch import WorkingTree, working_tree
+from handrail.workspace.places import folder_of
 
 Mode: TypeAlias = Literal["record", "replay", "auto"]
 

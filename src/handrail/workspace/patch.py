@@ -14,10 +14,10 @@ from typing import Self
 from handrail.agents.cassette.errors import PatchRefused
 from handrail.errors import CommandFailed, CommandNotFound
 from handrail.secrets.masking import Mask
-from handrail.system.git import Git, Repository, head_of, repository_of
 from handrail.system.own_files import own_files
-from handrail.system.shadow import Change, Shadow, State
 from handrail.typed.jsonsafe import Json
+from handrail.workspace.git import Git, Repository, head_of, repository_of
+from handrail.workspace.shadow import Change, Shadow, State
 
 _SHORTEST_LINE = 12
 _BINARY = b"\nGIT binary patch\n"

@@ -20,19 +20,191 @@ the same one, or their changes are taken for the agent's. Give them worktrees of
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
-from handrail.agents.bounds.inside import Inside, Kept, inside_of, put_back, rewind
-from handrail.agents.bounds.patterns import allows
-from handrail.agents.bounds.places import Places
-from handrail.system.git import Git, Repository
 from handrail.system.own_files import own_files
-from handrail.system.shadow import Change, Shadow, State
+from handrail.workspace.git import Git, Repository, head_of
+from handrail.workspace.places import Places
+from handrail.workspace.shadow import Change, Shadow, State
+
+# What git keeps of a working tree beside its files: HEAD, index, hooks, settings.
+#
+# An agent may change these too: by a commit, by ``git add``, or by hand. They are looked at before
+# a launch, and what was changed can be put back.
+
+_SETTINGS = ("config", "info/exclude", "info/attributes")
+_SAMPLE = ".sample"
+_LARGEST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file's bytes, mode and time."""
+
+    data: bytes
+    mode: int
+    at_ns: int
+
+    def same(self, other: Kept | None) -> bool:
+        """True if it is the same file but for its time."""
+        return other is not None and (self.data, self.mode) == (other.data, other.mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """HEAD as a commit (None: there is none yet) and as a branch (None: it is on none), the index,
+    and the hooks and settings by their names within the git directory.
+    """
+
+    head: str | None
+    branch: str | None
+    index: Kept | None
+    files: dict[str, Kept]
+
+
+async def inside_of(repository: Repository, marker: str) -> Inside:
+    """What there is now."""
+    git = repository.git(marker)
+    _, branch, _ = await git.ends("symbolic-ref", "--quiet", "HEAD")
+    files = {name: kept for name in _names(repository) if (kept := _kept(repository.common / name))}
+    return Inside(await head_of(git), branch.strip() or None, _index(repository), files)
+
+
+def _names(repository: Repository) -> list[str]:
+    hooks = repository.common / "hooks"
+    found = sorted(hooks.iterdir()) if hooks.is_dir() else []
+    return [
+        *_SETTINGS,
+        *(f"hooks/{f.name}" for f in found if f.suffix != _SAMPLE and f.name.isprintable()),
+    ]
+
+
+def _index(repository: Repository) -> Kept | None:
+    return _kept(repository.own / "index", largest=None)
+
+
+def _kept(file: Path, largest: int | None = _LARGEST) -> Kept | None:
+    try:
+        known = file.stat()
+        if not file.is_file() or (largest is not None and known.st_size > largest):
+            return None
+        return Kept(file.read_bytes(), known.st_mode & 0o777, known.st_mtime_ns)
+    except OSError:
+        return None
+
+
+def put_back(repository: Repository, name: str, wanted: Kept | None) -> None:
+    """Make a file in the git directory what it was; with None, remove it."""
+    _write(repository.common / name, wanted)
+
+
+def _write(file: Path, wanted: Kept | None) -> None:
+    if file.is_symlink() or wanted is None:
+        file.unlink(missing_ok=True)
+    if wanted is None:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(wanted.data)
+    file.chmod(wanted.mode)
+    # An index that were younger than it is would take files for unchanged that were changed since.
+    os.utime(file, ns=(wanted.at_ns, wanted.at_ns))
+
+
+async def rewind(repository: Repository, marker: str, before: Inside, after: Inside) -> None:
+    """Put HEAD, its branch and the index back to where they were."""
+    git = repository.git(marker)
+    if before.branch is not None:
+        if after.branch != before.branch:
+            await git("symbolic-ref", "HEAD", before.branch)
+        if before.head is None:
+            await git("update-ref", "-d", before.branch)
+        else:
+            await git("update-ref", before.branch, before.head)
+    elif before.head is not None:
+        await git("update-ref", "--no-deref", "HEAD", before.head)
+    now = _index(repository)
+    if before.index is not None and not before.index.same(now):
+        _write(repository.own / "index", before.index)
+    elif before.index is None and now is not None:
+        _write(repository.own / "index", None)
+
+
+_GIT = ".git"
+
+
+def allows(patterns: Sequence[str], path: str) -> bool:
+    """True if the last of the patterns that covers the path is none with ``!``.
+
+    Paths are relative to the repository, with ``/``. In a pattern ``*`` and ``?`` stand for
+    anything but ``/``, ``**`` for any number of folders, ``[a-z]`` for one character of these. One
+    without ``/``, except at its end, counts in every folder. A name without such signs covers a
+    file, or a folder with all that is below it; with ``/`` at its end only the latter. What is in
+    ``.git`` is allowed by patterns alone that begin with it.
+    """
+    verdict = False
+    for pattern in patterns:
+        wanted = pattern.removeprefix("!")
+        if path.startswith(f"{_GIT}/") and not wanted.startswith(_GIT):
+            continue
+        if _compiled(wanted).fullmatch(path):
+            verdict = wanted is pattern
+    return verdict
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """The paths that a pattern covers."""
+    pattern = pattern.removeprefix("./")
+    folder = pattern.endswith("/")
+    parts = pattern.rstrip("/").split("/")
+    if len(parts) == 1 and parts != ["**"]:
+        parts = ["**", *parts]
+    plain = not re.search(r"[*?\[]", parts[-1])
+    below = "/.+" if folder else "(?:/.+)?" if plain else ""
+    return re.compile(_joined(parts) + below, re.DOTALL)
+
+
+def _joined(parts: Sequence[str]) -> str:
+    """The parts with ``/`` between them; ``**`` as a part is any number of them."""
+    *before, last = parts
+    folders = "".join("(?:[^/]+/)*" if part == "**" else f"{_part(part)}/" for part in before)
+    return folders + (".+" if last == "**" else _part(last))
+
+
+def _part(part: str) -> str:
+    found: list[str] = []
+    at = 0
+    while at < len(part):
+        sign, at = part[at], at + 1
+        if sign == "*":
+            found.append("[^/]*")
+        elif sign == "?":
+            found.append("[^/]")
+        elif sign == "\\" and at < len(part):
+            found.append(re.escape(part[at]))
+            at += 1
+        elif sign == "[" and (end := part.find("]", at + 1 + (part[at : at + 1] in "!^"))) > 0:
+            found.append(_class(part[at:end]))
+            at = end + 1
+        else:
+            found.append(re.escape(sign))
+    return "".join(found)
+
+
+def _class(inside: str) -> str:
+    """``[abc]``, ``[a-z]``, ``[!abc]``; never a ``/``."""
+    negated = inside[:1] in {"!", "^"}
+    members = re.sub(r"([\\\[\]^&~|])", r"\\\1", inside[negated:])
+    return f"(?!/)[{'^' * negated}{members}]"
+
 
 _MAX_PASSES = 10
 _BEFORE = "before.json"

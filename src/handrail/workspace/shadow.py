@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from handrail.system.git import Git, Repository
+from handrail.workspace.git import Git, Repository
 
 _NOTHING = "000000"
 _REPOSITORY = "160000"

@@ -24,14 +24,14 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from handrail.agents.bounds.errors import WorktreeConflict
-from handrail.agents.bounds.places import Places, prune
-from handrail.agents.bounds.scope import Before, before_launch, left_from_before
 from handrail.errors import CommandFailed, DefinitionError
 from handrail.model.agent_options import AgentOptions
-from handrail.system.git import Repository, head_of, repository_of
 from handrail.system.own_files import own_files
-from handrail.system.shadow import Shadow
+from handrail.workspace.errors import WorktreeConflict
+from handrail.workspace.git import Repository, head_of, repository_of
+from handrail.workspace.places import Places, prune
+from handrail.workspace.scope import Before, before_launch, left_from_before
+from handrail.workspace.shadow import Shadow
 
 _POLL_S = 0.02
 
