@@ -33,7 +33,7 @@ from handrail.agents.copilot.stream import CopilotParser
 from handrail.agents.gemini.stream import GeminiParser
 from handrail.agents.opencode.stream import OpencodeParser
 from handrail.agents.programs.turn_parser import TurnParser
-from handrail.agents.registry import make_backend
+from handrail.agents.routes import make_backend
 from handrail.model.events import (
     AgentFinished,
     AgentMessage,

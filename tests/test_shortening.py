@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handrail.agents.api.errors import failure_of
-from handrail.agents.command_lines import KEPT_BYTES, CommandParser
-from handrail.agents.digest import Digest
+from handrail.agents.command import KEPT_BYTES, CommandParser
+from handrail.agents.conversation import Digest
 from handrail.agents.programs.ending import said_on_stderr
 from handrail.agents.programs.turn_parser import Ending
 from handrail.agents.programs.watchdog import Patience
-from handrail.agents.wording import both_ends
+from handrail.agents.prompt import both_ends
 from handrail.codec.codec import difference
 from handrail.core.mistakes import not_a_step
 from handrail.errors import AgentError, CommandFailed, DefinitionError, ValidationFailed

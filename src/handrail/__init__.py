@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from handrail.agents.acp.backend import AcpBackend
     from handrail.agents.agent import Agent
     from handrail.agents.api.backend import ApiBackend
-    from handrail.agents.background import Files
     from handrail.agents.cassette.cassette import Cassette
     from handrail.agents.cassette.errors import CassetteMismatch, CassetteMissing, PatchRefused
     from handrail.agents.claude.backend import ClaudeBackend
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from handrail.agents.fake import FakeBackend
     from handrail.agents.gemini.backend import GeminiBackend
     from handrail.agents.opencode.backend import OpencodeBackend
+    from handrail.agents.prompt import Files
     from handrail.codec.codec import Codec, TypeCodec
     from handrail.codec.unresolved import Unresolvable, Unresolved
     from handrail.decorator import Workflow, workflow
@@ -282,7 +282,7 @@ _HOMES = {
     "handrail.sinks.structlog": ("StructlogSink",),
     "handrail.system.spawn": ("CommandNotStarted",),
     "handrail.model.agent_options": ("AgentOptions",),
-    "handrail.agents.background": ("Files",),
+    "handrail.agents.prompt": ("Files",),
     "handrail.agents.claude.backend": ("ClaudeBackend",),
     "handrail.agents.codex.app_server": ("CodexBackend",),
     "handrail.agents.codex.exec": ("CodexExecBackend",),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from handrail import Agent, Executor, FakeBackend, Steps, step, workflow
-from handrail.agents.background import Files
+from handrail.agents.prompt import Files
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import AgentOptions
 

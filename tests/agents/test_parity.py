@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.agents.registry import backend_names
+from handrail.agents.routes import backend_names
 from handrail.errors import AgentError
 from handrail.model import events as ev
 from handrail.model.agent_options import OPTION_NAMES, AgentOptions

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from handrail.agents.registry import make_backend as named
+from handrail.agents.routes import make_backend as named
 from handrail.ports.agent import AgentBackend
 from handrail.testing.contracts.backend import BackendContract
 from handrail.testing.fake_programs import Act, Fails, Hangs, Says, fake_cli

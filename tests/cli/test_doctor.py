@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from handrail.agents.doctoring import Named
-from handrail.agents.registry import backend_names
+from handrail.agents.routes import backend_names
 from handrail.cli.doctor import doctor
 from handrail.cli.exits import Exit
 from handrail.cli.journal import place_of

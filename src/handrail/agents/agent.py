@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import attrs
 
-from handrail.agents.background import (
+from handrail.agents.conversation import Conversation, schema_for
+from handrail.agents.prompt import (
     CONTEXT_MODES,
     ContextMode,
     Files,
+    Prompt,
+    beside,
     files_of,
     files_section,
     framed,
+    identity_of,
+    rendered,
     results_section,
 )
-from handrail.agents.conversation import Conversation, schema_for
-from handrail.agents.prompt import Prompt, beside, identity_of, rendered
 from handrail.agents.routes import (
     Fallback,
     check_backend,

@@ -2,25 +2,71 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import attrs
 
-from handrail.agents.digest import Digest
+from handrail.agents.prompt import KEPT_CHARS, both_ends, put, rejected, with_schema
 from handrail.agents.routes import Route
-from handrail.agents.wording import KEPT_CHARS, both_ends, put, rejected, with_schema
 from handrail.errors import AgentError, AnswerRejected
-from handrail.model.events import AgentTurnCompleted, AgentTurnStarted
+from handrail.model.events import (
+    AgentMessage,
+    AgentSessionStarted,
+    AgentToolStarted,
+    AgentTurnCompleted,
+    AgentTurnStarted,
+    Notice,
+)
 from handrail.model.launch import Fault, fault_of
 from handrail.model.policy import Ladder
 from handrail.model.results import AgentResult, Usage
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentReply, AgentTurn, capabilities_of
+from handrail.shortening import LONGEST_WORD, shortened
 from handrail.typed.convert import DoesNotFit, fit
 from handrail.typed.extract import Found, NotFound, last_fitting
+from handrail.typed.jsonsafe import short_repr
 from handrail.typed.schema import Schema, describe_type, json_schema, plain
 from handrail.workspace.bounds import bounds_of
+
+_KEPT = 40
+_SHOWN_CHARS = 160
+_TEXT_CHARS = 4_000
+
+
+class Digest:
+    """Passes notices on, as those of one launch, and keeps the last messages and tools. Mutable."""
+
+    def __init__(self, emit: Callable[[Notice], None], launch: int) -> None:
+        self._emit = emit
+        self._launch = launch
+        self._kept: deque[str] = deque()
+        self._before = ""
+
+    def __call__(self, notice: Notice) -> None:
+        """Keep it if it is of use, and pass it on."""
+        if isinstance(notice, AgentMessage):
+            self._keep(notice.text)
+        elif isinstance(notice, AgentToolStarted):
+            self._keep(f"\n[used {notice.name}: {short_repr(notice.input, _SHOWN_CHARS)}]\n")
+        elif isinstance(notice, AgentSessionStarted):
+            notice = replace(notice, launch=self._launch)
+        self._emit(notice)
+
+    def text(self) -> str:
+        """The end of what was said and done."""
+        kept = "".join(self._kept).rstrip()
+        most = min(len(kept), _TEXT_CHARS)
+        return shortened(self._before + kept, most, keep="tail", mark="").strip()
+
+    def _keep(self, text: str) -> None:
+        """Keep it in place of the oldest, of whose end no more is needed than to know a word."""
+        self._kept.append(text)
+        if len(self._kept) > _KEPT:
+            self._before = (self._before + self._kept.popleft())[-LONGEST_WORD - 1 :]
 
 
 def schema_for(output: Any) -> Schema | None:

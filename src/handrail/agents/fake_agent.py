@@ -9,7 +9,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeGuard
 
-from handrail.agents.script import called, is_like, played, replies_of
+from handrail.agents.fake import called, is_like, played, replies_of
 from handrail.errors import AgentError, WrongUse
 from handrail.model.policy import seconds_of
 from handrail.model.results import AgentResult

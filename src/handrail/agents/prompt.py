@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import json
+import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from handrail.errors import MissingExtra, PromptError
-from handrail.typed.jsonsafe import short_repr
+import attrs
+
+from handrail.errors import DefinitionError, MissingExtra, PromptError
+from handrail.model.launch import Launch
+from handrail.model.results import AgentResult, CommandResult, StepResult
+from handrail.shortening import shortened
+from handrail.typed.jsonsafe import json_safe, short_repr
 from handrail.typed.reference import reference
 
 if TYPE_CHECKING:
     from jinja2 import Environment, TemplateNotFound
 
     from handrail.model.context import WorkflowContext
+
 
 Prompt: TypeAlias = "str | Path | Callable[[Mapping[str, Any]], str | Awaitable[str]]"
 
@@ -184,3 +192,249 @@ def _place_of(error: Exception, source: _Source) -> str:
 def _place(filename: str | None, line: int, source: _Source) -> str:
     of = f" {filename or source.file}" if source.file else ""
     return f"prompt{of}, line {line}" if line else f"prompt{of}"
+
+
+_QUOTED_CHARS = 5_000
+KEPT_CHARS = 4_000
+"""How much of an answer is kept to be quoted; what is left out is said in a line of its own."""
+_SHOWN_CHARS = 300
+
+
+def with_schema(prompt: str, schema: Mapping[str, Any]) -> str:
+    """The prompt, followed by the form that the answer must have."""
+    shown = json.dumps(schema, indent=2, ensure_ascii=False)
+    return (
+        f"{prompt.rstrip()}\n\n"
+        f"End your answer with one JSON value that fits this JSON schema:\n\n"
+        f"```json\n{shown}\n```"
+    )
+
+
+def asked_again(task: str, answer: str, reason: str, *, remembered: bool) -> str:
+    """The prompt after an answer that did not fit.
+
+    Where the backend does not remember the conversation, the task and the answer are repeated.
+    """
+    refusal = (
+        f"Your answer was not accepted: {reason.rstrip('.')}.\n"
+        f"Answer again, in the form that was asked for."
+    )
+    if remembered:
+        return refusal
+    return f"{task}\n\nYou answered:\n\n{both_ends(answer, _QUOTED_CHARS)}\n\n{refusal}"
+
+
+def put(task: str, launch: Launch, *, remembered: bool) -> str:
+    """The task as one launch puts it; ``remembered``: it goes on in a session that knows of it."""
+    match launch.form or launch.rung:
+        case "start" | "fallback":
+            return task
+        case "reask":
+            return asked_again(task, launch.answer, launch.reason, remembered=remembered)
+        case "reframe":
+            return reframed(task, launch.reason)
+        case "summarise":
+            return continued(task, launch.answer)
+        case "resume" | "retry" | "wait" | "compact":
+            return resumed(task, launch.reason) if remembered and launch.session else task
+
+
+def resumed(task: str, reason: str) -> str:
+    """The prompt that goes on in a session that broke off."""
+    return (
+        f"You were interrupted: {reason.rstrip('.')}. Go on with the task below from where you "
+        f"stopped: see first what is done already, and do not do it twice.\n\n{task}"
+    )
+
+
+def continued(task: str, answer: str) -> str:
+    """The prompt for a new session, after one that had become too long."""
+    done = both_ends(answer, _QUOTED_CHARS)
+    if not done:
+        return task
+    return (
+        f"{task}\n\nAn earlier session worked on this and became too long to go on. The end of "
+        f"what it said and did:\n\n{done}\n\nSee first what is done already, and go on from there."
+    )
+
+
+def reframed(task: str, reason: str) -> str:
+    """The prompt for a new session, after answers that did not fit."""
+    return (
+        f"Read the whole task before you begin, and at the end give the answer in exactly the form "
+        f"that it asks for, and nothing after it. Earlier answers were not accepted: "
+        f"{reason.rstrip('.')}.\n\n{task}"
+    )
+
+
+def rejected(wanted: str, turns: int, reason: str, answer: str) -> str:
+    """Why the agent's last answer was given up on, for the person who wrote the agent."""
+    times = f"{turns} turn{'s' * (turns != 1)}"
+    said = short_repr(answer, _SHOWN_CHARS) if answer.strip() else "empty"
+    return (
+        f"no answer fits {wanted} after {times}: {reason.rstrip('.')}. The last answer was {said}. "
+        f"Say in the prompt what the answer must hold, or allow more turns with max_reasks=."
+    )
+
+
+def both_ends(text: str, limit: int) -> str:
+    """``text``, or its beginning and its end with a line between that says how much is left out."""
+    text = text.strip()
+    if len(text) <= limit:
+        return text
+    head = shortened(text, limit // 2, mark="")
+    tail = shortened(text, limit // 2, keep="tail", mark="")
+    left_out = len(text) - len(head) - len(tail)
+    return f"{head}\n[... {left_out} characters left out ...]\n{tail}"
+
+
+ContextMode: TypeAlias = Literal["explicit", "last", "accumulate"]
+CONTEXT_MODES = ("explicit", "last", "accumulate")
+CHARS_PER_TOKEN = 4
+"""A rule of thumb; tokens are only known to the model."""
+_SKIPPED_DIRS = frozenset({"__pycache__", "node_modules"})
+_LOOKED_AT = 8_192
+
+
+def _texts(given: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
+    return tuple(os.fspath(one) for one in given)
+
+
+@attrs.frozen
+class Files:
+    """Files and folders for an agent to read: paths, and how many bytes of them at most.
+
+    Relative paths are of the agent's working folder. Of a folder all text files count, in order of
+    their paths, but not hidden ones. What does not fit into ``max_bytes`` in all, or into
+    ``max_file_bytes`` by itself, is named and left out.
+    """
+
+    paths: tuple[str, ...] = attrs.field(converter=_texts)
+    max_bytes: int = attrs.field(default=200_000, kw_only=True)
+    max_file_bytes: int = attrs.field(default=100_000, kw_only=True)
+
+
+def framed(task: str, *sections: str) -> str:
+    """The task, after those of the sections that are not empty."""
+    shown = [section for section in sections if section]
+    return "\n\n".join([*shown, f"# Your task\n\n{task}"]) if shown else task
+
+
+def results_section(
+    mode: ContextMode, results: Mapping[str, StepResult[Any]], max_tokens: int
+) -> str:
+    """The results that the mode asks for: the last one, or the latest that fit; empty for none."""
+    if mode == "explicit":
+        return ""
+    shown: list[str] = []
+    left = max_tokens * CHARS_PER_TOKEN
+    for result in _latest_first(results):
+        text = _text_of(result.output)
+        if not text:
+            continue
+        section = f"## {result.path}\n\n{both_ends(text, max(left, 0))}"
+        if shown and len(section) > left:
+            break
+        shown.append(section)
+        left -= len(section)
+        if mode == "last" or left <= 0:
+            break
+    return "\n\n".join(["# Results so far", *reversed(shown)]) if shown else ""
+
+
+def _latest_first(results: Mapping[str, StepResult[Any]]) -> Iterator[StepResult[Any]]:
+    for path in reversed(list(results)):
+        result = results[path]
+        if result.status in {"succeeded", "defaulted"}:
+            yield result
+
+
+def _text_of(output: Any) -> str:
+    match output:
+        case None:
+            return ""
+        case str():
+            return output.strip()
+        case AgentResult():
+            return _text_of(cast("AgentResult[object]", output).output)
+        case CommandResult():
+            return output.stdout.strip()
+        case _:
+            import json
+
+            return json.dumps(json_safe(output), indent=2, ensure_ascii=False)
+
+
+def files_section(files: Sequence[Files], folder: Path, agent: str) -> str:
+    """The text of files; empty for none.
+
+    Raises:
+        PromptError: one of the paths does not exist or cannot be read.
+    """
+    sections = [section for wanted in files for section in _sections(wanted, folder, agent)]
+    return "\n\n".join(["# Files", *sections]) if sections else ""
+
+
+def _sections(wanted: Files, folder: Path, agent: str) -> Iterator[str]:
+    left = wanted.max_bytes
+    left_out: list[str] = []
+    for path in _found(wanted.paths, folder, agent):
+        name = _name(path, folder)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise PromptError(agent, f"its file {name!r} cannot be read: {error}") from error
+        if b"\0" in data[:_LOOKED_AT]:
+            continue
+        if len(data) > min(left, wanted.max_file_bytes):
+            left_out.append(f"{name} ({len(data)} bytes)")
+            continue
+        left -= len(data)
+        yield f"## {name}\n\n{_fenced(data.decode('utf-8', 'replace'))}"
+    if left_out:
+        yield f"Left out, because they are too large: {', '.join(left_out)}"
+
+
+def _found(paths: Iterable[str], folder: Path, agent: str) -> Iterator[Path]:
+    for given in paths:
+        path = folder / given
+        if path.is_dir():
+            yield from _below(path)
+        elif path.is_file():
+            yield path
+        else:
+            raise PromptError(agent, f"its file {given!r} does not exist in {folder}")
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for above, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(".") and name not in _SKIPPED_DIRS
+        )
+        for name in sorted(names):
+            path = Path(above, name)
+            if not name.startswith(".") and path.is_file():
+                yield path
+
+
+def _name(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
+
+def _fenced(text: str) -> str:
+    """The text between fences that do not occur in it."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text.rstrip()}\n{fence}"
+
+
+def files_of(given: Files | Sequence[str | os.PathLike[str]], whose: str) -> tuple[Files, ...]:
+    """The files, from a list of paths or a ``Files``."""
+    if isinstance(given, Files):
+        return (given,)
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence):
+        raise DefinitionError(
+            f"{whose}: files= takes a list of paths, or Files([...]), got {given!r}"
+        )
+    return (Files(tuple(os.fspath(one) for one in given)),) if given else ()

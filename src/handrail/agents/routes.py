@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+import difflib
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, TypeAlias, cast
 
 import attrs
 
+from handrail.agents.agent import Agent
 from handrail.errors import AgentError, DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings
 from handrail.ports.agent import AgentBackend, capabilities_of
 from handrail.typed.jsonsafe import short_repr
-
-if TYPE_CHECKING:
-    from handrail.agents.agent import Agent
 
 Fallback: TypeAlias = AgentBackend | str
 """A backend, ``"name"`` or ``"name:model"`` of one, or ``":model"`` of the agent's own backend."""
@@ -41,8 +42,6 @@ def check_backend(given: object, whose: str) -> None:
     if given is None:
         return
     if isinstance(given, str):
-        from handrail.agents.registry import check_name
-
         name, colon, model = given.partition(":")
         check_name(name, whose)
         if colon and not model.strip():
@@ -109,7 +108,6 @@ def led_by_owner(
     Raises:
         DefinitionError: no backend of the chain keeps it; another one would begin anew.
     """
-    from handrail.agents.registry import one_program
 
     owner = settings.session_backend
     if settings.session is None or not owner:
@@ -172,7 +170,6 @@ def _made(given: Any, whose: str) -> tuple[AgentBackend, AgentOptions]:
     """The backend of a name, and the model that was named with it."""
     if not isinstance(given, str):
         return given, NO_OPTIONS
-    from handrail.agents.registry import check_name, make_backend
 
     name, colon, model = given.partition(":")
     check_name(name, whose)
@@ -183,7 +180,6 @@ def _refuse_lacking(backend: AgentBackend, options: AgentOptions, whose: str) ->
     lacking = capabilities_of(backend).lacking(options)
     if not lacking:
         return
-    from handrail.agents.registry import who_can
 
     able = who_can(options)
     others = f"Those that can: {', '.join(able)}." if able else "No backend here can do all of it."
@@ -202,3 +198,93 @@ _NO_BACKEND = (
     '(Executor(backend="claude"), --backend, HANDRAIL_BACKEND), or put another agent in its place '
     "with Executor(agents={{{name!r}: ...}})."
 )
+
+_MADE_BY = {
+    "claude": ("handrail.agents.claude.backend", "ClaudeBackend"),
+    "codex": ("handrail.agents.codex.app_server", "CodexBackend"),
+    "codex-exec": ("handrail.agents.codex.exec", "CodexExecBackend"),
+    "copilot": ("handrail.agents.copilot.backend", "CopilotBackend"),
+    "gemini": ("handrail.agents.acp.backend", "gemini"),
+    "opencode": ("handrail.agents.acp.backend", "opencode"),
+    "gemini-cli": ("handrail.agents.gemini.backend", "GeminiBackend"),
+    "opencode-run": ("handrail.agents.opencode.backend", "OpencodeBackend"),
+    "api": ("handrail.agents.api.backend", "ApiBackend"),
+}
+_ONE_PROGRAM = ({"codex", "codex-exec"}, {"gemini", "gemini-cli"}, {"opencode", "opencode-run"})
+
+
+def backend_names() -> tuple[str, ...]:
+    """The names that ``make_backend`` knows."""
+    return tuple(_MADE_BY)
+
+
+@cache
+def make_backend(name: str) -> AgentBackend:
+    """The backend of this name with its default settings; the same one each time.
+
+    Raises:
+        DefinitionError: there is none.
+    """
+    check_name(name, "a backend")
+    module, attribute = _MADE_BY[name]
+    made: AgentBackend = getattr(importlib.import_module(module), attribute)()
+    return made
+
+
+def check_name(name: str, whose: str) -> None:
+    """Do nothing for the name of a backend.
+
+    Raises:
+        DefinitionError: there is none of this name; the text lists those that there are.
+    """
+    if name in _MADE_BY:
+        return
+    near = difflib.get_close_matches(name, _MADE_BY, n=1)
+    meant = f" Did you mean {near[0]!r}?" if near else ""
+    raise DefinitionError(
+        f"{whose}: there is no backend {name!r}.{meant} Known: {', '.join(_MADE_BY)}."
+    )
+
+
+def one_program(name: str, other: str) -> bool:
+    """True if both launch the same program, so that each may go on in sessions of the other."""
+    return any({name, other} <= names for names in _ONE_PROGRAM)
+
+
+def who_can(options: AgentOptions) -> tuple[str, ...]:
+    """The names of the backends that honour all of these options."""
+    return tuple(name for name in _able(backend_names(), options))
+
+
+def _able(names: Iterable[str], options: AgentOptions) -> Iterable[str]:
+    for name in names:
+        if not capabilities_of(make_backend(name)).lacking(options):
+            yield name
+
+
+def check_told(
+    given: object, settings: AgentSettings, defaults: Callable[[], AgentSettings] | None
+) -> None:
+    """Do nothing, or raise what a launch of an agent would raise before its backend is asked.
+
+    Without ``defaults``, what holds for the run, only what the step itself says counts. Agents of
+    other classes take what they like. What else is wrong, such as that nobody names a backend, is
+    the launch's to say.
+
+    Raises:
+        DefinitionError: a backend cannot honour what it is told, or there is none of its name.
+    """
+    if getattr(type(given), "run", None) is not Agent[Any].run:
+        return
+    agent = cast("Agent[Any]", given)
+    if defaults is None:
+        whose = f"agent {agent.name!r}"
+        check_backend(settings.backend, whose)
+        check_options(settings.backend, settings.options, whose)
+        return
+    try:
+        routes_of(agent, settings, attrs.evolve(defaults(), wrap=None))
+    except DefinitionError:
+        raise
+    except Exception:  # noqa: BLE001  # the launch tells of it
+        return

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from handrail.agents.agent import Agent
-from handrail.agents.foretold import check_told
+from handrail.agents.routes import check_told
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import (
     NO_OPTIONS,

@@ -72,7 +72,7 @@ def _asked_for() -> tuple[tuple[str | None, str | None], list[Check]]:
 
 def _known(model: str | None) -> list[Named]:
     """Every backend there is. One that needs a model to say more is told the one asked for."""
-    from handrail.agents.registry import backend_names, make_backend
+    from handrail.agents.routes import backend_names, make_backend
 
     def make(name: str) -> AgentBackend:
         if name == "api" and model is not None:

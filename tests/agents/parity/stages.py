@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from handrail.agents.command import CommandBackend
-from handrail.agents.registry import make_backend
+from handrail.agents.routes import make_backend
 from handrail.ports.agent import AgentBackend
 from handrail.testing.fake_programs import FakeCli
 from tests.agents.parity.fake_script import fake
