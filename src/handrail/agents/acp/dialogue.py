@@ -23,17 +23,25 @@ from handrail.agents.acp.errors import (
     fault_of_reopening,
     fault_of_text,
 )
-from handrail.agents.acp.opening import OPENING, greeting, how_to_open
-from handrail.agents.acp.permissions import CANCELLED, may_do, outcome, what_is_asked
-from handrail.agents.acp.settings import (
+from handrail.agents.acp.session import (
+    OPENING,
     SUBJECTS,
     Setting,
     Unoffered,
     current_model,
+    greeting,
+    how_to_open,
     setting_of,
 )
-from handrail.agents.acp.updates import Updates
-from handrail.agents.acp.usage import SessionUsage, model_of
+from handrail.agents.acp.updates import (
+    CANCELLED,
+    SessionUsage,
+    Updates,
+    may_do,
+    model_of,
+    outcome,
+    what_is_asked,
+)
 from handrail.agents.codex.news import NETWORK_WAITS
 from handrail.agents.programs.ending import kind_of_end, words_of_end
 from handrail.agents.programs.jsonrpc import (

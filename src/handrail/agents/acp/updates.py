@@ -2,19 +2,159 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import posixpath
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from handrail.agents.acp.agents import UNKNOWN
-from handrail.agents.acp.tools import Tools
-from handrail.agents.programs.loose_json import Object, object_in, text_in
+from handrail.agents.programs.loose_json import (
+    Object,
+    as_object,
+    count_in,
+    number_in,
+    object_in,
+    objects_in,
+    text_in,
+    whole_in,
+)
+from handrail.model.agent_options import Permission
 from handrail.model.events import (
     AgentCompaction,
     AgentMessage,
     AgentReasoning,
     AgentRetry,
+    AgentToolCompleted,
+    AgentToolStarted,
     Notice,
 )
+from handrail.model.results import Usage
+
+_ENDED = frozenset({"completed", "failed", "cancelled", "rejected", "error"})
+_CHANGING = frozenset({"edit", "delete", "move"})
+
+
+@dataclass(slots=True)
+class _Tool:
+    """What is known of one call. Mutable."""
+
+    name: str = ""
+    kind: str = ""
+    title: str = ""
+    given: Any = None
+    output: str = ""
+    code: int | None = None
+    paths: dict[str, None] = field(default_factory=dict[str, None])
+    is_told: bool = False
+
+
+class Tools:
+    """The tools of a turn. Mutable.
+
+    Some agents announce a call before they know what it is given: it is told when that is known,
+    when it is asked about, or when it is at work.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.files_changed: dict[str, None] = {}
+        self._path = path
+        self._open: dict[str, _Tool] = {}
+        self._ended: set[str] = set()
+
+    @property
+    def open_tools(self) -> int:
+        """How many are at work."""
+        return len(self._open)
+
+    def close(self) -> None:
+        """The turn is over, and so is whatever did not say so."""
+        self._open.clear()
+
+    def name_of(self, call: Object) -> str:
+        """The name of the tool that a call is of, as far as it is known."""
+        known = self._open.get(text_in(call, "toolCallId"))
+        return _name(call) or (known.name if known else "") or text_in(call, "title") or "tool"
+
+    def read(self, update: Object, *, is_first: bool = False) -> Iterator[Notice]:
+        """What a ``tool_call`` (``is_first``), a ``tool_call_update`` or the call of a permission
+        request means.
+        """
+        call = text_in(update, "toolCallId")
+        if not call or call in self._ended:
+            return
+        tool = self._open.setdefault(call, _Tool())
+        _learn(tool, update)
+        status = text_in(update, "status")
+        is_known = not is_first or bool(as_object(tool.given).keys() - {"cwd"})
+        if not tool.is_told and (is_known or status not in ("", "pending")):
+            tool.is_told = True
+            yield AgentToolStarted(self._path, call, tool.name, tool.given or {"title": tool.title})
+        if status in _ENDED:
+            del self._open[call]
+            self._ended.add(call)
+            yield self._completed(call, tool, is_ok=status == "completed")
+
+    def _completed(self, call: str, tool: _Tool, *, is_ok: bool) -> Notice:
+        is_ok = is_ok and not tool.code
+        if is_ok and tool.kind in _CHANGING:
+            self.files_changed.update(tool.paths)
+        return AgentToolCompleted(self._path, call, tool.name, is_ok, tool.output, tool.code)
+
+
+def _learn(tool: _Tool, update: Object) -> None:
+    tool.kind = text_in(update, "kind") or tool.kind
+    tool.title = text_in(update, "title") or tool.title
+    named = _name(update)
+    if not tool.is_told:
+        tool.name = named or tool.name or tool.kind or tool.title or "tool"
+        tool.given = update.get("rawInput") or tool.given
+    _learn_output(tool, update)
+    code = _code(update)
+    tool.code = tool.code if code is None else code
+    for place in (*objects_in(update, "locations"), *objects_in(update, "content")):
+        if path := text_in(place, "path"):
+            tool.paths[path] = None
+
+
+def _learn_output(tool: _Tool, update: Object) -> None:
+    """Before the end ``content`` may be what is going to be done; at the end it is the output."""
+    delta = text_in(object_in(object_in(update, "_meta"), "terminal_output_delta"), "data")
+    output = _output(update)
+    if delta:
+        tool.output += delta
+    elif output or ("content" in update and text_in(update, "status") in _ENDED):
+        tool.output = output
+
+
+def _name(update: Object) -> str:
+    claude = object_in(object_in(update, "_meta"), "claudeCode")
+    return text_in(update, "name") or text_in(claude, "toolName") or text_in(update, "kind")
+
+
+def _output(update: Object) -> str:
+    """What a tool gave back, as text: its raw output if it has any, else what is shown of it."""
+    raw = object_in(update, "rawOutput")
+    meta = object_in(update, "_meta")
+    plain = (
+        text_in(update, "rawOutput")
+        or text_in(raw, "output", "content", "formatted_output", "aggregated_output", "stdout")
+        or text_in(object_in(meta, "terminal_output"), "data")
+    )
+    shown = (text_in(object_in(part, "content"), "text") for part in objects_in(update, "content"))
+    return plain or "\n".join(filter(None, shown))
+
+
+def _code(update: Object) -> int | None:
+    raw = object_in(update, "rawOutput")
+    exits = [part for part in objects_in(raw, "contents") if "exitCode" in part]
+    codes = (
+        whole_in(object_in(object_in(update, "_meta"), "terminal_exit"), "exit_code"),
+        whole_in(raw, "exitCode"),
+        whole_in(raw, "exit_code"),
+        whole_in(object_in(raw, "metadata"), "exit"),
+        whole_in(exits[-1], "exitCode") if exits else None,
+    )
+    return next((code for code in codes if code is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +275,174 @@ class Updates:
         if error.get("willRetry") is True:
             self.network_waits += "waiting for network" in text_in(error, "message")
             yield AgentRetry(self._path, reason=text_in(error, "additionalDetails", "message"))
+
+
+# What an agent that speaks ACP says that a turn used. The protocol leaves open whether the tokens
+# read from a cache are among those of the input, and whether thoughts are among those of the
+# output; agents do it either way, and the total tells which.
+
+
+class SessionUsage:
+    """What a session has cost before this turn and now, and the tokens of the turn. Mutable.
+
+    Costs are told as a session's total: of one that is gone on in, a turn's part is known only if
+    the total before is, from the agent or from the caller (``earlier``).
+    """
+
+    def __init__(self, *, fresh: bool, earlier: Usage | None) -> None:
+        known = None if earlier is None else earlier.cost_usd
+        self._before = 0.0 if fresh else known
+        self._cost: float | None = None
+        self._tokens: Usage | None = None
+
+    @property
+    def is_unused(self) -> bool:
+        """True if no token was used in the turn, as far as was told."""
+        return self._tokens is None or not self._tokens.tokens
+
+    @property
+    def counted_nothing(self) -> bool:
+        """True if it was told that no token was used."""
+        return self._tokens is not None and self.is_unused
+
+    @property
+    def total(self) -> Usage | None:
+        """What the session has cost so far."""
+        return None if self._cost is None else Usage(cost_usd=self._cost, cost_source="reply")
+
+    @property
+    def spent(self) -> Usage | None:
+        """What the turn used; None if nothing is known."""
+        if self._cost is None or self._before is None:
+            return self._tokens
+        grown = self._cost - self._before if self._cost >= self._before else self._cost
+        return replace(self._tokens or Usage(), cost_usd=grown, cost_source="reply")
+
+    def updated(self, update: Object, *, is_turn: bool) -> None:
+        """Take in a ``usage_update``: of the turn, or of the session as it was before."""
+        cost = cost_of(update)
+        if cost is not None and is_turn:
+            self._cost = cost
+        elif cost is not None:
+            self._before = cost
+
+    def replied(self, reply: Object, *, is_whole: bool) -> None:
+        """Take in the reply to the prompt. ``is_whole``: it counts all calls, not just the last."""
+        tokens = usage_of(reply)
+        self._tokens = tokens if is_whole or tokens is None or not tokens.tokens else None
+
+
+def usage_of(reply: Object) -> Usage | None:
+    """The tokens of a turn, from the reply to its prompt; None if it tells none."""
+    told = object_in(reply, "usage")
+    if told:
+        return _counted(told)
+    quota = object_in(object_in(object_in(reply, "_meta"), "quota"), "token_count")
+    tokens_in = _either(quota, "input_tokens", "inputTokens")
+    tokens_out = _either(quota, "output_tokens", "outputTokens")
+    if tokens_in is None and tokens_out is None:
+        return None
+    return Usage(input_tokens=tokens_in, output_tokens=tokens_out)
+
+
+def model_of(reply: Object) -> str | None:
+    """The model that answered, where the reply tells one."""
+    used = objects_in(object_in(object_in(reply, "_meta"), "quota"), "model_usage")
+    return text_in(used[0], "model") or None if len(used) == 1 else None
+
+
+def cost_of(update: Object) -> float | None:
+    """What a session has cost so far in US dollars, if it is told in these."""
+    cost = object_in(update, "cost")
+    amount = number_in(cost, "amount")
+    if amount is None or amount < 0 or text_in(cost, "currency").upper() not in ("USD", ""):
+        return None
+    return amount
+
+
+def _counted(told: Object) -> Usage | None:
+    tokens_in, tokens_out = count_in(told, "inputTokens"), count_in(told, "outputTokens")
+    if tokens_in is None and tokens_out is None:
+        return None
+    read, written = count_in(told, "cachedReadTokens"), count_in(told, "cachedWriteTokens")
+    thoughts = count_in(told, "thoughtTokens")
+    cached = (read or 0) + (written or 0)
+    apart, thought_apart = _apart(
+        count_in(told, "totalTokens"), (tokens_in or 0) + (tokens_out or 0), cached, thoughts or 0
+    )
+    return Usage(
+        input_tokens=None if tokens_in is None else tokens_in + (cached if apart else 0),
+        output_tokens=None
+        if tokens_out is None
+        else tokens_out + ((thoughts or 0) if thought_apart else 0),
+        cached_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=thoughts,
+    )
+
+
+def _apart(total: int | None, plain: int, cached: int, thoughts: int) -> tuple[bool, bool]:
+    """Whether cached tokens and thoughts are counted beside the others."""
+    if total is not None:
+        for apart in ((True, False), (False, False), (True, True), (False, True)):
+            if plain + cached * apart[0] + thoughts * apart[1] == total:
+                return apart
+    return True, False
+
+
+def _either(told: Object, *names: str) -> int | None:
+    return next((n for name in names if (n := count_in(told, name)) is not None), None)
+
+
+_READING = frozenset({"read", "search", "think"})
+_MAY_CHANGE = frozenset({"edit", "delete", "move"})
+
+CANCELLED = {"outcome": {"outcome": "cancelled"}}
+
+
+def may_do(call: Object, level: Permission | None, folders: Iterable[str]) -> bool:
+    """Whether a level allows a tool call: ``full`` everything, ``read_only`` to read within the
+    working folders, ``workspace`` to change files there too. Without a level nothing is allowed.
+    """
+    if level == "full":
+        return True
+    kinds = {"read_only": _READING, "workspace": _READING | _MAY_CHANGE}.get(level or "")
+    if kinds is None or text_in(call, "kind") not in kinds:
+        return False
+    places = list(_places(call))
+    return bool(places) and all(_is_within(place, folders) for place in places)
+
+
+def outcome(params: Object, *, is_allowed: bool) -> tuple[dict[str, Any], bool]:
+    """The answer to a permission request, and whether it allows: only if it offers a way to."""
+    offered = {text_in(one, "kind"): text_in(one, "optionId") for one in _options(params)}
+    kinds = ("allow_once", "allow_always") if is_allowed else ("reject_once", "reject_always")
+    chosen = next((offered[kind] for kind in kinds if offered.get(kind)), None)
+    if chosen is None:
+        return CANCELLED, False
+    return {"outcome": {"outcome": "selected", "optionId": chosen}}, is_allowed
+
+
+def what_is_asked(call: Object) -> str:
+    """What an agent wants to do, in a line."""
+    given = object_in(call, "rawInput")
+    return text_in(given, "command") or text_in(call, "title") or ", ".join(_places(call))
+
+
+def _options(params: Object) -> list[Object]:
+    """The offered answers, the first of each kind last, so that it counts."""
+    return objects_in(params, "options")[::-1]
+
+
+def _places(call: Object) -> Iterable[str]:
+    for place in (*objects_in(call, "locations"), *objects_in(call, "content")):
+        if path := text_in(place, "path"):
+            yield path
+
+
+def _is_within(path: str, folders: Iterable[str]) -> bool:
+    plain = posixpath.normpath(path)
+    return any(
+        plain == folder or plain.startswith(f"{folder}/")
+        for folder in map(posixpath.normpath, folders)
+    )
