@@ -27,13 +27,13 @@ from handrail import (
     step,
     workflow,
 )
-from handrail.agents.claude.stream import ClaudeTurn
-from handrail.agents.codex.exec_stream import CodexExecParser
+from handrail.agents.claude.protocol import ClaudeTurn
+from handrail.agents.codex.exec import CodexExecParser
 from handrail.agents.copilot.stream import CopilotParser
 from handrail.agents.gemini.stream import GeminiParser
 from handrail.agents.opencode.stream import OpencodeParser
-from handrail.agents.programs.turn_parser import TurnParser
 from handrail.agents.routes import make_backend
+from handrail.agents.transport.parser import TurnParser
 from handrail.model.events import (
     AgentFinished,
     AgentMessage,

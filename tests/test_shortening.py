@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from handrail.agents.api.errors import failure_of
 from handrail.agents.command import KEPT_BYTES, CommandParser
 from handrail.agents.conversation import Digest
-from handrail.agents.programs.ending import said_on_stderr
-from handrail.agents.programs.turn_parser import Ending
-from handrail.agents.programs.watchdog import Patience
 from handrail.agents.prompt import both_ends
+from handrail.agents.transport.parser import Ending, said_on_stderr
+from handrail.agents.transport.turn import Patience
 from handrail.codec.codec import difference
 from handrail.core.mistakes import not_a_step
 from handrail.errors import AgentError, CommandFailed, DefinitionError, ValidationFailed

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from handrail.agents.cassette.cassette import Cassette
     from handrail.agents.cassette.errors import CassetteMismatch, CassetteMissing, PatchRefused
     from handrail.agents.claude.backend import ClaudeBackend
-    from handrail.agents.codex.app_server import CodexBackend
+    from handrail.agents.codex.backend import CodexBackend
     from handrail.agents.codex.exec import CodexExecBackend
     from handrail.agents.command import CommandBackend
     from handrail.agents.copilot.backend import CopilotBackend
@@ -284,7 +284,7 @@ _HOMES = {
     "handrail.model.agent_options": ("AgentOptions",),
     "handrail.agents.prompt": ("Files",),
     "handrail.agents.claude.backend": ("ClaudeBackend",),
-    "handrail.agents.codex.app_server": ("CodexBackend",),
+    "handrail.agents.codex.backend": ("CodexBackend",),
     "handrail.agents.codex.exec": ("CodexExecBackend",),
     "handrail.agents.copilot.backend": ("CopilotBackend",),
     "handrail.agents.acp.backend": ("AcpBackend",),

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from handrail.agents.programs.turn_parser import Ending, Stop, TurnParser
+from handrail.agents.transport.parser import Ending, Stop, TurnParser
 from handrail.errors import AgentError
 from handrail.model.events import Notice
 from handrail.ports.agent import AgentReply, AgentTurn

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from handrail.agents.programs.dialogue import Dialogue
-from handrail.agents.programs.turn_parser import Ending
+from handrail.agents.transport.parser import Ending
+from handrail.agents.transport.rpc import Dialogue
 from handrail.errors import AgentError
 from handrail.model.events import Notice
 from handrail.ports.agent import AgentReply, AgentTurn

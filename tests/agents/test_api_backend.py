@@ -27,7 +27,7 @@ from pydantic_ai.usage import RequestUsage
 
 from handrail.agents.agent import Agent
 from handrail.agents.api.backend import ApiBackend
-from handrail.agents.api.usage import usage_of
+from handrail.agents.api.turn import usage_of
 from handrail.errors import AgentError, AnswerRejected, DefinitionError, MissingExtra, WrongUse
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from handrail.agents.claude.argv import claude_argv, claude_variables
-from handrail.agents.claude.backend import ClaudeBackend
+from handrail.agents.claude.backend import ClaudeBackend, claude_argv, claude_variables
 from handrail.errors import AgentError, DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.events import (

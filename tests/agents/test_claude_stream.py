@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.agents.claude.stream import ClaudeTurn
-from handrail.agents.programs.turn_parser import Ending
+from handrail.agents.claude.protocol import ClaudeTurn
+from handrail.agents.transport.parser import Ending
 from handrail.errors import AgentError
 from handrail.model.events import (
     AgentCompaction,

@@ -13,9 +13,9 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.agents.programs.cli_turn import run_cli
-from handrail.agents.programs.outcome import attributed, finished_notice
-from handrail.agents.programs.turn_parser import Ending
+from handrail.agents.transport.cli import run_cli
+from handrail.agents.transport.parser import Ending
+from handrail.agents.transport.turn import attributed, finished_notice
 from handrail.errors import AgentError, CommandNotFound
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (

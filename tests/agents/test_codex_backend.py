@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.agents.codex.app_server import CodexBackend
-from handrail.agents.programs import rpc_turn
+from handrail.agents.codex.backend import CodexBackend
+from handrail.agents.transport import rpc_turn
 from handrail.errors import AgentError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
@@ -198,7 +198,7 @@ async def test_an_answer_counts_though_codex_stays(
 ) -> None:
     """A codex that does not go after its last word is ended; its answer counts."""
     codex("text", "stay")
-    monkeypatch.setattr("handrail.agents.codex.app_server.GRACE_S", 0.1)
+    monkeypatch.setattr("handrail.agents.codex.backend.GRACE_S", 0.1)
     with nothing_left(turn.run_id):
         reply = await CodexBackend().complete(turn)
     assert reply.text == HELLO

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from handrail.agents.codex.dialogue import CodexDialogue
-from handrail.agents.codex.news import NETWORK_WAITS
-from handrail.agents.programs.turn_parser import Ending, Stop
+from handrail.agents.codex.items import NETWORK_WAITS
+from handrail.agents.transport.parser import Ending, Stop
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
     AgentCompaction,

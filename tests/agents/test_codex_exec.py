@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from handrail.agents.codex.exec import CodexExecBackend
-from handrail.agents.programs.toml_value import toml_value
+from handrail.agents.transport.loose_json import toml_value
 from handrail.errors import AgentError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentFinished, AgentMessage, AgentTranscript, StepOutput

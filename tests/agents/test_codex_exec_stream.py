@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.agents.codex.exec_stream import CodexExecParser
-from handrail.agents.programs.turn_parser import Ending
+from handrail.agents.codex.exec import CodexExecParser
+from handrail.agents.transport.parser import Ending
 from handrail.errors import AgentError
 from handrail.model.events import (
     AgentCompaction,

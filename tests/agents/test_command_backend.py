@@ -13,8 +13,8 @@ import pytest
 
 from handrail.agents.agent import Agent
 from handrail.agents.command import CommandBackend, _patience
-from handrail.agents.programs.watchdog import Signs, deadline
 from handrail.agents.routes import routes_of
+from handrail.agents.transport.turn import Signs, deadline
 from handrail.errors import AgentError, CommandNotFound, DefinitionError, WrongUse
 from handrail.model.agent_options import NO_SETTINGS, AgentOptions
 from handrail.model.events import (

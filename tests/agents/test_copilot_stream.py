@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from handrail.agents.copilot.errors import Fault
 from handrail.agents.copilot.stream import CopilotParser
-from handrail.agents.programs.turn_parser import Ending
+from handrail.agents.transport.parser import Ending
 from handrail.errors import AgentError
 from handrail.model.events import (
     AgentCompaction,

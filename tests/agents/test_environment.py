@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handrail.agents.programs.environment import child_environment
+from handrail.agents.transport.cli import child_environment
 from handrail.model.agent_options import AgentOptions
 
 

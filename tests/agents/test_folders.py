@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from handrail.agents.programs.folders import added_folders, working_folder
-from handrail.agents.programs.private_files import private_files
+from handrail.agents.transport.cli import added_folders, private_files, working_folder
 from handrail.model.agent_options import AgentOptions
 
 

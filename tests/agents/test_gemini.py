@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from handrail.agents.gemini.backend import GeminiBackend
 from handrail.agents.gemini.errors import kind_of_failure
 from handrail.agents.gemini.stream import GeminiParser
-from handrail.agents.programs.turn_parser import Ending
+from handrail.agents.transport.parser import Ending
 from handrail.errors import AgentError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (

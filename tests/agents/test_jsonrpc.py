@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.agents.programs.jsonrpc import (
+from handrail.agents.transport.rpc import (
     METHOD_NOT_FOUND,
     Notification,
     Peer,

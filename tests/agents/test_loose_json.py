@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.agents.programs.loose_json import (
+from handrail.agents.transport.loose_json import (
     as_object,
     count_in,
     json_value,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from handrail.agents.opencode.backend import OpencodeBackend
 from handrail.agents.opencode.errors import kind_of_error, retry_at_of
 from handrail.agents.opencode.stream import OpencodeParser
-from handrail.agents.programs.turn_parser import Ending
+from handrail.agents.transport.parser import Ending
 from handrail.errors import AgentError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (

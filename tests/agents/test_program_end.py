@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from handrail.agents.programs.ending import kind_of_end, said_on_stderr, words_of_end
-from handrail.agents.programs.turn_parser import Ending
+from handrail.agents.transport.parser import Ending, kind_of_end, said_on_stderr, words_of_end
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.agents.programs.reset_times import reset_time
+from handrail.agents.transport.reset_times import reset_time
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 10, 7, 12, 0, 30, tzinfo=UTC)  # a Wednesday

@@ -9,10 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.agents.programs.jsonrpc import Message, notification
-from handrail.agents.programs.loose_json import as_object
-from handrail.agents.programs.rpc_turn import run_rpc
-from handrail.agents.programs.turn_parser import Ending
+from handrail.agents.transport.loose_json import as_object
+from handrail.agents.transport.parser import Ending
+from handrail.agents.transport.rpc import Message, notification, run_rpc
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentTranscript, Notice
 from handrail.ports.agent import AgentReply, AgentTurn

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.agents.programs.strict_schema import strict_schema
+from handrail.agents.transport.strict_schema import strict_schema
 
 PERSON = {
     "type": "object",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from handrail.agents.programs.usage_since import added_since
+from handrail.agents.transport.parser import added_since
 from handrail.model.results import Usage
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.agents.programs.watchdog import Deadline, Patience, Signs, deadline, patience_of
+from handrail.agents.transport.turn import Deadline, Patience, Signs, deadline, patience_of
 from handrail.model.agent_options import AgentOptions
 
 PATIENCE = Patience(start_s=60, idle_s=300, tool_s=1800, total_s=7200, grace_s=5)

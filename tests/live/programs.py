@@ -162,7 +162,7 @@ CLAUDE = Live(
 CODEX = Live(
     "codex",
     "codex",
-    "handrail.agents.codex.app_server.CodexBackend",
+    "handrail.agents.codex.backend.CodexBackend",
     stub_openai,
     stub_openai.OpenAIStub,
     "gpt-5",

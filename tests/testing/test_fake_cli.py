@@ -483,7 +483,7 @@ async def test_the_backend_for_a_program_understands_its_fake(
 async def test_a_script_that_is_used_up_is_a_wrong_configuration(anyio_backend: str) -> None:
     """A conversation without a script ends at once, and the backend says what the fake said."""
     fake = fake_cli("codex", [])
-    program = import_module("handrail.agents.codex.app_server").CodexBackend(str(fake.executable))
+    program = import_module("handrail.agents.codex.backend").CodexBackend(str(fake.executable))
     with pytest.raises(AgentError, match="its script of 0 is used up") as caught:
         await program.complete(AgentTurn("a", "Hi.", uuid.uuid4().hex, "s"))
     assert caught.value.kind == "config"

@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 
 import attrs
 
-from handrail.agents.programs.cli_turn import run_cli
-from handrail.agents.programs.environment import child_environment
-from handrail.agents.programs.turn_parser import Ending, Stop
-from handrail.agents.programs.watchdog import Patience
+from handrail.agents.transport.cli import child_environment, run_cli
+from handrail.agents.transport.parser import Ending, Stop
+from handrail.agents.transport.turn import Patience
 from handrail.errors import AgentError, AgentErrorKind
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentMessage, Notice

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 import anyio
 
-from handrail.agents.programs.outcome import finished_notice
+from handrail.agents.transport.turn import finished_notice
 from handrail.errors import AgentError, WrongUse
 from handrail.model.agent_options import OPTION_NAMES, PERMISSIONS
 from handrail.model.events import AgentMessage, AgentSessionStarted, AgentUsage

@@ -201,7 +201,7 @@ _NO_BACKEND = (
 
 _MADE_BY = {
     "claude": ("handrail.agents.claude.backend", "ClaudeBackend"),
-    "codex": ("handrail.agents.codex.app_server", "CodexBackend"),
+    "codex": ("handrail.agents.codex.backend", "CodexBackend"),
     "codex-exec": ("handrail.agents.codex.exec", "CodexExecBackend"),
     "copilot": ("handrail.agents.copilot.backend", "CopilotBackend"),
     "gemini": ("handrail.agents.acp.backend", "gemini"),

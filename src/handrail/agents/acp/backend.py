@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from handrail.agents.acp.dialogue import AcpDialogue
-from handrail.agents.programs.environment import child_environment
-from handrail.agents.programs.folders import added_folders, working_folder
-from handrail.agents.programs.probe import probe_program
-from handrail.agents.programs.rpc_turn import own_version, run_rpc
+from handrail.agents.transport.cli import (
+    added_folders,
+    child_environment,
+    probe_program,
+    working_folder,
+)
+from handrail.agents.transport.rpc import own_version, run_rpc
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe

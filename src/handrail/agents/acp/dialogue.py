@@ -42,9 +42,10 @@ from handrail.agents.acp.updates import (
     outcome,
     what_is_asked,
 )
-from handrail.agents.codex.news import NETWORK_WAITS
-from handrail.agents.programs.ending import kind_of_end, words_of_end
-from handrail.agents.programs.jsonrpc import (
+from handrail.agents.codex.items import NETWORK_WAITS
+from handrail.agents.transport.loose_json import NOTHING, Object, as_object, object_in, text_in
+from handrail.agents.transport.parser import Ending, kind_of_end, words_of_end
+from handrail.agents.transport.rpc import (
     Message,
     Notification,
     Peer,
@@ -55,8 +56,6 @@ from handrail.agents.programs.jsonrpc import (
     notification,
     refusal,
 )
-from handrail.agents.programs.loose_json import NOTHING, Object, as_object, object_in, text_in
-from handrail.agents.programs.turn_parser import Ending
 from handrail.errors import AgentError, AgentErrorKind
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentPermission, AgentSessionStarted, AgentUsage, Notice

@@ -11,9 +11,7 @@ from handrail.agents.acp.agents import Family
 from handrail.agents.claude import errors as claude_errors
 from handrail.agents.codex import errors as codex_errors
 from handrail.agents.copilot import errors as copilot_errors
-from handrail.agents.programs.http_status import kind_of_status
-from handrail.agents.programs.jsonrpc import REFUSED, RpcError
-from handrail.agents.programs.loose_json import (
+from handrail.agents.transport.loose_json import (
     NOTHING,
     Object,
     as_object,
@@ -22,7 +20,9 @@ from handrail.agents.programs.loose_json import (
     text_in,
     whole_in,
 )
-from handrail.agents.programs.reset_times import reset_time
+from handrail.agents.transport.parser import kind_of_status
+from handrail.agents.transport.reset_times import reset_time
+from handrail.agents.transport.rpc import REFUSED, RpcError
 from handrail.errors import AgentErrorKind
 
 AUTH_REQUIRED = -32000

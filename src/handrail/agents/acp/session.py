@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from handrail.agents.programs.loose_json import (
+from handrail.agents.transport.loose_json import (
     Object,
     as_object,
     object_in,

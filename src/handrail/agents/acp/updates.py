@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from handrail.agents.acp.agents import UNKNOWN
-from handrail.agents.programs.loose_json import (
+from handrail.agents.transport.loose_json import (
     Object,
     as_object,
     count_in,

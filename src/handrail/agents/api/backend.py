@@ -15,7 +15,7 @@ from handrail.agents.api.errors import failure_of
 from handrail.agents.api.library import library
 from handrail.agents.api.sessions import Session, Sessions
 from handrail.agents.api.turn import ApiTurn
-from handrail.agents.programs.outcome import finished_notice, limit_reached
+from handrail.agents.transport.turn import finished_notice, limit_reached
 from handrail.errors import AgentError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.events import AgentFinished, AgentSessionStarted, Notice

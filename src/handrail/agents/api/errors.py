@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from handrail.agents.programs.http_status import kind_of_status
+from handrail.agents.transport.parser import kind_of_status
 from handrail.errors import AgentErrorKind
 from handrail.shortening import shortened
 

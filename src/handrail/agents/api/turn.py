@@ -8,12 +8,13 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+import anyio
+
 from handrail.agents.api.asyncio_guest import Emit
 from handrail.agents.api.errors import failure_of
 from handrail.agents.api.library import as_object, innermost, library, streams
 from handrail.agents.api.sessions import Session
-from handrail.agents.api.usage import usage_of
-from handrail.agents.api.watch import Watch
+from handrail.agents.prices import cost_of
 from handrail.errors import AgentError, AgentErrorKind, MissingExtra
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
@@ -25,6 +26,77 @@ from handrail.model.events import (
 )
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
+
+IDLE_S = 600.0
+"""How long a model may take to the next sign of life. Providers hide what it thinks, so silence of
+minutes is no hang; 600 s is also what their clients wait for a reply by default."""
+TOOL_S = 1800.0
+
+
+class Watch:
+    """Ends a turn in which nothing is heard of the model for too long. Mutable."""
+
+    def __init__(self, options: AgentOptions) -> None:
+        self._idle_s = options.idle_timeout_s or IDLE_S
+        self._start_s = options.start_timeout_s or self._idle_s
+        self._tool_s = options.tool_timeout_s or TOOL_S
+        self._total_s = options.timeout_s
+        self._waiting_s = self._start_s
+        self.silence = anyio.CancelScope()
+        self.total = anyio.move_on_after(options.timeout_s)
+
+    def start(self) -> None:
+        """A request is about to be sent."""
+        self._wait(self._start_s)
+
+    def sign(self) -> None:
+        """Something was heard."""
+        self._wait(self._idle_s)
+
+    def tools(self) -> None:
+        """The model has answered; what it called is at work."""
+        self._wait(self._tool_s)
+
+    def _wait(self, seconds: float) -> None:
+        self._waiting_s = seconds
+        self.silence.deadline = anyio.current_time() + seconds
+
+    @property
+    def reason(self) -> str:
+        """Why the turn was ended."""
+        if self.total.cancelled_caught and self._total_s is not None:
+            return f"it took longer than {self._total_s:g} s"
+        return f"nothing was heard of it for {self._waiting_s:g} s"
+
+
+def usage_of(counted: Any, model: str | None) -> Usage | None:
+    """The usage of a run; None before its first response.
+
+    Zero tokens of input are no count: the provider told none. The cost is what pydantic-ai takes
+    from the price list that comes with it (genai-prices), else from ``handrail.agents.prices``.
+    """
+    requests = _count(counted, "requests")
+    if not requests:
+        return None
+    told = _count(counted, "input_tokens") > 0 and not _count(counted, "unmeasured_requests")
+    cost = getattr(counted, "cost", None)
+    usage = Usage(
+        input_tokens=_count(counted, "input_tokens") if told else None,
+        output_tokens=_count(counted, "output_tokens") if told else None,
+        cost_usd=float(cost) if told and cost is not None else None,
+        turns=requests,
+        cached_tokens=_count(counted, "cache_read_tokens") if told else None,
+        cache_write_tokens=_count(counted, "cache_write_tokens") if told else None,
+        reasoning_tokens=(_count(counted, "output_reasoning_tokens") or None) if told else None,
+        cost_source="table" if told and cost is not None else None,
+    )
+    return cost_of(model, usage)
+
+
+def _count(counted: Any, name: str) -> int:
+    value = getattr(counted, name, 0)
+    return value if isinstance(value, int) else 0
+
 
 _EFFORTS: Mapping[str, Any] = {
     **{word: word for word in ("minimal", "low", "medium", "high", "xhigh", "max")},

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import cast
 
-from handrail.agents.programs.loose_json import Object, count_in, number_in, object_in
+from handrail.agents.transport.loose_json import Object, count_in, number_in, object_in
 from handrail.model.results import Usage
 
 

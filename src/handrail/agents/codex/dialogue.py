@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from handrail.agents.codex.approvals import answered
 from handrail.agents.codex.errors import (
     fault_of_info,
     fault_of_message,
@@ -24,10 +23,19 @@ from handrail.agents.codex.errors import (
     status_of_info,
     status_of_message,
 )
-from handrail.agents.codex.news import News
+from handrail.agents.codex.items import News, answered
 from handrail.agents.codex.settings import thread_settings, turn_settings
-from handrail.agents.programs.ending import kind_of_end, words_of_end
-from handrail.agents.programs.jsonrpc import (
+from handrail.agents.transport.loose_json import (
+    NOTHING,
+    Object,
+    as_object,
+    json_value,
+    object_in,
+    objects_in,
+    text_in,
+)
+from handrail.agents.transport.parser import Ending, kind_of_end, words_of_end
+from handrail.agents.transport.rpc import (
     REFUSED,
     Message,
     Notification,
@@ -37,16 +45,6 @@ from handrail.agents.programs.jsonrpc import (
     RpcError,
     notification,
 )
-from handrail.agents.programs.loose_json import (
-    NOTHING,
-    Object,
-    as_object,
-    json_value,
-    object_in,
-    objects_in,
-    text_in,
-)
-from handrail.agents.programs.turn_parser import Ending
 from handrail.errors import AgentError, AgentErrorKind
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentCompaction, AgentPermission, AgentSessionStarted, Notice

@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
-from handrail.agents.programs.http_status import kind_of_status
-from handrail.agents.programs.loose_json import (
+from handrail.agents.transport.loose_json import (
     NOTHING,
     Object,
     as_object,
@@ -22,7 +21,8 @@ from handrail.agents.programs.loose_json import (
     text_in,
     whole_in,
 )
-from handrail.agents.programs.reset_times import reset_time
+from handrail.agents.transport.parser import kind_of_status
+from handrail.agents.transport.reset_times import reset_time
 from handrail.errors import AgentErrorKind
 
 Fault: TypeAlias = "tuple[AgentErrorKind, float | None]"

@@ -13,10 +13,15 @@ from uuid import uuid4
 import attrs
 
 from handrail.agents.copilot.stream import CopilotParser
-from handrail.agents.programs.cli_turn import run_cli, unblank
-from handrail.agents.programs.environment import child_environment
-from handrail.agents.programs.folders import added_folders
-from handrail.agents.programs.probe import home_of, json_file, probe_program
+from handrail.agents.transport.cli import (
+    added_folders,
+    child_environment,
+    home_of,
+    json_file,
+    probe_program,
+    run_cli,
+    unblank,
+)
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 

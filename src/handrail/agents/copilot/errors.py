@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from handrail.agents.programs.http_status import kind_of_status
-from handrail.agents.programs.reset_times import reset_time
+from handrail.agents.transport.parser import kind_of_status
+from handrail.agents.transport.reset_times import reset_time
 from handrail.errors import AgentErrorKind
 
 _TYPES: dict[str, AgentErrorKind] = {

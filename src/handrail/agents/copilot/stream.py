@@ -8,16 +8,16 @@ Events with an ``agentId`` are a sub-agent's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
 
 from handrail.agents.copilot.errors import HINTS, NO_SESSION, Fault, status_said
-from handrail.agents.copilot.notices import compaction_begun, compaction_ended, limits
-from handrail.agents.copilot.said import Said
-from handrail.agents.copilot.tools import Tools
-from handrail.agents.copilot.usage import CallUsage, reported_usage
-from handrail.agents.programs.ending import kind_of_end, words_of_end
-from handrail.agents.programs.loose_json import (
+from handrail.agents.transport.loose_json import (
     Object,
+    as_object,
+    count_in,
     list_in,
     number_in,
     object_in,
@@ -25,18 +25,274 @@ from handrail.agents.programs.loose_json import (
     text_in,
     whole_in,
 )
-from handrail.agents.programs.lost_session import lost_session
-from handrail.agents.programs.turn_parser import Ending
+from handrail.agents.transport.parser import (
+    Ending,
+    added_since,
+    kind_of_end,
+    lost_session,
+    words_of_end,
+)
 from handrail.errors import AgentError, AgentErrorKind
 from handrail.model.events import (
+    AgentCompaction,
     AgentLimit,
+    AgentMessage,
+    AgentPermission,
+    AgentReasoning,
     AgentRetry,
     AgentSessionStarted,
+    AgentToolCompleted,
+    AgentToolStarted,
     AgentUsage,
     Notice,
 )
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
+
+_SHELLS = frozenset({"bash", "powershell"})
+_EXIT_CODE = re.compile(r"<[^<>\n]{0,80}\bexit(?:ed)? (?:with exit )?code (-?\d{1,10})>\s*\Z")
+"""How older programs, which have no field for it, end the output of a command."""
+_REFUSALS = frozenset({"denied", "rejected"})
+"""Codes of tools that ended before they began."""
+
+
+class Tools:
+    """The tools of a turn. Mutable."""
+
+    def __init__(self, path: str) -> None:
+        self.denials: list[str] = []
+        self._path = path
+        self._open: dict[str, str] = {}
+        self._done: set[str] = set()
+        self._asked: dict[str, tuple[str, str]] = {}
+        self._refused: set[str] = set()
+
+    @property
+    def open_tools(self) -> int:
+        """How many are at work."""
+        return len(self._open)
+
+    def close(self) -> None:
+        """The turn is over, and so is whatever did not say so."""
+        self._open.clear()
+
+    def started(self, data: Object) -> Iterator[Notice]:
+        """A tool begins."""
+        ref, name = text_in(data, "toolCallId"), text_in(data, "toolName", "mcpToolName")
+        if ref not in self._open and ref not in self._done:
+            self._open[ref] = name
+            yield AgentToolStarted(self._path, ref, name, data.get("arguments"))
+
+    def completed(self, data: Object) -> Iterator[Notice]:
+        """A tool ends; one that had no start gets one. A command that failed is no failed call to
+        copilot, so its exit code is looked at.
+        """
+        ref = text_in(data, "toolCallId")
+        if ref in self._done:
+            return
+        if ref not in self._open:
+            yield from self.started(data)
+        if ref:
+            self._done.add(ref)
+        name = self._open.pop(ref, "")
+        error = object_in(data, "error")
+        output = text_in(object_in(data, "result"), "content") or text_in(error, "message")
+        code = whole_in(object_in(data, "shellExecution"), "exitCode")
+        if code is None and name in _SHELLS and (said := _EXIT_CODE.search(output)):
+            code = int(said[1])
+        is_ok = data.get("success") is not False and code in (None, 0) and not error
+        if text_in(error, "code") in _REFUSALS and "" not in self._refused:
+            yield from self._denied(ref, name, text_in(error, "message"))
+        yield AgentToolCompleted(self._path, ref, name, is_ok, output, code)
+
+    def asked(self, data: Object) -> None:
+        """A tool needs a permission."""
+        request = object_in(data, "permissionRequest")
+        tool = text_in(request, "toolName", "kind") or "tool"
+        self._asked[text_in(data, "requestId")] = tool, text_in(request, "toolCallId")
+
+    def answered(self, data: Object) -> Iterator[Notice]:
+        """A permission was given or refused."""
+        result = object_in(data, "result")
+        verdict = text_in(result, "kind")
+        if not verdict:
+            return
+        tool, ref = self._asked.pop(text_in(data, "requestId"), ("tool", ""))
+        if verdict.startswith("approved"):
+            yield AgentPermission(self._path, tool, "allowed", verdict)
+            return
+        reason = text_in(result, "feedback", "message", "reason") or verdict
+        yield from self._denied(text_in(data, "toolCallId") or ref, tool, reason)
+
+    def _denied(self, ref: str, tool: str, reason: str) -> Iterator[Notice]:
+        """A tool was not allowed, told once: by the permission, or else by how the tool ended.
+
+        A permission that does not name its tool's use has told of any.
+        """
+        if ref and ref in self._refused:
+            return
+        self._refused.add(ref)
+        self.denials.append(tool)
+        yield AgentPermission(self._path, tool, "denied", reason)
+
+
+class Said:
+    """The messages and thoughts of a turn. Mutable.
+
+    Pieces are kept until the whole comes, which is told instead of them; those of which no whole
+    came by the end of the model's turn are told then. Of one turn the same thought, or the same
+    message under the same name, is told once.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.text = ""
+        self._path = path
+        self._call = ""
+        self._pieces: dict[str, list[str]] = {}
+        self._thoughts: dict[str, list[str]] = {}
+        self._told: set[str] = set()
+        self._messages: set[tuple[str, str, int | None]] = set()
+        self._whole: set[str] = set()
+
+    def begin(self) -> None:
+        """The model begins anew: what was said before may be said again."""
+        self._told.clear()
+        self._messages.clear()
+        self._whole.clear()
+
+    def message(self, data: Object) -> Iterator[Notice]:
+        """A whole message, with the thought that led to it. Long ones come in several."""
+        yield from self._thought(text_in(data, "reasoningText"))
+        name, content = text_in(data, "messageId"), text_in(data, "content")
+        self._pieces.pop(name, None)
+        call, chunk = text_in(data, "apiCallId"), whole_in(data, "chunkIndex")
+        if not content or (name and (name, content, chunk) in self._messages):
+            return
+        self._messages.add((name, content, chunk))
+        self._whole.add(content.strip())
+        goes_on = (chunk or 0) > 0 and call == self._call
+        self.text = self.text + content if goes_on else content
+        self._call = call
+        yield AgentMessage(self._path, content)
+
+    def piece(self, data: Object) -> None:
+        """A piece of a message."""
+        pieces = self._pieces.setdefault(text_in(data, "messageId"), [])
+        pieces.append(text_in(data, "deltaContent"))
+
+    def thought(self, data: Object) -> Iterator[Notice]:
+        """A whole thought."""
+        self._thoughts.pop(text_in(data, "reasoningId"), None)
+        return self._thought(text_in(data, "content"))
+
+    def thought_piece(self, data: Object) -> None:
+        """A piece of a thought."""
+        pieces = self._thoughts.setdefault(text_in(data, "reasoningId"), [])
+        pieces.append(text_in(data, "deltaContent"))
+
+    def rest(self) -> Iterator[Notice]:
+        """What was said in pieces only, when no more can come."""
+        thoughts, self._thoughts = self._thoughts, {}
+        for pieces in thoughts.values():
+            yield from self._thought("".join(pieces))
+        begun, self._pieces = self._pieces, {}
+        for pieces in begun.values():
+            text = "".join(pieces)
+            if text and text.strip() not in self._whole:
+                self.text = text
+                yield AgentMessage(self._path, text)
+
+    def _thought(self, text: str) -> Iterator[Notice]:
+        # The same thought comes with its message and by itself, under no common name.
+        if text and text.strip() not in self._told:
+            self._told.add(text.strip())
+            yield AgentReasoning(self._path, text)
+
+
+class CallUsage:
+    """The sum over the model calls of a turn. Mutable."""
+
+    def __init__(self) -> None:
+        self.total: Usage | None = None
+
+    def add(self, data: Object) -> Usage | None:
+        """The sum with one more call; None if that told nothing."""
+        call = _usage(data)
+        if call == Usage():
+            return None
+        self.total = call if self.total is None else self.total + call
+        return self.total
+
+
+def reported_usage(report: Object, *, resumed: bool, before: Usage | None) -> Usage | None:
+    """This turn's usage in the file of ``--usage-output-file``.
+
+    A report that covers earlier prompts of a resumed session too is a total: then this turn's is
+    the difference, unknown if what went before is. One that does not say so may be such a total.
+    """
+    models = [as_object(one) for one in object_in(report, "modelMetrics").values()]
+    told = [usage for one in models if (usage := _usage(object_in(one, "usage"))) != Usage()]
+    if not told:
+        return None
+    total = sum(told[1:], told[0])
+    prompts = count_in(report, "totalUserRequests")
+    if resumed and (prompts is None or prompts > 1):
+        return added_since(before, total)
+    return total
+
+
+def _usage(data: Object) -> Usage:
+    fields: dict[str, Any] = {
+        "input_tokens": count_in(data, "inputTokens"),
+        "output_tokens": count_in(data, "outputTokens"),
+        "cached_tokens": count_in(data, "cacheReadTokens"),
+        "cache_write_tokens": count_in(data, "cacheWriteTokens"),
+        "reasoning_tokens": count_in(data, "reasoningTokens"),
+    }
+    return Usage(**fields)
+
+
+_LOW_PERCENT = 10.0
+
+
+def compaction_begun(path: str, data: Object) -> AgentCompaction:
+    """``session.compaction_start``."""
+    return AgentCompaction(path, "started", whole_in(data, "currentTokens"))
+
+
+def compaction_ended(path: str, data: Object) -> AgentCompaction:
+    """``session.compaction_complete``, which may have failed."""
+    return AgentCompaction(
+        path,
+        "failed" if data.get("success") is False else "completed",
+        whole_in(data, "preCompactionTokens"),
+        whole_in(data, "postCompactionTokens"),
+    )
+
+
+def limits(path: str, snapshots: Object) -> Iterator[AgentLimit]:
+    """The quotas that a model call told of, but those without bound."""
+    for window, told in snapshots.items():
+        snapshot = as_object(told)
+        left = number_in(snapshot, "remainingPercentage")
+        if left is None or snapshot.get("isUnlimitedEntitlement") is True:
+            continue
+        reset_at = _unix(text_in(snapshot, "resetDate"))
+        used = min(1.0, max(0.0, 1 - left / 100))
+        goes_on = snapshot.get("overageAllowedWithExhaustedQuota") is True  # at a price
+        if left <= 0 and not goes_on:
+            yield AgentLimit(path, "reached", window, used, reset_at)
+        else:
+            low = left < _LOW_PERCENT
+            yield AgentLimit(path, "warning" if low else "allowed", window, used, reset_at)
+
+
+def _unix(date: str) -> float | None:
+    try:
+        at = datetime.fromisoformat(date)
+        return at.replace(tzinfo=at.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _no_report() -> Object:

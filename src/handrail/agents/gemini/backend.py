@@ -8,11 +8,16 @@ from pathlib import Path
 import attrs
 
 from handrail.agents.gemini.stream import GeminiParser
-from handrail.agents.programs.cli_turn import run_cli, unblank
-from handrail.agents.programs.environment import child_environment
-from handrail.agents.programs.folders import added_folders
-from handrail.agents.programs.private_files import private_files
-from handrail.agents.programs.probe import home_of, json_file, probe_program
+from handrail.agents.transport.cli import (
+    added_folders,
+    child_environment,
+    home_of,
+    json_file,
+    private_files,
+    probe_program,
+    run_cli,
+    unblank,
+)
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 

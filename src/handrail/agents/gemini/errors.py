@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 
-from handrail.agents.programs.http_status import kind_of_status
-from handrail.agents.programs.loose_json import (
+from handrail.agents.transport.loose_json import (
     Object,
     as_object,
     json_value,
@@ -16,6 +15,7 @@ from handrail.agents.programs.loose_json import (
     text_in,
     whole_in,
 )
+from handrail.agents.transport.parser import kind_of_status
 from handrail.errors import AgentErrorKind
 
 EXITS: dict[int, AgentErrorKind] = {

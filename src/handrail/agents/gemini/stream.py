@@ -16,11 +16,9 @@ from handrail.agents.gemini.errors import (
     api_error_of,
     kind_of_failure,
 )
-from handrail.agents.programs.ending import kind_of_end, words_of_end
-from handrail.agents.programs.loose_json import Object, count_in, object_in, object_of, text_in
-from handrail.agents.programs.lost_session import lost_session
-from handrail.agents.programs.reset_times import reset_time
-from handrail.agents.programs.turn_parser import Ending
+from handrail.agents.transport.loose_json import Object, count_in, object_in, object_of, text_in
+from handrail.agents.transport.parser import Ending, kind_of_end, lost_session, words_of_end
+from handrail.agents.transport.reset_times import reset_time
 from handrail.errors import AgentError, AgentErrorKind
 from handrail.model.events import (
     AgentMessage,

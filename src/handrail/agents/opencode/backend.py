@@ -8,9 +8,14 @@ from pathlib import Path
 import attrs
 
 from handrail.agents.opencode.stream import OpencodeParser
-from handrail.agents.programs.cli_turn import run_cli, unblank
-from handrail.agents.programs.environment import child_environment
-from handrail.agents.programs.probe import home_of, json_file, probe_program
+from handrail.agents.transport.cli import (
+    child_environment,
+    home_of,
+    json_file,
+    probe_program,
+    run_cli,
+    unblank,
+)
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 

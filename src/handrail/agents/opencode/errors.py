@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from email.utils import parsedate_to_datetime
 
-from handrail.agents.programs.http_status import kind_of_status
-from handrail.agents.programs.loose_json import Object, object_in, text_in, whole_in
-from handrail.agents.programs.reset_times import reset_time
+from handrail.agents.transport.loose_json import Object, object_in, text_in, whole_in
+from handrail.agents.transport.parser import kind_of_status
+from handrail.agents.transport.reset_times import reset_time
 from handrail.errors import AgentErrorKind
 
 HINTS: dict[AgentErrorKind, str] = {

@@ -17,8 +17,7 @@ from handrail.agents.opencode.errors import (
     message_of,
     retry_at_of,
 )
-from handrail.agents.programs.ending import kind_of_end, words_of_end
-from handrail.agents.programs.loose_json import (
+from handrail.agents.transport.loose_json import (
     Object,
     count_in,
     number_in,
@@ -27,8 +26,7 @@ from handrail.agents.programs.loose_json import (
     text_in,
     whole_in,
 )
-from handrail.agents.programs.lost_session import lost_session
-from handrail.agents.programs.turn_parser import Ending
+from handrail.agents.transport.parser import Ending, kind_of_end, lost_session, words_of_end
 from handrail.errors import AgentError, AgentErrorKind
 from handrail.model.events import (
     AgentCompaction,

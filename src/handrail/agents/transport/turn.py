@@ -11,25 +11,201 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
 
 import anyio
 
-from handrail.agents.programs.outcome import (
-    attributed,
-    finished_notice,
-    limit_reached,
-    start_error,
-)
-from handrail.agents.programs.turn_parser import Ending, Stop
-from handrail.agents.programs.voice import Voice
-from handrail.agents.programs.watchdog import Deadline, Patience, Signs, deadline
+from handrail.agents.transport.parser import Ending, Stop, TurnReader
 from handrail.errors import AgentError, CommandNotFound
-from handrail.model.events import AgentFinished, AgentLimit, AgentTranscript, StepOutput
+from handrail.model.agent_options import AgentOptions
+from handrail.model.events import AgentFinished, AgentLimit, AgentTranscript, Notice, StepOutput
 from handrail.ports.agent import AgentReply, AgentTurn
-from handrail.system.live import Exited, Line, LiveProcess, open_live
+from handrail.system.live import EXIT_S, Exited, Line, LiveProcess, open_live
 from handrail.system.run import CommandNotStarted
+from handrail.system.spawn import CommandNotStarted
+
+START_S = 60.0
+IDLE_S = 300.0
+TOOL_S = 1800.0
+GRACE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many seconds a program may take: to its first sign of life, from one sign to the next,
+    the same while a tool is at work, in all, and to exit once it has said that it is done, or has
+    closed its stdout; and, if it can be asked to end its turn itself, for that.
+    """
+
+    start_s: float = START_S
+    idle_s: float = IDLE_S
+    tool_s: float = TOOL_S
+    total_s: float | None = None
+    grace_s: float = GRACE_S
+    exit_s: float = EXIT_S
+    interrupt_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What was seen of a program: when it was started, last heard, and said to be done, all on one
+    clock; how many of its tools are at work; how much longer than usual it asked to be silent.
+    """
+
+    started: float
+    heard: float | None = None
+    finished: float | None = None
+    open_tools: int = 0
+    extra_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When a program is to be ended if nothing else is seen of it, and why.
+
+    ``stop`` is None if it has said that it is done, and only needs to go. ``bound_s`` is the time
+    that it had.
+    """
+
+    at: float
+    stop: Stop | None
+    bound_s: float = field(default=0.0, compare=False)
+
+
+def patience_of(
+    options: AgentOptions, *, grace_s: float = GRACE_S, interrupt_s: float = 0.0
+) -> Patience:
+    """The patience that the options ask for, else the usual one."""
+    idle_s = _else(options.idle_timeout_s, IDLE_S)
+    return Patience(
+        start_s=_else(options.start_timeout_s, START_S),
+        idle_s=idle_s,
+        # Silence that is allowed to a thinking model is not too long for a tool at work.
+        tool_s=_else(options.tool_timeout_s, max(TOOL_S, idle_s)),
+        total_s=options.timeout_s,
+        grace_s=grace_s,
+        interrupt_s=interrupt_s,
+    )
+
+
+def deadline(patience: Patience, signs: Signs) -> Deadline:
+    """When and why to end the program of which these signs were seen."""
+    if signs.finished is not None:
+        return Deadline(signs.finished + patience.grace_s, None)
+    silence = _silence(patience, signs)
+    if patience.total_s is None:
+        return silence
+    return min(
+        silence,
+        Deadline(signs.started + patience.total_s, "timeout", patience.total_s),
+        key=lambda one: one.at,
+    )
+
+
+def _silence(patience: Patience, signs: Signs) -> Deadline:
+    if signs.heard is None:
+        return Deadline(signs.started + patience.start_s, "start_timeout", patience.start_s)
+    usual_s = patience.tool_s if signs.open_tools else patience.idle_s
+    bound_s = usual_s + signs.extra_s
+    return Deadline(signs.heard + bound_s, "idle_timeout", bound_s)
+
+
+def _else(given: float | None, usual: float) -> float:
+    return usual if given is None else given
+
+
+def finished_notice(path: str, outcome: AgentReply | BaseException) -> AgentFinished:
+    """The last word of a turn that ended in a reply, an error, or (else) an interruption."""
+    match outcome:
+        case AgentReply():
+            return AgentFinished(
+                path,
+                "completed",
+                usage=outcome.usage,
+                model=outcome.model,
+                session=outcome.session,
+            )
+        case AgentError():
+            return AgentFinished(
+                path,
+                "interrupted" if outcome.kind == "interrupted" else "failed",
+                kind=outcome.kind or "",
+                error=outcome.reason,
+                usage=outcome.usage,
+                model=outcome.model,
+                session=outcome.session,
+            )
+        case Exception():
+            return AgentFinished(path, "failed", error=f"{type(outcome).__name__}: {outcome}")
+        case _:
+            return AgentFinished(path, "interrupted", kind="interrupted")
+
+
+def limit_reached(path: str, error: BaseException) -> Iterator[AgentLimit]:
+    """The notice of a used-up plan, for backends whose protocol tells it only by failing."""
+    if isinstance(error, AgentError) and error.kind == "usage_cap":
+        yield AgentLimit(path, "reached", reset_at=error.retry_at)
+
+
+def attributed(error: AgentError, agent: str) -> AgentError:
+    """The same error, named as that agent's; parsers do not know whose turn they read."""
+    error.agent = agent
+    error.args = (agent, error.reason)
+    return error
+
+
+def start_error(
+    agent: str,
+    error: CommandNotFound | CommandNotStarted,
+    cwd: str | os.PathLike[str] | None,
+    program: str,
+    install: str | None,
+) -> AgentError:
+    """Why a program could not be started, as the agent's error, with what a person can do.
+
+    ``install`` is the command that brings it; empty: nobody knows one; None: it may be any program,
+    and the words of ``error`` are all the help there is.
+    """
+    if isinstance(error, CommandNotStarted):  # it is there, but the machine or an update is busy
+        return AgentError(agent, str(error), kind="transient")
+    if cwd is not None and not Path(cwd).is_dir():
+        return AgentError(agent, str(error), kind="config")
+    if install is None:
+        return AgentError(agent, str(error), kind="not_installed")
+    how = f"Install {program}: {install}" if install else f"Install {program}"
+    why = str(error).partition(" Did you mean")[0]  # programs of near names are no help here
+    return AgentError(
+        agent, why, kind="not_installed", hint=f"{how}, or name where it is by executable=."
+    )
+
+
+class Voice(Protocol):
+    """Stands between a program and what reads its turn. It waits for nothing, as that."""
+
+    @property
+    def reader(self) -> TurnReader:
+        """What knows how far the turn is, and concludes it."""
+        ...
+
+    @property
+    def stdin(self) -> bytes | None:
+        """All that the program reads; None: it is talked with while it works."""
+        ...
+
+    def start(self) -> Iterable[bytes]:
+        """The lines that are sent first."""
+        ...
+
+    def heard(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
+        """What a line means, and the lines that are to be sent because of it."""
+        ...
+
+    def interrupt(self) -> Sequence[bytes]:
+        """The lines that are sent to end the turn early; none if there is nothing to say now."""
+        ...
 
 
 async def run_turn(

@@ -8,11 +8,27 @@ received one is; it reads and writes nothing. It is lenient where programs are: 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Protocol, TypeAlias
 
-from handrail.agents.programs.loose_json import NOTHING, Object, object_in, text_in, whole_in
+from handrail.agents.transport.loose_json import (
+    NOTHING,
+    Object,
+    object_in,
+    object_of,
+    text_in,
+    whole_in,
+)
+from handrail.agents.transport.parser import TurnReader
+from handrail.agents.transport.turn import GRACE_S, patience_of, run_turn
+from handrail.model.agent_options import AgentOptions
+from handrail.model.events import Notice
+from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.system.live import Line
 
 METHOD_NOT_FOUND = -32601
 REFUSED = frozenset({-32700, -32600, METHOD_NOT_FOUND, -32602})
@@ -131,3 +147,92 @@ def _error(message: Object) -> RpcError:
     error = object_in(message, "error")
     said = text_in(error, "message") or text_in(message, "error") or "it gave no reason"
     return RpcError(said, whole_in(error, "code"), error.get("data"))
+
+
+# What holds a conversation with a program for one turn: messages in, notices and messages out.
+#
+# Dialogues do no input or output and know no clock, as parsers do (see ``turn_parser``); but they
+# also say what is to be sent. Whoever drives one sends what it says, in order.
+
+
+class Dialogue(TurnReader, Protocol):
+    """Holds one turn."""
+
+    def start(self) -> list[Message]:
+        """What is sent first."""
+        ...
+
+    def received(self, message: object, /) -> tuple[list[Notice], list[Message]]:
+        """What a message means, and what is to be sent because of it. Nothing raises."""
+        ...
+
+    def interrupt(self) -> list[Message]:
+        """What is sent to end the turn early; nothing if the protocol has nothing for that now."""
+        ...
+
+
+INTERRUPT_S = 3.0
+"""How long a program may take to end its turn when it is asked to; codex needs 0.01 s."""
+
+
+@cache
+def own_version() -> str:
+    """The version of this library, which programs are told when they are greeted."""
+    try:
+        return version("handrail")
+    except PackageNotFoundError:  # run from its sources
+        return "0"
+
+
+async def run_rpc(
+    turn: AgentTurn,
+    argv: Sequence[str],
+    dialogue: Dialogue,
+    *,
+    env: Mapping[str, str] | None,
+    cwd: str | os.PathLike[str] | None,
+    options: AgentOptions,
+    program: str,
+    install: str = "",
+    grace_s: float = GRACE_S,
+) -> AgentReply:
+    """The dialogue's answer to one turn, after the program and all it started have ended.
+
+    ``env`` is its whole environment (None: this process's). Of ``options`` only the timeouts are
+    looked at. ``program`` is its name for people, ``install`` the command that brings it. A program
+    that does not go within ``grace_s`` seconds when its stdin ends is sent signals. Emits all that
+    is heard and sent, and last ``AgentFinished``, also on failure and cancellation.
+
+    Raises:
+        AgentError: there is no answer, or the program cannot be started.
+    """
+    return await run_turn(
+        turn,
+        argv,
+        _Messages(dialogue),
+        env=env,
+        cwd=cwd,
+        patience=patience_of(options, grace_s=grace_s, interrupt_s=INTERRUPT_S),
+        program=program,
+        install=install,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """The voice of a dialogue: messages go both ways, until its stdin is closed."""
+
+    reader: Dialogue
+    stdin: None = None
+
+    def start(self) -> Iterable[bytes]:
+        return map(encode, self.reader.start())
+
+    def heard(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
+        if line.stream == "stderr":
+            return (), ()
+        notices, messages = self.reader.received(object_of(line.data))
+        return notices, map(encode, messages)
+
+    def interrupt(self) -> Sequence[bytes]:
+        return [encode(message) for message in self.reader.interrupt()]

@@ -1,0 +1,194 @@
+"""Codex through ``codex app-server``: typed errors, reset times, compaction, clean interruption."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from handrail.agents.codex.dialogue import CodexDialogue
+from handrail.agents.transport.cli import (
+    added_folders,
+    child_environment,
+    json_file,
+    probe_program,
+    working_folder,
+)
+from handrail.agents.transport.loose_json import NOTHING, object_in
+from handrail.agents.transport.rpc import own_version, run_rpc
+from handrail.agents.transport.strict_schema import strict_schema
+from handrail.agents.transport.turn import GRACE_S, finished_notice
+from handrail.errors import AgentError
+from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
+
+# The settings of a codex profile, read from where codex keeps them.
+#
+# ``codex exec -p NAME`` lays ``$CODEX_HOME/NAME.config.toml`` over ``config.toml``; older versions
+# have tables ``[profiles.NAME]`` in the latter. ``codex app-server`` knows no profiles: it refuses
+# to start with ``-p``. So what a profile says is given to it as settings of the thread.
+
+_CONFIG = "config.toml"
+
+
+def profile_settings(agent: str, profile: str, environment: Mapping[str, str]) -> dict[str, Any]:
+    """What a profile sets, as in its file.
+
+    Raises:
+        AgentError: there is no such profile, or its file cannot be read.
+    """
+    home = codex_home(environment)
+    own, common = home / f"{profile}.{_CONFIG}", home / _CONFIG
+    if "/" not in profile and own.is_file():
+        return _read(agent, own)
+    older = object_in(_read(agent, common), "profiles") if common.is_file() else NOTHING
+    if profile in older:
+        return dict(object_in(older, profile))
+    raise AgentError(
+        agent,
+        f"codex has no profile {profile!r}: there is neither {own} nor [profiles.{profile}] in "
+        f"{common}",
+        kind="config",
+        hint="Write the profile, or name another one before the @ of the model.",
+    )
+
+
+def codex_home(environment: Mapping[str, str]) -> Path:
+    """The folder of codex's settings, sessions and login."""
+    named = environment.get("CODEX_HOME")
+    return Path(named) if named else Path(environment.get("HOME") or Path.home()) / ".codex"
+
+
+def _read(agent: str, file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise AgentError(
+            agent, f"the codex settings in {file} cannot be read: {error}", kind="config"
+        ) from error
+
+
+INSTALL = "npm install -g @openai/codex"
+
+CAPABILITIES = Capabilities(
+    options=frozenset(
+        {"model", "effort", "system_prompt", "append_system_prompt", "permission", "mcp_servers"}
+        | {"cwd", "add_dirs", "env", "extra_args"}
+    ),
+    permissions=frozenset(PERMISSIONS),
+    sessions=True,
+    fork=True,
+    schema=True,
+    profiles=True,
+    usage=True,
+    reset_times=True,
+)
+
+
+async def probe_codex(executable: str, options: AgentOptions) -> Probe:
+    """Whether codex is there, its version, and whether it has a login."""
+    return await probe_program(
+        executable,
+        child_environment(options),
+        logged_in=_is_logged_in,
+        install=INSTALL,
+        login="codex login",
+    )
+
+
+def _is_logged_in(env: Mapping[str, str]) -> bool | None:
+    """Whether codex has a login, as far as files and variables tell.
+
+    None if its settings name a model provider of their own, which may need none.
+    """
+    if env.get("CODEX_API_KEY") or env.get("OPENAI_API_KEY"):
+        return True
+    home = codex_home(env)
+    login = json_file(home / "auth.json")
+    if login.get("OPENAI_API_KEY") or login.get("tokens"):
+        return True
+    try:
+        settings = (home / "config.toml").read_text("utf-8")
+    except (OSError, ValueError):
+        return False
+    return None if "model_provider" in settings else False
+
+
+@attrs.frozen
+class CodexBackend:
+    """``codex app-server``, one process a turn; it goes on in threads, forks and compacts them.
+
+    ``options`` hold unless an agent or a step says otherwise. What it may not do without asking it
+    does not do: what it asks for is denied, unless the permission level is ``full``.
+    """
+
+    executable: str = "codex"
+    options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
+
+    @property
+    def name(self) -> str:
+        """``"codex"``."""
+        return "codex"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Sessions, forks, compaction, schemas, profiles, tokens and reset times; no cost."""
+        return _CAPABILITIES
+
+    async def complete(self, turn: AgentTurn, /) -> AgentReply:
+        """The last message of the turn, after codex said that it is completed.
+
+        Raises:
+            AgentError: it was not, with the reason and its kind.
+        """
+        options = turn.options.over(self.options)
+        try:
+            dialogue = self._dialogue(turn, options)
+        except AgentError as error:
+            turn.emit(finished_notice(turn.path, error))
+            raise
+        return await run_rpc(
+            turn,
+            [self.executable, *_ARGUMENTS, *(options.extra_args or ())],
+            dialogue,
+            env=child_environment(options),
+            cwd=options.cwd,
+            options=options,
+            program="codex",
+            install=INSTALL,
+            grace_s=GRACE_S,
+        )
+
+    async def probe(self) -> Probe:
+        """Whether codex is there, its version, and whether it has a login."""
+        return await probe_codex(self.executable, self.options)
+
+    def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> CodexDialogue:
+        """What is said to codex.
+
+        Raises:
+            AgentError: an option cannot be said to it.
+        """
+        name, _ = options.profile_and_model
+        profile = name and profile_settings(turn.agent, name, child_environment(options))
+        return CodexDialogue(
+            turn,
+            attrs.evolve(options, add_dirs=added_folders(options) or None),
+            cwd=working_folder(options),
+            schema=None if turn.schema is None else strict_schema(turn.schema),
+            profile=profile or None,
+            backend=self.name,
+            client_version=own_version(),
+        )
+
+
+_ARGUMENTS = (
+    # Analytics add 5 s to every exit when offline.
+    *("app-server", "--listen", "stdio://"),
+    *("-c", "analytics.enabled=false"),
+)
+_CAPABILITIES = replace(CAPABILITIES, compact=True)

@@ -1,0 +1,193 @@
+"""A turn of a program that is asked on its stdin and answers in lines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+from uuid import uuid4
+
+import anyio
+
+from handrail.agents.transport.parser import TurnParser
+from handrail.agents.transport.turn import GRACE_S, Patience, patience_of, run_turn
+from handrail.errors import CommandNotFound
+from handrail.model.agent_options import AgentOptions
+from handrail.model.events import Notice
+from handrail.ports.agent import AgentReply, AgentTurn, Probe
+from handrail.system.live import Line
+from handrail.system.run import CommandNotStarted, run_process
+
+
+def unblank(prompt: str) -> bytes:
+    """The prompt for a program that refuses a blank one, which is sent as ``Continue.``."""
+    return (prompt if prompt.strip() else "Continue.").encode("utf-8", "replace")
+
+
+async def run_cli(
+    turn: AgentTurn,
+    argv: Sequence[str] | str,
+    parser: TurnParser,
+    *,
+    stdin: bytes | None = None,
+    env: Mapping[str, str] | None,
+    cwd: str | os.PathLike[str] | None,
+    options: AgentOptions,
+    program: str,
+    install: str | None = "",
+    grace_s: float = GRACE_S,
+    patience: Patience | None = None,
+    keep_ends: bool = False,
+) -> AgentReply:
+    """The parser's answer to one turn, after the program and all it started have ended.
+
+    ``stdin`` is all that it is asked (None: the prompt), ``env`` its whole environment (None: this
+    process's). Of ``options`` only the timeouts are looked at, and with ``patience`` not even
+    these. ``program`` is its name for people, ``install`` the command that brings it (None: it is
+    any program, for which there is no advice). With ``keep_ends`` the parser is fed each line of
+    stdout with what ended it. Emits all that is heard, and last ``AgentFinished``, also on failure
+    and cancellation.
+
+    Raises:
+        AgentError: there is no answer, or the program cannot be started.
+    """
+    asked = turn.prompt.encode("utf-8", "replace") if stdin is None else stdin
+    return await run_turn(
+        turn,
+        argv,
+        _Lines(parser, asked, keep_ends=keep_ends),
+        env=env,
+        cwd=cwd,
+        patience=patience or patience_of(options, grace_s=grace_s),
+        program=program,
+        install=install,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The voice of a program that is asked once: it is heard, and never answered."""
+
+    reader: TurnParser
+    stdin: bytes
+    keep_ends: bool
+
+    def start(self) -> Sequence[bytes]:
+        return ()
+
+    def heard(self, line: Line, /) -> tuple[Iterable[Notice], Iterable[bytes]]:
+        if line.stream == "stderr":
+            return self.reader.feed_stderr(line.data), ()
+        return self.reader.feed(line.data + line.end if self.keep_ends else line.data), ()
+
+    def interrupt(self) -> Sequence[bytes]:
+        return ()
+
+
+_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+][\w.+-]*\w)?")
+_ANSWER_S = 20.0
+
+
+async def probe_program(
+    executable: str,
+    env: Mapping[str, str],
+    *,
+    logged_in: Callable[[Mapping[str, str]], bool | None],
+    install: str,
+    login: str,
+) -> Probe:
+    """Whether a program is there, its version, and whether it has a login.
+
+    ``env`` is its whole environment; ``logged_in`` finds out from it and from files alone.
+    ``install`` and ``login`` are commands, for the advice.
+    """
+    where = shutil.which(executable, path=env.get("PATH"))
+    if where is None:
+        return Probe(found=False, advice=f"Install it: {install}")
+    version = await _version(where, env)
+    if version is None:
+        return Probe(
+            found=True, where=where, advice=f"`{executable} --version` fails. Reinstall: {install}"
+        )
+    known = logged_in(env)
+    advice = f"Log in: {login}" if known is False else ""
+    return Probe(found=True, version=version, where=where, logged_in=known, advice=advice)
+
+
+def home_of(env: Mapping[str, str]) -> Path:
+    """The home folder in this environment."""
+    return Path(env.get("HOME") or Path.home())
+
+
+def json_file(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; an empty one if there is none."""
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+async def _version(where: str, env: Mapping[str, str]) -> str | None:
+    with anyio.move_on_after(_ANSWER_S):
+        try:
+            said = await run_process(
+                [where, "--version"], marker=f"probe-{uuid4().hex}", env=env, limit_bytes=4096
+            )
+        except (CommandNotFound, CommandNotStarted):
+            return None
+        found = _VERSION.search(said.stdout) if said.exit_code == 0 else None
+        return found[0] if found else None
+    return None
+
+
+Put: TypeAlias = Callable[[str, str], str]
+"""Writes a text to a private file of this name that lives as long as the turn; its path."""
+
+
+@contextlib.contextmanager
+def private_files(program: str) -> Generator[Put, None, None]:
+    """What writes into a folder of the user alone, which is made for the first file."""
+    with contextlib.ExitStack() as stack:
+        folders: list[Path] = []
+
+        def put(name: str, text: str) -> str:
+            if not folders:
+                made = tempfile.TemporaryDirectory(prefix=f"handrail-{program}-")
+                folders.append(Path(stack.enter_context(made)))
+            file = folders[0] / name
+            file.write_text(text, encoding="utf-8", errors="replace")
+            return str(file)
+
+        yield put
+
+
+def child_environment(
+    options: AgentOptions,
+    *,
+    drop: Iterable[str] = (),
+    add: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """This process's environment without the names in ``drop``; over it ``add``, which a backend
+    needs for its program, and over that the variables of the options.
+    """
+    left_out = frozenset(drop)
+    inherited = {name: value for name, value in os.environ.items() if name not in left_out}
+    return {**inherited, **(add or {}), **(options.env or {})}
+
+
+def working_folder(options: AgentOptions) -> str:
+    """The working folder of the options, else this process's."""
+    return str(Path(options.cwd or ".").absolute())
+
+
+def added_folders(options: AgentOptions) -> list[str]:
+    """The folders of ``add_dirs``; where they are relative, that is to the working folder."""
+    return [str(Path(working_folder(options), one)) for one in options.add_dirs or ()]

@@ -1,0 +1,198 @@
+"""What reads a program's protocol: bytes in, notices and at last a reply out. It waits for nothing.
+
+A program that answers a prompt prints lines. Each backend of that kind has a parser for one turn:
+it is fed whole lines as they come and says what they mean; when the program has ended, or has been
+ended, it says what the answer is. Parsers do no input or output and know no clock, so that a test
+can feed them anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Literal, Protocol, TypeAlias
+
+from handrail.errors import AgentError, AgentErrorKind
+from handrail.model.events import Notice
+from handrail.model.results import Usage
+from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.shortening import shortened
+
+Stop: TypeAlias = Literal["start_timeout", "idle_timeout", "timeout", "interrupted"]
+"""Why we ended a program: one of the watchdogs, or somebody wanted it to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the program of a turn came to its end.
+
+    ``exit_code`` is negative for a signal, None if it did not exit in time. ``stopped`` says why
+    *we* ended it, if we did: it had taken longer than ``after_s`` seconds. ``stderr`` is the end of
+    what it printed there. ``now`` is the time, in unix seconds, to which relative times in texts
+    refer.
+    """
+
+    exit_code: int | None
+    stopped: Stop | None = None
+    stderr: str = ""
+    now: float = 0.0
+    after_s: float = 0.0
+
+
+class TurnReader(Protocol):
+    """What knows how far one turn is, and what comes of it. Mutable; lives as long as the turn."""
+
+    @property
+    def finished(self) -> bool:
+        """True once the program's own last word on the turn was heard: nothing more is needed."""
+        ...
+
+    @property
+    def open_tools(self) -> int:
+        """How many tools are at work, as far as it has been told: silence is no hang then."""
+        ...
+
+    @property
+    def patience_s(self) -> float:
+        """How much longer than usual it may be silent now, because it said so (a retry delay)."""
+        ...
+
+    def conclude(self, ending: Ending, /) -> AgentReply:
+        """The answer.
+
+        Raises:
+            AgentError: there is none, with its kind.
+        """
+        ...
+
+
+class TurnParser(TurnReader, Protocol):
+    """Reads the lines of one turn."""
+
+    def feed(self, line: bytes, /) -> Iterable[Notice]:
+        """What a line of stdout means, in order. Lines of no meaning give nothing; none raises."""
+        ...
+
+    def feed_stderr(self, line: bytes, /) -> Iterable[Notice]:
+        """What a line of stderr means; mostly nothing."""
+        ...
+
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_NOISE = re.compile(r"^(?:warning\b|warn\b|tip:|\(node:\d+\)|at |note:)", re.IGNORECASE)
+_LOGIN = re.compile(
+    r"not logged in|log ?in|sign in|authenticat|unauthorized|api[_ ]key|credentials|\btoken\b",
+    re.IGNORECASE,
+)
+_PANIC = re.compile(r"panicked at|segmentation fault|out of memory|core dumped", re.IGNORECASE)
+_SHOWN_CHARS = 600
+
+
+def kind_of_end(ending: Ending, *, alive: bool) -> AgentErrorKind:
+    """The kind of an end without a terminal event.
+
+    A program that did not get as far as its protocol and complained on stderr did not accept how
+    it was started, or knows no login.
+    """
+    if ending.stopped is not None:
+        return "interrupted" if ending.stopped == "interrupted" else "timeout"
+    complaint = said_on_stderr(ending)
+    if alive or not complaint or not ending.exit_code or ending.exit_code < 0:
+        return "crashed"
+    if _PANIC.search(complaint):
+        return "crashed"
+    return "auth" if _LOGIN.search(complaint) else "config"
+
+
+def words_of_end(program: str, ending: Ending, *, alive: bool = True) -> str:
+    """How a program ended, in words, with the end of its stderr."""
+    said = said_on_stderr(ending)
+    tail = f": {said}" if said else ""
+    match ending.stopped:
+        case "interrupted":
+            return f"{program} was interrupted"
+        case "start_timeout":
+            return f"{program} gave no sign of life within {ending.after_s:g} s{tail}"
+        case "idle_timeout":
+            return f"{program} gave no sign of life for {ending.after_s:g} s and was stopped"
+        case "timeout":
+            return f"{program} did not finish within {ending.after_s:g} s"
+        case None:
+            silent = " without saying that it is done" if alive or not said else ""
+            return f"{program} {_exit(ending.exit_code)}{silent}{tail}"
+
+
+def said_on_stderr(ending: Ending) -> str:
+    """The lines of stderr that may be reasons, in short."""
+    plain = _ANSI.sub("", ending.stderr)
+    lines = (line.strip() for line in plain.splitlines())
+    kept = "\n".join(line for line in lines if line and not _NOISE.match(line))
+    if len(kept) <= _SHOWN_CHARS:
+        return kept
+    half = _SHOWN_CHARS // 2
+    return shortened(kept, half, mark=" ... ") + shortened(kept, half, "tail", mark="")
+
+
+def _exit(code: int | None) -> str:
+    if code is None:
+        return "never exited"
+    return f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
+
+
+# The session that a program was to go on in is not there: one kind, whichever program says so.
+#
+# As ``bad_request`` without a session, so that what follows begins a new one.
+
+
+def lost_session(
+    turn: AgentTurn, ending: Ending, program: str, words: re.Pattern[str]
+) -> AgentError | None:
+    """The error of a program that ended because it does not have the turn's session.
+
+    ``words`` are those in which it says so on stderr. None if that is not why it ended. To be asked
+    only of a program that did not get as far as its protocol.
+    """
+    if turn.session is None or ending.stopped is not None or not ending.exit_code:
+        return None
+    said = said_on_stderr(ending)
+    if not words.search(said):
+        return None
+    reason = f"{program} does not have session {turn.session!r}: {said}"
+    return AgentError(turn.agent, reason, kind="bad_request")
+
+
+_KINDS: dict[int, AgentErrorKind] = {
+    401: "auth",
+    402: "spending_cap",
+    403: "auth",
+    407: "auth",
+    408: "transient",
+    409: "transient",
+    413: "context_overflow",
+    425: "transient",
+    429: "rate_limit",
+}
+
+
+def kind_of_status(status: int | None) -> AgentErrorKind | None:
+    """The kind of a failure with this status; None if it says nothing."""
+    if status is None or not 400 <= status < 600:
+        return None
+    return _KINDS.get(status) or ("transient" if status >= 500 else "bad_request")
+
+
+def added_since(before: Usage | None, total: Usage) -> Usage | None:
+    """What was added to ``before``; unknown where that is, for a total is no difference.
+
+    ``Usage.since`` takes what is unknown for nothing, as is right where all of it was counted.
+    """
+    if before is None:
+        return None
+    added = total.since(before)
+    known = {
+        field.name: getattr(added, field.name)
+        for field in fields(Usage)
+        if getattr(before, field.name) is not None
+    }
+    return Usage(**known) if known else None
