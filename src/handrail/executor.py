@@ -137,7 +137,7 @@ def _check_agent(
     agent: Any, settings: AgentSettings, defaults: Callable[[], AgentSettings] | None
 ) -> None:
     """Do nothing, or raise what an agent would be refused for when it is launched."""
-    from handrail.agents.routes import check_told
+    from handrail.agents.agent import check_told
 
     check_told(agent, settings, defaults)
 

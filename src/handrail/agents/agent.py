@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 import attrs
 
@@ -32,7 +32,7 @@ from handrail.agents.routes import (
     routes_of,
 )
 from handrail.errors import DefinitionError, WrongUse
-from handrail.model.agent_options import NO_OPTIONS, AgentOptions, with_model
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
 from handrail.model.policy import DEFAULT_LADDER, Ladder, count_of
 from handrail.model.results import AgentResult
 from handrail.model.shapes import AgentRequest
@@ -287,3 +287,31 @@ class Agent(Generic[T_co]):
         )
         talk = Conversation(self.name, self.output, routes, self.ladder, self.max_reasks, request)
         return await talk.hold(text)
+
+
+def check_told(
+    given: object, settings: AgentSettings, defaults: Callable[[], AgentSettings] | None
+) -> None:
+    """Do nothing, or raise what a launch of an agent would raise before its backend is asked.
+
+    Without ``defaults``, what holds for the run, only what the step itself says counts. Agents of
+    other classes take what they like. What else is wrong, such as that nobody names a backend, is
+    the launch's to say.
+
+    Raises:
+        DefinitionError: a backend cannot honour what it is told, or there is none of its name.
+    """
+    if getattr(type(given), "run", None) is not Agent[Any].run:
+        return
+    agent = cast("Agent[Any]", given)
+    if defaults is None:
+        whose = f"agent {agent.name!r}"
+        check_backend(settings.backend, whose)
+        check_options(settings.backend, settings.options, whose)
+        return
+    try:
+        routes_of(agent, settings, attrs.evolve(defaults(), wrap=None))
+    except DefinitionError:
+        raise
+    except Exception:  # noqa: BLE001  # the launch tells of it
+        return

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from handrail.agents.agent import Agent
 from handrail.errors import AgentError, DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings
 from handrail.ports.agent import AgentBackend, capabilities_of
 from handrail.typed.jsonsafe import short_repr
+
+if TYPE_CHECKING:
+    from handrail.agents.agent import Agent
 
 Fallback: TypeAlias = AgentBackend | str
 """A backend, ``"name"`` or ``"name:model"`` of one, or ``":model"`` of the agent's own backend."""
@@ -108,7 +110,6 @@ def led_by_owner(
     Raises:
         DefinitionError: no backend of the chain keeps it; another one would begin anew.
     """
-
     owner = settings.session_backend
     if settings.session is None or not owner:
         return routes
@@ -260,31 +261,3 @@ def _able(names: Iterable[str], options: AgentOptions) -> Iterable[str]:
     for name in names:
         if not capabilities_of(make_backend(name)).lacking(options):
             yield name
-
-
-def check_told(
-    given: object, settings: AgentSettings, defaults: Callable[[], AgentSettings] | None
-) -> None:
-    """Do nothing, or raise what a launch of an agent would raise before its backend is asked.
-
-    Without ``defaults``, what holds for the run, only what the step itself says counts. Agents of
-    other classes take what they like. What else is wrong, such as that nobody names a backend, is
-    the launch's to say.
-
-    Raises:
-        DefinitionError: a backend cannot honour what it is told, or there is none of its name.
-    """
-    if getattr(type(given), "run", None) is not Agent[Any].run:
-        return
-    agent = cast("Agent[Any]", given)
-    if defaults is None:
-        whose = f"agent {agent.name!r}"
-        check_backend(settings.backend, whose)
-        check_options(settings.backend, settings.options, whose)
-        return
-    try:
-        routes_of(agent, settings, attrs.evolve(defaults(), wrap=None))
-    except DefinitionError:
-        raise
-    except Exception:  # noqa: BLE001  # the launch tells of it
-        return

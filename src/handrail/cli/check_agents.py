@@ -11,8 +11,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from handrail.agents.agent import Agent
-from handrail.agents.routes import check_told
+from handrail.agents.agent import Agent, check_told
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import (
     NO_OPTIONS,

@@ -68,8 +68,8 @@ class LineFramer:
         """The lines that these bytes complete."""
         *ends, rest = data.split(b"\n")
         lines: list[Line] = []
-        for end in ends:
-            self._hold(end)
+        for piece in ends:
+            self._hold(piece)
             lines.append(self._line())
         self._hold(rest)
         return lines

@@ -24,7 +24,6 @@ from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentFinished, AgentLimit, AgentTranscript, Notice, StepOutput
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.system.live import EXIT_S, Exited, Line, LiveProcess, open_live
-from handrail.system.run import CommandNotStarted
 from handrail.system.spawn import CommandNotStarted
 
 START_S = 60.0
