@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from handrail.cli.choosing import CURSOR, Choosing, Done, picture
-from handrail.cli.keyboard import Lines, parsed
+from handrail.cli.gates import CURSOR, Choosing, Done, Lines, parsed, picture
 
 COLOURS = Choosing(("red", "green", "grey"))
 

@@ -17,7 +17,7 @@ from typing import IO
 
 import pytest
 
-from handrail.cli.choosing import CURSOR
+from handrail.cli.gates import CURSOR
 
 FLOW = """\
 from handrail import step, workflow

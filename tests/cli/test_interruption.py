@@ -190,7 +190,7 @@ def again_and_again(child: subprocess.Popen[str], signum: signal.Signals) -> Non
 
 ONE_MOMENT = """
 import signal
-from handrail.cli.interruption import Interruption
+from handrail.cli.driving import Interruption
 
 with Interruption(now_s=lambda: 100.0) as interruption:
     for _ in range(3):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from handrail.cli.letters import payload_of, whoever
+from handrail.cli.answer import payload_of, whoever
 from tests.cli.conftest import Outcome, live, notes
 
 Cli = Callable[..., Outcome]

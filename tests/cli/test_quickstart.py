@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from handrail.cli.quickstart import find_example
-from handrail.cli.quickstart_agents import RIGHT, TOO_SIMPLE
-from handrail.cli.quickstart_repository import BUGGY
+from handrail.cli.quickstart import BUGGY, RIGHT, TOO_SIMPLE, find_example
 from tests.cli.conftest import Outcome, spawned
 
 Cli = Callable[..., Outcome]

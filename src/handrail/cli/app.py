@@ -84,9 +84,8 @@ def run(
     """
     from handrail.cli.driving import Options
     from handrail.cli.journal import place_of
-    from handrail.cli.run import Wanted
+    from handrail.cli.run import Wanted, cassette_of
     from handrail.cli.run import run as run_target
-    from handrail.cli.taping import cassette_of
 
     options = Options(
         as_json=as_json,
@@ -112,7 +111,7 @@ def list_(path: Path = Path(), /, *, as_json: Json = False) -> int:
     as_json
         Print a JSON list.
     """
-    from handrail.cli.listing import list_workflows
+    from handrail.cli.target import list_workflows
 
     return list_workflows(path, as_json=as_json)
 
@@ -152,7 +151,7 @@ def graph(
     form
         A Mermaid flowchart, or a tree for the terminal.
     """
-    from handrail.cli.graph import graph as graph_target
+    from handrail.cli.check import graph as graph_target
 
     return graph_target(target, form)
 
@@ -277,9 +276,8 @@ def resume(
     """
     from handrail.cli.driving import Options
     from handrail.cli.journal import place_of
-    from handrail.cli.resume import Choices
-    from handrail.cli.resume import resume as resume_run
-    from handrail.cli.taping import cassette_of
+    from handrail.cli.run import Choices, cassette_of
+    from handrail.cli.run import resume as resume_run
 
     options = Options(
         as_json=as_json,
@@ -325,7 +323,7 @@ def plan(
     """
     from handrail.cli.journal import place_of
     from handrail.cli.plan import plan as plan_run
-    from handrail.cli.resume import Choices
+    from handrail.cli.run import Choices
 
     choices = Choices(reuse or [], rerun or [])
     return plan_run(run, place_of(dir), choices=choices, as_json=as_json, target=target)
@@ -409,9 +407,9 @@ def cancel(
     dir
         The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
-    from handrail.cli.cancel import cancel as cancel_run
     from handrail.cli.driving import Options
     from handrail.cli.journal import place_of
+    from handrail.cli.run import cancel as cancel_run
 
     options = Options(as_json=as_json, quiet=quiet)
     place = place_of(dir)
@@ -449,8 +447,8 @@ def answer(
     dir
         The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
+    from handrail.cli.answer import answer as answer_gate
     from handrail.cli.journal import place_of
-    from handrail.cli.letters import answer as answer_gate
 
     return answer_gate(run, gate, text, place_of(dir), by=by, as_json=as_json, target=target)
 
@@ -483,7 +481,7 @@ def signal(
     dir
         The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
+    from handrail.cli.answer import signal as send_signal
     from handrail.cli.journal import place_of
-    from handrail.cli.letters import signal as send_signal
 
     return send_signal(run, name, payload, place_of(dir), by=by, as_json=as_json)

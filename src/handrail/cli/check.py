@@ -6,11 +6,15 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from handrail.cli.check_agents import agent_mistakes
 from handrail.cli.exits import Exit
-from handrail.cli.files import python_files, read_source
+from handrail.cli.target import load, python_files, read_source
 from handrail.static.lint import Finding, check_module
+from handrail.static.mermaid import to_mermaid
+from handrail.static.source import source_of
+from handrail.static.text import to_text
 
 
 def check(paths: Sequence[Path], *, as_json: bool) -> int:
@@ -37,3 +41,17 @@ def findings_in(file: Path) -> Iterator[Finding]:
 def _summary(findings: int, files: int) -> str:
     found = "nothing found" if not findings else f"{findings} finding{'s' * (findings != 1)}"
     return f"{found} in {files} file{'s' * (files != 1)}"
+
+
+Format: TypeAlias = Literal["mermaid", "text"]
+
+
+def graph(target: str, form: Format) -> int:
+    """Print the graph of a workflow; the exit code.
+
+    Raises:
+        HandrailError: there is no such workflow, or its source cannot be read.
+    """
+    source = source_of(load(target).definition.function)
+    print((to_mermaid(source) if form == "mermaid" else to_text(source)).rstrip("\n"))
+    return Exit.SUCCEEDED

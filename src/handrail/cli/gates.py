@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+import termios
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+import tty
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 from rich.console import Console
 from rich.text import Text
 
-from handrail.cli.choosing import Choosing, Done, picture
-from handrail.cli.keyboard import Lines, keys_from
 from handrail.cli.masking import shown
 from handrail.core.answers import accepted
 from handrail.errors import GateRefusal, InvalidAnswer
@@ -22,6 +25,187 @@ from handrail.typed.schema import describe_type
 
 if TYPE_CHECKING:
     from handrail.cli.screen import Screen
+
+
+_NAMED = {
+    "\r": "enter",
+    "\n": "enter",
+    "\t": "tab",
+    "\x7f": "backspace",
+    "\b": "backspace",
+    "\x04": "closed",
+    "\x1b": "escape",
+}
+_SEQUENCES = {
+    "A": "up",
+    "B": "down",
+    "C": "right",
+    "D": "left",
+    "H": "home",
+    "F": "end",
+}
+_READ_BYTES = 4096
+
+
+async def read_some(descriptor: int) -> bytes:
+    """What can be read now, or the next that comes; empty at the end."""
+    try:
+        await anyio.wait_readable(descriptor)
+    except OSError:  # a plain file cannot be waited for, it is always readable
+        await anyio.lowlevel.checkpoint()
+    try:
+        return os.read(descriptor, _READ_BYTES)
+    except OSError:  # a terminal that has gone
+        return b""
+
+
+class Lines:
+    """Lines of text, one at a time; what came with them is kept for the next. Mutable."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._left = b""
+        self._ended = False
+
+    async def next(self) -> str | None:
+        """The next line without its end, or None when there are no more."""
+        while b"\n" not in self._left and not self._ended:
+            data = await read_some(self._descriptor)
+            self._left += data
+            if not data:
+                # On a terminal Ctrl-D ends one line, not all that follow.
+                self._ended = not os.isatty(self._descriptor)
+                break
+        line, newline, self._left = self._left.partition(b"\n")
+        return line.decode("utf-8", "replace") if line or newline else None
+
+
+class Keys:
+    """Keys by name (``up``, ``enter``), or as the character they give. Mutable."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pending: deque[str] = deque()
+
+    async def next(self) -> str:
+        """The next key; ``closed`` at the end of the input."""
+        while not self._pending:
+            data = await read_some(self._descriptor)
+            if not data:
+                return "closed"
+            self._pending.extend(parsed(self._decoder.decode(data)))
+        return self._pending.popleft()
+
+
+def parsed(text: str) -> list[str]:
+    """The keys in what a terminal sent; escape sequences that mean nothing here are left out."""
+    keys: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at] == "\x1b" and text[at + 1 : at + 2] in {"[", "O"}:
+            at += 2
+            while at < len(text) and not "@" <= text[at] <= "~":
+                at += 1
+            name = _SEQUENCES.get(text[at : at + 1])
+            if name:
+                keys.append(name)
+        else:
+            keys.append(_NAMED.get(text[at], text[at]))
+        at += 1
+    return keys
+
+
+@contextmanager
+def keys_from(descriptor: int) -> Generator[Keys]:
+    """Single keys from a terminal, which echoes nothing meanwhile; Ctrl-C stays a signal.
+
+    What was typed before is dropped: nobody has answered a question that was not there yet.
+    """
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor, termios.TCSAFLUSH)
+    try:
+        yield Keys(descriptor)
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+CURSOR = "❯"  # noqa: RUF001  # the sign is meant
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It is over; ``choice`` is None if the input ended first."""
+
+    choice: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """Which of the choices is under the cursor, and what was typed to find it.
+
+    What was typed is an answer only if it is a choice, or begins exactly one of them: a word that
+    fits none must never be taken for the choice that happens to be under the cursor.
+    """
+
+    choices: tuple[str, ...]
+    at: int = 0
+    typed: str = ""
+
+    def after(self, key: str) -> Choosing | Done:
+        """The state after a key: its name (``up``, ``enter``, ...), or a character as it is."""
+        match key:
+            case "up" | "left":
+                return self._moved(-1)
+            case "down" | "right" | "tab":
+                return self._moved(1)
+            case "home":
+                return replace(self, at=0, typed="")
+            case "end":
+                return replace(self, at=len(self.choices) - 1, typed="")
+            case "enter":
+                return self if self.refused else Done(self.choices[self.at])
+            case "closed":
+                return Done(None)
+            case "backspace":
+                return self._typed(self.typed[:-1])
+            case "escape":
+                return replace(self, typed="")
+            case _ if len(key) == 1 and key.isprintable():
+                return self._typed(self.typed + key)
+            case _:
+                return self
+
+    def _moved(self, by: int) -> Choosing:
+        return replace(self, at=(self.at + by) % len(self.choices), typed="")
+
+    @property
+    def refused(self) -> bool:
+        """True if something was typed that names no choice, or more than one."""
+        wanted = self.typed.lower()
+        lowered = [choice.lower() for choice in self.choices]
+        return bool(wanted) and wanted not in lowered and len(self._fitting(self.typed)) != 1
+
+    def _fitting(self, text: str) -> list[int]:
+        """The places of the choices that begin with the text; the one that is the text first."""
+        wanted = text.lower()
+        found = [at for at, one in enumerate(self.choices) if one.lower().startswith(wanted)]
+        return sorted(found, key=lambda at: self.choices[at].lower() != wanted)
+
+    def _typed(self, text: str) -> Choosing:
+        """The text is kept as it is; the cursor goes to the first choice that begins with it."""
+        fitting = self._fitting(text) if text else []
+        return replace(self, at=fitting[0] if fitting else self.at, typed=text)
+
+
+def picture(state: Choosing, height: int) -> list[tuple[str, bool]]:
+    """The lines of the list, at most ``height``, and for each whether it is under the cursor."""
+    count = len(state.choices)
+    first = min(max(0, state.at - height // 2), max(0, count - height))
+    shown = range(first, min(count, first + height))
+    marks = {at: CURSOR if at == state.at else " " for at in shown}
+    return [(f"{mark} {state.choices[at]}", at == state.at) for at, mark in marks.items()]
+
 
 Ask: TypeAlias = Callable[[OpenGate], Awaitable[Any]]
 

@@ -7,14 +7,13 @@ import sys
 import attrs
 
 from handrail import Executor
-from handrail.cli.changes import choices_between, was_and_now
 from handrail.cli.channels import json_channel, write_json
 from handrail.cli.exits import Exit
-from handrail.cli.journal import Place
-from handrail.cli.origin import workflow_of
-from handrail.cli.resume import Choices
-from handrail.cli.run_ids import picked
+from handrail.cli.journal import Place, picked
+from handrail.cli.report import choices_between, was_and_now
+from handrail.cli.run import Choices
 from handrail.cli.run_state import told
+from handrail.cli.target import workflow_of
 from handrail.errors import StepChange
 from handrail.model.plan import Plan, PlannedStep
 from handrail.ports.journal import RunInfo

@@ -2,22 +2,186 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
-from contextlib import chdir
+from collections.abc import Generator
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 import handrail
+from handrail.agents.fake import FakeBackend
 from handrail.cli.driving import Options, drive
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.quickstart_agents import scripted
-from handrail.cli.quickstart_repository import TASK, TEST_FILE, clean_git_environment, create, git
 from handrail.cli.target import load
+
+TASK = "page_count forgets the last page when it is not full"
+CODE_FILE = "pages.py"
+TEST_FILE = "test_pages.py"
+
+SIGNATURE = "def page_count(items: int, per_page: int) -> int:"
+BUGGY = "return items // per_page"
+CODE = f'''\
+"""How a list is cut into pages."""
+
+
+{SIGNATURE}
+    """How many pages it takes to show all items."""
+    {BUGGY}
+'''
+
+TESTS = """\
+import unittest
+
+from pages import page_count
+
+
+class PageCount(unittest.TestCase):
+    def test_full_pages(self) -> None:
+        self.assertEqual(3, page_count(9, 3))
+
+    def test_a_last_page_that_is_not_full(self) -> None:
+        self.assertEqual(4, page_count(10, 3))
+
+    def test_no_items_need_no_page(self) -> None:
+        self.assertEqual(0, page_count(0, 3))
+
+
+if __name__ == "__main__":
+    unittest.main()
+"""
+
+_SETTINGS = {
+    "user.name": "handrail quickstart",
+    "user.email": "quickstart@handrail.invalid",
+    # What a user's own configuration may ask of commits would ask for a key, or run their hooks.
+    "commit.gpgSign": "false",
+    "core.hooksPath": ".git/no-hooks",
+    "core.autocrlf": "false",
+}
+
+
+def create(home: Path, example: Path) -> None:
+    """Fill an empty folder: code, its failing test, the workflow, and a first commit.
+
+    Raises:
+        Refused: git does not do as it is told; the text is git's.
+    """
+    (home / CODE_FILE).write_text(CODE, "utf-8")
+    (home / TEST_FILE).write_text(TESTS, "utf-8")
+    (home / ".gitignore").write_text("__pycache__/\n", "utf-8")
+    shutil.copyfile(example, home / example.name)
+    git("-c", "init.defaultBranch=main", "init", "--quiet", "--template=")
+    for name, value in _SETTINGS.items():
+        git("config", name, value)
+    git("add", "--all")
+    git("commit", "--quiet", "-m", "Count pages")
+
+
+def git(*words: str) -> str:
+    """What git printed, in the current folder.
+
+    Raises:
+        Refused: it failed.
+    """
+    done = subprocess.run(  # noqa: S603  # the words are our own
+        ["git", "--no-pager", *words],  # noqa: S607  # the git on PATH is the user's own
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Refused(f"git {words[0]}", (done.stderr or done.stdout).strip() or "failed")
+    return done.stdout
+
+
+@contextmanager
+def clean_git_environment() -> Generator[None]:
+    """Without the variables by which a git hook, or a shell, points git at another repository."""
+    kept = {name: os.environ.pop(name) for name in list(os.environ) if _misleads(name)}
+    before = os.environ.get("GIT_TERMINAL_PROMPT")
+    os.environ["GIT_TERMINAL_PROMPT"] = "0"
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
+        if before is None:
+            del os.environ["GIT_TERMINAL_PROMPT"]
+        else:
+            os.environ["GIT_TERMINAL_PROMPT"] = before
+
+
+_MISLEADING = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_DIR",
+        "GIT_INDEX_FILE",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_WORK_TREE",
+    }
+)
+
+
+def _misleads(name: str) -> bool:
+    return name in _MISLEADING or name.startswith("GIT_CONFIG")
+
+
+THINKING_S = 0.7
+"""How long each answer takes, so that the tree can be read while it grows."""
+
+# Of different lengths: by size and second Python tells whether compiled code is out of date.
+TOO_SIMPLE = "return items // per_page + 1"
+RIGHT = "return (items + per_page - 1) // per_page"
+
+
+def scripted() -> FakeBackend:
+    """A backend that answers for each agent of ``examples/ship.py``, and edits the code for two."""
+    replies: dict[str, list[Any]] = {"planner": [plan], "coder": [implement], "fixer": [fix]}
+    return FakeBackend(replies, delay=THINKING_S, name="script")
+
+
+def plan() -> str:
+    """A plan, in the midst of the prose that models write around what they were asked for."""
+    return """\
+The division rounds down, so a last page that is not full is lost. My plan:
+
+```json
+{
+  "goal": "Make page_count in pages.py count a last page that is not full.",
+  "steps": ["Round the division up", "Leave test_pages.py as it is"],
+  "commit_message": "Count the last page when it is not full"
+}
+```
+"""
+
+
+def implement() -> dict[str, Any]:
+    """A first edit that passes one test and breaks two."""
+    _replace(BUGGY, TOO_SIMPLE)
+    return {"files": [CODE_FILE], "why": "A page that is not full is one more page."}
+
+
+def fix() -> dict[str, Any]:
+    """The edit that passes them all."""
+    _replace(TOO_SIMPLE, RIGHT)
+    return {"files": [CODE_FILE], "why": "One more only where something is left: round up."}
+
+
+def _replace(old: str, new: str) -> None:
+    file = Path(CODE_FILE)
+    file.write_text(file.read_text("utf-8").replace(old, new), "utf-8")
+
 
 AGENTS = ("planner", "coder", "fixer")
 

@@ -6,15 +6,37 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from handrail.cli.changes import choices_between, was_and_now
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, debugging
 from handrail.cli.journal import Place
 from handrail.cli.masking import shown, shown_value
 from handrail.cli.waiting import answers_to, signals_to
-from handrail.errors import ReplayMismatch, StepIsPoisonous, StepWasInterrupted
+from handrail.errors import ReplayMismatch, StepChange, StepIsPoisonous, StepWasInterrupted
 from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult, qualified
 from handrail.secrets.values import SHORTEST, placeholder
+
+
+def was_and_now(change: StepChange) -> tuple[str, str]:
+    """What the step was and what it is, as two lines."""
+    return f"was  {_one_line(change.was)}", f"now  {_one_line(change.now)}"
+
+
+def choices_between(
+    run_id: str, changes: Sequence[StepChange], place: Place, chosen: Sequence[str] = ()
+) -> list[str]:
+    """The two commands, ready to be typed: one keeps what is recorded, one runs all again; with
+    what was ``chosen`` already.
+    """
+    lines: list[str] = []
+    for option, why in (("--reuse", "keep what is recorded"), ("--rerun", "run again")):
+        words = [word for change in changes for word in (option, change.path)]
+        lines.append(f"{f'{why}:':24}{place.command('resume', run_id, *chosen, *words)}")
+    return lines
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
 
 MOST_LINES = 40
 """Of an agent's answer, on a terminal."""

@@ -2,23 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from inspect import Parameter
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import anyio
 import attrs
 
-from handrail.cli.again import go_on
-from handrail.cli.agents import agent_labels, as_recorded
-from handrail.cli.channels import json_channel
+from handrail import Executor
+from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.driving import Options, Session
-from handrail.cli.exits import Refused
+from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import arguments_for, given_inputs
-from handrail.cli.journal import Place
-from handrail.cli.origin import labels_of
-from handrail.cli.run_ids import of_this_id
-from handrail.cli.target import load
-from handrail.errors import RunIdTaken
-from handrail.ports.journal import RunInfo
+from handrail.cli.journal import Place, exactly, of_this_id, picked
+from handrail.cli.run_state import as_data, state_of, told
+from handrail.cli.target import labels_of, load, workflow_of
+from handrail.engine.history import history_of, inputs_of
+from handrail.errors import RunIdTaken, WorkflowNotFound
+from handrail.executor import agent_defaults
+from handrail.model.agent_options import NO_OPTIONS
+from handrail.model.definition import WorkflowDefinition
+from handrail.ports.journal import Journal, RunInfo
+from handrail.record.run_record import Recorded
+from handrail.typed.jsonsafe import short_repr
+
+if TYPE_CHECKING:
+    from handrail.agents.cassette.cassette import Cassette
+
+
+BACKEND, MODEL = "backend", "model"
+
+
+def agent_labels(options: Options) -> dict[str, str]:
+    """What to record: of the command line, the environment, or the project.
+
+    Raises:
+        DefinitionError: there is no such backend.
+    """
+    _check(options)
+    said = agent_defaults(options.backend, options.model, NO_OPTIONS)
+    found = {BACKEND: said.backend, MODEL: said.options.model}
+    return {name: value for name, value in found.items() if isinstance(value, str)}
+
+
+def as_recorded(options: Options, labels: Mapping[str, str]) -> Options:
+    """The options with the backend and model of the run, unless they, or the environment, say
+    others.
+
+    Raises:
+        DefinitionError: there is no such backend.
+    """
+    _check(options)
+    backend = options.backend or os.environ.get("HANDRAIL_BACKEND") or None
+    if backend is not None:
+        return options
+    return attrs.evolve(
+        options,
+        backend=labels.get(BACKEND),
+        model=options.model or os.environ.get("HANDRAIL_MODEL") or labels.get(MODEL),
+    )
+
+
+def _check(options: Options) -> None:
+    """Speak of what was typed, before anything else speaks of what it became."""
+    if options.backend is not None:
+        from handrail.agents.routes import check_backend
+
+        check_backend(options.backend, "--backend")
+
+
+@attrs.frozen
+class Choices:
+    """What counts of steps that changed: paths whose record is kept, and paths that run again."""
+
+    reuse: Sequence[str] = ()
+    rerun: Sequence[str] = ()
+
+    @property
+    def words(self) -> list[str]:
+        """What to type for them."""
+        reuse = [word for path in self.reuse for word in ("--reuse", path)]
+        return reuse + [word for path in self.rerun for word in ("--rerun", path)]
+
+
+def resume(
+    name: str | None,
+    options: Options,
+    place: Place,
+    *,
+    latest: bool = False,
+    choices: Choices,
+    target: str | None = None,
+) -> int:
+    """Go on with a run; the exit code.
+
+    Raises:
+        HandrailError: there is no such run, or its workflow is not to be had; nothing was run.
+    """
+    with json_channel(wanted=options.as_json) as data:
+        journal = place.find()
+        info = _picked(journal, name, latest=latest)
+        workflow = workflow_of(info, place, target)
+        place = attrs.evolve(place, target=target)
+        options = as_recorded(options, info.labels)
+        return drive_again(info, workflow, choices, Session(options, data, place, journal))
+
+
+def drive_again(info: RunInfo, workflow: Any, choices: Choices, session: Session) -> int:
+    """Resume a run whose workflow is loaded; the exit code."""
+    if state_of(info) == "succeeded" and not choices.rerun:
+        tell(f"run {info.run_id} has succeeded already; this is its recorded result")
+    reuse, rerun = choices.reuse, choices.rerun
+    return session.drive(
+        lambda executor: executor.held(
+            info.run_id,
+            lambda: executor.resume(info.run_id, workflow, reuse=reuse, rerun=rerun),
+        )
+    )
+
+
+def _picked(journal: Journal, name: str | None, *, latest: bool) -> RunInfo:
+    if latest == (name is not None):
+        why = "takes either a run's id or --latest" + ("" if latest else ", and has neither")
+        raise Refused("resume", why, "handrail runs lists them.")
+    return picked(journal, name)
+
+
+def go_on(info: RunInfo, workflow: Any, given: Mapping[str, Any], session: Session) -> int:
+    """Resume the run with what was recorded; the exit code.
+
+    Raises:
+        Refused: it is another workflow's, it was given other inputs, or it was cancelled.
+    """
+    definition: WorkflowDefinition = workflow.definition
+    another = "Leave out --run-id to start another run."
+    if info.workflow_name != definition.name:
+        why = f"is one of workflow {info.workflow_name!r}, not of {definition.name!r}"
+        raise Refused(f"run {info.run_id}", why, another)
+    if info.status == "cancelled" and info.holder is None:
+        resume = session.place.command("resume", info.run_id)
+        raise Refused(f"run {info.run_id}", "was cancelled", f"{resume} goes on with it. {another}")
+    _compare(info.run_id, definition, given, session.journal)
+    return drive_again(info, workflow, Choices(), session)
+
+
+def _compare(
+    run_id: str, definition: WorkflowDefinition, given: Mapping[str, Any], journal: Journal
+) -> None:
+    recorded = inputs_of(Recorded(history_of(journal, run_id)), definition, journal.codec)
+    kinds = {parameter.name: parameter.kind for parameter in definition.parameters}
+    rest = next((name for name, kind in kinds.items() if kind is Parameter.VAR_KEYWORD), None)
+    for name, value in given.items():
+        of = recorded if name in kinds else recorded.get(rest or "", {})
+        then, now = of.get(name), value
+        if kinds.get(name) is Parameter.VAR_POSITIONAL:
+            then, now = tuple(then or ()), tuple(value)
+        if name not in of or journal.codec.identity(now) != journal.codec.identity(then):
+            why = f"it was started with {name}={short_repr(then)}, not {short_repr(now)}"
+            hint = "Leave the inputs out to go on with it; leave out --run-id to start another run."
+            raise Refused(f"run {run_id}", why, hint)
 
 
 @attrs.frozen
@@ -66,3 +210,105 @@ def _check_id(run_id: str) -> None:
     if not run_id or run_id != run_id.strip() or not run_id.isprintable() or len(run_id) > 120:
         why = "is no run id: 1 to 120 printable characters, without blanks at its edges"
         raise Refused(f"--run-id {run_id!r}", why)
+
+
+EVERY_S = 0.05
+_OVER = frozenset({"succeeded", "failed", "cancelled"})
+
+
+def cancel(
+    name: str,
+    reason: str,
+    place: Place,
+    options: Options,
+    *,
+    timeout_s: float,
+    target: str | None = None,
+) -> int:
+    """Cancel a run, and wait until it has ended; 0 if it was cancelled, by whomever.
+
+    Raises:
+        HandrailError: there is no such run, or its workflow is not to be had.
+    """
+    with json_channel(wanted=options.as_json) as data:
+        journal = place.find()
+        session = Session(options, data, place, journal)
+        info = picked(journal, name)
+        if state_of(info) in _OVER:
+            return _told(info, f"run {info.run_id} has {_ended(info)} before", session)
+        if info.holder is None or not _asked(journal, info, reason):
+            code = _unwind(info, reason, session, target)
+            return Exit.SUCCEEDED if code == Exit.CANCELLED else code
+        if not options.quiet:
+            tell(f"run {info.run_id}: asked process {info.holder.pid} to cancel it")
+        return _wait(info, session, timeout_s)
+
+
+def _asked(journal: Journal, info: RunInfo, reason: str) -> bool:
+    """True if whoever drives the run was asked; False if nobody does any more."""
+    try:
+        Executor(journal=journal).cancel_sync(info.run_id, reason)
+    except WorkflowNotFound:
+        return False
+    return True
+
+
+def _unwind(info: RunInfo, reason: str, session: Session, target: str | None) -> int:
+    """Resume it only to unwind it, here."""
+    run_id = info.run_id
+    workflow: Any = workflow_of(info, session.place, target)
+    return session.drive(
+        lambda executor: executor.held(run_id, lambda: executor.cancel(run_id, reason, workflow))
+    )
+
+
+def _wait(info: RunInfo, session: Session, timeout_s: float) -> int:
+    """Wait for the process that was asked."""
+    info = anyio.run(_once_over, session.journal, info, timeout_s)
+    if info.holder is None:
+        return _told(info, f"run {info.run_id} has {_ended(info)}", session)
+    what = f"run {info.run_id} was asked, and is not done after {timeout_s:g} s: {told(info)}"
+    return _told(info, what, session)
+
+
+async def _once_over(journal: Journal, info: RunInfo, timeout_s: float) -> RunInfo:
+    """The run as it stands when nobody drives it any more, or after that time."""
+    with anyio.move_on_after(timeout_s):
+        while info.holder is not None:
+            await anyio.sleep(EVERY_S)
+            info = exactly(journal.runs(), info.run_id) or info
+    return info
+
+
+def _told(info: RunInfo, what: str, session: Session) -> int:
+    if session.data is not None:
+        write_json(as_data(info), session.data)
+    if not session.options.quiet:
+        tell(what)
+    return Exit.SUCCEEDED if state_of(info) == "cancelled" else Exit.FAILED
+
+
+def _ended(info: RunInfo) -> str:
+    """How it ended, to go with "has": a run may have succeeded meanwhile, or failed to unwind."""
+    state = state_of(info)
+    return f"been {state}" if state == "cancelled" else state
+
+
+def cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:
+    """The cassette that the options ask for, if they do.
+
+    Raises:
+        Refused: they ask for two, or for one that is not there.
+    """
+    if record is None and replay is None:
+        return None
+    if record is not None and replay is not None:
+        raise Refused("--record and --replay", "cannot be given together", "Leave one out.")
+    from handrail.agents.cassette.cassette import Cassette
+
+    if record is not None:
+        return Cassette(record, "record")
+    assert replay is not None
+    if not replay.is_dir():
+        raise Refused(f"--replay {replay}", "there is no such folder", "--record makes one.")
+    return Cassette(replay, "replay")

@@ -6,7 +6,7 @@ import platform
 import time
 from typing import Any, Literal, TypeAlias
 
-from handrail.cli.origin import target_of
+from handrail.cli.target import target_of
 from handrail.model.results import RunStatus
 from handrail.ports.journal import RunInfo
 

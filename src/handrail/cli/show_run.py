@@ -11,7 +11,6 @@ from handrail.cli.channels import write_json
 from handrail.cli.exits import Exit
 from handrail.cli.journal import Place
 from handrail.cli.masking import shown, shown_value
-from handrail.cli.origin import target_of
 from handrail.cli.report import in_lines, left_behind, one_line, readable, shortened
 from handrail.cli.run_incidents import lines_of, lived_through
 from handrail.cli.run_spending import Spent, in_full, in_short, launches, spent_by, total_of
@@ -19,6 +18,7 @@ from handrail.cli.run_state import moment, state_of, told
 from handrail.cli.run_steps import RecordedStep, steps_of
 from handrail.cli.run_waits import Waits, waits_of
 from handrail.cli.show_data import inputs_of, plain, run_data
+from handrail.cli.target import target_of
 from handrail.cli.waiting import answers_to, signals_to
 from handrail.engine.history import ended, history_of, needs_of, waited_for
 from handrail.model import events as ev

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from handrail.cli.channels import json_channel
-from handrail.cli.imports import is_module
-from handrail.cli.journal import Place
-from handrail.cli.run_ids import chosen, exactly, matching, whole
-from handrail.cli.target import is_file
+from handrail.cli.journal import Place, chosen, exactly, matching, whole
+from handrail.cli.target import is_file, is_module
 from handrail.ports.journal import Journal, RunInfo
 
 

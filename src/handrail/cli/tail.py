@@ -10,8 +10,7 @@ import anyio
 
 from handrail.cli.channels import json_channel, tell
 from handrail.cli.exits import EXIT_OF, Exit
-from handrail.cli.journal import Place
-from handrail.cli.run_ids import exactly, picked
+from handrail.cli.journal import Place, exactly, picked
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, RunInfo
 

@@ -2,17 +2,161 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import importlib
+import importlib.util
+import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import tokenize
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from handrail.cli.exits import Refused
-from handrail.cli.imports import import_file, import_module
+from handrail.cli.channels import tell
+from handrail.cli.exits import Exit, Refused
+from handrail.cli.journal import Place
 from handrail.model.definition import WorkflowDefinition
+from handrail.ports.journal import RunInfo
+from handrail.static.lint import workflows_in
+from handrail.static.source import SourceUnavailable, parse, starts_at
+
+
+def import_file(path: Path) -> ModuleType:
+    """The module of a Python file, imported under the name it has for other code.
+
+    Its folder is put first on ``sys.path``, as if Python ran the file. Of a file in a package that
+    is the folder around the package, so that its relative imports work.
+
+    Raises:
+        Refused: there is no such file, or its import fails.
+    """
+    file = path.resolve()
+    if not file.is_file():
+        hint = f"There is {near}." if (near := _neighbour(file)) else ""
+        raise Refused(str(path), "there is no such file", hint)
+    root, name = _root_and_name(file)
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    if "." in name:
+        return import_module(name)
+    return _guarded(str(path), lambda: _from_file(file, name))
+
+
+def import_module(name: str) -> ModuleType:
+    """A module by its dotted name.
+
+    Raises:
+        Refused: there is none, or its import fails.
+    """
+    try:
+        spec = _spec_of(name)
+    except Exception as error:  # a package around it may raise anything
+        raise _refused(name, error) from error
+    if spec is None:
+        as_file = Path(*name.split(".")).with_suffix(".py") if name.strip(".") else Path(name)
+        hint = f"Did you mean {as_file}?" if as_file.is_file() else "Files end in .py."
+        raise Refused(f"module {name!r}", "there is no such file or module", hint)
+    return _guarded(name, lambda: importlib.import_module(name))
+
+
+def is_module(name: str) -> bool:
+    """True if a module of this name can be imported from the current folder; it is not."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        return False
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return _spec_of(name) is not None
+    except Exception:  # noqa: BLE001  # a package around it, which is then the one to be named
+        return True
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        return None
+    except ValueError:  # `..x`, or a module without a spec, such as __main__
+        return None
+
+
+def _root_and_name(file: Path) -> tuple[Path, str]:
+    """Where an import of this file starts, and its dotted name from there."""
+    parts = [file.stem]
+    folder = file.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return folder, ".".join(parts)
+
+
+def _from_file(file: Path, name: str) -> ModuleType:
+    taken = sys.modules.get(name)
+    if taken is not None:
+        if getattr(taken, "__file__", None) == str(file):
+            return taken
+        name = f"{name}_workflow"  # a file may be called json.py; the module json stays what it is
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise Refused(str(file), "is not a Python file", "Its name should end in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _guarded(what: str, importing: Callable[[], ModuleType]) -> ModuleType:
+    try:
+        return importing()
+    except Refused:
+        raise
+    except SystemExit as error:
+        why = f"it ended the process when it was imported (exit {error.code})"
+        hint = 'Put what runs it below `if __name__ == "__main__":`.'
+        raise Refused(what, why, hint) from error
+    except Exception as error:
+        raise _refused(what, error) from error
+
+
+def _refused(what: str, error: Exception) -> Refused:
+    said = str(error).rstrip(".") or "no reason given"
+    kind = type(error).__name__
+    if isinstance(error, SyntaxError):
+        return Refused(f"{error.filename}:{error.lineno}", f"{kind}: {error.msg}")
+    return Refused(_line_of(what, error), f"{kind}: {said}")
+
+
+def _line_of(what: str, error: Exception) -> str:
+    """``file:line`` of the last line of the target's own file that the error passed through."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen ") and frame.filename != __file__
+    ]
+    own = [frame for frame in frames if Path(frame.filename).name == Path(what).name]
+    chosen = (own or frames)[-1:]
+    return f"{chosen[0].filename}:{chosen[0].lineno}" if chosen else what
+
+
+def _neighbour(file: Path) -> str:
+    """A Python file beside one that is missing, whose name is close to it."""
+    import difflib
+
+    there = [one.name for one in file.parent.glob("*.py")] if file.parent.is_dir() else []
+    near = difflib.get_close_matches(file.name, there, n=1)
+    return near[0] if near else ""
+
 
 Found = Mapping[str, Any]
 """The workflows of a module by the names they have in it."""
@@ -101,3 +245,172 @@ def known(names: Sequence[str] | Found, wanted: str) -> str:
     listed = ", ".join(names) or "none"
     near = difflib.get_close_matches(wanted, list(names), n=1)
     return f"{listed}. Did you mean {near[0]!r}?" if near else f"{listed}."
+
+
+# From which TARGET, and in which folder, a run was started: recorded as labels, and found again.
+#
+# A file is recorded relative to the folder that the journal's folder stands in, if it lies below
+# that, so that a project may be moved; a module by its name. The current folder is recorded where
+# it is another one: a resumed run goes on in the folder that it was started in.
+
+TARGET = "target"
+FOLDER = "folder"
+
+
+def labels_of(target: str, workflow: Any, place: Place) -> dict[str, str]:
+    """What to record of a run that is started here and now."""
+    where, name = split(target)
+    if is_file(where):
+        where = _relative(Path(where).resolve(), place)
+    labels = {TARGET: f"{where}:{name or _name_of(workflow)}"}
+    here = Path.cwd().resolve()
+    if here != place.base:
+        labels[FOLDER] = _relative(here, place)
+    return labels
+
+
+def workflow_of(info: RunInfo, place: Place, target: str | None = None) -> Any:
+    """The workflow of a run, imported from where the run says, or from another TARGET.
+
+    From here on the process is in the folder that the run was started in.
+
+    Raises:
+        Refused: the run does not say, or there is no such file, module or workflow.
+    """
+    if target is not None:
+        return load(target)
+    recorded = info.labels.get(TARGET)
+    if recorded is None:
+        why = "was not started by this command, so its workflow is not known"
+        raise Refused(f"run {info.run_id}", why, "Name it: --target file.py:name.")
+    _go_to(place.base / info.labels.get(FOLDER, ""))
+    found = _absolute(recorded, place)
+    tell(f"run {info.run_id} of {recorded}")
+    try:
+        return load(found)
+    except Refused as error:
+        hint = f"{error.hint} If it is elsewhere now: --target file.py:name.".strip()
+        raise Refused(error.what, error.why, hint) from error
+
+
+def target_of(labels: Mapping[str, str]) -> str:
+    """The recorded TARGET, or nothing."""
+    return labels.get(TARGET, "")
+
+
+def _go_to(folder: Path) -> None:
+    if not folder.is_dir():
+        tell(f"the folder that it was started in is gone, {folder}; it goes on in this one")
+    elif folder != Path.cwd():
+        tell(f"in {folder}")
+        os.chdir(folder)
+
+
+def _absolute(recorded: str, place: Place) -> str:
+    where, _, name = recorded.rpartition(":")
+    return f"{place.base / where}:{name}" if is_file(where) else recorded
+
+
+def _relative(path: Path, place: Place) -> str:
+    below = path.is_relative_to(place.base)
+    return (path.relative_to(place.base) if below else path).as_posix()
+
+
+def _name_of(workflow: Any) -> str:
+    """The name that a workflow has in its module."""
+    module = sys.modules.get(workflow.definition.function.__module__)
+    names = (name for name, value in vars(module).items() if value is workflow) if module else ()
+    return next(iter(names), str(workflow.definition.name))
+
+
+_SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv"})
+
+
+def python_files(path: Path) -> Iterator[Path]:
+    """The file itself, or every Python file below a folder, sorted by path.
+
+    Hidden folders, virtual environments, and what is built or installed are left out.
+
+    Raises:
+        Refused: there is no such path.
+    """
+    if path.is_file():
+        yield path
+        return
+    if not path.is_dir():
+        raise Refused(str(path), "there is no such file or folder")
+    for folder, below, names in os.walk(path):
+        below[:] = sorted(name for name in below if _worth_a_look(Path(folder) / name))
+        yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
+
+
+def read_source(file: Path) -> str:
+    """The text of a Python file, in the encoding that it declares.
+
+    Raises:
+        SyntaxError, UnicodeDecodeError: it is not in that encoding, or in none there is.
+        OSError: it cannot be read.
+    """
+    with tokenize.open(file) as stream:
+        return stream.read()
+
+
+def _worth_a_look(folder: Path) -> bool:
+    return not (
+        folder.name.startswith(".") or folder.name in _SKIPPED or (folder / "pyvenv.cfg").is_file()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One workflow: the TARGET that names it, where it stands, and what its source says of it."""
+
+    target: str
+    file: str
+    line: int
+    description: str
+
+
+def list_workflows(path: Path, *, as_json: bool) -> int:
+    """Print what is found; the exit code."""
+    found = list(scan(path))
+    if as_json:
+        print(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=2))
+    elif found:
+        width = max(len(one.target) for one in found)
+        for one in found:
+            print(f"{one.target:{width}}  {one.description}".rstrip())
+    else:
+        tell(f"no workflow found in {path} (a workflow is a generator function with @workflow)")
+    return Exit.SUCCEEDED
+
+
+def scan(path: Path) -> Iterator[Listed]:
+    """The workflows in the Python files below a path, in order of files and lines."""
+    for file in python_files(path):
+        try:
+            text = read_source(file)
+            if "workflow" in text:
+                yield from _in_text(text, str(file))
+        except (OSError, SyntaxError, UnicodeDecodeError, SourceUnavailable) as error:
+            tell(f"{file} left out: {' '.join(str(error).split())}")
+
+
+def _in_text(text: str, file: str) -> Iterator[Listed]:
+    names = workflows_in(text, file)
+    functions = {
+        node.name: node for node in ast.walk(parse(text, file)) if isinstance(node, ast.FunctionDef)
+    }
+    for name in names:
+        node = functions.get(name)
+        if node is not None:
+            yield Listed(f"{file}:{name}", file, starts_at(node), _description(node))
+
+
+def _description(node: ast.FunctionDef) -> str:
+    """What the decorator says, if it says it literally, else the docstring's first line."""
+    for decorator in node.decorator_list:
+        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
+            if keyword.arg == "description" and isinstance(keyword.value, ast.Constant):
+                return str(keyword.value.value)
+    return (ast.get_docstring(node) or "").partition("\n")[0]

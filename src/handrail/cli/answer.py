@@ -13,11 +13,10 @@ import anyio
 from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import Place
+from handrail.cli.journal import Place, exactly, picked
 from handrail.cli.masking import shown
-from handrail.cli.origin import workflow_of
 from handrail.cli.report import one_line
-from handrail.cli.run_ids import exactly, picked
+from handrail.cli.target import workflow_of
 from handrail.codec.unresolved import Unresolved
 from handrail.engine.history import history_of, unread, waited_for
 from handrail.errors import GateClosed, HandrailError
