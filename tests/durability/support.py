@@ -17,8 +17,7 @@ from handrail.model import events as ev
 from handrail.model.paths import all_above
 from handrail.record.dropped import begun
 from handrail.testing import JumpClock, ProcessGone, TextJournal
-from handrail.testing.crash_counts import counted
-from handrail.testing.crash_drive import Errand
+from handrail.testing.crash_trial import Errand, counted
 from handrail.testing.shapes import Act, Shape
 from tests.durability.flows import FLOWS
 from tests.testing import by_hand

@@ -13,7 +13,7 @@ import pytest
 from handrail import Executor, StepFailed, Steps, step, workflow
 from handrail.model import events as ev
 from handrail.testing import ProcessGone, TextJournal
-from handrail.testing.crash_drive import Errand
+from handrail.testing.crash_trial import Errand
 from tests.durability.support import RUN, backends
 
 pytestmark = pytest.mark.extra("trio")

@@ -10,7 +10,7 @@ import pytest
 from handrail import Executor, JournalFailed, SqliteJournal
 from handrail.journals.sqlite.open import failure
 from handrail.testing import JumpClock
-from handrail.testing.crash_drive import Errand
+from handrail.testing.crash_trial import Errand
 from tests.durability import flows
 from tests.durability.flows import FLOWS
 from tests.durability.support import RUN, Lives, essence, hold

@@ -2,29 +2,402 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import select
 import shutil
+import signal
+import time
 import traceback
+import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextvars import Context
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 import anyio
 import attrs
 
+from handrail.codec.codec import Codec
+from handrail.core import commands as cmd
+from handrail.engine import executor
+from handrail.engine.driver import Driver
 from handrail.engine.executor import Engine
+from handrail.engine.history import ended, recorded_result
+from handrail.engine.tasks import Flight
 from handrail.errors import WrongUse
 from handrail.journals.sqlite.journal import SqliteJournal
-from handrail.ports.journal import Journal
+from handrail.model import events as ev
+from handrail.model.events import Event
+from handrail.model.results import WorkflowResult
+from handrail.model.shapes import WorkflowLike
+from handrail.ports.journal import Journal, Lease, Letter, RunInfo
 from handrail.testing.clock import JumpClock
-from handrail.testing.crash_child import in_child
-from handrail.testing.crash_counts import counted
-from handrail.testing.crash_drive import Errand
-from handrail.testing.crash_journal import CrashingJournal
 from handrail.testing.crash_points import Plan, Point
-from handrail.testing.crash_story import Chapter, Notebook, read_story, times_performed
-from handrail.testing.crash_verdict import interrupted_steps, verdict_of
+from handrail.testing.crash_verdict import Verdict, interrupted_steps, verdict_of
+
+Kind: TypeAlias = Literal["attempt", "rollback"]
+
+
+class Note(Protocol):
+    """Is told of each attempt and rollback that begins."""
+
+    def __call__(self, kind: Kind, path: str, attempt: int, /, *, once: bool) -> None:
+        """``once``: the step must not run twice."""
+
+
+@contextlib.contextmanager
+def counted(note: Note) -> Generator[None]:
+    """Tell ``note`` of all that executors of this process perform meanwhile.
+
+    The journal cannot be asked: it is what a crash test puts in question. Sinks see when a step
+    starts, not when an attempt does. So the driver is replaced by one that speaks.
+    """
+
+    class Counting(Driver):
+        """A driver that says what it performs."""
+
+        async def _perform_here(self, command: cmd.Perform) -> ev.Event | None:
+            note("attempt", command.path, command.attempt, once=command.step.modifiers.once)
+            return await super()._perform_here(command)
+
+        def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
+            super().start(flight, _noted(flight, work, note), context)
+
+    names = executor.__dict__
+    usual = names["Driver"]
+    names["Driver"] = Counting
+    try:
+        yield
+    finally:
+        names["Driver"] = usual
+
+
+def _noted(flight: Flight, work: Callable[[], Any], note: Note) -> Callable[[], Any]:
+    """The work, which says so when it really begins: not all that is started gets that far."""
+    if flight.kind not in ("attempt", "rollback"):
+        return work
+
+    def begun() -> Any:
+        if flight.kind == "attempt":
+            command: cmd.Perform = flight.command
+            note("attempt", flight.path, command.attempt, once=command.step.modifiers.once)
+        else:
+            note("rollback", flight.path, 1, once=False)
+        return work()
+
+    return begun
+
+
+# What the processes of one run wrote down while they lived: a file of JSON lines.
+#
+# It is written beside the journal, for the journal is what is put in question. Each line is one
+# write to the file, which a SIGKILL cannot take back.
+
+
+class Notebook:
+    """Writes the lines of one process; the first says that it began."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.write("begins")
+
+    def write(self, what: str, *said: Any) -> None:
+        """Add a line."""
+        os.write(self._fd, json.dumps([what, *said]).encode() + b"\n")
+
+    def found(self, history: Iterable[ev.Event]) -> None:
+        """These events were recorded when it began."""
+        self.write("found", [line for event in history for line in _found(event)])
+
+    def record(self, number: int, name: str) -> None:
+        """It is about to write this record."""
+        self.write("record", number, name)
+
+    def performs(self, kind: Kind, path: str, attempt: int, /, *, once: bool) -> None:
+        """It performs this now."""
+        self.write("performs", kind, path, attempt, once)
+
+
+def _found(event: ev.Event) -> list[tuple[str, str, int]]:
+    match event:
+        case ev.StepStarted():
+            return [("started", event.path, 0)]
+        case ev.StepCompleted():
+            return [("attempt", event.path, 0)]
+        case ev.AttemptFailed():
+            return [("attempt", event.path, event.attempt)]
+        case ev.RollbackCompleted():
+            return [("rollback", event.path, 0)]
+        case _:
+            return []
+
+
+@dataclass
+class Chapter:
+    """The life of one process. Mutable while it is read."""
+
+    found: set[tuple[str, str, int]] = field(default_factory=set[tuple[str, str, int]])
+    """What was recorded when it began; attempt 0 stands for all of a step."""
+    records: list[str] = field(default_factory=list[str])
+    performed: list[tuple[Kind, str, int]] = field(default_factory=list[tuple[Kind, str, int]])
+    once: set[str] = field(default_factory=set[str])
+    """Steps that must not run twice."""
+    verdict: Verdict | None = None
+    interrupted: list[str] = field(default_factory=list[str])
+    raised: str | None = None
+
+
+def read_story(path: Path) -> list[Chapter]:
+    """The lives of all processes that wrote into this file, in order."""
+    story: list[Chapter] = []
+    for line in path.read_text("utf-8").splitlines():
+        what, *said = json.loads(line)
+        if what == "begins":
+            story.append(Chapter())
+            continue
+        chapter = story[-1]
+        match what:
+            case "found":
+                chapter.found = {(kind, at, attempt) for kind, at, attempt in said[0]}
+            case "record":
+                chapter.records.append(said[1])
+            case "performs":
+                kind, at, attempt, once = said
+                chapter.performed.append((kind, at, attempt))
+                if once:
+                    chapter.once.add(at)
+            case "ends":
+                chapter.verdict, chapter.interrupted = said
+            case _:
+                chapter.raised = said[0]
+    return story
+
+
+def times_performed(story: Iterable[Chapter]) -> Counter[str]:
+    """How often each step, and each rollback, was performed by all processes together."""
+    return Counter(
+        path if kind == "attempt" else f"rollback of {path}"
+        for chapter in story
+        for kind, path, _ in chapter.performed
+    )
+
+
+def repeated(story: Iterable[Chapter]) -> list[str]:
+    """What a process performed although its end was recorded when that process began."""
+    found: list[str] = []
+    for chapter in story:
+        for kind, path, attempt in chapter.performed:
+            whole, this = (kind, path, 0), (kind, path, attempt)
+            if whole in chapter.found or this in chapter.found:
+                what = "the rollback of " if kind == "rollback" else ""
+                found.append(f"{what}{path!r} was performed again although its end was recorded")
+    return found
+
+
+class CrashingJournal:
+    """Passes everything on, and dies at ``point``, before the record is written or after.
+
+    Records are counted from 1 as they are written; letters are records too. ``tell`` is told of
+    each before it is written. Mutable.
+    """
+
+    def __init__(
+        self, inner: Journal, point: Point | None, tell: Callable[[int, str], None]
+    ) -> None:
+        self._inner = inner
+        self._dies_before = point[0] if point is not None and point[1] == "before" else 0
+        self._dies_after = point[0] if point is not None and point[1] == "after" else 0
+        self._tell = tell
+        self._records = 0
+
+    @property
+    def durable(self) -> bool:
+        """Whatever the journal says that it stands before."""
+        return self._inner.durable
+
+    @property
+    def codec(self) -> Codec:
+        """As ``durable``."""
+        return self._inner.codec
+
+    def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:
+        """Store the event, or die."""
+        dies = self._begin(record_name(event))
+        stored = self._inner.append(event, sync=sync)
+        if not dies:
+            return stored
+        if stored is None:
+            die()
+        return _die_after(stored)
+
+    def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
+        """Keep the letter, or die."""
+        dies = self._begin(f"letter {record_name(letter.event)}")
+        kept = self._inner.post(letter, secrets=secrets)
+        if dies:
+            die()
+        return kept
+
+    def _begin(self, name: str) -> bool:
+        """Count a record; True if the process dies once it is written."""
+        self._records += 1
+        self._tell(self._records, name)
+        if self._records == self._dies_before:
+            die()
+        return self._records == self._dies_after
+
+    def events(
+        self, run_id: str, /, *, secrets: Mapping[str, str] | None = None
+    ) -> Sequence[Event]:
+        """All events of a run."""
+        return self._inner.events(run_id, secrets=secrets)
+
+    def runs(self) -> Sequence[RunInfo]:
+        """Every run."""
+        return self._inner.runs()
+
+    def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> Lease:
+        """Become the one who drives a run."""
+        return self._inner.acquire(run_id, secrets=secrets)
+
+    def letters(self, run_id: str, after: int, /) -> Sequence[Letter]:
+        """The letters of a run."""
+        return self._inner.letters(run_id, after)
+
+    def close(self) -> None:
+        """Release what the journal holds."""
+        self._inner.close()
+
+
+def record_name(event: Event) -> str:
+    """What a record is called in a report: its kind and its path, or a signal's name."""
+    place = getattr(event, "path", "") or getattr(event, "name", "")
+    return f"{type(event).__name__} of {place!r}" if place else type(event).__name__
+
+
+async def _die_after(stored: Awaitable[None]) -> None:
+    await stored
+    die()
+
+
+def die() -> NoReturn:
+    """End this process as a power cut would: nothing is flushed, no ``finally`` runs."""
+    while True:
+        os.kill(os.getpid(), signal.SIGKILL)
+        signal.pause()
+
+
+MOST_RESUMES = 10_000
+
+
+@attrs.frozen
+class Errand:
+    """One run of a workflow: its id, its inputs, and what to do when it waits.
+
+    ``answers`` are by the path of the gate. The payloads of a signal are sent one by one, whenever
+    somebody waits for it.
+    """
+
+    workflow: WorkflowLike[..., Any]
+    run_id: str
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    answers: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    signals: Mapping[str, Sequence[Any]] = attrs.field(factory=dict[str, Sequence[Any]])
+
+    async def finish(self, executor: Engine, journal: Journal) -> WorkflowResult[Any]:
+        """The result of the run: begun if the journal does not know it, else resumed, and helped
+        on until it has ended or waits for what we do not have. One that has ended is not resumed.
+        """
+        history = journal.events(self.run_id)
+        if ended(history) is not None:
+            definition = self.workflow.definition
+            return recorded_result(self.run_id, definition, history, journal.codec)
+        if history:
+            result = await executor.resume(self.run_id, self.workflow)
+        else:
+            begun = executor.options(run_id=self.run_id)
+            result = await begun.run(self.workflow, *self.args, **self.kwargs)
+        for _ in range(MOST_RESUMES):
+            if result.status != "suspended" or not await self._help(executor, journal, result):
+                return result
+            result = await executor.resume(self.run_id, self.workflow)
+        raise AssertionError(f"run {self.run_id} was suspended {MOST_RESUMES} times")
+
+    async def _help(self, executor: Engine, journal: Journal, result: WorkflowResult[Any]) -> bool:
+        """Give the run one thing that it waits for; False if we have none."""
+        for gate in result.waiting:
+            if gate.path in self.answers:
+                answer = self.answers[gate.path]
+                await executor.answer(self.run_id, gate.path, answer, by="test")
+                return True
+        for name in result.waiting_signals:
+            sent = sum(
+                isinstance(letter.event, ev.SignalReceived) and letter.event.name == name
+                for letter in journal.letters(self.run_id, 0)
+            )
+            payloads = self.signals.get(name, ())
+            if sent < len(payloads):
+                await executor.signal(self.run_id, name, payloads[sent], by="test")
+                return True
+        return False
+
+
+_LOOK_EVERY_S = 0.5
+
+
+def in_child(work: Callable[[], None], timeout_s: float) -> int | None:
+    """Call it in a copy of this process; its wait status, or None if it had to be killed.
+
+    A copy has what the test made, closures and fake agents too, and costs milliseconds. It never
+    comes back into the test: it ends with ``work``, whatever that raises, without a word.
+    """
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        # Other threads of this process (pytest-xdist's, a journal's) are not in the copy, and a
+        # lock of theirs can hang it: that is what the timeout is for.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        _work_and_end(work, read)
+    try:
+        os.close(write)
+        return _status(pid, read, time.monotonic() + timeout_s)
+    finally:
+        os.close(read)
+
+
+def _work_and_end(work: Callable[[], None], read: int) -> None:
+    code = 1
+    try:
+        os.close(read)
+        work()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _status(pid: int, read: int, deadline: float) -> int | None:
+    """Its wait status. The pipe's other end closes when it ends, and wakes us."""
+    ended = False
+    try:
+        while not ended and time.monotonic() < deadline:
+            left = max(0.0, deadline - time.monotonic())
+            gone, _, _ = select.select([read], [], [], min(left, _LOOK_EVERY_S))
+            found, status = os.waitpid(pid, 0 if gone else os.WNOHANG)
+            ended = found == pid
+            if ended:
+                return status
+        return None
+    finally:
+        if not ended:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
 
 _EMPTY = "empty.db"
 MakeExecutor: TypeAlias = Callable[[Journal], Engine]

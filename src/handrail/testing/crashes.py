@@ -15,7 +15,6 @@ from handrail.engine.parts import definition_of
 from handrail.executor import Executor
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
-from handrail.testing.crash_drive import Errand
 from handrail.testing.crash_points import (
     Plan,
     all_points,
@@ -23,12 +22,16 @@ from handrail.testing.crash_points import (
     second_point,
     spread,
 )
-from handrail.testing.crash_story import (
+from handrail.testing.crash_trial import (
+    Allowed,
     Chapter,
+    Errand,
+    MakeExecutor,
+    Trial,
+    name_of,
     repeated,
     times_performed,
 )
-from handrail.testing.crash_trial import Allowed, MakeExecutor, Trial, name_of
 from handrail.testing.crash_verdict import Verdict, differences
 
 SHOWN = 3
