@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from handrail.agents.agent import Agent
     from handrail.agents.api.backend import ApiBackend
     from handrail.agents.cassette.cassette import Cassette
-    from handrail.agents.cassette.errors import CassetteMismatch, CassetteMissing, PatchRefused
+    from handrail.agents.cassette.errors import CassetteMismatch, CassetteMissing
     from handrail.agents.claude.backend import ClaudeBackend
     from handrail.agents.codex.backend import CodexBackend
     from handrail.agents.codex.exec import CodexExecBackend
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from handrail.model.context import WorkflowContext
     from handrail.model.definition import WorkflowDefinition, WorkflowParameter
     from handrail.model.plan import Plan, PlannedStep
-    from handrail.model.policy import Backoff, Budget, Ladder, Limits, Retry, Secrets
+    from handrail.model.policy import Backoff, Budget, Ladder, Limits, Retry
     from handrail.model.results import (
         AgentResult,
         BranchResult,
@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from handrail.ports.journal import Holder, Journal, Lease, Letter, RunInfo
     from handrail.ports.sink import Sink
     from handrail.record.rows import UnreadableRecord
+    from handrail.secrets.values import Secrets
     from handrail.sinks.artifacts import ArtifactsSink
     from handrail.sinks.callback import CallbackSink
     from handrail.sinks.console import ConsoleSink
@@ -117,7 +118,7 @@ if TYPE_CHECKING:
     from handrail.steps.verbs import Stage, Step, Steps
     from handrail.system.spawn import CommandNotStarted
     from handrail.typed.convert import DoesNotFit
-    from handrail.workspace.errors import ScopeViolated, WorktreeConflict
+    from handrail.workspace.errors import PatchRefused, ScopeViolated, WorktreeConflict
 
 __version__ = "0.1.0"
 
@@ -128,16 +129,9 @@ _HOMES = {
         "workflow",
     ),
     "handrail.agents.agent": ("Agent",),
-    "handrail.workspace.errors": (
-        "ScopeViolated",
-        "WorktreeConflict",
-    ),
+    "handrail.workspace.errors": ("PatchRefused", "ScopeViolated", "WorktreeConflict"),
     "handrail.agents.cassette.cassette": ("Cassette",),
-    "handrail.agents.cassette.errors": (
-        "CassetteMismatch",
-        "CassetteMissing",
-        "PatchRefused",
-    ),
+    "handrail.agents.cassette.errors": ("CassetteMismatch", "CassetteMissing"),
     "handrail.agents.command": ("CommandBackend",),
     "handrail.agents.fake": ("FakeBackend",),
     "handrail.static.source": ("SourceUnavailable",),
@@ -227,9 +221,9 @@ _HOMES = {
         "Ladder",
         "Limits",
         "Retry",
-        "Secrets",
     ),
     "handrail.record.rows": ("UnreadableRecord",),
+    "handrail.secrets.values": ("Secrets",),
     "handrail.model.results": (
         "AgentResult",
         "BranchResult",

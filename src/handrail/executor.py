@@ -15,12 +15,13 @@ from handrail.engine.parts import Parts, check_arguments
 from handrail.errors import DefinitionError
 from handrail.journals.memory import MemoryJournal
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
-from handrail.model.policy import Limits, Secrets
+from handrail.model.policy import Limits
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.agent import AgentBackend
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
+from handrail.secrets.values import Secrets
 from handrail.system.clock import SystemClock
 
 if TYPE_CHECKING:

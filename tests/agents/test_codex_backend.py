@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from handrail.agents.codex.backend import CodexBackend
-from handrail.agents.transport import rpc_turn
+from handrail.agents.transport import rpc
 from handrail.errors import AgentError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
@@ -187,7 +187,7 @@ async def test_a_codex_that_does_not_listen_is_stopped(
     codex: Callable[..., Path], turn: AgentTurn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the interruption is not answered, signals follow; its children end too."""
-    monkeypatch.setattr(rpc_turn, "INTERRUPT_S", 0.1)
+    monkeypatch.setattr(rpc, "INTERRUPT_S", 0.1)
     codex("interrupt", f"hang={MESSAGES - 3}", "child")
     error = await failed(turn, idle_timeout_s=0.3)
     assert error.kind == "timeout"

@@ -9,9 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from handrail.codec.codec import Codec
-from handrail.model.policy import Secrets
 from handrail.secrets.sealing import sealed, unsealed, variables_in
-from handrail.secrets.values import SPELLINGS, masked, secret_values
+from handrail.secrets.values import SPELLINGS, Secrets, masked, secret_values
 
 # -- which values are secret -----------------------------------------------------------------------
 

@@ -434,7 +434,7 @@ def test_a_prompt_of_acp_can_be_cancelled() -> None:
 
 BACKENDS = [
     ("claude", "claude.backend.ClaudeBackend"),
-    ("codex", "codex.app_server.CodexBackend"),
+    ("codex", "codex.backend.CodexBackend"),
     ("codex", "codex.exec.CodexExecBackend"),
     ("copilot", "copilot.backend.CopilotBackend"),
     ("gemini", "acp.backend.gemini"),

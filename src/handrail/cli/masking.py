@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from handrail.model.policy import Secrets
 from handrail.secrets.masking import Mask
-from handrail.secrets.values import secret_values
+from handrail.secrets.values import Secrets, secret_values
 from handrail.typed.jsonsafe import Json
 
 

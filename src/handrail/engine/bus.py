@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 from handrail.model.described import text_of
 from handrail.model.events import (
@@ -35,6 +35,8 @@ from handrail.model.events import (
 from handrail.ports.sink import Sink
 from handrail.secrets.masking import NAME_LEAST, PLAIN, Mask
 from handrail.secrets.values import SecretValues
+
+T = TypeVar("T")
 
 Piece: TypeAlias = StepOutput | AgentMessage | AgentReasoning
 Stream: TypeAlias = tuple[str, str]
@@ -84,7 +86,7 @@ class Bus:
         elif self.kept or type(event) in _PIECES:
             events = self._in_order(event)
         else:
-            events = (self.mask.event(event),)
+            events = (masked_event(self.mask, event),)
         for shown in events:
             sinks = self.sinks
             for sink in sinks:
@@ -109,11 +111,11 @@ class Bus:
             path: str = getattr(event, "path", "")
             over = [stream for stream in self.kept if stream[0] == path]
         ends = [self._end(self.kept.pop(stream)) for stream in over]
-        return [*(end for end in ends if end.text), self.mask.event(event)]
+        return [*(end for end in ends if end.text), masked_event(self.mask, event)]
 
     def _end(self, kept: _Kept) -> Piece:
-        return self.mask.event(
-            replace(kept.piece, text=self.mask.after(kept.before, kept.piece.text))
+        return masked_event(
+            self.mask, replace(kept.piece, text=self.mask.after(kept.before, kept.piece.text))
         )
 
     def _piece(self, piece: Piece) -> Piece | None:
@@ -127,7 +129,7 @@ class Bus:
             self.kept[stream] = _Kept(replace(piece, text=rest), before)
         if not shown and text:
             return None
-        return self.mask.event(piece if shown == piece.text else replace(piece, text=shown))
+        return masked_event(self.mask, piece if shown == piece.text else replace(piece, text=shown))
 
     # -- sinks that raise ------------------------------------------------------------------------
 
@@ -166,3 +168,23 @@ def bus_for(run_id: str, sinks: Iterable[Sink], secrets: SecretValues) -> Bus:
             with contextlib.suppress(Exception):  # it is dropped when it raises at an event
                 take(run_id, bus.mask)
     return bus
+
+
+def masked_event(mask: Mask, event: T) -> T:
+    """An event, or another of handrail's records, as it may be shown."""
+    kind = type(event)
+    if kind is StepStarted:
+        started = cast("StepStarted", event)
+        if not started.signal and mask.has_clean(started.path):
+            return event
+    elif kind is StepCompleted or kind is StepReplayed:
+        ended = cast("StepCompleted | StepReplayed", event)
+        result = ended.result
+        if result is not None and result.error is None and mask.has_clean(ended.path):
+            output = result.output
+            if type(output) is str:
+                if mask.text(output) is output:
+                    return event
+            elif type(output) in PLAIN or not mask.may_be_in(output):
+                return event
+    return mask.value(event)

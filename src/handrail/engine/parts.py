@@ -16,12 +16,13 @@ from handrail.errors import DefinitionError, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentOptions, AgentSettings
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.policy import Budget, Limits, Secrets, count_of, seconds_of
+from handrail.model.policy import Budget, Limits, count_of, seconds_of
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
 from handrail.record.run_record import Recorded
+from handrail.secrets.values import Secrets
 from handrail.typed.jsonsafe import short_repr
 
 GATE_POLICIES = ("approve", "default", "fail")

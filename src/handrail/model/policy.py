@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, cast
 
@@ -154,20 +154,6 @@ class Limits:
     max_depth: int = attrs.field(default=32, validator=_count)
     max_visits: int | None = attrs.field(default=None, validator=_count)
     budget: Budget | None = attrs.field(default=None, validator=_budget)
-
-
-def _texts(given: Iterable[str]) -> tuple[str, ...]:
-    return tuple(given)
-
-
-@attrs.frozen
-class Secrets:
-    """Which environment variables hold secrets: those named, and those with a word in the name."""
-
-    names: tuple[str, ...] = attrs.field(default=(), converter=_texts)
-    words: tuple[str, ...] = attrs.field(
-        default=("KEY", "TOKEN", "SECRET", "PASSWORD"), converter=_texts
-    )
 
 
 OnBreach: TypeAlias = Literal["fail", "suspend", "ask"]

@@ -12,7 +12,7 @@ from handrail.errors import NotClean, StepFailed, WorkflowFailed
 from handrail.model.frozen import unchangeable
 
 if TYPE_CHECKING:
-    from handrail.model.policy import Secrets
+    from handrail.secrets.values import Secrets
 
 T_co = TypeVar("T_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
@@ -398,9 +398,8 @@ class WorkflowResult(Generic[R_co]):
         It is for reports, so the values of secret environment variables, as ``secrets`` names them
         (by default as ``Secrets()`` does), and known tokens are masked.
         """
-        from handrail.model.policy import Secrets
         from handrail.secrets.masking import Mask
-        from handrail.secrets.values import secret_values
+        from handrail.secrets.values import Secrets, secret_values
         from handrail.typed.jsonsafe import json_safe
 
         mask = Mask(secret_values(secrets or Secrets(), os.environ))

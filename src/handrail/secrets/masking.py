@@ -25,15 +25,6 @@ from uuid import UUID
 
 import msgspec
 
-from handrail.model.events import (
-    Event,
-    Progress,
-    RunSuspended,
-    StepCompleted,
-    StepReplayed,
-    StepStarted,
-    WorkflowCompleted,
-)
 from handrail.secrets.values import SHORTEST, SecretFinder, SecretValues, masked, may_hold_token
 from handrail.typed.jsonsafe import CUT, MAX_DEPTH, Json, json_safe, record_items
 
@@ -164,27 +155,6 @@ class Mask:
         """The text with values as ``${THEIR_NAME}`` and tokens as their ends: ``ghp_***a1b2``."""
         return text if len(text) < SHORTEST else masked(text, self.values)
 
-    def event(self, event: T) -> T:
-        """An event, or another of handrail's records, as it may be shown."""
-        kind = type(event)
-        if kind is StepStarted:
-            started = cast("StepStarted", event)
-            if not started.signal and self._is_clean(started.path):
-                return event
-        elif kind is StepCompleted or kind is StepReplayed:
-            ended = cast("StepCompleted | StepReplayed", event)
-            result = ended.result
-            if result is not None and result.error is None and self._is_clean(ended.path):
-                output = result.output
-                if type(output) is str:
-                    if self.text(output) is output:
-                        return event
-                elif type(output) in PLAIN or not self.may_be_in(output):
-                    return event
-        if not self.may_be_in(event):
-            return event
-        return cast("T", self._rebuilt(event, ()))
-
     def value(self, value: T) -> T:
         """Any value, of the same type as far as that can be."""
         if type(value) in PLAIN or not self.may_be_in(value):
@@ -216,7 +186,8 @@ class Mask:
             return True
         return may_hold_token(packed.decode("latin-1"))
 
-    def _is_clean(self, path: str) -> bool:
+    def has_clean(self, path: str) -> bool:
+        """True if a path is shown as it is; the last one of them is remembered."""
         if path == self.clean or len(path) < NAME_LEAST:
             return True
         if self._name(path) is not path:
@@ -379,27 +350,3 @@ def _fields_of(cls: Any) -> tuple[str, ...]:
 
 def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")  # as the environment does
-
-
-class Masks:
-    """Masks by run, while their drives last. Mutable."""
-
-    __slots__ = ("_masks",)
-
-    def __init__(self) -> None:
-        self._masks: dict[str, Mask] = {}
-
-    def take(self, run_id: str, mask: Mask) -> None:
-        """Remember the mask of a run."""
-        self._masks[run_id] = mask
-
-    def of(self, event: Event | Progress) -> Mask | None:
-        """The mask of the event's run, which is forgotten at the end of its drive."""
-        if isinstance(event, (WorkflowCompleted, RunSuspended)):
-            return self._masks.pop(event.run_id, None)
-        return self._masks.get(event.run_id)
-
-
-def plainly(data: Json, mask: Mask | None) -> Json:
-    """JSON data as they may be written."""
-    return data if mask is None or not mask.may_be_in(data) else mask.plain(data)

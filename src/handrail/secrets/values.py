@@ -8,12 +8,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 
+import attrs
 import msgspec
 
-from handrail.model.policy import Secrets
+
+def _texts(given: Iterable[str]) -> tuple[str, ...]:
+    return tuple(given)
+
+
+@attrs.frozen
+class Secrets:
+    """Which environment variables hold secrets: those named, and those with a word in the name."""
+
+    names: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    words: tuple[str, ...] = attrs.field(
+        default=("KEY", "TOKEN", "SECRET", "PASSWORD"), converter=_texts
+    )
+
 
 # Shorter values would be found inside ordinary words.
 SHORTEST = 6

@@ -19,9 +19,10 @@ from handrail.errors import WrongUse
 from handrail.model import events as ev
 from handrail.model.paths import on_disk
 from handrail.model.results import StepResult
-from handrail.secrets.masking import Mask, Masks
+from handrail.secrets.masking import Mask
 from handrail.sinks.background import BackgroundWriter, append, overwrite, replace
 from handrail.sinks.jsonl import line_of
+from handrail.sinks.masks import Masks
 from handrail.typed.jsonsafe import json_safe
 
 # Of files that stand beside the folders of steps: a step of such a name has another folder.

@@ -16,7 +16,8 @@ from handrail.model.events import (
     WorkflowCompleted,
     WorkflowStarted,
 )
-from handrail.secrets.masking import Mask, Masks, plainly
+from handrail.secrets.masking import Mask
+from handrail.sinks.masks import Masks, plainly
 from handrail.typed.jsonsafe import json_safe
 
 

@@ -24,7 +24,8 @@ from handrail.model.events import (
     WorkflowCompleted,
 )
 from handrail.model.results import StepResult
-from handrail.secrets.masking import Mask, Masks, plainly
+from handrail.secrets.masking import Mask
+from handrail.sinks.masks import Masks, plainly
 from handrail.typed.jsonsafe import Json, json_safe
 
 Ended: TypeAlias = StepCompleted | MemberCompleted | WorkflowCompleted | SubworkflowEnded

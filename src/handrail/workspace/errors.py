@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from handrail.errors import AgentError
+from handrail.errors import AgentError, HandrailError
 
 _SHOWN = 20
 
@@ -15,6 +15,12 @@ def _listed(files: Sequence[str]) -> str:
     if len(files) > _SHOWN:
         shown.append(f"  and {len(files) - _SHOWN} more")
     return "\n".join(shown)
+
+
+RECORD_AGAIN = (
+    'Record it again: Cassette(folder, mode="record"), handrail run --record DIR, or '
+    "pytest --handrail-record."
+)
 
 
 class ScopeViolated(AgentError):
@@ -73,4 +79,21 @@ class WorktreeConflict(AgentError):
             f"was left as it is:\n{self.reason}\nThe worktree is kept in {self.folder}, its work "
             f"is committed on the branch {self.branch}. Merge it (git merge {self.branch}), then "
             f"remove both: {undo} && git branch -D {self.branch}"
+        )
+
+
+class PatchRefused(HandrailError):
+    """What a recorded agent changed in the working tree cannot be changed in this one."""
+
+    def __init__(self, patch: str, folder: str, reason: str) -> None:
+        super().__init__(patch, folder, reason)
+        self.patch = patch
+        self.folder = folder
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"the recorded patch {self.patch} does not apply to {self.folder}, which was left as "
+            f"it is: {self.reason}\nBring the files to the state in which it was recorded. "
+            f"{RECORD_AGAIN}"
         )

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from handrail.agents.cassette.errors import PatchRefused
 from handrail.errors import CommandFailed, CommandNotFound
 from handrail.secrets.masking import Mask
 from handrail.system.own_files import own_files
 from handrail.typed.jsonsafe import Json
+from handrail.workspace.errors import PatchRefused
 from handrail.workspace.git import Git, Repository, head_of, repository_of
 from handrail.workspace.shadow import Change, Shadow, State
 

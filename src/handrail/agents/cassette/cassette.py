@@ -16,10 +16,9 @@ from handrail.errors import AgentError, DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.events import Notice
 from handrail.model.paths import on_disk
-from handrail.model.policy import Secrets
 from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn, Capabilities, capabilities_of
 from handrail.secrets.masking import Mask
-from handrail.secrets.values import secret_values
+from handrail.secrets.values import Secrets, secret_values
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.workspace.patch import WorkingTree, working_tree
 from handrail.workspace.places import folder_of

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from handrail.errors import HandrailError
+from handrail.workspace.errors import RECORD_AGAIN
 
-_AGAIN = (
-    'Record it again: Cassette(folder, mode="record"), handrail run --record DIR, or '
-    "pytest --handrail-record."
-)
 _SHOWN = 20
 
 
@@ -31,7 +28,7 @@ class CassetteMismatch(HandrailError):
     def __str__(self) -> str:
         return (
             f"launch {self.launch} of agent {self.agent!r} at {self.path!r} has another prompt "
-            f"than the nearest recording, {self.recording}:\n{self.difference}\n{_AGAIN}"
+            f"than the nearest recording, {self.recording}:\n{self.difference}\n{RECORD_AGAIN}"
         )
 
 
@@ -53,21 +50,5 @@ class CassetteMissing(HandrailError):
         shown = ", ".join(self.known[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
         return (
             f"launch {self.launch} of agent {self.agent!r} at {self.path!r} is not recorded in "
-            f"{self.folder}. Recorded: {shown or 'nothing'}. {_AGAIN}"
-        )
-
-
-class PatchRefused(HandrailError):
-    """What a recorded agent changed in the working tree cannot be changed in this one."""
-
-    def __init__(self, patch: str, folder: str, reason: str) -> None:
-        super().__init__(patch, folder, reason)
-        self.patch = patch
-        self.folder = folder
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"the recorded patch {self.patch} does not apply to {self.folder}, which was left as "
-            f"it is: {self.reason}\nBring the files to the state in which it was recorded. {_AGAIN}"
+            f"{self.folder}. Recorded: {shown or 'nothing'}. {RECORD_AGAIN}"
         )
