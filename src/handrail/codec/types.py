@@ -15,7 +15,7 @@ from uuid import UUID
 
 from handrail.codec.writing import class_of
 from handrail.model import results
-from handrail.typed.reference import reference
+from handrail.typed.reference import name_now, recorded_name, reference
 
 _RESULTS = (
     results.AgentResult,
@@ -50,7 +50,7 @@ SHORT_NAMES = {found: name for name, found in _SHORT.items()}
 
 def tag_of(cls: Any) -> str:
     """The name under which values of a class are recorded."""
-    return OWN_TAGS.get(cls) or reference(cls)
+    return OWN_TAGS.get(cls) or recorded_name(reference(cls))
 
 
 def found_by_name(name: str) -> Any:
@@ -60,7 +60,7 @@ def found_by_name(name: str) -> Any:
     """
     if name in OWN_CLASSES:
         return OWN_CLASSES[name]
-    module, colon, path = name.partition(":")
+    module, colon, path = name_now(name).partition(":")
     if not colon:
         return _SHORT.get(name) or vars(builtins).get(name)
     in_main = _walk(sys.modules.get("__main__"), path)

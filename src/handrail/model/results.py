@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 
 from handrail.errors import NotClean, StepFailed, WorkflowFailed
 from handrail.model.frozen import unchangeable
+from handrail.typed.reference import recorded_name
 
 if TYPE_CHECKING:
     from handrail.secrets.values import Secrets
@@ -167,7 +168,7 @@ class StepResult(Generic[T_co]):
 
 def qualified(cls: type) -> str:
     """``module.Qualname`` of a class, the form in which error types are recorded."""
-    return f"{cls.__module__}.{cls.__qualname__}"
+    return recorded_name(f"{cls.__module__}:{cls.__qualname__}").replace(":", ".")
 
 
 @unchangeable

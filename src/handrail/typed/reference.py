@@ -9,6 +9,39 @@ from pathlib import PurePath
 from types import FunctionType
 from typing import Any
 
+_RECORDED_AS = {
+    "handrail.codec.unresolved:Unresolvable": "handrail.model.unresolved:Unresolvable",
+    "handrail.agents.prompt:Files": "handrail.agents.background:Files",
+    "handrail.engine.current:ContextNotAMapping": "handrail.engine.contexts:ContextNotAMapping",
+    "handrail.model.policy:Budget": "handrail.model.budget:Budget",
+    "handrail.model.policy:Ladder": "handrail.model.ladder:Ladder",
+    "handrail.record.rows:UnreadableRecord": "handrail.model.records:UnreadableRecord",
+    "handrail.secrets.values:Secrets": "handrail.model.policy:Secrets",
+    "handrail.static.source:SourceUnavailable": "handrail.dsl.source:SourceUnavailable",
+    "handrail.steps.verbs:Stage": "handrail.model.steps:Stage",
+    "handrail.system.spawn:CommandNotStarted": "handrail.system.refusal:CommandNotStarted",
+    "handrail.typed.convert:DoesNotFit": "handrail.model.convert:DoesNotFit",
+    "handrail.workspace.errors:PatchRefused": "handrail.agents.cassette.errors:PatchRefused",
+    "handrail.workspace.errors:ScopeViolated": "handrail.agents.bounds.errors:ScopeViolated",
+    "handrail.workspace.errors:WorktreeConflict": "handrail.agents.bounds.errors:WorktreeConflict",
+}
+"""handrail's own classes whose names in a record are not where they are now.
+
+A journal is read by later versions, and its records compared with those of today. So a class that
+moves keeps the name that records have for it.
+"""
+_NOW = {recorded: now for now, recorded in _RECORDED_AS.items()}
+
+
+def recorded_name(name: str) -> str:
+    """``module:qualname`` of a class, as records have it."""
+    return _RECORDED_AS.get(name, name)
+
+
+def name_now(recorded: str) -> str:
+    """``module:qualname`` of the class that a record names."""
+    return _NOW.get(recorded, recorded)
+
 
 def reference(target: Callable[..., Any]) -> str:
     """``module:qualname`` of a callable; ``__main__`` becomes its file's stem.
