@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from handrail.core import commands as cmd
-from handrail.core.behaviours import behaviours
-from handrail.core.machine import Machine, Setting
+from handrail.core.machine import Machine
+from handrail.core.run_state import Setting
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.perform import failed, succeeded
@@ -45,8 +45,8 @@ class Hand(Drive):
     ) -> None:
         self.workflow = workflow
         definition = workflow.definition
-        recorded = Recorded(history, dropped) if history else None
-        machine = Machine(definition, {}, Setting("run", recorded=recorded), behaviours())
+        recorded = Recorded(history, dropped)
+        machine = Machine(definition, {}, Setting("run", recorded=recorded))
         evaluator = Evaluator(Contexts("run", {}, {}), dict, None)
         self.batches: list[tuple[Any, list[cmd.Command]]] = []
         self.performed: list[tuple[str, int]] = []
@@ -75,11 +75,11 @@ class Hand(Drive):
         ]
         found += [
             lambda path=path: self.record(ev.GateAnswered(path, "yes"))
-            for path in sorted(self.machine.gates)
+            for path in sorted(self.machine.run.gates)
         ]
         found += [
             lambda name=name: self.record(ev.SignalReceived(name, "signal"))
-            for name in sorted(self.machine.listeners)
+            for name in sorted(self.machine.run.listeners)
         ]
         due = self.next_due()
         if due is not None and (time or not found):

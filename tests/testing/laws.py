@@ -213,6 +213,6 @@ def cancelled_to_the_end(hand: Hand) -> None:
 
 def nothing_left(hand: Hand) -> None:
     """At the end of a drive nothing is waited for, in flight, or remembered as live."""
-    machine = hand.machine
-    assert (machine.nodes, machine.gates, machine.listeners, machine.timers) == ({}, {}, {}, {})
+    run = hand.machine.run
+    assert (run.nodes, run.gates, run.listeners, run.timers) == ({}, {}, {}, {})
     assert hand.flights == {}

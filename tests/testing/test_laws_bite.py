@@ -9,14 +9,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from handrail.core import groups, run_end
-from handrail.core.failing import Failing
-from handrail.core.groups import GroupBehaviour, Members
-from handrail.core.machine import Machine
-from handrail.core.node import Node
-from handrail.core.node import Phase as NodePhase
-from handrail.core.run_end import RunEnd
-from handrail.core.stopping import Stopping
+from handrail.core import attempts, ending, failing, groups, machine, stopping
+from handrail.core.groups import GroupNode, Members
+from handrail.core.nodes import Node
+from handrail.core.nodes import Phase as NodePhase
+from handrail.core.run_state import Action, RunState, StepNode, Stop
 from handrail.model import events as ev
 from handrail.testing import strategies
 from tests.testing import laws, test_laws_pure
@@ -71,9 +68,8 @@ def breaks(law: Law, *, timeless: bool = False, cancelled: bool = False) -> None
 def test_results_in_order_of_completion_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group that gives its outputs as they come breaks the law of order."""
 
-    def output(node: Node, state: Members) -> Any:
-        values = [result.output for result in state.results.values()]
-        return values if node.step is not None else None
+    def output(_verb: Any, members: Members) -> Any:
+        return [result.output for result in members.results.values()]
 
     monkeypatch.setattr(groups, "_output", output)
     breaks(same_result, timeless=True)
@@ -81,84 +77,83 @@ def test_results_in_order_of_completion_are_seen(monkeypatch: pytest.MonkeyPatch
 
 def test_a_second_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed attempt that ends a step which is stopped already is seen."""
-    fail = Failing.fail_for_good
+    fail = failing.fail_for_good
 
-    def twice(self: Failing, node: Node, failure: Any) -> None:
-        fail(self, node, failure)
-        fail(self, node, failure)
+    def twice(run: RunState, node: StepNode, failure: Any) -> None:
+        fail(run, node, failure)
+        fail(run, node, failure)
 
-    monkeypatch.setattr(Failing, "fail_for_good", twice)
+    monkeypatch.setattr(failing, "fail_for_good", twice)
+    monkeypatch.setattr(attempts, "fail_for_good", twice)
     breaks(on_events(laws.one_start_and_one_end))
 
 
 def test_a_group_that_ends_before_its_members_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group that does not wait for those it cancels is seen."""
 
-    def end_at_once(
-        self: GroupBehaviour, machine: Machine, node: Node, child: Node, result: Any
-    ) -> None:
-        node.state.note(child, result)
-        if node.phase is NodePhase.RUNNING:
-            self._close(machine, node)
-            machine.succeed(node, None)
+    def end_at_once(self: GroupNode, run: RunState, child: Node, result: Any) -> None:
+        self.members.count(child, result)
+        if self.phase is NodePhase.RUNNING:
+            self.stopped(run)
+            run.succeed(self, None)
 
-    monkeypatch.setattr(GroupBehaviour, "child_ended", end_at_once)
+    monkeypatch.setattr(GroupNode, "child_ended", end_at_once)
     breaks(on_events(laws.children_inside_their_parents))
 
 
 def test_an_event_after_the_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """An event that follows the end of the run is seen."""
-    complete = RunEnd._complete
+    complete = ending._complete
 
-    def complete_and_say_more(self: RunEnd) -> None:
-        complete(self)
-        self.machine.record(ev.LimitReached("max_steps", 1))
+    def complete_and_say_more(run: RunState) -> None:
+        complete(run)
+        run.record(ev.LimitReached("max_steps", 1))
 
-    monkeypatch.setattr(RunEnd, "_complete", complete_and_say_more)
+    monkeypatch.setattr(ending, "_complete", complete_and_say_more)
     breaks(on_events(laws.one_end_and_nothing_after_it))
 
 
 def test_results_out_of_order_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A result that lists steps by time of end is seen."""
     monkeypatch.setattr(
-        run_end, "tree_order", lambda _tree, results, *_root: tuple(results.values())
+        ending, "tree_order", lambda _tree, results, *_root: tuple(results.values())
     )
     breaks(results_in_tree_order)
 
 
 def test_rollbacks_in_order_of_success_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undoing the first step first is seen."""
-    undo = RunEnd.undo
+    undo = ending.undo
 
-    def undo_first(self: RunEnd, node: Node, then: Callable[[], None]) -> None:
+    def undo_first(run: RunState, node: Node, then: Callable[[], None]) -> None:
         if node.rollbacks:
             node.rollbacks.append(node.rollbacks.pop(0))
-        undo(self, node, then)
+        undo(run, node, then)
 
-    monkeypatch.setattr(RunEnd, "undo", undo_first)
+    monkeypatch.setattr(ending, "undo", undo_first)
     breaks(rolled_back_in_reverse)
 
 
 def test_an_attempt_after_a_cancellation_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that goes on to its fallback although it is being stopped is seen."""
 
-    def go_on(self: Stopping, node: Node) -> None:
+    def go_on(run: RunState, node: StepNode) -> None:
         node.stop, node.hard, node.unwinding = None, False, False
-        self.machine.attempt(node)
+        attempts.attempt(run, node)
 
-    monkeypatch.setattr(Stopping, "_end_stopped", go_on)
+    monkeypatch.setattr(stopping, "_end_step", go_on)
     breaks(laws.cancelled_to_the_end, cancelled=True)
 
 
 def test_a_wait_that_outlives_a_cancellation_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that waits on although its run is cancelled is seen."""
-    stop = Stopping._stop_childless
+    stop = stopping._stop_childless
 
-    def stop_unless_it_waits(self: Stopping, node: Node, reason: str) -> None:
-        if node.path not in self.machine.gates:
-            stop(self, node, reason)
+    def stop_unless_it_waits(run: RunState, node: Node, reason: str) -> None:
+        if node.path not in run.gates:
+            stop(run, node, reason)
 
-    monkeypatch.setattr(Stopping, "_stop_childless", stop_unless_it_waits)
+    monkeypatch.setattr(stopping, "_stop_childless", stop_unless_it_waits)
     breaks(laws.cancelled_to_the_end, cancelled=True)
 
 
@@ -180,18 +175,22 @@ def test_a_window_that_opens_too_far_is_seen(monkeypatch: pytest.MonkeyPatch) ->
 def test_commands_out_of_order_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members that are stopped last first are seen."""
 
-    def stop_last_first(self: GroupBehaviour, machine: Machine, node: Node, reason: str) -> None:
-        for member in (node.live or {}).values():
-            machine.later(machine.stop, member, reason)
+    def stop_last_first(self: GroupNode, run: RunState, reason: str) -> None:
+        for member in (self.live or {}).values():
+            run.push(Stop(member, reason))
 
-    monkeypatch.setattr(GroupBehaviour, "_stop_members", stop_last_first)
+    monkeypatch.setattr(GroupNode, "_stop_members", stop_last_first)
     breaks(laws.commands_in_tree_order)
 
 
 def test_recursion_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """An agenda that is worked off by calls within calls overflows the stack."""
     history = test_laws_pure.finished(test_laws_pure.begun()).events[:-3]
-    monkeypatch.setattr(Machine, "later", lambda _self, action, *arguments: action(*arguments))
+
+    def act_at_once(run: RunState, action: Action) -> None:
+        machine._act(run, action)
+
+    monkeypatch.setattr(RunState, "push", act_at_once)
     with pytest.raises(RecursionError):
         test_laws_pure.in_a_shallow_stack(lambda: Hand(test_laws_pure.many, history=history))
 

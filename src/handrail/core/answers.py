@@ -1,10 +1,12 @@
-"""Whether something is an answer to a gate."""
+"""Whether something is an answer to a gate, or a payload that a signal's receiver accepts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from handrail.errors import GateRefusal, InvalidAnswer, InvalidInput
+from handrail.codec.unresolved import Unresolved
+from handrail.errors import GateRefusal, InvalidAnswer, InvalidInput, InvalidSignal
 from handrail.model.results import OpenGate
 
 
@@ -59,3 +61,51 @@ def by_policy(policy: str, gate: OpenGate) -> Any:
         return gate.default
     why = "it has no default" if policy == "default" else "the policy is to fail"
     raise GateRefusal(gate.path, f"gates={policy!r}, and {why}")
+
+
+def payload_for(signal: str, payload: Any, type_: Any) -> Any:
+    """The payload as a ``wait_for`` of this type gives it.
+
+    Raises:
+        InvalidInput: it does not fit. A type of the user's may raise anything.
+    """
+    from handrail.typed.convert import convert
+
+    return convert(payload, type_, name=f"signal {signal}")
+
+
+def check_payload(signal: str, payload: Any, types: Sequence[Any], ahead: int) -> None:
+    """Do nothing, or raise if whoever is to take the signal would fail by it.
+
+    ``types`` are those of the steps that wait for it now (None: one that is not known), ``ahead``
+    how many signals of its name these are given before. One that nobody waits for yet is kept, for
+    steps that nobody knows yet. Which of several takes it is not known before: one that it fits
+    will do.
+
+    Raises:
+        InvalidSignal: it fits none of them.
+    """
+    if ahead >= len(types):
+        return
+    expected: list[str] = []
+    for type_ in types:
+        if type_ is None or type(type_) is Unresolved:
+            return
+        why = _misfit(signal, payload, type_)
+        if why is None:
+            return
+        expected.append(why)
+    raise InvalidSignal(signal, payload, ", or ".join(dict.fromkeys(expected)))
+
+
+def _misfit(signal: str, payload: Any, type_: Any) -> str | None:
+    """What the type expects instead, or None if the payload fits."""
+    from handrail.typed.schema import describe_type
+
+    try:
+        payload_for(signal, payload, type_)
+    except InvalidInput as error:
+        return error.expected
+    except Exception as error:  # noqa: BLE001  # a user's type may raise anything
+        return f"{describe_type(type_)} ({error})"
+    return None

@@ -1,63 +1,117 @@
-"""Closing of generators."""
+"""Drives the generators of bodies: what they are given, and what becomes of what they yield."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from types import GeneratorType
+from collections.abc import Generator
 from typing import Any
 
-from handrail.errors import HandrailError
+from handrail.core.attempts import begin_plain
+from handrail.core.ending import hit_limit
+from handrail.core.generators import close
+from handrail.core.mistakes import not_a_step
+from handrail.core.nodes import Node
+from handrail.core.replaying import replay_plain
+from handrail.core.run_state import EndBody, RunState
+from handrail.errors import DuplicateStepName, RunCancelled, StepFailed
+from handrail.model.described import line_of
+from handrail.model.outcome import RETURNED, YIELDED, resume
+from handrail.model.results import StepResult
+from handrail.steps.verbs import PLAIN, Step, is_simple
 
-CLOSING_TURNS = 1000
-"""How many steps a body may yield while it is being closed, before it is left to itself."""
-
-
-class _YieldedWhileClosing(HandrailError):
-    """A body yielded steps while it was being closed; they were dropped."""
-
-    def __init__(self, steps: int) -> None:
-        super().__init__(steps)
-        self.steps = steps
-
-    def __str__(self) -> str:
-        return (
-            f"{self.steps} step{'s' * (self.steps != 1)} yielded while the workflow was being "
-            f"closed, in a finally or except, did not run"
-        )
-
-
-def close(generator: Generator[Any, Any, Any]) -> BaseException | None:
-    """Close a generator to its very end, and those it delegates to; what it raised meanwhile, or
-    what it yielded in vain.
-
-    One that yields while it is being closed is left suspended by Python, and closed again, loudly,
-    when it is collected; so it is asked again until it has ended.
-    """
-    assert isinstance(generator, GeneratorType)
-    pending: list[GeneratorType[Any, Any, Any]] = [generator]
-    raised: BaseException | None = None
-    dropped = 0
-    while pending:
-        body = pending.pop()
-        for _ in range(CLOSING_TURNS):
-            if body.gi_frame is None:
-                break
-            pending.extend(_delegates(body))
-            try:
-                body.close()
-            except BaseException as error:  # noqa: BLE001  # a body's finally may raise anything
-                if body.gi_frame is None:  # pyright: ignore[reportUnnecessaryComparison]  # it ended
-                    raised = raised or error
-                else:
-                    dropped += 1
-    return _YieldedWhileClosing(dropped) if dropped else raised
+_UNIQUE = (
+    "Names are unique within a workflow: rename one of the two, or in a loop number them, "
+    'step(f"fix-{n}").'
+)
 
 
-def _delegates(
-    generator: GeneratorType[Any, Any, Any],
-) -> Iterator[GeneratorType[Any, Any, Any]]:
-    """Every generator that this one stands in by ``yield from``, outermost first."""
-    inner = generator.gi_yieldfrom
-    while isinstance(inner, GeneratorType):
-        yield inner
-        inner = inner.gi_yieldfrom
+def go_on(run: RunState, node: Node, result: StepResult[Any]) -> None:
+    """Give the body the result of the step that it yielded, as its stop allows."""
+    if node.stop is not None and not node.unwinding:
+        unwind(run, node)
+    elif node.hard:
+        _close(run, node)
+    elif result.success:
+        advance(run, node, result.output)
+    elif result.status == "cancelled":
+        advance(run, node, None, RunCancelled(result.error or "cancelled"))
+    else:
+        advance(run, node, None, StepFailed(result))
+
+
+def unwind(run: RunState, node: Node) -> None:
+    """Throw RunCancelled, once; what the generator yields from now on is clean-up."""
+    if node.hard:
+        _close(run, node)
+        return
+    node.unwinding = True
+    advance(run, node, None, RunCancelled(node.stop or "cancelled"))
+
+
+def _close(run: RunState, node: Node) -> None:
+    assert node.generator is not None
+    run.push(EndBody(node, None, close(node.generator)))
+
+
+def advance(
+    run: RunState, node: Node, value: Any = None, error: BaseException | None = None
+) -> None:
+    """Send the body a value, or throw this into it; then take what it yields, or its end."""
+    generator = node.generator
+    assert generator is not None
+    what, given = resume(generator, value, error)
+    while what == YIELDED:
+        taken = _yielded(run, node, generator, given)
+        if taken is None:
+            return
+        what, given = resume(generator, taken.output)
+    if what == RETURNED:
+        run.push(EndBody(node, given, None))
+    else:
+        run.push(EndBody(node, None, given))
+
+
+def _yielded(
+    run: RunState, node: Node, generator: Generator[Any, Any, Any], step: Step[Any]
+) -> StepResult[Any] | None:
+    """Open the step; or give its result, if that was recorded and the body just goes on."""
+    if type(step) is not Step:
+        run.mistake(not_a_step(step, line_of(generator)))
+        return None
+    base = node.path if node.attempt < 2 else node.base
+    path = f"{base}/{step.name}" if base else step.name
+    seen = node.seen
+    if seen is None:
+        seen = node.seen = run.tree[node.path] = {}
+    if path in seen:
+        run.mistake(DuplicateStepName(path, line_of(generator), _UNIQUE))
+        return None
+    if run.secrets and run.names_a_secret(path, line_of(generator)):
+        return None
+    if run.limits.max_visits is not None and not _may_visit(run, node, generator, path):
+        return None
+    seen[path] = None
+    modifiers = step.modifiers
+    if (modifiers is PLAIN or is_simple(modifiers)) and step.verb.leaf and not node.unwinding:
+        if run.begins_at_once:
+            begin_plain(run, node, step, path)
+            return None
+        taken = replay_plain(run, node, step, path)
+        if taken is not None:
+            node.yields += 1
+            return taken
+    if node.unwinding and not node.timer:
+        node.timer = run.wait(node, run.now + run.setting.cleanup_timeout_s)
+    run.open_child(node, step, path)
+    return None
+
+
+def _may_visit(run: RunState, node: Node, generator: Generator[Any, Any, Any], path: str) -> bool:
+    """Count visits by the line that yields: the loop guard, whatever names the loop makes."""
+    limit = run.limits.max_visits
+    assert limit is not None
+    place = (node.path, line_of(generator))
+    visits = run.visits[place] = run.visits.get(place, 0) + 1
+    if visits <= limit or run.was_let_in(path):
+        return True
+    hit_limit(run, "max_visits", limit, path, f"{place[1]} yielded {visits} steps")
+    return False

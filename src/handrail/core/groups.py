@@ -9,15 +9,20 @@ who wins a race, is decided by time.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator
-from typing import Any, Literal, TypeAlias
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, Literal, TypeAlias, assert_never, cast
 
 from handrail.core import commands as cmd
+from handrail.core.changes import item_digest
+from handrail.core.ending import partially_compensated, undo
+from handrail.core.failing import fail
 from handrail.core.failures import Failure, failure_from, failure_of
-from handrail.core.machine import Machine
-from handrail.core.members import Items, function_of, is_body, keyed
+from handrail.core.items import Items, function_of, is_body, keyed
 from handrail.core.mistakes import not_a_step
-from handrail.core.node import Node, Phase, RollbackEntry
+from handrail.core.nodes import MemberNode, Node, Phase, RollbackEntry, is_late
+from handrail.core.replaying import replay_member
+from handrail.core.run_state import Pull, RunState, StepNode, Stop, StopMember, StopMembers
+from handrail.core.stopping import end_stopped, note_stopped_before
 from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed
 from handrail.model import events as ev
 from handrail.model.described import defined_at
@@ -29,10 +34,11 @@ PULLS_PER_TURN = 256
 """How many members are started before the event loop gets a turn."""
 
 Mode: TypeAlias = Literal["fail_fast", "continue", "all_or_nothing", "race"]
+GroupVerb: TypeAlias = ParallelGroup | ForEachGroup | RaceGroup
 
 
 class Members:
-    """How far a group has come. Mutable."""
+    """How far an attempt of a group has come. Mutable."""
 
     __slots__ = (
         "cancelled",
@@ -77,7 +83,7 @@ class Members:
         """
         self.succeeded = self.failed = self.cancelled = self.skipped = 0
 
-    def note(self, child: Node, result: StepResult[Any]) -> None:
+    def count(self, child: Node, result: StepResult[Any]) -> None:
         """Count a member that ended, and keep what it gave."""
         self.results[child.index] = result
         if child.rollbacks:
@@ -93,7 +99,7 @@ class Members:
                 self.succeeded += 1
 
     @property
-    def told(self) -> bool:
+    def decided_by_member(self) -> bool:
         """True if a member has decided how the group ends."""
         failed = self.first_failure is not None and self.mode == "fail_fast"
         return failed or self.winner is not None
@@ -111,341 +117,340 @@ class Members:
         """The rollbacks of all members, in order of index."""
         return [entry for index in sorted(self.rollbacks) for entry in self.rollbacks[index]]
 
+    def close_items(self) -> None:
+        """Let a generator of items end its ``with`` and ``finally`` blocks, whatever they raise."""
+        close = getattr(self.items, "close", None)
+        if close is not None and not self.exhausted:
+            with contextlib.suppress(Exception):
+                close()
 
-class GroupBehaviour:
-    """One behaviour for the three verbs; they differ in where members come from and in the end."""
 
-    def undoes_itself(self, node: Node) -> bool:
+class GroupNode(StepNode):
+    """One node for the three verbs; they differ in where members come from and in the end."""
+
+    __slots__ = ("items", "members")
+
+    def __init__(
+        self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
+    ) -> None:
+        super().__init__(step, path, parent, inputs)
+        self.members = Members("fail_fast", None, iter(()))
+        """Of the attempt at work."""
+        self.items: Items | None = None
+        """Those of ``for_each``, for all attempts."""
+
+    @property
+    def verb(self) -> GroupVerb:
+        """What the step is."""
+        return cast("GroupVerb", self.step.verb)
+
+    def undoes_itself(self) -> bool:
         """Only ``all_or_nothing`` does."""
-        return bool(node.state.mode == "all_or_nothing")
+        return self.members.mode == "all_or_nothing"
 
-    def begin(self, machine: Machine, node: Node) -> None:
-        """Make the window of members and note the start; items that cannot be iterated fail it."""
-        assert node.step is not None
-        verb = node.step.verb
-        node.live = {}
-        machine.concurrent.add(node.base)
+    def kept_items(self) -> Items | None:
+        """The items of ``for_each``, kept for all its attempts; None for other verbs."""
+        verb = self.verb
+        if self.items is None and isinstance(verb, ForEachGroup):
+            self.items = Items(verb.items, again=True)
+        return self.items
+
+    def begin(self, run: RunState) -> None:
+        """Make the window of members and record the start; bad items fail the attempt."""
+        verb = self.verb
+        self.live = {}
+        run.concurrent.add(self.base)
         try:
-            node.state = state = _members(verb, node)
+            self.members = members = self._first_members(verb)
         except Exception as error:  # noqa: BLE001  # the user's __iter__
-            node.state = Members("fail_fast", None, iter(()))
-            machine.fail(node, failure_of(error))
+            self.members = Members("fail_fast", None, iter(()))
+            fail(run, self, failure_of(error))
             return
-        on_error = "fail_fast" if isinstance(verb, RaceGroup) else _on_error(verb)
-        machine.record(ev.GroupStarted(node.path, verb.kind, _size(verb), on_error, state.window))
-        if machine.rehearses and machine.is_late(node):
-            self._leave(machine, node)
-        self.pulled(machine, node)
+        on_error = "fail_fast" if isinstance(verb, RaceGroup) else verb.on_error
+        run.record(ev.GroupStarted(self.path, verb.kind, _size(verb), on_error, members.window))
+        if run.rehearses and is_late(self):
+            self._begin_no_more(run)
+        run.push(Pull(self))
+
+    def _first_members(self, verb: GroupVerb) -> Members:
+        match verb:
+            case ParallelGroup():
+                return Members(verb.on_error, verb.max_concurrency, iter(verb.steps))
+            case RaceGroup():
+                return Members("race", None, iter(verb.steps))
+            case ForEachGroup():
+                if self.items is None:
+                    self.items = Items(verb.items, again=self.step.modifiers.retry is not None)
+                return Members(verb.on_error, verb.max_concurrency, self.items.from_first())
+            case _:
+                assert_never(verb)
 
     # -- starting members -----------------------------------------------------------------------
 
-    def pulled(self, machine: Machine, node: Node) -> None:
+    def turn(self, run: RunState) -> None:
         """Go on starting members, after a turn of the loop."""
-        node.state.pulls = 0
-        machine.later(self._pull, machine, node)
+        self.members.pulls = 0
+        run.push(Pull(self))
 
-    def _pull(self, machine: Machine, node: Node) -> None:
-        state: Members = node.state
-        if machine.rehearses and machine.end.decided and not state.decided:  # mistake, or limit
-            self._leave(machine, node)
-        if not state.may_pull(node):
-            self._perhaps_end(machine, node)
+    def pull(self, run: RunState) -> None:
+        """Start the next member, if the window is open; end the group if there is none."""
+        members = self.members
+        if run.rehearses and run.ending is not None and not members.decided:  # mistake, or limit
+            self._begin_no_more(run)
+        if not members.may_pull(self):
+            self._perhaps_end(run)
             return
-        if state.pulls >= PULLS_PER_TURN and not machine.rehearses:
-            machine.emit(cmd.Pull(node.path))
+        if members.pulls >= PULLS_PER_TURN and not run.rehearses:
+            run.emit(cmd.Pull(self.path))
             return
         try:
-            item = next(state.items)
+            item = next(members.items)
         except StopIteration:
-            state.exhausted = True
-            self._perhaps_end(machine, node)
+            members.exhausted = True
+            self._perhaps_end(run)
             return
         except Exception as error:  # noqa: BLE001  # the user's iterator
-            self._items_failed(machine, node, error)
+            self._items_failed(run, error)
             return
-        state.pulls += 1
-        machine.later(self._pull, machine, node)
-        assert node.step is not None
-        if isinstance(node.step.verb, ForEachGroup):
-            self._open_member(machine, node, item)
+        members.pulls += 1
+        run.push(Pull(self))
+        verb = self.verb
+        if isinstance(verb, ForEachGroup):
+            self._open_member(run, verb, item)
         else:
-            self._open_step(machine, node, item)
+            self._open_step(run, item)
 
-    def _items_failed(self, machine: Machine, node: Node, error: Exception) -> None:
-        state: Members = node.state
-        state.exhausted = True
+    def _items_failed(self, run: RunState, error: Exception) -> None:
+        members = self.members
+        members.exhausted = True
         failure = failure_of(error)
-        failure.error = f"its items raised after {state.started}: {failure.error}"
-        node.failure = failure
-        self._stop_members(machine, node, failure.error)
-        self._perhaps_end(machine, node)
+        failure.error = f"its items raised after {members.started}: {failure.error}"
+        self.failure = failure
+        self._stop_members(run, failure.error)
+        self._perhaps_end(run)
 
-    def _open_step(self, machine: Machine, node: Node, step: Step[Any]) -> None:
-        state: Members = node.state
-        path = f"{node.base}/{step.name}"
-        if state.decided and not self._is_left(machine, node, path):
+    def _open_step(self, run: RunState, step: Step[Any]) -> None:
+        members = self.members
+        path = f"{self.base}/{step.name}"
+        if members.decided and not self._is_left(run, path):
             return
-        if machine.take_path(node, path, machine.where(node), "Name the steps of a group apart."):
-            index, state.started = state.started, state.started + 1
-            machine.open_child(node, step, path, index)
+        if run.take_path(self, path, run.where(self), "Name the steps of a group apart."):
+            index, members.started = members.started, members.started + 1
+            run.open_child(self, step, path, index)
 
-    def _open_member(self, machine: Machine, node: Node, item: Any) -> None:
-        state: Members = node.state
-        assert node.step is not None
-        verb = node.step.verb
-        assert isinstance(verb, ForEachGroup)
-        index, state.started = state.started, state.started + 1
+    def _open_member(self, run: RunState, verb: ForEachGroup, item: Any) -> None:
+        members = self.members
+        index, members.started = members.started, members.started + 1
         try:
             value, key = keyed(verb, item, index)
         except DefinitionError as error:
-            machine.mistake(DefinitionError(f"{machine.where(node)}: {error}"))
+            run.mistake(DefinitionError(f"{run.where(self)}: {error}"))
             return
         except Exception as error:  # noqa: BLE001  # the user's key function
-            self._items_failed(machine, node, error)
+            self._items_failed(run, error)
             return
-        path = f"{node.base}/{key}"
-        if state.decided and not self._is_left(machine, node, path):
+        path = f"{self.base}/{key}"
+        if members.decided and not self._is_left(run, path):
             return
-        if node.seen is not None and path in node.seen:
-            members = [one for one in node.seen if one.startswith(f"{node.base}/")]
-            first = members.index(path)
-            hint = f"Items {first} and {index} have the same key {key!r}: give key= a unique one."
-            machine.mistake(DuplicateStepName(path, machine.where(node), hint))
+        if self.seen is not None and path in self.seen:
+            before = [one for one in self.seen if one.startswith(f"{self.base}/")].index(path)
+            hint = f"Items {before} and {index} have the same key {key!r}: give key= a unique one."
+            run.mistake(DuplicateStepName(path, run.where(self), hint))
             return
-        if not machine.take_path(node, path, machine.where(node), ""):
+        if not run.take_path(self, path, run.where(self), ""):
             return
-        member = Node(None, path, node, node.inputs)
+        member = MemberNode(path, self, self.inputs)
         member.index = index
-        member.started_at = machine.now
-        assert node.live is not None
-        node.live[path] = member
-        machine.nodes[path] = member
-        digest = machine.digest(item)
-        if machine.replay_member(member, digest, value):
+        member.started_at = run.now
+        assert self.live is not None
+        self.live[path] = run.nodes[path] = member
+        digest = item_digest(run, item)
+        if replay_member(run, member, verb, digest, value):
             return
         member.phase = Phase.RUNNING
-        machine.record(ev.MemberStarted(path, index, key, digest))
-        self._begin_body(machine, member, verb, value)
+        run.record(ev.MemberStarted(path, index, key, digest))
+        _begin_body(run, member, verb, value)
 
-    def _is_left(self, machine: Machine, node: Node, path: str) -> bool:
+    def _is_left(self, run: RunState, path: str) -> bool:
         """True for a member that began before it was decided; it is stopped as soon as it is where
         it was. It may have left something to undo.
         """
-        state: Members = node.state
-        assert state.left is not None
-        assert node.step is not None
-        if path not in state.left:
-            if _size(node.step.verb) is None:
-                state.left.clear()  # there may be no end of items
+        left = self.members.left
+        assert left is not None
+        if path not in left:
+            if _size(self.verb) is None:
+                left.clear()  # there may be no end of items
             return False
-        state.left.discard(path)
-        if not machine.rehearses:
-            machine.later(self._stop_late, machine, node, path)
+        left.discard(path)
+        if not run.rehearses:
+            run.push(StopMember(self, path))
         return True
 
-    def _stop_late(self, machine: Machine, node: Node, path: str) -> None:
-        member = (node.live or {}).get(path)
+    def stop_late(self, run: RunState, path: str) -> None:
+        """Stop the member at this path, if it has not ended."""
+        member = (self.live or {}).get(path)
         if member is not None:
-            machine.stop(member, _decision(node.state))
-
-    def _begin_body(self, machine: Machine, member: Node, verb: ForEachGroup, value: Any) -> None:
-        function = function_of(verb)
-        try:
-            made: Step[Any] | Generator[Any, Any, Any] = function(value)
-        except Exception as error:  # noqa: BLE001  # the user's body
-            machine.end_member(member, "failed", failure=failure_of(error))
-            return
-        if type(made) is Step:
-            path = f"{member.base}/{made.name}"
-            machine.tree[member.path] = path  # its only child; a dict would cost 200 bytes more
-            machine.open_child(member, made, path)
-        elif is_body(made):
-            generator: Any = made
-            machine.enter(member, generator)
-        else:
-            place = defined_at(function) or machine.where(member)
-            machine.mistake(not_a_step(made, f"{place} (the body of {member.path!r})"))
+            run.push(Stop(member, _decision(self.members)))
 
     # -- ending ---------------------------------------------------------------------------------
 
-    def child_ended(
-        self, machine: Machine, node: Node, child: Node, result: StepResult[Any]
-    ) -> None:
+    def note_child(self, child: Node, result: StepResult[Any]) -> None:
+        """Count a member that ended while the group is being stopped."""
+        self.members.count(child, result)
+
+    def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
         """Count the member; the first failure, or the winner, may stop the others."""
-        state: Members = node.state
-        state.note(child, result)
-        if result.status == "cancelled" and not state.decided:  # it was, by an earlier drive
-            state.stopped = result.error or "cancelled"
-            self._decided(machine, node)
-        if state.mode == "race":
-            if result.success and result.status != "skipped" and state.winner is None:
-                state.winner = result
-                self._decided(machine, node)
-        elif not result.success and state.first_failure is None and result.status == "failed":
-            state.first_failure = result
-            if state.mode == "fail_fast":
-                self._decided(machine, node)
-        machine.later(self._pull, machine, node)
+        members = self.members
+        members.count(child, result)
+        if result.status == "cancelled" and not members.decided:  # it was, by an earlier drive
+            members.stopped = result.error or "cancelled"
+            self._decided(run)
+        if members.mode == "race":
+            if result.success and result.status != "skipped" and members.winner is None:
+                members.winner = result
+                self._decided(run)
+        elif result.status == "failed" and members.first_failure is None:
+            members.first_failure = result
+            if members.mode == "fail_fast":
+                self._decided(run)
+        run.push(Pull(self))
 
-    def _decided(self, machine: Machine, node: Node) -> None:
-        self._leave(machine, node)
-        self._stop_members(machine, node, _decision(node.state))
+    def _decided(self, run: RunState) -> None:
+        self._begin_no_more(run)
+        self._stop_members(run, _decision(self.members))
 
-    def _leave(self, machine: Machine, node: Node) -> None:
+    def _begin_no_more(self, run: RunState) -> None:
         """Begin no further members but those that an earlier drive began."""
-        state: Members = node.state
-        state.decided = True
-        recorded = machine.setting.recorded
-        if recorded is not None:
-            seen = node.seen or {}
-            state.left = {
-                path
-                for path in recorded.children(node.path)
-                if path.startswith(f"{node.base}/")
-                and recorded.at(path).attempt <= node.attempt
-                and path not in seen
-            }
+        self.members.decided = True
+        recorded, seen = run.recorded, self.seen or {}
+        self.members.left = {
+            path
+            for path in recorded.children(self.path)
+            if path.startswith(f"{self.base}/")
+            and recorded.at(path).attempt <= self.attempt
+            and path not in seen
+        }
 
-    def _stop_members(self, machine: Machine, node: Node, reason: str) -> None:
-        if machine.rehearses:
-            state = node.state
-            machine.replaying.at_the_end(lambda: self._stop_then(machine, node, state, reason))
-            return
-        for member in reversed(list((node.live or {}).values())):
-            machine.later(machine.stop, member, reason)
+    def _stop_members(self, run: RunState, reason: str) -> None:
+        if run.rehearses:
+            run.after_rehearsal.append(StopMembers(self, reason, self.attempt))
+        else:
+            self.stop_members(run, reason, self.attempt)
 
-    def _stop_then(self, machine: Machine, node: Node, state: Members, reason: str) -> None:
-        """Stop the members of this attempt; by the end of the rehearsal another one may be on."""
-        if node.state is state:
-            self._stop_members(machine, node, reason)
+    def stop_members(self, run: RunState, reason: str, attempt: int) -> None:
+        """Stop its members, if it is still at this attempt."""
+        if attempt == self.attempt:
+            for member in reversed(list((self.live or {}).values())):
+                run.push(Stop(member, reason))
 
-    def _perhaps_end(self, machine: Machine, node: Node) -> None:
-        state: Members = node.state
-        if state.closed or node.live or node.phase is not Phase.RUNNING or node.stop is not None:
+    def _perhaps_end(self, run: RunState) -> None:
+        members = self.members
+        if members.closed or self.live or self.phase is not Phase.RUNNING or self.stop is not None:
             return
-        if state.stopped is not None and not state.told and node.failure is None:
-            machine.stopping.was_stopped(node, state.stopped)
-            machine.stopping.all_stopped(node)
+        if members.stopped is not None and not members.decided_by_member and self.failure is None:
+            note_stopped_before(run, self, members.stopped)
+            end_stopped(run, self)
             return
-        if not (node.failure is not None or state.exhausted or state.told):
+        if not (self.failure is not None or members.exhausted or members.decided_by_member):
             return
-        self._close(machine, node)
-        undone = machine.end.half_undone(node)
-        failure = node.failure or _failure(node, state)
+        self.stopped(run)
+        undone = partially_compensated(run, self)
+        failure = self.failure or _failure(self.path, self.verb, members)
         if failure is None and undone is not None:
             failure = failure_of(undone)
         if failure is None:
-            machine.succeed(node, _output(node, state), composed=_composed(state))
-        elif undone is not None or state.mode == "all_or_nothing":
-            machine.undo(node, lambda: machine.fail(node, failure))
+            output = _output(self.verb, members)
+            run.succeed(self, output, derived=_derived(members))
+        elif undone is not None or members.mode == "all_or_nothing":
+            undo(run, self, lambda: fail(run, self, failure))
         else:
-            machine.fail(node, failure)
+            fail(run, self, failure)
 
-    def _close(self, machine: Machine, node: Node) -> None:
-        assert node.step is not None
-        state: Members = node.state
-        if state.closed:
+    def stopped(self, run: RunState) -> None:
+        """Record how many members there were, now that all have ended."""
+        members = self.members
+        if members.closed:
             return
-        state.closed = True
-        machine.concurrent.discard(node.base)  # all have ended: nothing depends on who was faster
-        _close_items(state)
-        gathered = state.gathered()
+        members.closed = True
+        run.concurrent.discard(self.base)  # all have ended: nothing depends on who was faster
+        members.close_items()
+        gathered = members.gathered()
         if gathered:
-            node.rollbacks = [*(node.rollbacks or []), *gathered]
-            state.rollbacks = {}
-        node.live = None
-        machine.record(
+            self.rollbacks = [*(self.rollbacks or []), *gathered]
+            members.rollbacks = {}
+        self.live = None
+        run.record(
             ev.GroupCompleted(
-                node.path,
-                node.step.verb.kind,
-                state.started,
-                state.succeeded,
-                state.failed,
-                state.cancelled,
-                state.skipped,
+                self.path,
+                self.verb.kind,
+                members.started,
+                members.succeeded,
+                members.failed,
+                members.cancelled,
+                members.skipped,
             )
         )
 
-    def stopped(self, machine: Machine, node: Node) -> None:
-        """Note how many members there were, now that all have ended."""
-        self._close(machine, node)
 
-    def evaluated(self, machine: Machine, node: Node, report: cmd.Evaluated) -> None:
-        """A group asks for no evaluation."""
-
-
-def _decision(state: Members) -> str:
-    """Why the others are stopped."""
-    if state.winner is not None:
-        return f"{state.winner.name!r} won the race"
-    if state.first_failure is not None and state.told:
-        return f"{state.first_failure.name!r} failed"
-    return state.stopped or "cancelled"
+def _begin_body(run: RunState, member: MemberNode, verb: ForEachGroup, value: Any) -> None:
+    function = function_of(verb)
+    try:
+        made: Step[Any] | Generator[Any, Any, Any] = function(value)
+    except Exception as error:  # noqa: BLE001  # the user's body
+        run.end_member(member, "failed", failure=failure_of(error))
+        return
+    if type(made) is Step:
+        path = f"{member.base}/{made.name}"
+        run.tree[member.path] = path  # its only child; a dict would cost 200 bytes more
+        run.open_child(member, made, path)
+    elif is_body(made):
+        run.enter(member, made)
+    else:
+        place = defined_at(function) or run.where(member)
+        run.mistake(not_a_step(made, f"{place} (the body of {member.path!r})"))
 
 
 # -- choices, as functions of what a group holds ---------------------------------------------------
 
 
-def _members(verb: Any, node: Node) -> Members:
-    match verb:
-        case ParallelGroup():
-            return Members(verb.on_error, verb.max_concurrency, iter(verb.steps))
-        case RaceGroup():
-            return Members("race", None, iter(verb.steps))
-        case ForEachGroup():
-            if node.kept is None:
-                assert node.step is not None
-                again = node.step.modifiers.retry is not None
-                node.kept = Items(verb.items, again=again)
-            return Members(verb.on_error, verb.max_concurrency, node.kept.from_first())
-        case _:
-            raise AssertionError(verb)
+def _decision(members: Members) -> str:
+    """Why the others are stopped."""
+    if members.winner is not None:
+        return f"{members.winner.name!r} won the race"
+    if members.first_failure is not None and members.decided_by_member:
+        return f"{members.first_failure.name!r} failed"
+    return members.stopped or "cancelled"
 
 
-def _close_items(state: Members) -> None:
-    """Let a generator of items end its ``with`` and ``finally`` blocks, whatever they raise."""
-    close = getattr(state.items, "close", None)
-    if close is not None and not state.exhausted:
-        with contextlib.suppress(Exception):
-            close()
-
-
-def _on_error(verb: Any) -> str:
-    mode: str = verb.on_error
-    return mode
-
-
-def _size(verb: Any) -> int | None:
-    members: Any = verb.items if isinstance(verb, ForEachGroup) else verb.steps
+def _size(verb: GroupVerb) -> int | None:
+    held: Any = verb.items if isinstance(verb, ForEachGroup) else verb.steps
     try:
-        return len(members)
+        return len(held)
     except Exception:  # noqa: BLE001  # no __len__, or the user's own
         return None
 
 
-def _failure(node: Node, state: Members) -> Failure | None:
+def _failure(path: str, verb: GroupVerb, members: Members) -> Failure | None:
     """Why the group fails, or None if it does not."""
-    assert node.step is not None
-    verb = node.step.verb
-    match state.mode:
+    match members.mode:
         case "race":
-            return None if _winner(state) is not None else _nobody_won(node, state)
+            return None if _winner(members) is not None else _nobody_won(path, members)
         case "continue":
-            return _too_few(node, state, getattr(verb, "min_success", None))
+            return _too_few(path, members, getattr(verb, "min_success", None))
         case _:
-            if state.first_failure is None:
+            if members.first_failure is None:
                 return None
-            return failure_from(state.first_failure, _first_failure_text(state))
+            return failure_from(members.first_failure, _first_failure_text(members))
 
 
-def _first_failure_text(state: Members) -> str:
-    first = state.first_failure
+def _first_failure_text(members: Members) -> str:
+    first = members.first_failure
     assert first is not None
     text = f"member {first.name!r} failed: {first.error}"
     stopped = [
-        result.name for _, result in sorted(state.results.items()) if result.status == "cancelled"
+        result.name for _, result in sorted(members.results.items()) if result.status == "cancelled"
     ]
-    others = state.failed - 1
+    others = members.failed - 1
     if others:
         text += f"; {others} more failed"
     if stopped:
@@ -458,46 +463,45 @@ def _listed(names: list[str], most: int = 10) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def _winner(state: Members) -> StepResult[Any] | None:
+def _winner(members: Members) -> StepResult[Any] | None:
     """The first success; if nobody ran to one, a member that was skipped."""
-    if state.winner is not None:
-        return state.winner
-    return next((result for result in state.results.values() if result.success), None)
+    if members.winner is not None:
+        return members.winner
+    return next((result for result in members.results.values() if result.success), None)
 
 
-def _nobody_won(node: Node, state: Members) -> Failure:
-    ends = [f"{result.name}: {result.error}" for _, result in sorted(state.results.items())]
+def _nobody_won(path: str, members: Members) -> Failure:
+    ends = [f"{result.name}: {result.error}" for _, result in sorted(members.results.items())]
     why = f"all {len(ends)} steps of the race failed: {_listed(ends, 5)}"
-    first = state.results[min(state.results)]
-    return failure_from(first, f"group {node.path!r}: {why}")
+    first = members.results[min(members.results)]
+    return failure_from(first, f"group {path!r}: {why}")
 
 
-def _too_few(node: Node, state: Members, wanted: float | None) -> Failure | None:
+def _too_few(path: str, members: Members, wanted: float | None) -> Failure | None:
     if wanted is None:
         return None
-    good = sum(1 for result in state.results.values() if result.success)
-    total = len(state.results)
+    good = sum(1 for result in members.results.values() if result.success)
+    total = len(members.results)
     needed = wanted if isinstance(wanted, int) else wanted * total
     if good >= needed:
         return None
     why = f"{good} of {total} members succeeded, min_success={wanted} asks for more"
-    return failure_of(GroupFailed(node.path, why))
+    return failure_of(GroupFailed(path, why))
 
 
-def _composed(state: Members) -> str:
-    if state.mode == "race":
-        won = _winner(state)
+def _derived(members: Members) -> str:
+    if members.mode == "race":
+        won = _winner(members)
         assert won is not None
         return winner(won.path)
-    return RESULTS if state.mode == "continue" else OUTPUTS
+    return RESULTS if members.mode == "continue" else OUTPUTS
 
 
-def _output(node: Node, state: Members) -> Any:
-    assert node.step is not None
-    ordered = [result for _, result in sorted(state.results.items())]
-    if state.mode == "race":
-        won = _winner(state)
+def _output(verb: GroupVerb, members: Members) -> Any:
+    ordered = [result for _, result in sorted(members.results.items())]
+    if members.mode == "race":
+        won = _winner(members)
         assert won is not None
         return won.output
-    values = ordered if state.mode == "continue" else [result.output for result in ordered]
-    return values if isinstance(node.step.verb, ForEachGroup) else tuple(values)
+    values = ordered if members.mode == "continue" else [result.output for result in ordered]
+    return values if isinstance(verb, ForEachGroup) else tuple(values)

@@ -1,25 +1,34 @@
-"""What launches of agents have used or set aside, summed for every scope above them."""
+"""What launches of agents have used or set aside, and what budgets have said to that, as data."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from handrail.model.events import BudgetReserved, BudgetSettled
+from handrail.errors import BudgetExceeded
+from handrail.model.events import (
+    BudgetRaised,
+    BudgetReserved,
+    BudgetSettled,
+    BudgetWarning,
+    Event,
+)
+from handrail.model.launch import Launch
+from handrail.model.policy import Budget
 
 _ATTEMPT = re.compile(r"~\d+$")
 
 
 @dataclass(slots=True)
 class Spent:
-    """Sums of one scope; what is reserved counts as used. ``dearest_*`` are of one launch."""
+    """Sums of one scope; what is reserved counts as used. ``most_*`` are of one launch."""
 
     launches: int = 0
     tokens: int = 0
     usd: float = 0.0
-    dearest_tokens: int = 0
-    dearest_usd: float = 0.0
+    most_tokens: int = 0
+    most_usd: float = 0.0
     settled: int = 0
     """Launches that ended, whether they said what they used or not."""
     unknown_tokens: int = 0
@@ -71,16 +80,81 @@ class Ledger:
                 spent.unknown_tokens += 1
             else:
                 spent.tokens += tokens - entry.tokens
-                spent.dearest_tokens = max(spent.dearest_tokens, tokens)
+                spent.most_tokens = max(spent.most_tokens, tokens)
             if usd is None:
                 spent.unknown_usd += 1
             else:
                 spent.usd += usd - entry.usd
-                spent.dearest_usd = max(spent.dearest_usd, usd)
+                spent.most_usd = max(spent.most_usd, usd)
         if tokens is not None:
             entry.tokens = tokens
         if usd is not None:
             entry.usd = usd
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A budget in force: the path that it is of (``""``: the run), and since when."""
+
+    path: str
+    budget: Budget
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A bound that the next launch would pass."""
+
+    scope: Scope
+    name: str
+    used: float
+    limit: float
+    more: float
+    refused: bool = False
+    """Somebody was asked, and said no."""
+
+    @property
+    def error(self) -> BudgetExceeded:
+        """The breach as the error of a step."""
+        return BudgetExceeded(self.scope.path, self.name, self.used, self.limit, self.more)
+
+
+class BudgetState:
+    """What the budgets of a run have seen and said, in all its drives. Mutable."""
+
+    __slots__ = ("allowed", "asking", "at_work", "held", "ledger", "raised", "warned")
+
+    def __init__(self, recorded: Iterable[Event] = ()) -> None:
+        self.ledger = Ledger()
+        self.raised: dict[str, int] = {}
+        """How often each scope was allowed as much again."""
+        self.allowed: dict[str, int] = {}
+        """How often each step was allowed more, by its path: its next question has its own name."""
+        self.warned: set[tuple[str, str, int]] = set()
+        self.asking: dict[str, tuple[str, Launch, Breach]] = {}
+        """The launches that somebody is asked about, by the path of the gate, with their steps'."""
+        self.at_work: dict[str, set[str]] = {}
+        """The launches of this drive that are not settled, by scope."""
+        self.held: list[tuple[str, Launch, bool]] = []
+        """Launches that wait for the first of their scope, by the path of their step."""
+        for event in recorded:
+            self.count(event)
+
+    def count(self, event: Event) -> None:
+        """Count what is recorded, of this drive or of an earlier one."""
+        match event:
+            case BudgetReserved():
+                self.ledger.reserved(event)
+            case BudgetSettled():
+                self.ledger.settled(event)
+            case BudgetRaised():
+                self.raised[event.scope] = self.raised.get(event.scope, 0) + 1
+                self.allowed[event.path] = self.allowed.get(event.path, 0) + 1
+            case BudgetWarning():
+                times = self.raised.get(event.scope, 0)
+                self.warned.add((event.scope, event.name, times))
+            case _:
+                pass
 
 
 def scopes_of(path: str) -> Iterator[str]:

@@ -2,134 +2,140 @@
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any
-
 from handrail.core import commands as cmd
+from handrail.core.bodies import unwind
+from handrail.core.budget import close_budget_gate
+from handrail.core.ending import partially_compensated, root_ended, undo, was_hard
+from handrail.core.failing import fail
 from handrail.core.failures import failure_of
-from handrail.core.node import Node, Phase
+from handrail.core.nodes import Node, Phase, RunNode
+from handrail.core.run_state import AgentNode, RunState, StepNode, Stop
 from handrail.errors import StepTimeout
 from handrail.model.results import StepResult
 
-if TYPE_CHECKING:
-    from handrail.core.machine import Machine
+
+def stop(run: RunState, node: Node, reason: str, *, hard: bool = False) -> None:
+    """Stop a subtree; its ends follow, innermost first. Hard: close what still unwinds."""
+    if node.phase in {Phase.ENDING, Phase.HALTED}:
+        return
+    if node.phase is Phase.SEARCHING:
+        node.stop, node.hard = node.stop or reason, node.hard or hard  # it goes on by itself
+        return
+    if node.phase is Phase.UNDOING:
+        if node is not run.root:
+            node.stop = node.stop or reason  # its rollbacks run on, then it ends as cancelled
+        return
+    first = node.stop is None
+    again = reason == node.stop  # its clean-up takes too long: that is still its own failure
+    if not first and isinstance(node, StepNode) and node.overdue and not again:
+        node.overdue, node.stop = False, reason  # from above: it is no failure of its own now
+    if not first and not (hard and not node.hard):
+        return
+    node.stop = node.stop or reason
+    node.hard = node.hard or hard
+    children = node.children()
+    for child in reversed(children):
+        run.push(Stop(child, reason, hard))
+    if not children and (first or node.generator is not None):
+        _stop_childless(run, node, reason)
 
 
-class Stopping:
-    """See *Stopping* in the text of ``core.machine``."""
+def _stop_childless(run: RunState, node: Node, reason: str) -> None:
+    if node.generator is not None:
+        unwind(run, node)
+    elif isinstance(node, StepNode) and (
+        node.asking or (node.is_leaf and node.phase is Phase.RUNNING)
+    ):
+        run.emit(cmd.Cancel(node.path, reason))  # the answer, or the attempt's end, ends the node
+    else:
+        end_stopped(run, node)
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
 
-    def stop(self, node: Node, reason: str, *, hard: bool = False) -> None:
-        """Stop a subtree; its ends follow, innermost first. Hard: close what still unwinds."""
-        if node.phase in {Phase.ENDING, Phase.HALTED}:
-            return
-        if node.phase is Phase.REGISTERING:
-            node.stop, node.hard = node.stop or reason, node.hard or hard  # it goes on by itself
-            return
-        if node.phase is Phase.UNDOING:
-            if node is not self.machine.root:
-                node.stop = node.stop or reason  # its rollbacks run on, then it ends as cancelled
-            return
-        first = node.stop is None
-        again = reason == node.stop  # its clean-up takes too long: that is still its own failure
-        if not first and node.overdue and not again:
-            node.overdue, node.stop = False, reason  # from above: it is no failure of its own now
-        if not first and not (hard and not node.hard):
-            return
-        node.stop = node.stop or reason
-        node.hard = node.hard or hard
-        children = list(node.live.values()) if node.live else []
-        if node.child is not None:
-            children.append(node.child)
-        if children:
-            for child in reversed(children):
-                stop = functools.partial(self.stop, hard=hard)
-                self.machine.later(stop, child, reason)
-        elif first or node.generator is not None:
-            self._stop_childless(node, reason)
+def end_rehearsal(run: RunState) -> None:
+    """Go on beyond the record: what was to be stopped is stopped now."""
+    run.rehearses = False
+    error = None if run.recorded.cancel is not None else partially_compensated(run, run.root)
+    if error is not None and run.ending is None and run.root.stop is None:
+        run.decide_mistake(error)
+        stop(run, run.root, str(error), hard=True)
+    for action in reversed(run.after_rehearsal):
+        run.push(action)
+    run.after_rehearsal.clear()
 
-    def _stop_childless(self, node: Node, reason: str) -> None:
-        step = node.step
-        if node.generator is not None:
-            self.machine.unwind(node)
-        elif node.asking:
-            self.machine.emit(cmd.Cancel(node.path, reason))  # the answer then ends the node
-        elif step is not None and step.verb.leaf and node.phase is Phase.RUNNING:
-            self.machine.emit(cmd.Cancel(node.path, reason))
+
+def note_stopped_before(run: RunState, node: Node, reason: str | None) -> None:
+    """Note what the record of its only child shows: an earlier drive was stopping the node."""
+    node.stop = reason or "cancelled"
+    node.hard = was_hard(run, node)
+    if not isinstance(node, StepNode):
+        return
+    timeout_s = node.step.modifiers.timeout_s
+    if timeout_s is not None and _is_timeout_of(node.path, node.stop):
+        node.failure, node.overdue = failure_of(StepTimeout(node.path, timeout_s)), True
+
+
+def attempt_stopped(run: RunState, report: cmd.Stopped) -> None:
+    """End a leaf whose attempt was stopped."""
+    node = run.step_at(report.path)
+    if node is not None:
+        error = node.stop or "cancelled"
+        run.end_step(node, "cancelled", error=error, abandoned=report.abandoned)
+
+
+def end_stopped(run: RunState, node: Node) -> None:
+    """End a stopped node that has nothing running below it any more."""
+    run.parked.pop(node.path, None)
+    if isinstance(node, AgentNode) and node.budget_gate:
+        close_budget_gate(run, node)
+    if isinstance(node, RunNode):
+        root_ended(run, None, None)
+    elif not isinstance(node, StepNode):
+        run.end_member(node, "cancelled", error=node.stop)
+    elif node.is_leaf or node.phase is not Phase.RUNNING:
+        _end_step(run, node)
+    else:
+        node.stopped(run)
+        if node.undoes_itself():
+            undo(run, node, lambda: _end_step(run, node))
         else:
-            self.all_stopped(node)
+            _end_step(run, node)
 
-    def was_stopped(self, node: Node, reason: str | None) -> None:
-        """Note what the record of its only child tells: an earlier drive was stopping the node."""
-        node.stop = reason or "cancelled"
-        node.hard = self.machine.end.was_hard(node)
-        timeout_s = None if node.step is None else node.step.modifiers.timeout_s
-        if timeout_s is not None and _is_timeout_of(node.path, node.stop):
-            node.failure, node.overdue = failure_of(StepTimeout(node.path, timeout_s)), True
 
-    def attempt_stopped(self, report: cmd.Stopped) -> None:
-        """End a leaf whose attempt was stopped."""
-        node = self.machine.nodes.get(report.path)
-        if node is None or node.phase is Phase.ENDING:
-            return
-        self.machine.end_step(
-            node, "cancelled", error=node.stop or "cancelled", abandoned=report.abandoned
-        )
+def _end_step(run: RunState, node: StepNode) -> None:
+    failure = node.failure
+    if failure is None or not node.overdue:
+        run.end_step(node, "cancelled", error=node.stop)
+        return
+    node.stop, node.hard, node.unwinding, node.overdue = None, False, False, False
+    node.live, node.child, node.failure = None, None, None
+    fail(run, node, failure)
 
-    def all_stopped(self, node: Node) -> None:
-        """A stopped node has nothing running below it any more."""
-        self.machine.launches.parked.pop(node.path, None)
-        if node.budget_gate:
-            self.machine.spending.stopped(node)
-        if node is self.machine.root:
-            self.machine.end.root_ended(None, None)
-            return
-        if node.step is None:
-            self.machine.end_member(node, "cancelled", error=node.stop)
-            return
-        behaviour = self.machine.behaviours.get(type(node.step.verb))
-        if behaviour is not None and node.phase is Phase.RUNNING:
-            behaviour.stopped(self.machine, node)
-            if behaviour.undoes_itself(node):
-                self.machine.undo(node, lambda: self._end_stopped(node))
-                return
-        self._end_stopped(node)
 
-    def _end_stopped(self, node: Node) -> None:
-        failure = node.failure
-        if failure is None or not node.overdue:
-            self.machine.end_step(node, "cancelled", error=node.stop)
-            return
-        node.stop, node.hard, node.unwinding, node.overdue = None, False, False, False
-        node.live, node.child, node.failure = None, None, None
-        self.machine.fail(node, failure)
+def deadline_passed(run: RunState, node: StepNode) -> None:
+    """Stop a composite or waiting step in order to fail it."""
+    if node.stop is not None or node.phase in {Phase.ENDING, Phase.UNDOING}:
+        return
+    error = StepTimeout(node.path, node.step.modifiers.timeout_s or 0.0)
+    node.failure = failure_of(error)
+    node.overdue = True
+    stop(run, node, str(error))
 
-    def deadline_passed(self, node: Node) -> None:
-        """Stop a composite or waiting step in order to fail it."""
-        if node.stop is not None or node.phase in {Phase.ENDING, Phase.UNDOING}:
-            return
-        assert node.step is not None
-        error = StepTimeout(node.path, node.step.modifiers.timeout_s or 0.0)
-        node.failure = failure_of(error)
-        node.overdue = True
-        self.stop(node, str(error))
 
-    def cleanup_overdue(self, node: Node) -> None:
-        """Close a body that unwinds for too long."""
-        self.stop(node, node.stop or "cancelled", hard=True)
+def cleanup_overdue(run: RunState, node: Node) -> None:
+    """Close a body that unwinds for too long."""
+    stop(run, node, node.stop or "cancelled", hard=True)
 
-    def child_ended(self, parent: Node, node: Node, result: StepResult[Any]) -> None:
-        """Note the end of a child of a stopped node; the last one ends the node."""
-        note = getattr(parent.state, "note", None)
-        if note is not None:
-            note(node, result)
-        if not parent.live and parent.child is None:
-            self.all_stopped(parent)
+
+def stopped_child_ended(
+    run: RunState, parent: Node, node: Node, result: StepResult[object]
+) -> None:
+    """Note the end of a child of a stopped node; the last one ends the node."""
+    parent.note_child(node, result)
+    if not parent.live and parent.child is None:
+        end_stopped(run, parent)
 
 
 def _is_timeout_of(path: str, reason: str) -> bool:
     """True if this says that the step's own time was over, whatever it was then."""
-    said = str(StepTimeout(path, 0.0))
-    return reason.startswith(said.rpartition(" of ")[0])
+    text = str(StepTimeout(path, 0.0))
+    return reason.startswith(text.rpartition(" of ")[0])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from handrail.core import commands as cmd
+from handrail.core.failing import fail
 from handrail.core.failures import failure_from, failure_of
-from handrail.core.machine import Machine
-from handrail.core.node import Node
+from handrail.core.nodes import Node
+from handrail.core.run_state import RunState, StepNode
 from handrail.errors import ValidationFailed
 from handrail.model import events as ev
 from handrail.model.paths import join
@@ -20,111 +22,100 @@ from handrail.model.results import (
 from handrail.steps.verbs import Modifiers, Stage, StageCheck, Step, Validation
 
 
-class Rounds:
-    """How far a validation has come."""
+class ValidationNode(StepNode):
+    """Runs all stages of a round in order, then a fix, then the next round."""
 
-    __slots__ = ("done", "fixing", "rounds", "stages")
+    __slots__ = ("_done", "_fixing", "_rounds", "_stages")
 
-    def __init__(self) -> None:
-        self.stages: tuple[Stage, ...] = ()
-        self.rounds: list[ValidationRoundResult] = []
-        self.done: list[StageResult] = []
-        self.fixing = False
+    def __init__(
+        self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
+    ) -> None:
+        super().__init__(step, path, parent, inputs)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._stages: tuple[Stage, ...] = ()
+        self._rounds: list[ValidationRoundResult] = []
+        self._done: list[StageResult] = []
+        """The stages of this round that have ended."""
+        self._fixing = False
 
     @property
-    def number(self) -> int:
-        """The round at work, from 1."""
-        return len(self.rounds) if self.fixing else len(self.rounds) + 1
+    def verb(self) -> Validation:
+        """What the step is."""
+        return cast("Validation", self.step.verb)
 
     def validation_so_far(self) -> ValidationResult:
         """What the fix of this round is shown."""
-        passed = bool(self.rounds) and self.rounds[-1].passed
-        return ValidationResult(passed, tuple(self.rounds))
+        passed = bool(self._rounds) and self._rounds[-1].passed
+        return ValidationResult(passed, tuple(self._rounds))
 
-
-class ValidationBehaviour:
-    """Runs all stages of a round in order, then a fix, then the next round."""
-
-    def undoes_itself(self, node: Node) -> bool:
-        """No: what its fixes registered is the run's to undo."""
-        del node
-        return False
-
-    def begin(self, machine: Machine, node: Node) -> None:
+    def begin(self, run: RunState) -> None:
         """Ask for the stages: those of names are known to the engine alone."""
-        node.state = Rounds()
-        machine.ask(node, cmd.FindStages(node.path, _verb(node).stages))
+        self._reset()
+        run.ask(self, cmd.FindStages(self.path, self.verb.stages))
 
-    def evaluated(self, machine: Machine, node: Node, report: cmd.Evaluated) -> None:
+    def evaluated(self, run: RunState, report: cmd.Evaluated) -> None:
         """Begin the first round; stages that cannot be found fail the step for good."""
-        state: Rounds = node.state
         if report.error is not None:
-            machine.fail(node, failure_of(report.error, retryable=False))
+            fail(run, self, failure_of(report.error, retryable=False))
             return
-        state.stages = report.value
-        self._next_stage(machine, node)
+        self._stages = report.value
+        self._next_stage(run)
 
-    def _next_stage(self, machine: Machine, node: Node) -> None:
-        state: Rounds = node.state
-        stage = state.stages[len(state.done)]
+    def _next_stage(self, run: RunState) -> None:
+        stage = self._stages[len(self._done)]
         step: Step[Any] = Step(stage.name, StageCheck(stage), Modifiers(timeout_s=stage.timeout))
-        self._open(machine, node, step)
+        self._open(run, step)
 
-    def _open(self, machine: Machine, node: Node, step: Step[Any]) -> None:
-        path = join(join(node.base, str(node.state.number)), step.name)
-        if machine.take_path(node, path, machine.where(node), "Name the stages and the fix apart."):
-            machine.open_child(node, step, path)
+    def _open(self, run: RunState, step: Step[Any]) -> None:
+        number = len(self._rounds) if self._fixing else len(self._rounds) + 1
+        path = join(join(self.base, str(number)), step.name)
+        if run.take_path(self, path, run.where(self), "Name the stages and the fix apart."):
+            run.open_child(self, step, path)
 
-    def child_ended(
-        self, machine: Machine, node: Node, child: Node, result: StepResult[Any]
-    ) -> None:
+    def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
         """Go on after a stage, passed or not, or after the fix of a round."""
         del child
-        state: Rounds = node.state
-        if state.fixing:
-            self._fixed(machine, node, result)
+        if self._fixing:
+            self._fix_ended(run, result)
             return
-        state.done.append(stage_result(result))
-        if len(state.done) < len(state.stages):
-            self._next_stage(machine, node)
+        self._done.append(stage_result(result))
+        if len(self._done) < len(self._stages):
+            self._next_stage(run)
         else:
-            self._round_ended(machine, node)
+            self._round_ended(run)
 
-    def _round_ended(self, machine: Machine, node: Node) -> None:
-        state: Rounds = node.state
-        number = state.number
-        done = ValidationRoundResult(number, tuple(state.done))
-        state.rounds.append(done)
-        state.done = []
-        machine.record(ev.ValidationRound(node.path, number, done.passed, done))
-        verb = _verb(node)
+    def _round_ended(self, run: RunState) -> None:
+        number = len(self._rounds) + 1
+        done = ValidationRoundResult(number, tuple(self._done))
+        self._rounds.append(done)
+        self._done = []
+        run.record(ev.ValidationRound(self.path, number, done.passed, done))
+        verb = self.verb
         if done.passed:
-            machine.succeed(node, ValidationResult(passed=True, rounds=tuple(state.rounds)))
+            run.succeed(self, self.validation_so_far())
         elif number > verb.retry:
-            found = state.validation_so_far()
-            failure = failure_of(ValidationFailed(node.path, found))
+            found = self.validation_so_far()
+            failure = failure_of(ValidationFailed(self.path, found))
             failure.output = found
-            machine.fail(node, failure)
+            fail(run, self, failure)
         elif verb.on_failure is None:
-            self._next_stage(machine, node)
+            self._next_stage(run)
         else:
-            state.fixing = True
-            self._open(machine, node, verb.on_failure)
+            self._fixing = True
+            self._open(run, verb.on_failure)
 
-    def _fixed(self, machine: Machine, node: Node, result: StepResult[Any]) -> None:
-        state: Rounds = node.state
-        state.fixing = False
-        last = state.rounds[-1]
-        state.rounds[-1] = ValidationRoundResult(last.number, last.stages, result)
+    def _fix_ended(self, run: RunState, result: StepResult[Any]) -> None:
+        self._fixing = False
+        last = self._rounds[-1]
+        self._rounds[-1] = ValidationRoundResult(last.number, last.stages, result)
         if result.success:
-            self._next_stage(machine, node)
+            self._next_stage(run)
             return
         failure = failure_from(result, f"its fix {result.name!r} failed: {result.error}")
-        failure.output = state.validation_so_far()
-        machine.fail(node, failure)
-
-    def stopped(self, machine: Machine, node: Node) -> None:
-        """A validation has nothing to say when it is stopped."""
+        failure.output = self.validation_so_far()
+        fail(run, self, failure)
 
 
 def stage_result(result: StepResult[Any]) -> StageResult:
@@ -133,10 +124,3 @@ def stage_result(result: StepResult[Any]) -> StageResult:
     output = found.output if isinstance(found, StageResult) else ""
     error = None if result.success else result.error
     return StageResult(result.name, result.success, output, error, result.duration_ms)
-
-
-def _verb(node: Node) -> Validation:
-    assert node.step is not None
-    verb = node.step.verb
-    assert isinstance(verb, Validation)
-    return verb

@@ -1,112 +1,258 @@
-"""Timers, gates and signals: what a run waits for, kept as entries and not as tasks."""
+"""The verbs that wait, ``ask``, ``wait_for`` and ``sleep``, and what ends a wait.
+
+Timers, gates and signals are entries of the run, not tasks. A timer is a token and its node, no
+more: there may be many. What it is for follows from the node.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from handrail.core import commands as cmd
-from handrail.core.node import Node, Phase
+from handrail.core.answers import payload_for
+from handrail.core.budget import budget_answered, budget_refused
+from handrail.core.ending import hit_limit
+from handrail.core.failing import fail, fail_with
+from handrail.core.failures import failure_of
+from handrail.core.launches import launch
+from handrail.core.nodes import Node, Phase
+from handrail.core.run_state import AgentNode, Attempt, RunState, StepNode
+from handrail.core.stopping import cleanup_overdue, deadline_passed
+from handrail.errors import StepTimeout
 from handrail.model import events as ev
-from handrail.steps.verbs import Pause
-
-if TYPE_CHECKING:
-    from handrail.core.machine import Machine
+from handrail.model.results import OpenGate
+from handrail.steps.verbs import Pause, Question, SignalWait, Step
 
 
-class Waits:
-    """Sets timers, and hands what was waited for to the node that waits.
+class TimerNode(StepNode):
+    """``sleep``: ends when its time has come."""
 
-    A timer is a token and its node, no more: there may be many. What it is for follows from the
-    node.
+    __slots__ = ()
+
+    @property
+    def verb(self) -> Pause:
+        """What the step is."""
+        return cast("Pause", self.step.verb)
+
+    def begin(self, run: RunState) -> None:
+        """Wait until the recorded time, if an earlier drive had set one."""
+        if run.timers_frozen:
+            return
+        due = run.recorded.due(self.path, "sleep", self.attempt)
+        if due is None:
+            due = self._due(run)
+        if due <= run.now:
+            run.succeed(self, None)
+            return
+        run.record(ev.TimerSet(self.path, due, "sleep", self.attempt))
+        self.timer = run.wait(self, due)
+
+    def _due(self, run: RunState) -> float:
+        until, seconds = self.verb.until, self.verb.seconds
+        return run.now + (seconds or 0.0) if until is None else until.timestamp()
+
+    def timer_fired(self, run: RunState) -> None:
+        """End: a pause gives nothing."""
+        run.succeed(self, None)
+
+    def stopped(self, run: RunState) -> None:
+        """Take its timer back."""
+        run.drop_timer(self.timer)
+
+
+class GateNode(StepNode):
+    """``ask``: opens a gate and ends with its answer, or at its deadline with the default."""
+
+    __slots__ = ()
+
+    @property
+    def verb(self) -> Question:
+        """What the step is."""
+        return cast("Question", self.step.verb)
+
+    def begin(self, run: RunState) -> None:
+        """Open the gate, unless an earlier drive has its answer."""
+        answered = run.answered.get(self.path)
+        if answered is not None:
+            run.succeed(self, answered.answer)
+            return
+        if run.timers_frozen:
+            return
+        gate = self._gate(run)
+        run.gates[self.path] = gate
+        run.record(ev.GateOpened(self.path, gate))
+        if gate.deadline is not None and gate.deadline <= run.now:
+            self.timer_fired(run)  # it passed while the run was suspended
+            return
+        if gate.deadline is not None:
+            self.timer = run.wait(self, gate.deadline)
+        run.emit(cmd.Ask(self.path, gate))
+
+    def _gate(self, run: RunState) -> OpenGate:
+        verb = self.verb
+        known = run.recorded.gate(self.path, self.attempt)
+        if known is not None and self._asks_another(run):
+            known = None  # who answers the old question does not answer this one
+        since = run.now if known is None else known.since
+        deadline = None if verb.timeout_s is None else since + verb.timeout_s
+        revision = run.revisions.get(self.path, 0) + 1 if known is None else known.opening
+        run.revisions[self.path] = revision
+        return OpenGate(
+            self.path,
+            verb.question,
+            verb.choices,
+            verb.type,
+            since,
+            deadline,
+            verb.default,
+            verb.has_default,
+            revision,
+        )
+
+    def _asks_another(self, run: RunState) -> bool:
+        """True if the recorded gate was opened for a step that the code describes otherwise now."""
+        was = run.recorded.fingerprint_of(self.path)
+        return bool(was) and was != run.fingerprint(self.step)
+
+    def timer_fired(self, run: RunState) -> None:
+        """Answer with the default, or close the gate and fail."""
+        gate = run.gates.get(self.path)
+        if gate is None:
+            return
+        if gate.has_default:
+            run.record(ev.GateAnswered(self.path, gate.default, "timeout"))
+            return
+        del run.gates[self.path]
+        fail_with(run, self, StepTimeout(self.path, self.verb.timeout_s or 0.0))
+
+    def stopped(self, run: RunState) -> None:
+        """Close the gate: nobody can answer it any more."""
+        run.gates.pop(self.path, None)
+
+
+class SignalNode(StepNode):
+    """``wait_for``: ends with the next signal of its name; each signal is consumed once."""
+
+    __slots__ = ("_consumed",)
+
+    def __init__(
+        self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
+    ) -> None:
+        super().__init__(step, path, parent, inputs)
+        self._consumed = 0
+
+    @property
+    def verb(self) -> SignalWait:
+        """What the step is."""
+        return cast("SignalWait", self.step.verb)
+
+    @property
+    def consumed_signal(self) -> int:
+        """The number of the signal that its attempt took; 0 for none."""
+        return self._consumed
+
+    def begin(self, run: RunState) -> None:
+        """Take the oldest signal that is kept, or listen for the next."""
+        self._consumed = 0
+        if run.timers_frozen:
+            return
+        signal = self.verb.signal
+        kept = run.mailboxes.get(signal)
+        if kept:
+            self.consume(run, *kept.pop(0))
+        else:
+            run.listeners.setdefault(signal, {})[self.path] = self
+
+    def consume(self, run: RunState, number: int, payload: Any) -> None:
+        """Take this payload as the output, converted; ``number`` is its event's."""
+        self._consumed = number
+        try:
+            value = payload_for(self.verb.signal, payload, self.verb.type)
+        except Exception as error:  # noqa: BLE001  # a user's type may raise anything
+            fail(run, self, failure_of(error))
+            return
+        run.succeed(self, value)
+
+    def stopped(self, run: RunState) -> None:
+        """Listen no longer."""
+        signal = self.verb.signal
+        waiting = run.listeners.get(signal, {})
+        waiting.pop(self.path, None)
+        if not waiting:
+            run.listeners.pop(signal, None)
+
+
+# -- what ends a wait ------------------------------------------------------------------------------
+
+
+def timer_fired(run: RunState, report: cmd.TimerFired) -> None:
+    """Go on from where the node waited."""
+    node = run.timers.pop(report.token, None)
+    if node is None:
+        return
+    if report.token == run.run_deadline:
+        hit_limit(run, "timeout_s", run.limits.timeout_s or 0.0, "", hard=False)
+    elif isinstance(node, StepNode) and report.token == node.deadline:
+        node.deadline = 0
+        deadline_passed(run, node)
+    else:
+        node.timer = 0
+        _wait_ended(run, node)
+
+
+def _wait_ended(run: RunState, node: Node) -> None:
+    if node.phase is not Phase.PAUSED or not isinstance(node, StepNode):
+        if node.generator is not None:
+            cleanup_overdue(run, node)
+        elif isinstance(node, StepNode):
+            node.timer_fired(run)
+    elif isinstance(node, AgentNode) and node.pending is not None:
+        launch(run, node, node.pending)
+    else:
+        run.push(Attempt(node))
+
+
+def ends_by_itself(run: RunState, token: int) -> bool:
+    """True if this timer is one the process waits for: a pause, a retry, clean-up; not the
+    deadline of something that waits for a person.
     """
+    node = run.timers.get(token)
+    if node is None or token == run.run_deadline:
+        return False
+    if isinstance(node, StepNode) and token == node.deadline:
+        return False
+    return node.phase is Phase.PAUSED or node.generator is not None or isinstance(node, TimerNode)
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.heard = 0
-        """The number of the last letter that was a signal and has arrived."""
-        self._tokens = 0
 
-    def wait(self, node: Node, due: float) -> int:
-        """Ask for ``TimerFired`` at ``due``."""
-        self._tokens += 1
-        self.machine.timers[self._tokens] = node
-        self.machine.emit(cmd.Wait(node.path, due, self._tokens))
-        return self._tokens
+def gate_answered(run: RunState, event: ev.GateAnswered) -> None:
+    """End the step that asked."""
+    run.answered[event.path] = event
+    if budget_answered(run, event):
+        return
+    gate = run.gates.pop(event.path, None)
+    node = run.step_at(event.path)
+    if gate is not None and node is not None and node.phase is Phase.RUNNING:
+        run.succeed(node, event.answer)
 
-    def drop_timer(self, token: int) -> None:
-        """Forget a timer; 0 is none."""
-        if token:
-            self.machine.timers.pop(token, None)
 
-    def timer_fired(self, report: cmd.TimerFired) -> None:
-        """Go on from where the node waited."""
-        machine = self.machine
-        node = machine.timers.pop(report.token, None)
-        if node is None:
-            return
-        if report.token == machine.run_deadline:
-            machine.run_overdue()
-        elif report.token == node.deadline:
-            node.deadline = 0
-            machine.stopping.deadline_passed(node)
-        else:
-            node.timer = 0
-            self._wait_ended(node)
+def gate_refused(run: RunState, report: cmd.GateRefused) -> None:
+    """Fail the step that asked."""
+    if budget_refused(run, report):
+        return
+    node = run.nodes.get(report.path)
+    if isinstance(node, StepNode) and run.gates.pop(report.path, None) is not None:
+        fail_with(run, node, report.error)
 
-    def _wait_ended(self, node: Node) -> None:
-        if node.phase is Phase.PAUSED and node.pending is not None:
-            self.machine.launches.go(node, node.pending)
-        elif node.phase is Phase.PAUSED:
-            self.machine.attempt(node)
-        elif node.generator is not None:
-            self.machine.stopping.cleanup_overdue(node)
-        else:
-            assert node.step is not None
-            behaviour: Any = self.machine.behaviours[type(node.step.verb)]
-            behaviour.timer_fired(self.machine, node)
 
-    def goes_on_by_itself(self, token: int) -> bool:
-        """True if this timer is one the process waits for: a pause, a retry, clean-up; not the
-        deadline of something that waits for a person.
-        """
-        node = self.machine.timers.get(token)
-        if node is None or token in (node.deadline, self.machine.run_deadline):
-            return False
-        if node.phase is Phase.PAUSED or node.generator is not None:
-            return True
-        return node.step is not None and isinstance(node.step.verb, Pause)
-
-    def gate_answered(self, event: ev.GateAnswered) -> None:
-        """End the step that asked."""
-        self.machine.answered[event.path] = event
-        if self.machine.spending.asks(event.path):
-            self.machine.spending.answered(event)
-            return
-        gate = self.machine.gates.pop(event.path, None)
-        node = self.machine.nodes.get(event.path)
-        if gate is not None and node is not None and node.phase is Phase.RUNNING:
-            self.machine.succeed(node, event.answer)
-
-    def gate_refused(self, report: cmd.GateRefused) -> None:
-        """Fail the step that asked."""
-        if self.machine.spending.asks(report.path):
-            self.machine.spending.refused(report)
-            return
-        node = self.machine.nodes.get(report.path)
-        if node is None or self.machine.gates.pop(report.path, None) is None:
-            return
-        self.machine.fail_with(node, report.error)
-
-    def signal_received(self, event: ev.SignalReceived) -> None:
-        """Give the payload to who waits longest, or keep it."""
-        self.heard = max(self.heard, event.letter)
-        waiting = self.machine.listeners.get(event.name)
-        if waiting:
-            node = waiting.pop(next(iter(waiting)))
-            if not waiting:
-                del self.machine.listeners[event.name]
-            behaviour: Any = self.machine.behaviours[type(node.step.verb)] if node.step else None
-            behaviour.signalled(self.machine, node, event.seq, event.payload)
-        else:
-            letter = (event.seq, event.payload)
-            self.machine.mailboxes.setdefault(event.name, []).append(letter)
+def signal_received(run: RunState, event: ev.SignalReceived) -> None:
+    """Give the payload to who waits longest, or keep it."""
+    run.last_message = max(run.last_message, event.letter)
+    waiting = run.listeners.get(event.name)
+    if not waiting:
+        run.mailboxes.setdefault(event.name, []).append((event.seq, event.payload))
+        return
+    node = waiting.pop(next(iter(waiting)))
+    if not waiting:
+        del run.listeners[event.name]
+    node.consume(run, event.seq, event.payload)

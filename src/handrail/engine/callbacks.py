@@ -181,7 +181,7 @@ class Errands:
     def dismiss(self) -> None:
         """Stop the handlers of gates that are closed; nobody waits for their answer."""
         loop = self._loop
-        for path in [path for path in self._asked if path not in loop.machine.gates]:
+        for path in [path for path in self._asked if path not in loop.machine.run.gates]:
             flight = self._asked.pop(path)
             if not flight.over:
                 flight.over = True
@@ -190,7 +190,7 @@ class Errands:
 
     def _answered(self, flight: Flight, outcome: Any) -> None:
         loop, path = self._loop, flight.path
-        if path not in loop.machine.gates or path in loop.machine.answered:
+        if path not in loop.machine.run.gates or path in loop.machine.run.answered:
             return
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self._interrupted(outcome)

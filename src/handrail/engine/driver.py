@@ -47,8 +47,10 @@ import msgspec
 
 from handrail.core import commands as cmd
 from handrail.core.answers import accepted
+from handrail.core.ending import close_bodies
 from handrail.core.machine import Machine
-from handrail.core.node import Phase
+from handrail.core.nodes import Phase, cleans_up
+from handrail.core.waits import ends_by_itself
 from handrail.engine.callbacks import EVALUATION, GATE, Errands
 from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
 from handrail.engine.current import CURRENT, Current
@@ -146,7 +148,7 @@ class Driver:
 
     def __init__(self, machine: Machine, wiring: Wiring, seq: int) -> None:
         self.machine = machine
-        self.run_id = machine.setting.run_id
+        self.run_id = machine.run.setting.run_id
         self.result: WorkflowResult[Any] | None = None
         self._wiring = wiring
         self._seq = seq
@@ -218,11 +220,11 @@ class Driver:
         """Have what came by letter recorded, before whatever the inbox holds; once the run's end is
         on its way, it is left for another drive.
         """
-        if self.machine.root.phase is Phase.ENDING or self.result is not None:
+        if self.machine.run.root.phase is Phase.ENDING or self.result is not None:
             return
         for event in self._mail.new():
             if isinstance(event, ev.GateAnswered):
-                self.machine.answered[event.path] = event
+                self.machine.run.answered[event.path] = event
             if isinstance(event, ev.CancelRequested):
                 self.post(partial(self.record, event), urgent=True)
             else:
@@ -230,12 +232,12 @@ class Driver:
             self._wake.set()
 
     def _open_gate(self, path: str) -> OpenGate:
-        answered = self.machine.answered.get(path)
+        answered = self.machine.run.answered.get(path)
         if answered is not None:
             raise GateClosed(path, answered.answer, answered.by, answered.at)
-        gate = self.machine.gates.get(path)
+        gate = self.machine.run.gates.get(path)
         if gate is None:
-            raise GateNotFound(self.run_id, path, tuple(self.machine.gates))
+            raise GateNotFound(self.run_id, path, tuple(self.machine.run.gates))
         return gate
 
     # -- the loop -------------------------------------------------------------------------------
@@ -255,7 +257,7 @@ class Driver:
         async with self.tasks:
             self._read_mail_meanwhile()
             try:
-                if self.machine.setting.recorded is None:
+                if self.machine.run.recorded.is_empty:
                     self._todo.append(cmd.Record(first))
                 else:
                     await self._replay(first, known, cancel)
@@ -267,12 +269,12 @@ class Driver:
                 raise
             finally:
                 if self.result is None:  # the journal failed: nothing can be recorded any more
-                    self.machine.end.close_bodies()
-        escaped = self._escaped or self.machine.escaped
+                    close_bodies(self.machine.run)
+        escaped = self._escaped or self.machine.run.escaped
         if escaped is not None:
             raise escaped
-        if self.machine.changes:
-            raise ReplayMismatch(self.run_id, self.machine.changes, late=True)
+        if self.machine.run.changes:
+            raise ReplayMismatch(self.run_id, self.machine.run.changes, late=True)
         assert self.result is not None
         return self.result
 
@@ -282,14 +284,13 @@ class Driver:
         """
         rehearsal = rehearse(self.machine, first, known, self._stamp)
         held = await self._written_out(rehearsal)
-        recorded = self.machine.setting.recorded
-        assert recorded is not None
+        recorded = self.machine.run.recorded
         held = await led_back(held, recorded, self._errands.evaluated, self._rehearsed_on)
-        if cancel is None or self.machine.finished:
+        if cancel is None or self.machine.run.finished:
             self._todo.extend(held)
         else:
             self.record(ev.CancelRequested(cancel))
-            nodes, cleans_up = self.machine.nodes, self.machine.cleans_up
+            nodes = self.machine.run.nodes
             for one in held:
                 if isinstance(one, _STARTS) and not cleans_up(nodes.get(one.path)):
                     self._stopped_before(one)
@@ -302,8 +303,8 @@ class Driver:
         return await self._written_out(rehearse_on(self.machine, report, self._seq, self._stamp))
 
     async def _written_out(self, rehearsal: Rehearsal) -> list[cmd.Command]:
-        if self.machine.changes:
-            raise ReplayMismatch(self.run_id, self.machine.changes)
+        if self.machine.run.changes:
+            raise ReplayMismatch(self.run_id, self.machine.run.changes)
         with anyio.CancelScope(shield=True):  # all of it is numbered: none may be missing
             await write_out(rehearsal, self.machine, self._wiring.journal, self._wiring.bus)
         return rehearsal.held
@@ -372,9 +373,9 @@ class Driver:
                     or not free
                     or (modifiers is not PLAIN and modifiers.timeout_s is not None)
                     or command.deadline is not None
-                    or machine.timers
-                    or machine.gates
-                    or machine.listeners
+                    or machine.run.timers
+                    or machine.run.gates
+                    or machine.run.listeners
                 ):  # it is not all that can happen next
                     self._line.launch(command)
                     continue
@@ -420,7 +421,7 @@ class Driver:
             types = declared_in(self.machine, event)
             return event, append(with_text(event, self.machine, types, error), sync=sync)
         except OutputNotSerializable as still:
-            node = self.machine.nodes.get(getattr(event, "path", ""))
+            node = self.machine.run.nodes.get(getattr(event, "path", ""))
             settled = node is not None and node.phase is Phase.ENDING
             failure = instead(event, still, settled=settled)
             ev.stamp(failure, self.run_id, event.seq, self.now())
@@ -501,7 +502,7 @@ class Driver:
         if type(notice) is not ev.AgentSessionStarted:
             ev.stamp(notice, self.run_id, self._seq, self.now())
             self._wiring.bus.emit(notice)
-        elif notice.path not in self.machine.nodes:
+        elif notice.path not in self.machine.run.nodes:
             return  # of an agent that was stopped, and does not know it yet
         elif self._syncing:  # sinks are to see what is being written first
             self.record(notice)
@@ -691,13 +692,13 @@ class Driver:
     def _stale(self, what: Due) -> bool:
         """True for what nobody waits for any more."""
         if isinstance(what, int):
-            return what not in self.machine.timers
+            return what not in self.machine.run.timers
         return isinstance(what, Flight) and (what.over or what.stopping)
 
     def _fire(self, what: Due) -> bool:
         match what:
             case int():
-                node = self.machine.timers.get(what)
+                node = self.machine.run.timers.get(what)
                 if node is None:
                     return False
                 if what == node.timer and self._answered_in_time(node.path):
@@ -714,7 +715,7 @@ class Driver:
 
     def _answered_in_time(self, path: str) -> bool:
         """True if somebody answered the gate whose time is up before it could be closed."""
-        gate = self.machine.gates.get(path)
+        gate = self.machine.run.gates.get(path)
         if gate is None or self._mail.close(gate, self.now()):
             return False
         self.read_mail()
@@ -749,7 +750,7 @@ class Driver:
         longest = self._wiring.suspend_timers_after_s
         now = self.now()
         return any(
-            self.machine.goes_on_by_itself(token) and (longest is None or due - now <= longest)
+            ends_by_itself(self.machine.run, token) and (longest is None or due - now <= longest)
             for due, token in self.timers.waits()
         )
 
@@ -771,7 +772,7 @@ class Driver:
         if self._wiring.journal.durable:
             self.record(ev.StepInterrupted(path, reason))
         else:
-            node = self.machine.nodes.get(path)
+            node = self.machine.run.nodes.get(path)
             if node is not None:
                 attempt = node.attempt
                 self._inbox.append(lambda: self.receive(cmd.Stopped(path, attempt, at=self.now())))

@@ -11,8 +11,8 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from handrail.core.admission import Admission
 from handrail.core.answers import accepted
-from handrail.core.behaviours import behaviours
-from handrail.core.machine import Machine, Setting
+from handrail.core.machine import Machine
+from handrail.core.run_state import Setting
 from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
@@ -231,7 +231,7 @@ class Engine:
             None if codec is None else self._secrets(),
             start.cancel is not None,
         )
-        return Machine(start.definition, start.inputs, setting, behaviours())
+        return Machine(start.definition, start.inputs, setting)
 
     # -- resuming -------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class Engine:
                 self._tell_missing(run_id, secrets)
                 return recorded_result(run_id, definition, history, self._journal.codec)
             start = self._start_again(history, definition, reuse, rerun)
-            if start.cancel is None and start.recorded is not None:
+            if start.cancel is None and not start.recorded.is_empty:
                 refuse_early(definition, self._parts, start.recorded.ended_paths)
             self._tell_missing(run_id, secrets)
             return await self._drive_from(start, run)

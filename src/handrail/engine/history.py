@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from handrail.codec.unresolved import Unresolved
-from handrail.core.payloads import check_payload
+from handrail.core.answers import check_payload
 from handrail.engine.inbox import TIMEOUT, event_of, gate_key
 from handrail.errors import (
     DefinitionError,

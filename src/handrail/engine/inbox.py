@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from handrail.core.answers import check_payload
 from handrail.core.machine import Machine
-from handrail.core.payloads import check_payload
 from handrail.errors import GateClosed
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
@@ -26,9 +26,8 @@ class Mail:
     def __init__(self, journal: Journal, machine: Machine) -> None:
         self._journal = journal
         self._machine = machine
-        self._run_id = machine.setting.run_id
-        recorded = machine.setting.recorded
-        self._read = 0 if recorded is None else recorded.last_letter
+        self._run_id = machine.run.setting.run_id
+        self._read = machine.run.recorded.last_letter
 
     def answer(self, gate: OpenGate, value: Any, by: str | None, at: float) -> None:
         """Post an answer.
@@ -45,8 +44,8 @@ class Mail:
         Raises:
             InvalidSignal: somebody waits for it, and would fail by this payload.
         """
-        waiting = self._machine.listeners.get(name, {}).values()
-        verbs = [node.step.verb for node in waiting if node.step is not None]
+        waiting = self._machine.run.listeners.get(name, {}).values()
+        verbs = [node.step.verb for node in waiting]
         types = [verb.type for verb in verbs if isinstance(verb, SignalWait)]
         if types:
             check_payload(name, payload, types, self._on_the_way(name))
@@ -55,10 +54,9 @@ class Mail:
 
     def _on_the_way(self, name: str) -> int:
         """How many signals of a name are posted, and have not come to the machine."""
-        recorded = self._machine.setting.recorded
-        known = 0 if recorded is None else recorded.last_letter
-        heard = max(known, self._machine.waiting.heard)
-        letters = self._journal.letters(self._run_id, heard)
+        run = self._machine.run
+        arrived = max(run.recorded.last_letter, run.last_message)
+        letters = self._journal.letters(self._run_id, arrived)
         return sum(is_signal(letter.event, name) for letter in letters)
 
     def close(self, gate: OpenGate, at: float) -> bool:
@@ -81,7 +79,7 @@ class Mail:
         event = letter.event
         if not isinstance(event, ev.GateAnswered):
             return True
-        gate = self._machine.gates.get(event.path)
+        gate = self._machine.run.gates.get(event.path)
         return gate is not None and gate_key(gate) == letter.key and event.by != TIMEOUT
 
 

@@ -78,7 +78,7 @@ class Start:
     run_id: str
     inputs: dict[str, Any]
     first: ev.Event
-    recorded: Recorded | None = None
+    recorded: Recorded = attrs.field(factory=lambda: Recorded(()))
     seq: int = 0
     letters: tuple[ev.Event, ...] = ()
     cancel: str | None = None

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from handrail.core import commands as cmd
+from handrail.core.ending import close_bodies
 from handrail.core.machine import Machine
-from handrail.core.node import Node, Phase
+from handrail.core.nodes import Node, Phase
+from handrail.core.run_state import StepNode
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.replay import led_back, rehearse, rehearse_on
 from handrail.errors import StepChange
@@ -33,8 +35,7 @@ async def plan_of(
 
     ``cancel`` says why the resume only unwinds.
     """
-    run_id, recorded = machine.setting.run_id, machine.setting.recorded
-    assert recorded is not None
+    run_id, recorded = machine.run.setting.run_id, machine.run.recorded
 
     def stamp(event: ev.Event) -> float:
         return ev.stamp(event, run_id, 0, now).at
@@ -50,9 +51,9 @@ async def plan_of(
         held = await led_back(held, recorded, evaluated, go_on)
         held += await go_on(cmd.Rehearsed(at=now))
     finally:
-        machine.end.close_bodies()
-    failing = machine.root.phase is Phase.UNDOING or "" in recorded.undoing
-    unwinds = None if machine.finished or failing else cancel
+        close_bodies(machine.run)
+    failing = machine.run.root.phase is Phase.UNDOING or "" in recorded.undoing
+    unwinds = None if machine.run.finished or failing else cancel
     ends_badly = failing or unwinds is not None
     undoes = _undoes(machine, held)
     if ends_badly:
@@ -64,10 +65,10 @@ async def plan_of(
     if ends_badly:
         planned = [one for one in planned if one.state != "will run" or one.status is not None]
     elif finished is None:
-        planned += _possible(machine.definition, {step.path for step in planned})
+        planned += _possible(machine.run.definition, {step.path for step in planned})
     return Plan(
         run_id,
-        machine.definition.name,
+        machine.run.definition.name,
         status_of(history),
         tuple(planned),
         None if finished is None else finished.status,
@@ -86,15 +87,14 @@ def _undoes(machine: Machine, held: Sequence[cmd.Command]) -> tuple[str, ...]:
 
 
 def _innermost_first(machine: Machine) -> list[Node]:
-    return [*reversed(machine.nodes.values()), machine.root]
+    return [*reversed(machine.run.nodes.values()), machine.run.root]
 
 
 def _registered(machine: Machine, nodes: Iterable[Node], known: Collection[str]) -> tuple[str, ...]:
     """The rollbacks that the nodes hold, but for the known ones, in the order in which they would
     run.
     """
-    recorded = machine.setting.recorded
-    assert recorded is not None
+    recorded = machine.run.recorded
     paths = [path for node in nodes for path, _, _ in reversed(node.rollbacks or ())]
     due = (path for path in paths if recorded.at(path).undone is None)
     return tuple(path for path in due if path not in known)
@@ -102,63 +102,59 @@ def _registered(machine: Machine, nodes: Iterable[Node], known: Collection[str])
 
 def _visited(machine: Machine) -> Iterator[PlannedStep]:
     """The steps that the code came to, in tree order."""
-    changes = {change.path: change for change in machine.changes}
-    stack = list(reversed(children_of(machine.tree, "")))
+    changes = {change.path: change for change in machine.run.changes}
+    stack = list(reversed(children_of(machine.run.tree, "")))
     while stack:
         path = stack.pop()
-        node = machine.nodes.get(path)
+        node = machine.run.nodes.get(path)
         if path in changes:
             yield _changed(machine, node, changes[path])
-        elif path in machine.results and _ended(machine, path):
-            result = machine.results[path]
+        elif path in machine.run.results and _ended(machine, path):
+            result = machine.run.results[path]
             yield PlannedStep(path, "recorded", result.step_type, result.status)
-        elif path in machine.results:  # it ends by what came since: an answer, a time
-            result = machine.results[path]
+        elif path in machine.run.results:  # it ends by what came since: an answer, a time
+            result = machine.run.results[path]
             interrupted = node is None and _was_interrupted(machine, path)
             yield PlannedStep(
                 path, "will run", result.step_type, result.status, interrupted=interrupted
             )
-        elif node is not None and node.step is not None and _ended(machine, path):
+        elif isinstance(node, StepNode) and _ended(machine, path):
             yield _kept(machine, path)  # what it can undo is being asked for
-        elif node is not None and node.step is not None:
+        elif isinstance(node, StepNode):
             interrupted = _was_interrupted(machine, path)
             yield PlannedStep(path, "will run", node.step.verb.kind, interrupted=interrupted)
-        stack.extend(reversed(children_of(machine.tree, path)))
+        stack.extend(reversed(children_of(machine.run.tree, path)))
 
 
 def _changed(machine: Machine, node: Node | None, change: StepChange) -> PlannedStep:
     """A recorded step that the code describes otherwise, or a member whose item is another."""
-    result = machine.results.get(change.path)
+    result = machine.run.results.get(change.path)
     status = None if result is None else result.status
-    kind = "member" if node is None or node.step is None else node.step.verb.kind
+    kind = node.step.verb.kind if isinstance(node, StepNode) else "member"
     kind = kind if result is None else result.step_type
     return PlannedStep(change.path, "changed", kind, status, change.was, change.now)
 
 
 def _ended(machine: Machine, path: str) -> bool:
-    recorded = machine.setting.recorded
-    return recorded is not None and recorded.at(path).end is not None
+    return machine.run.recorded.at(path).end is not None
 
 
 def _was_interrupted(machine: Machine, path: str) -> bool:
-    recorded = machine.setting.recorded
-    return recorded is not None and recorded.at(path).interrupted
+    return machine.run.recorded.at(path).interrupted
 
 
 def _left(machine: Machine, *, over: bool) -> Iterator[PlannedStep]:
     """Recorded steps that the code did not come to: it comes later, or never."""
-    recorded = machine.setting.recorded
-    assert recorded is not None
+    recorded = machine.run.recorded
     for path in recorded.ended_paths():
-        if path not in machine.results:
+        if path not in machine.run.results:
             yield _kept(machine, path, "orphaned" if over else "recorded", reached=over)
 
 
 def _kept(
     machine: Machine, path: str, state: PlanState = "recorded", *, reached: bool = True
 ) -> PlannedStep:
-    recorded = machine.setting.recorded
-    end = None if recorded is None else recorded.at(path).end
+    end = machine.run.recorded.at(path).end
     assert end is not None
     return PlannedStep(path, state, end.step_type, end.status, reached=reached)
 

@@ -18,7 +18,7 @@ import anyio.lowlevel
 from handrail.codec.unresolved import Unresolved
 from handrail.core import commands as cmd
 from handrail.core.machine import Machine
-from handrail.core.node import declared_for
+from handrail.core.run_state import declared_for
 from handrail.engine.bus import Bus
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
@@ -47,9 +47,9 @@ WITH_VALUE = (*_OF_STEPS, ev.WorkflowCompleted)
 def declared_in(machine: Machine, event: ev.Event) -> Callable[[], Types]:
     """What gives the types by which the value of an event will be read, in the drives to come."""
     if isinstance(event, _OF_STEPS):
-        node = machine.nodes.get(event.path)
+        node = machine.run.nodes.get(event.path)
         return tuple if node is None else lambda: declared_for(node)
-    return lambda: (returned_by(machine.definition),)
+    return lambda: (returned_by(machine.run.definition),)
 
 
 def with_text(
@@ -60,7 +60,7 @@ def with_text(
     Raises:
         OutputNotSerializable: it cannot be recorded.
     """
-    codec, where = machine.codec, error.where
+    codec, where = machine.run.codec, error.where
     assert codec is not None
     match event:
         case ev.StepCompleted() | ev.MemberCompleted():
@@ -69,7 +69,7 @@ def with_text(
         case ev.SubworkflowEnded() | ev.WorkflowCompleted():
             return replace(event, value=_text(event.value, codec, types, where, "value"))
         case ev.WorkflowStarted():
-            hints = hints_of(machine.definition.function)
+            hints = hints_of(machine.run.definition.function)
             return replace(event, inputs=_inputs(event.inputs, codec, hints, where))
         case _:
             raise error
@@ -168,7 +168,7 @@ def _carry_on(  # noqa: PLR0917  # one function, but for where it begins
     stamp: Callable[[ev.Event], float],
     last: tuple[float, int],
 ) -> None:
-    happened, held, run_id = rehearsal.happened, rehearsal.held, machine.setting.run_id
+    happened, held, run_id = rehearsal.happened, rehearsal.held, machine.run.setting.run_id
     began, seq = last
     at = began
     todo: deque[cmd.Command] = deque(commands)

@@ -79,7 +79,11 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
 class Recorded:
     """An index of a run's events that still count. Mutable only while it is being built."""
 
-    def __init__(self, history: Iterable[ev.Event], superseded: Iterable[str] = ()) -> None:
+    def __init__(  # noqa: PLR0915  # one attribute a line
+        self, history: Iterable[ev.Event], superseded: Iterable[str] = ()
+    ) -> None:
+        self.is_empty = True
+        """The run has not begun: nothing is recorded."""
         self.started_at = 0.0
         self.inputs: dict[str, Any] = {}
         self.answers: dict[str, ev.GateAnswered] = {}
@@ -158,6 +162,7 @@ class Recorded:
         }
         takes = self._takes
         for event in history:
+            self.is_empty = False
             take = takes.get(type(event))
             if take is not None:
                 take(event)

@@ -12,8 +12,8 @@ import attrs
 
 from handrail.core import commands as cmd
 from handrail.core.answers import accepted
-from handrail.core.behaviours import behaviours
-from handrail.core.machine import Machine, Setting
+from handrail.core.machine import Machine
+from handrail.core.run_state import Setting
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts, built_context
 from handrail.engine.parts import definition_of
@@ -37,7 +37,7 @@ def pending_of(script: Holder, drive: Drive) -> dict[str, Pending]:
     if drive.result is not None:
         return {}
     found = {entry.path: entry for entry in _waits(script, drive)}
-    return {path: found[path] for path in _tree_order(drive.machine.tree) if path in found}
+    return {path: found[path] for path in _tree_order(drive.machine.run.tree) if path in found}
 
 
 def in_flight(script: Holder, drive: Drive, path: str) -> Pending | None:
@@ -57,9 +57,9 @@ def _waits(script: Holder, drive: Drive) -> Iterator[Pending]:
         entry = in_flight(script, drive, path)
         assert entry is not None
         yield entry
-    for path, gate in machine.gates.items():
+    for path, gate in machine.run.gates.items():
         yield Pending(path, steps[path], "gate", script, gate=gate, due=gate.deadline)
-    for listening in machine.listeners.values():
+    for listening in machine.run.listeners.values():
         for path in listening:
             yield Pending(path, steps[path], "signal", script)
 
@@ -170,14 +170,14 @@ class Script(Generic[R_co]):
         self._options = options
         self._contexts = Contexts(options.run_id, options.services, options.config)
         self._evaluator = Evaluator(self._contexts, dict, None)
-        self._machine = Machine(definition, inputs, setting, behaviours())
+        self._machine = Machine(definition, inputs, setting)
         self._drive = Drive(
             self._machine, self._evaluate, now=options.start, prepare=self._build_context
         )
         self._do(self._drive.record, ev.WorkflowStarted(definition.name, inputs))
 
     def __repr__(self) -> str:
-        return f"<script of {self._machine.definition.name!r}: {self._state()}>"
+        return f"<script of {self._machine.run.definition.name!r}: {self._state()}>"
 
     # -- looking --------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Script(Generic[R_co]):
     @property
     def results(self) -> dict[str, StepResult[Any]]:
         """The result of every step that has ended, by path, in order of end."""
-        return dict(self._machine.results)
+        return dict(self._machine.run.results)
 
     @property
     def now(self) -> float:
@@ -352,13 +352,13 @@ class Script(Generic[R_co]):
             due = drive.next_due()
             assert due is not None
             drive.advance_to(due)
-        escaped = self._machine.escaped
+        escaped = self._machine.run.escaped
         if escaped is not None and drive.result is not None:
             raise escaped
 
     def _waits_for_time_alone(self) -> bool:
         machine = self._machine
-        if self.done or self._drive.flights or machine.gates or machine.listeners:
+        if self.done or self._drive.flights or machine.run.gates or machine.run.listeners:
             return False
         return bool(self._drive.pauses())
 
@@ -401,7 +401,7 @@ class Script(Generic[R_co]):
         found = pending.get(path)
         if found is not None:
             return f"{path!r} waits for something else ({found.description}): write {found.hint}"
-        ended = self._machine.results.get(path)
+        ended = self._machine.run.results.get(path)
         what = {"attempt": "step", "gate": "question"}.get(waits, waits)
         text = f"no {what} is pending at {path!r}"
         if ended is not None:

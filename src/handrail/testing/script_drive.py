@@ -15,6 +15,8 @@ from typing import Any
 
 from handrail.core import commands as cmd
 from handrail.core.machine import Machine
+from handrail.core.run_state import StepNode
+from handrail.core.waits import ends_by_itself
 from handrail.engine.perform import failed
 from handrail.errors import StepTimeout
 from handrail.model import events as ev
@@ -112,9 +114,9 @@ class Drive:
             what.path: due
             for due, _, what in self._timers
             if isinstance(what, cmd.Wait)
-            and machine.goes_on_by_itself(what.token)
+            and ends_by_itself(machine.run, what.token)
             and what.path in self.steps
-            and machine.nodes[what.path].generator is None  # else the time its clean-up may take
+            and machine.run.nodes[what.path].generator is None  # else it cleans up
         }
 
     # -- carrying out commands ------------------------------------------------------------------
@@ -155,7 +157,7 @@ class Drive:
 
     @property
     def _run_id(self) -> str:
-        return self.machine.setting.run_id
+        return self.machine.run.setting.run_id
 
     def _write(self, event: ev.Event) -> None:
         self._seq += 1
@@ -165,8 +167,8 @@ class Drive:
         self._receive(event)
 
     def _note_step(self, path: str) -> None:
-        node = self.machine.nodes.get(path)
-        if node is not None and node.step is not None:
+        node = self.machine.run.nodes.get(path)
+        if isinstance(node, StepNode):
             self.steps[path] = node.step
 
     def _take_off(self, command: cmd.Perform | cmd.Undo) -> None:
@@ -208,7 +210,7 @@ class Drive:
 
     def _is_stale(self, what: cmd.Wait | Flight) -> bool:
         if isinstance(what, cmd.Wait):
-            return what.token not in self.machine.timers
+            return what.token not in self.machine.run.timers
         return self.flights.get(what.command.path) is not what
 
     def _fire(self, what: cmd.Wait | Flight) -> None:

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Generator, Iterable, Mapping, Sized
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 from handrail.core import commands as cmd
-from handrail.core.bodies import close
+from handrail.core.changes import item_changed, item_digest, step_changed
 from handrail.core.failing import failed_result, failure_on_record
-from handrail.core.members import Items, function_of, is_body, keyed
-from handrail.core.node import Node, Phase, RollbackEntry
+from handrail.core.generators import call, close
+from handrail.core.items import Items, function_of, is_body, keyed
+from handrail.core.nodes import Node, Phase, RollbackEntry
+from handrail.core.run_state import RunState
 from handrail.core.visible import VisibleResults
 from handrail.errors import RunCancelled, StepFailed
 from handrail.model.outcome import RAISED, YIELDED, resume
 from handrail.model.paths import attempt_base, join
 from handrail.model.results import StepResult
 from handrail.record.outputs import compose, resolve
-from handrail.record.run_record import PathRecord, Recorded
+from handrail.record.run_record import PathRecord
 from handrail.steps.verbs import (
     Branching,
     ChildWorkflow,
@@ -34,81 +36,41 @@ from handrail.steps.verbs import (
     Validation,
 )
 
-if TYPE_CHECKING:
-    from handrail.core.machine import Machine
-
 Inputs: TypeAlias = Mapping[str, Any]
 Walk: TypeAlias = Generator[Any, Any, None]
 """Yields a walk to be taken first, or ``AskFallback`` to be answered by ``Evaluated``."""
 
 
-class Registering:
-    """Has the rollbacks below nodes found; some have to be asked for. Mutable."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self._asked: dict[str, tuple[Node, Finding, Callable[[], None]]] = {}
-
-    def register(
-        self, node: Node, walk: Callable[[Finding], Walk], then: Callable[[], None]
-    ) -> None:
-        """Give the node what the walk finds below it, then go on."""
-        recorded = self.machine.setting.recorded
-        assert recorded is not None
-        due = recorded.to_undo(node.path)
-        if not due:
-            then()
-            return
-        finding = Finding(self.machine, recorded, due)
-        node.phase = Phase.REGISTERING
-        self._go_on(node, finding, then, finding.begin(walk(finding)))
-
-    def close(self) -> None:
-        """Close the bodies in which a question is open."""
-        for _, finding, _ in self._asked.values():
-            finding.close()
-        self._asked.clear()
-
-    def answered(self, report: cmd.Evaluated) -> bool:
-        """True if this answers what was asked here; whoever waited for it goes on."""
-        waiting = self._asked.pop(report.path, None)
-        if waiting is None:
-            return False
-        node, finding, then = waiting
-        self._go_on(node, finding, then, finding.go_on(report))
-        return True
-
-    def _go_on(
-        self,
-        node: Node,
-        finding: Finding,
-        then: Callable[[], None],
-        asks: cmd.AskFallback | None,
-    ) -> None:
-        if self.machine.changes and not self.machine.rehearses:
-            finding.close()  # the drive ends here: see ``Replaying.note_change``
-            return
-        if asks is not None:
-            self._asked[asks.path] = (node, finding, then)
-            self.machine.emit(asks)
-            return
-        node.phase = Phase.RUNNING
-        if finding.found:
-            node.rollbacks = [*(node.rollbacks or ()), *finding.found]
+def find_compensations(
+    run: RunState,
+    node: Node,
+    walk: Callable[[CompensationSearch], Walk],
+    then: Callable[[], None],
+) -> None:
+    """Give the node the rollbacks that the walk finds below it, then go on."""
+    due = run.recorded.to_undo(node.path)
+    if not due:
         then()
+        return
+    search = CompensationSearch(run, node, due, then)
+    node.phase = Phase.SEARCHING
+    search.begin(walk(search))
 
 
-class Finding:
+class CompensationSearch:
     """Looks for the rollbacks of these paths, in the order in which they were registered. Mutable.
 
     ``found``: those that are still in the code. Where it has changed so that it does not lead to a
     step any more, that step's is not among them.
     """
 
-    def __init__(self, machine: Machine, recorded: Recorded, due: Iterable[str]) -> None:
-        self.machine = machine
-        self.recorded = recorded
+    def __init__(
+        self, run: RunState, node: Node, due: Iterable[str], then: Callable[[], None]
+    ) -> None:
+        self.run = run
+        self.recorded = run.recorded
         self.found: list[RollbackEntry] = []
+        self._node, self._then = node, then
         self._due = set(due)
         self._leading_to = set(self._due)
         """The paths that are due, and all that they stand in."""
@@ -116,7 +78,7 @@ class Finding:
         """How many of these stand just below this one, or below an attempt of one."""
         self._walks: list[Walk] = []
         self._results: dict[str, StepResult[Any]] = {}
-        """Of the steps that have been come to: what a handler may have seen."""
+        """Of the steps that have been reached: what a handler may have seen."""
         self._concurrent = set[str]()
         """The groups that are being gone through."""
         for path in self._due:
@@ -132,13 +94,31 @@ class Finding:
             self._leading_to.add(path)
             base = path.rpartition("/")[0]
 
-    def begin(self, walk: Walk) -> cmd.AskFallback | None:
-        """Take the walk, as far as nobody needs to be asked; what is to be asked, if anything."""
+    def begin(self, walk: Walk) -> None:
+        """Take the walk, as far as nobody needs to be asked."""
         self._walks.append(walk)
-        return self.go_on(None)
+        self._advance(None)
 
-    def go_on(self, report: cmd.Evaluated | None) -> cmd.AskFallback | None:
-        """The same, with the answer."""
+    def answer(self, report: cmd.Evaluated) -> None:
+        """Take it further, with the answer to what it asked."""
+        self._advance(report)
+
+    def _advance(self, report: cmd.Evaluated | None) -> None:
+        run, node = self.run, self._node
+        asks = self._next_question(report)
+        if run.changes and not run.rehearses:
+            self.close()  # the drive ends here: see ``changes.note_change``
+            return
+        if asks is not None:
+            run.searches[asks.path] = self
+            run.emit(asks)
+            return
+        node.phase = Phase.RUNNING
+        if self.found:
+            node.rollbacks = [*(node.rollbacks or ()), *self.found]
+        self._then()
+
+    def _next_question(self, report: cmd.Evaluated | None) -> cmd.AskFallback | None:
         given = report
         while self._walks:
             try:
@@ -154,7 +134,7 @@ class Finding:
         return None
 
     def close(self) -> None:
-        """Leave it at that."""
+        """Close the bodies that it stands in."""
         while self._walks:
             self._walks.pop().close()
 
@@ -192,7 +172,7 @@ class Finding:
         yield self.below(path, step, inputs)
         rollback = step.modifiers.rollback
         if path in self._due and rollback is not None:
-            self.found.append((path, rollback, self.machine.view_of(path, inputs)))
+            self.found.append((path, rollback, self.run.view_of(path, inputs)))
 
     def _attempt(  # noqa: PLR0917  # one thing: an attempt
         self,
@@ -242,7 +222,7 @@ class Finding:
                 value, key = keyed(verb, item, index)
                 member = f"{base}/{key}"
                 if member in self._leading_to:
-                    self.machine.replaying.item_changed(member, self.machine.digest(item))
+                    item_changed(self.run, member, item_digest(self.run, item))
                     yield self.member(member, verb, value, inputs)
                     left -= 1
                 if not left or (index >= last and not ends):  # there may be no end of items
@@ -256,7 +236,7 @@ class Finding:
         definition = verb.workflow.definition
         try:
             inputs = definition.bind(verb.args, verb.kwargs)
-            generator = self.machine.call(definition, inputs)
+            generator = call(definition, inputs)
         except Exception:  # noqa: BLE001  # its record stands, whatever the code does now
             return
         yield self._body(base, generator, inputs)
@@ -282,18 +262,18 @@ class Finding:
         finally:
             close(generator)
         if what == RAISED and isinstance(given, (KeyboardInterrupt, SystemExit)):
-            self.machine.escaped = given
+            self.run.escaped = given
 
     def _end_of(self, path: str, step: Step[Any]) -> StepResult[Any] | None:
         """The recorded end of a step that a body yields, made good; None if there is none."""
-        machine, recorded = self.machine, self.recorded
+        run, recorded = self.run, self.recorded
         if recorded.at(path).end is None:
             return None
-        resolve(recorded, path, step, machine.codec)
-        compose(recorded, path, machine.setting.run_id)
+        resolve(recorded, path, step, run.codec)
+        compose(recorded, path, run.setting.run_id)
         end = recorded.at(path).end
         if end is not None and end.success:
-            machine.replaying.changed(path, step)
+            step_changed(run, path, step)
         return end
 
     def _fallback(
@@ -318,9 +298,8 @@ class Finding:
 
     def _view(self, path: str, inputs: Inputs) -> cmd.View:
         """What a handler could see when it was asked: nothing of what came later."""
-        machine = self.machine
-        results = ChainMap(self._results, machine.results)
-        concurrent = machine.concurrent | self._concurrent
+        results = ChainMap(self._results, self.run.results)
+        concurrent = self.run.concurrent | self._concurrent
         return cmd.View(path, inputs, VisibleResults(results, concurrent, path), None)
 
 

@@ -1,0 +1,134 @@
+"""Opens steps and makes their attempts: a leaf is given to the engine, another verb begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handrail.core import commands as cmd
+from handrail.core.ending import hit_limit
+from handrail.core.failing import fail_for_good, must_not_run_again
+from handrail.core.failures import Failure, failure_of
+from handrail.core.launches import first_launch, validation_above
+from handrail.core.nodes import Node, Phase, cleans_up, is_late
+from handrail.core.replaying import replay
+from handrail.core.run_state import AgentNode, LeafNode, RunState, StepNode
+from handrail.model import events as ev
+from handrail.record.assemble import assembler
+from handrail.steps.verbs import PythonCall, StageCheck, Step
+
+_step_started = assembler(ev.StepStarted)
+_TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
+_NO = False
+"""A simple step has no rollback, and a body that unwinds does not begin it as one."""
+
+
+def open_step(run: RunState, node: StepNode) -> None:
+    """Take a new step from the record, or evaluate its predicate, or start it."""
+    step, parent = node.step, node.parent
+    assert parent is not None
+    if node.phase is not Phase.STARTING:
+        return  # it was stopped before its turn came
+    if parent.stop is not None and not parent.unwinding:
+        run.end_step(node, "cancelled", error=parent.stop)
+        return
+    most = run.limits.max_steps
+    if most is not None and not run.was_let_in(node.path):
+        run.opened += 1
+        if run.opened > most:
+            hit_limit(run, "max_steps", most, node.path)
+            return
+    if run.recorded.knows(node.path) and replay(run, node):
+        return
+    over = run.rehearses and (run.ending is not None or is_late(parent))
+    if over and not cleans_up(parent):
+        return  # it is stopped before it begins
+    predicate = step.modifiers.when
+    if predicate is not None:
+        run.ask(node, cmd.AskPredicate(node.path, predicate, run.view(node)))
+    else:
+        _start(run, node)
+
+
+def predicate_answered(run: RunState, node: StepNode, report: cmd.Evaluated) -> None:
+    """Start the step, or skip it; a predicate that failed fails it."""
+    if report.error is not None:
+        _start_to_fail(run, node, failure_of(report.error))
+    elif not isinstance(report.value, bool):
+        text = f"the predicate of .when() must return a bool, got {report.value!r}"
+        _start_to_fail(run, node, Failure(text, "builtins.TypeError", _TYPE_ERROR_BASES))
+    elif report.value:
+        _start(run, node, verdict=True)
+    else:
+        run.skip(node)
+
+
+def _start(run: RunState, node: StepNode, *, verdict: bool | None = None) -> None:
+    node.started_at = run.now
+    node.phase = Phase.RUNNING
+    once = node.step.modifiers.once
+    if once and node.path in run.recorded.begun_once:
+        node.interrupted = True  # it began in a drive whose record of it counts no more
+    run.emit(cmd.Record(run.started(node, verdict), once))
+    attempt(run, node)
+
+
+def _start_to_fail(run: RunState, node: StepNode, failure: Failure) -> None:
+    """A failing predicate goes past retry, fallback and default."""
+    node.started_at = run.now
+    node.phase = Phase.RUNNING
+    run.record(run.started(node))
+    fail_for_good(run, node, failure)
+
+
+def attempt(run: RunState, node: StepNode) -> None:
+    """Make the next attempt of a step."""
+    node.attempt += 1
+    node.yields = 0
+    node.phase = Phase.RUNNING
+    node.failure = None
+    if isinstance(node, LeafNode):
+        interrupted = node.interrupted
+        node.interrupted = False
+        if not (interrupted and must_not_run_again(run, node)):
+            _perform(run, node, interrupted=interrupted)
+        return
+    timeout_s = node.step.modifiers.timeout_s
+    if timeout_s is not None:
+        due = run.recorded.due(node.path, "timeout", node.attempt) or run.now + timeout_s
+        node.late = due <= run.now
+        run.record(ev.TimerSet(node.path, due, "timeout", node.attempt))
+        node.deadline = run.wait(node, due)
+    node.begin(run)
+
+
+def begin_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> None:
+    """Open, start and attempt in one go, for a leaf without modifiers: most steps are that."""
+    verb = step.verb
+    node = run.node_types[type(verb)](step, path, parent, parent.body_inputs)
+    node.phase = Phase.RUNNING
+    node.attempt = 1
+    at = parent.yields
+    parent.yields = at + 1
+    node.started_at = now = run.now
+    parent.child = run.nodes[path] = node
+    fingerprint = "" if run.codec is None else run.fingerprint(step)
+    once = step.modifiers.once
+    begun = _step_started(
+        "", 0, 0.0, path, verb.kind, fingerprint, None, "", at, _NO, once, None, _NO
+    )
+    run.out.append(cmd.Record(begun, once))
+    if type(verb) is PythonCall:
+        run.out.append(cmd.Perform(path, step, 1, now, None))
+    else:
+        _perform(run, node, interrupted=False)
+
+
+def _perform(run: RunState, node: StepNode, *, interrupted: bool) -> None:
+    if isinstance(node, AgentNode):
+        first_launch(run, node, interrupted=interrupted)
+        return
+    step = node.step
+    view = None
+    if isinstance(step.verb, StageCheck):
+        view = run.view(node, validation_above(node))
+    run.emit(cmd.Perform(node.path, step, node.attempt, node.started_at, view, interrupted))

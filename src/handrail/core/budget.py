@@ -1,0 +1,331 @@
+"""Keeps the launches of agents within their budgets: reserves, settles, warns, and refuses.
+
+A budget is a step's (of an agent, a group, a child workflow) or the run's. Before a launch each one
+above it is looked at, innermost first; what the launch may use is recorded as reserved, and what it
+used as settled. See ``model.policy.Budget`` for what a breach does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from handrail.core import commands as cmd
+from handrail.core.failing import fail, fail_with
+from handrail.core.failures import failure_of
+from handrail.core.ledger import Breach, Scope, Spent
+from handrail.core.nodes import Node, Phase
+from handrail.core.run_state import AgentNode, RunState, StepNode
+from handrail.errors import BudgetExceeded
+from handrail.model import events as ev
+from handrail.model.launch import Launch
+from handrail.model.paths import budget_gate
+from handrail.model.policy import Budget
+from handrail.model.results import OpenGate, Usage
+
+STOP, ALLOW = "stop", "allow"
+
+
+# -- before a launch -------------------------------------------------------------------------------
+
+
+def scopes_above(run: RunState, node: Node) -> tuple[Scope, ...]:
+    """The budgets that a launch of this node is under, innermost first."""
+    return tuple(_scopes_above(run, node))
+
+
+def _scopes_above(run: RunState, node: Node) -> Iterator[Scope]:
+    above: Node | None = node
+    while above is not None:
+        if isinstance(above, StepNode) and above.step.modifiers.budget is not None:
+            yield Scope(above.path, above.step.modifiers.budget, above.started_at)
+        above = above.parent
+    if run.limits.budget is not None:
+        yield Scope("", run.limits.budget, run.started_at)
+
+
+def queue_launch(run: RunState, node: AgentNode, launch: Launch, *, interrupted: bool) -> bool:
+    """Note that this launch is made next. True if it waits for its turn, as it does where there are
+    budgets; ``Granted`` will say when.
+    """
+    node.phase = Phase.RUNNING
+    node.pending = None
+    node.launched = launch.number
+    node.reasks = launch.reasks
+    if not scopes_above(run, node):
+        return False
+    run.emit(cmd.Queue(node.path, node.step, node.attempt, launch, interrupted))
+    return True
+
+
+def breach_of(run: RunState, node: AgentNode, scopes: tuple[Scope, ...]) -> Breach | None:
+    """The bound that the node's next launch would pass; None if there is room for it."""
+    refused = run.answered.get(_question_of(run, node))
+    if refused is not None and refused.answer == STOP:
+        return _refusal(run, scopes[0])
+    return next(filter(None, (_breach(run, scope) for scope in scopes)), None)
+
+
+def hold(
+    run: RunState, node: AgentNode, launch: Launch, scopes: tuple[Scope, ...], *, interrupted: bool
+) -> bool:
+    """True if the launch must wait for another, since nobody can say yet what one takes.
+
+    Where a bound on tokens or dollars comes without a share to set aside, the first launch goes
+    alone. Else a group could begin as many as it has members, and none of them would be bound.
+    """
+    for scope in scopes:
+        if run.budgets.at_work.get(scope.path) and _is_unmeasured(run, scope):
+            _warn_once(run, node, scope, "first_launch", 1, 0, due=True)
+            node.phase = Phase.PAUSED
+            run.budgets.held.append((node.path, launch, interrupted))
+            return True
+    return False
+
+
+def _is_unmeasured(run: RunState, scope: Scope) -> bool:
+    budget, spent = scope.budget, run.budgets.ledger.of(scope.path)
+    if spent.settled:
+        return False
+    return (budget.tokens is not None and budget.reserve_tokens is None) or (
+        budget.usd is not None and budget.reserve_usd is None
+    )
+
+
+def reserve(run: RunState, node: AgentNode, launch: Launch, scopes: tuple[Scope, ...]) -> None:
+    """Set the launch's share aside."""
+    for scope in scopes:
+        run.budgets.at_work.setdefault(scope.path, set()).add(node.path)
+    shares = [_share_of(run, scope) for scope in scopes]
+    tokens = max((tokens or 0 for tokens, _ in shares), default=0)
+    usd = max((usd or 0.0 for _, usd in shares), default=0.0)
+    node.reserved = launch.number
+    node.launch_spent = launch.spent
+    event = ev.BudgetReserved(node.path, launch.number, tokens or None, usd or None)
+    run.budgets.ledger.reserved(event)
+    run.record(event)
+
+
+def deadline_of(run: RunState, scopes: tuple[Scope, ...]) -> cmd.Deadline | None:
+    """When a launch is stopped by a budget, and why; None for never."""
+    found: cmd.Deadline | None = None
+    for scope in scopes:
+        if scope.budget.wall_s is None or scope.budget.on_breach != "fail":
+            continue
+        limit = _limit(run, scope, scope.budget.wall_s)
+        due = scope.since + limit
+        if found is None or due < found.due:
+            error = BudgetExceeded(scope.path, "wall_s", limit, limit)
+            found = cmd.Deadline(due, error)
+    return found
+
+
+def _limit(run: RunState, scope: Scope, bound: float) -> float:
+    return bound * (1 + run.budgets.raised.get(scope.path, 0))
+
+
+def _share_of(run: RunState, scope: Scope) -> tuple[int | None, float | None]:
+    """What to set aside for one launch; of what is not bounded, nothing."""
+    budget, spent = scope.budget, run.budgets.ledger.of(scope.path)
+    tokens = usd = None
+    if budget.tokens is not None:
+        tokens = budget.reserve_tokens or spent.most_tokens
+    if budget.usd is not None:
+        usd = budget.reserve_usd or spent.most_usd
+    return tokens, usd
+
+
+def _breach(run: RunState, scope: Scope) -> Breach | None:
+    tokens, usd = _share_of(run, scope)
+    more = {"launches": 1, "tokens": tokens or 0, "usd": usd or 0}
+    for name, bound, used in _bounds(run, scope):
+        limit, wanted = _limit(run, scope, bound), more.get(name, 0)
+        if used >= limit or used + wanted > limit:
+            return Breach(scope, name, used, limit, 0 if name == "launches" else wanted)
+    return None
+
+
+# -- breaches --------------------------------------------------------------------------------------
+
+
+def refuse(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> None:
+    """Do what the budget says about a launch that it has no room for."""
+    match "fail" if breach.refused else breach.scope.budget.on_breach:
+        case "fail":
+            _fail(run, node, launch, breach)
+        case "suspend":
+            advice = f"{breach.error} Raise it, then resume the run."
+            node.phase = Phase.RUNNING
+            run.record(
+                ev.LadderStep(node.path, node.attempt, "budget", advice, launch, parked=True)
+            )
+        case "ask":
+            _ask(run, node, launch, breach)
+
+
+def _fail(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> None:
+    failure = failure_of(breach.error, retryable=False)
+    failure.usage = launch.spent
+    fail(run, node, failure)
+
+
+def _question_of(run: RunState, node: AgentNode) -> str:
+    """Where it is asked whether the node's next launch may be made."""
+    return budget_gate(node.path, run.budgets.allowed.get(node.path, 0) + 1)
+
+
+def _refusal(run: RunState, scope: Scope) -> Breach:
+    """What somebody said no to, before it was known that there would be room."""
+    name, bound, used = max(_bounds(run, scope), key=lambda bound: bound[2] / bound[1])
+    return Breach(scope, name, used, _limit(run, scope, bound), 0, refused=True)
+
+
+def _ask(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> None:
+    path = _question_of(run, node)
+    run.budgets.asking[path] = (node.path, launch, breach)
+    node.phase = Phase.PAUSED
+    node.budget_gate = path
+    answered = run.answered.get(path)
+    if answered is not None:
+        budget_answered(run, answered)
+        return
+    question = f"{breach.error} Allow as much again?"
+    known = run.recorded.gate(path, 1)
+    since = run.now if known is None else known.since
+    revision = run.revisions.get(path, 0) + 1 if known is None else known.opening
+    run.revisions[path] = revision
+    gate = OpenGate(path, question, (STOP, ALLOW), str, since, opening=revision)
+    run.gates[path] = gate
+    run.record(ev.GateOpened(path, gate))
+    run.emit(cmd.Ask(path, gate))
+
+
+def budget_answered(run: RunState, event: ev.GateAnswered) -> bool:
+    """Make the launch, or let the attempt fail; False if no budget asks at this path."""
+    asked = run.budgets.asking.pop(event.path, None)
+    if asked is None:
+        return False
+    path, launch, breach = asked
+    node = _close_gate(run, path, event.path)
+    if node is None or node.phase is not Phase.PAUSED or node.stop is not None:
+        return True
+    if event.answer != ALLOW:
+        _fail(run, node, launch, breach)
+        return True
+    raised = ev.BudgetRaised(node.path, breach.scope.path)
+    run.budgets.count(raised)
+    run.record(raised)
+    queue_launch(run, node, launch, interrupted=False)
+    return True
+
+
+def budget_refused(run: RunState, report: cmd.GateRefused) -> bool:
+    """Fail the attempt with why nobody could answer; False if no budget asks at this path."""
+    asked = run.budgets.asking.pop(report.path, None)
+    if asked is None:
+        return False
+    node = _close_gate(run, asked[0], report.path)
+    if node is not None:
+        fail_with(run, node, report.error)
+    return True
+
+
+def close_budget_gate(run: RunState, node: AgentNode) -> None:
+    """Close the gate of a step that was stopped."""
+    run.budgets.asking.pop(node.budget_gate, None)
+    run.gates.pop(node.budget_gate, None)
+
+
+def _close_gate(run: RunState, path: str, gate: str) -> AgentNode | None:
+    run.gates.pop(gate, None)
+    node = run.nodes.get(path)
+    if not isinstance(node, AgentNode):
+        return None
+    node.budget_gate = ""
+    return node
+
+
+# -- after a launch --------------------------------------------------------------------------------
+
+
+def settle(run: RunState, node: AgentNode, usage: Usage | None, took_s: float = 0.0) -> None:
+    """Put what the launch used in the place of what was reserved, and warn if it is much."""
+    event = ev.BudgetSettled(node.path, node.reserved, usage, took_s)
+    node.reserved = 0
+    run.budgets.ledger.settled(event)
+    run.record(event)
+    for scope in scopes_above(run, node):
+        run.budgets.at_work.get(scope.path, set()).discard(node.path)
+        _warn(run, node, scope)
+    _release_held(run)
+
+
+def settle_total(run: RunState, node: AgentNode, total: Usage | None) -> None:
+    """The same, where what is known is the sum with the launches before."""
+    before = node.launch_spent
+    settle(run, node, total if total is None or before is None else _own(total, before))
+
+
+def _release_held(run: RunState) -> None:
+    """Have what waited for a first launch look at its budgets again."""
+    held, run.budgets.held = run.budgets.held, []
+    for path, launch, interrupted in held:
+        node = run.nodes.get(path)
+        if isinstance(node, AgentNode) and node.phase is Phase.PAUSED and node.stop is None:
+            queue_launch(run, node, launch, interrupted=interrupted)
+
+
+def _warn(run: RunState, node: AgentNode, scope: Scope) -> None:
+    budget, spent = scope.budget, run.budgets.ledger.of(scope.path)
+    for name, bound, used in _bounds(run, scope):
+        limit = _limit(run, scope, bound)
+        _warn_once(run, node, scope, name, used, limit, due=used >= budget.soft * limit)
+    if budget.tokens is not None:
+        unknown = spent.unknown_tokens
+        _warn_once(run, node, scope, "unknown_tokens", unknown, 0, due=unknown > 0)
+    if budget.usd is not None:
+        unknown = spent.unknown_usd
+        _warn_once(run, node, scope, "unknown_usd", unknown, 0, due=unknown > 0)
+
+
+def _warn_once(  # noqa: PLR0917  # the fields of one warning
+    run: RunState,
+    node: AgentNode,
+    scope: Scope,
+    name: str,
+    used: float,
+    limit: float,
+    *,
+    due: bool,
+) -> None:
+    key = (scope.path, name, run.budgets.raised.get(scope.path, 0))
+    if due and key not in run.budgets.warned:
+        run.budgets.warned.add(key)
+        run.record(ev.BudgetWarning(node.path, scope.path, name, used, limit))
+
+
+def _own(total: Usage, before: Usage) -> Usage:
+    """What one launch used, of sums; a sum that did not change says nothing of it."""
+    own = total.since(before)
+    known = {
+        name: None if getattr(total, name) == getattr(before, name) else getattr(own, name)
+        for name in _COUNTED
+    }
+    return Usage(**known, cost_source=own.cost_source)
+
+
+_COUNTED = tuple(field.name for field in fields(Usage) if field.name != "cost_source")
+
+
+def _bounds(run: RunState, scope: Scope) -> Iterator[tuple[str, float, float]]:
+    """Each bound that is set, by name, with how much of it is used."""
+    budget: Budget = scope.budget
+    spent: Spent = run.budgets.ledger.of(scope.path)
+    for name, bound, used in (
+        ("launches", budget.launches, spent.launches),
+        ("tokens", budget.tokens, spent.tokens),
+        ("usd", budget.usd, spent.usd),
+        ("wall_s", budget.wall_s, run.now - scope.since),
+    ):
+        if bound is not None:
+            yield name, bound, used

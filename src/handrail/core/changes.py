@@ -1,0 +1,62 @@
+"""Compares recorded steps and items with those of today's code.
+
+A change that nobody accepted is kept in ``RunState.changes``; the engine ends the drive by it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handrail.core import commands as cmd
+from handrail.core.run_state import RunState
+from handrail.errors import StepChange
+from handrail.record.outputs import held_steps
+from handrail.steps.fingerprint import short
+from handrail.steps.verbs import Step
+
+
+def step_changed(run: RunState, above: str, step: Step[Any]) -> bool:
+    """Note a step whose record is of another, and steps that it holds as data; True if the drive
+    must not go on from it.
+    """
+    if run.codec is None or run.recorded.is_empty:
+        return False
+    recorded, must_end = run.recorded, False
+    end = recorded.at(above).end
+    made = 0 if end is None else end.attempts
+    for path, one in held_steps(above, step):
+        if recorded.at(path).attempt > made and path.rpartition("/")[0] == above:
+            continue  # it is of the fallback, which has the name of a step that never began
+        was = recorded.fingerprint_of(path)
+        now = run.fingerprint(one) if was else ""
+        if was != now:
+            must_end = note_change(run, StepChange(path, was, now)) or must_end
+    return must_end
+
+
+def item_changed(run: RunState, path: str, digest: str) -> bool:
+    """Note a member whose record is of another item; True if the drive must not go on."""
+    was = run.recorded.item_of(path)
+    if not was or not digest or was == digest:
+        return False
+    return note_change(run, StepChange(path, f"item {was}", f"item {digest}"))
+
+
+def item_digest(run: RunState, item: Any) -> str:
+    """What a member's item is, as a text that can be compared with the recorded one."""
+    codec = run.codec
+    return "" if codec is None else short(codec.identity(item), run.setting.secrets)
+
+
+def note_change(run: RunState, change: StepChange) -> bool:
+    """Keep a change that nobody accepted; True if the drive must not go on from it. To unwind a
+    run, the record of a step will do as long as it is of the same kind.
+    """
+    same_kind = change.was.partition(" ")[0] == change.now.partition(" ")[0]
+    if run.recorded.is_reused(change.path) or (run.recorded.unwinds and same_kind):
+        return False
+    if change not in run.changes:
+        run.changes.append(change)
+        if not run.rehearses:  # it ends this drive, and is not collected with others
+            run.emit(cmd.Changed(change.path))
+    return not run.rehearses

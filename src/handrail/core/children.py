@@ -1,0 +1,180 @@
+"""Verbs with one child at a time: ``branch`` and ``subworkflow``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from handrail.core import commands as cmd
+from handrail.core.ending import child_result, hit_limit, partially_compensated, undo
+from handrail.core.failing import fail, fail_with
+from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
+from handrail.core.generators import call
+from handrail.core.nodes import Node
+from handrail.core.run_state import RunState, StepNode, declared_for
+from handrail.errors import NoArmChosen
+from handrail.model import events as ev
+from handrail.model.paths import join
+from handrail.model.results import BranchResult, StepResult
+from handrail.record.outputs import WORKFLOW, arm
+from handrail.steps.verbs import Branching, ChildWorkflow, Step
+
+
+class BranchNode(StepNode):
+    """Asks the predicates one by one, then runs the first true arm's step."""
+
+    __slots__ = ("arm",)
+
+    def __init__(
+        self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
+    ) -> None:
+        super().__init__(step, path, parent, inputs)
+        self.arm = 0
+        """The index of the arm that is asked, or runs."""
+
+    @property
+    def verb(self) -> Branching:
+        """What the step is."""
+        return cast("Branching", self.step.verb)
+
+    def begin(self, run: RunState) -> None:
+        """Run the arm that an earlier drive chose, or ask the first predicate."""
+        for index, (_, step) in enumerate(self.verb.arms):
+            if run.recorded.knows(join(self.base, step.name)):
+                self.arm = index
+                self._run_arm(run)
+                return
+        self.arm = 0
+        self._ask(run)
+
+    def _ask(self, run: RunState) -> None:
+        arms = self.verb.arms
+        if self.arm < len(arms):
+            predicate = arms[self.arm][0]
+            run.ask(self, cmd.AskPredicate(self.path, predicate, run.view(self), self.arm))
+            return
+        why = f"none of its {len(arms)} predicates was true. Add an arm (lambda ctx: True, step)."
+        fail_with(run, self, NoArmChosen(self.path, why))
+
+    def evaluated(self, run: RunState, report: cmd.Evaluated) -> None:
+        """Run the arm if its predicate was true, else ask the next one."""
+        if report.error is not None:
+            fail(run, self, failure_of(report.error))
+        elif not isinstance(report.value, bool):
+            why = f"predicate {self.arm} must return a bool, got {report.value!r}"
+            fail_with(run, self, NoArmChosen(self.path, why))
+        elif report.value:
+            self._run_arm(run)
+        else:
+            self.arm += 1
+            self._ask(run)
+
+    def _run_arm(self, run: RunState) -> None:
+        step = self.verb.arms[self.arm][1]
+        path = join(self.base, step.name)
+        if run.take_path(self, path, run.where(self), "Name the arms apart."):
+            run.open_child(self, step, path)
+
+    def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
+        """Give index, name and output of the arm; a failure of the arm is the branch's own."""
+        if result.success:
+            output = BranchResult(self.arm, result.name, result.output)
+            run.succeed(self, output, derived=arm(self.arm, child.path))
+        else:
+            text = f"its arm {result.name!r} failed: {result.error}"
+            fail(run, self, failure_from(result, text))
+
+
+class WorkflowNode(StepNode):
+    """Runs a child workflow's generator below the step's path."""
+
+    __slots__ = ("is_open",)
+
+    def __init__(
+        self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
+    ) -> None:
+        super().__init__(step, path, parent, inputs)
+        self.is_open = False
+        """The start of the child is recorded, its end is not."""
+
+    @property
+    def verb(self) -> ChildWorkflow:
+        """What the step is."""
+        return cast("ChildWorkflow", self.step.verb)
+
+    @property
+    def name(self) -> str:
+        """The child workflow's."""
+        return self.verb.workflow.definition.name
+
+    def undoes_itself(self) -> bool:
+        """Yes: a child workflow that does not succeed leaves nothing behind."""
+        return True
+
+    def begin(self, run: RunState) -> None:
+        """Bind the inputs, record the start, and enter the child's generator."""
+        verb = self.verb
+        definition = verb.workflow.definition
+        depth, limit = _depth(self), run.limits.max_depth
+        if depth > limit:
+            why = (
+                f"step {self.path!r} nests workflows {depth} deep. "
+                f"Does one call itself without end?"
+            )
+            hit_limit(run, "max_depth", limit, self.path, why)
+            return
+        try:
+            inputs = definition.bind(verb.args, verb.kwargs)
+        except TypeError as error:
+            fail_with(run, self, error, retryable=False)
+            return
+        unrecordable = run.unrecordable(inputs, f"step {self.path!r}, inputs")
+        if unrecordable is not None:
+            fail_with(run, self, unrecordable, retryable=False)
+            return
+        self.body_inputs = inputs
+        self.is_open = True
+        run.record(ev.SubworkflowStarted(self.path, definition.name, inputs))
+        try:
+            generator = call(definition, inputs)
+        except Exception as error:  # noqa: BLE001  # the child's own code
+            self.body_ended(run, None, error)
+            return
+        run.enter(self, generator)
+
+    def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
+        """Give the child's result; on an error undo what is below, then fail with it."""
+        name = self.name
+        if error is None:
+            where = f"workflow {name!r} at step {self.path!r}"
+            error = run.unrecordable(value, where, lambda: declared_for(self))
+        if error is None:
+            error = partially_compensated(run, self)
+        if error is None:
+            self.is_open = False
+            run.record(ev.SubworkflowEnded(self.path, name, "succeeded", value=value))
+            run.succeed(self, child_result(run, self, name, value), derived=WORKFLOW)
+            return
+        failure = failure_of_body(error)
+        failure.error = f"workflow {name!r} failed: {failure.error}"
+        undo(run, self, lambda: self._fail(run, failure))
+
+    def _fail(self, run: RunState, failure: Failure) -> None:
+        self.is_open = False
+        run.record(ev.SubworkflowEnded(self.path, self.name, "failed", failure.error))
+        fail(run, self, failure)
+
+    def stopped(self, run: RunState) -> None:
+        """Record that the child was cancelled, if its end is not recorded yet."""
+        if self.is_open:
+            self.is_open = False
+            run.record(ev.SubworkflowEnded(self.path, self.name, "cancelled", self.stop))
+
+
+def _depth(node: Node) -> int:
+    """How many workflows are nested at this step, the run's own not counted."""
+    depth, here = 0, node
+    while here.parent is not None:
+        depth += isinstance(here, WorkflowNode)
+        here = here.parent
+    return depth

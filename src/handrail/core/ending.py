@@ -1,0 +1,322 @@
+"""How a run ends: its verdict, its rollbacks in reverse, its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from handrail.core import commands as cmd
+from handrail.core.failures import body_error_text
+from handrail.core.generators import close
+from handrail.core.nodes import Node, Phase
+from handrail.core.run_state import Ending, RunState, Stop
+from handrail.errors import (
+    HandrailError,
+    LimitExceeded,
+    RunCancelled,
+    StepFailed,
+    WorkflowError,
+)
+from handrail.model import events as ev
+from handrail.model.described import text_of, traceback_of
+from handrail.model.results import (
+    OpenGate,
+    RollbackError,
+    RunStatus,
+    WorkflowResult,
+    qualified,
+)
+from handrail.record.outputs import Results, Tree, returned_by, whole, with_recorded
+from handrail.record.results import children_of, tree_order, workflow_result
+from handrail.steps.verbs import Step
+
+_SOFT = frozenset({"timeout_s"})
+"""The limits after which bodies may still clean up."""
+
+_COMMITTED = (
+    "{what} had failed before, and its rollbacks had begun when its process ended: now all of "
+    "them have run. Resume {it} again to try what is left"
+)
+_LOST = "it was not undone: the code has no rollback for it any more, or does not come to it"
+
+
+# -- rollbacks -------------------------------------------------------------------------------------
+
+
+def undo(run: RunState, node: Node, then: Callable[[], None]) -> None:
+    """Run the rollbacks registered below the node, last first, then go on.
+
+    Those that an earlier drive completed are not run again.
+    """
+    recorded = run.recorded
+    while node.rollbacks:
+        done = recorded.at(node.rollbacks[-1][0]).undone
+        if done is None:
+            break
+        node.rollbacks.pop()
+        _note_rollback(run, done)
+        if recorded.cancel is not None and node is not run.root:
+            node.stop = node.stop or recorded.cancel  # it came in the midst of this
+    if not node.rollbacks:
+        then()
+        return
+    node.phase = Phase.UNDOING
+    path, rollback, view = node.rollbacks.pop()
+    run.undoing[path] = (node, then)
+    run.undone.add(path)
+    run.record(ev.RollbackStarted(path))
+    run.emit(cmd.Undo(path, rollback, view))
+
+
+def rollback_completed(run: RunState, event: ev.RollbackCompleted) -> None:
+    """Note what it raised, and run the rollback before it: one that fails stops none."""
+    node, then = run.undoing.pop(event.path)
+    _note_rollback(run, event)
+    undo(run, node, then)
+
+
+def _note_rollback(run: RunState, event: ev.RollbackCompleted) -> None:
+    if event.error is not None:
+        error = RollbackError(event.path, event.error, event.error_type or "builtins.Exception")
+        run.rollback_errors.append(error)
+
+
+def note_recorded_rollbacks(run: RunState, path: str, but_below: str | None = None) -> None:
+    """Keep the errors of rollbacks that ran below a path before this drive, in their order."""
+    done = [
+        run.recorded.at(known).undone
+        for known in run.recorded.paths_below(path)
+        if but_below is None or not known.startswith(f"{but_below}/")
+    ]
+    for event in sorted((one for one in done if one is not None), key=lambda one: one.seq):
+        _note_rollback(run, event)
+
+
+def partially_compensated(run: RunState, node: Node) -> WorkflowError | None:
+    """What the run, or an attempt of a sub-workflow or group, fails with that would succeed by the
+    code of now, though an earlier drive had begun to undo it.
+    """
+    if node.path not in run.recorded.undoing:
+        return None
+    if node is run.root:
+        return WorkflowError(_COMMITTED.format(what="the run", it="it"))
+    if node.attempt > run.recorded.at(node.path).attempts + 1:
+        return None  # the attempt that was being undone is over
+    return WorkflowError(_COMMITTED.format(what=f"step {node.path!r}", it="the run"))
+
+
+# -- the verdict -----------------------------------------------------------------------------------
+
+
+def cancel_requested(run: RunState, event: ev.CancelRequested) -> None:
+    """Unwind the run as cancelled, unless its end is decided already."""
+    run.timers_frozen = False
+    if run.ending is None and run.root.phase is not Phase.UNDOING:
+        run.ending = Ending("cancelled", event.reason)
+        run.push(Stop(run.root, event.reason))
+
+
+def hit_limit(
+    run: RunState, name: str, value: float, path: str, why: str = "", *, hard: bool = True
+) -> None:
+    """End the run as failed, naming the limit."""
+    error = LimitExceeded(name, value, why or (f"at step {path!r}" if path else ""))
+    run.ending = run.ending or _cancelled_before(run)
+    if run.ending is None:  # else in clean-up: the verdict stays, the clean-up ends
+        run.record(ev.LimitReached(name, value, path))
+        kind = qualified(LimitExceeded)
+        run.ending = Ending("failed", str(error), kind, None, path or None)
+    run.stop_root(str(error), hard=hard)
+
+
+def was_hard(run: RunState, node: Node) -> bool:
+    """True if an earlier drive, which stopped this node, was to close it and not to ask it."""
+    recorded = run.recorded
+    if recorded.limit is not None:
+        return recorded.limit.name not in _SOFT
+    # on record, and not cancelled: it was a mistake
+    return node is run.root and recorded.cancel is None and not recorded.is_empty
+
+
+def note_unwinding(run: RunState, node: Node, error: BaseException) -> None:
+    """Keep what a body raised while it unwound; the cancellation itself is no news."""
+    if isinstance(error, (RunCancelled, GeneratorExit)):
+        return
+    reason = (node.stop or "cancelled").rstrip(".")
+    node.stop = f"{reason}; while it unwound: {body_error_text(error)}"
+    if node is run.root and run.ending is not None:
+        run.ending = attrs.evolve(run.ending, error=node.stop)
+
+
+def root_ended(run: RunState, value: Any, error: BaseException | None) -> None:
+    """Decide the run's end if nothing did before; undo what was done unless it succeeded."""
+    root = run.root
+    if isinstance(value, Step):
+        error = WorkflowError(
+            f"the workflow returned {value!r}, a step that never ran. "
+            f"Write `return (yield from step(...)...)`."
+        )
+    if error is None:
+        error = partially_compensated(run, root)
+    if run.ending is None and not run.recorded.is_empty:
+        stop = root.stop
+        run.ending = _cancelled_before(run) if stop is None else _recorded_ending(run, stop)
+    if run.ending is None:
+        definition = run.definition
+        if error is None:
+            where = f"workflow {definition.name!r}"
+            error = run.unrecordable(value, where, lambda: (returned_by(definition),))
+        run.ending = _ending_of(error)
+        run.value = value if error is None else None
+    run.drop_timer(run.run_deadline)
+    if run.ending.status == "succeeded":
+        _complete(run)
+    else:
+        undo(run, root, lambda: _all_undone(run))
+
+
+def _cancelled_before(run: RunState) -> Ending | None:
+    """The end of a run whose rollbacks had begun because it was being cancelled."""
+    reason = run.recorded.undoing.get("")
+    return None if reason is None else Ending("cancelled", reason)
+
+
+def _recorded_ending(run: RunState, stop: str) -> Ending:
+    """How a run ends whose body was unwound to its end in an earlier drive: by what is on record,
+    or else by a mistake, of which no more is known than its text.
+    """
+    limit = run.recorded.limit
+    if limit is not None:
+        return Ending("failed", stop, qualified(LimitExceeded), None, limit.path or None)
+    if run.recorded.cancel is not None:
+        return Ending("cancelled", stop)
+    return Ending("failed", stop, qualified(HandrailError))
+
+
+def _ending_of(error: BaseException | None) -> Ending:
+    if error is None:
+        return Ending("succeeded")
+    if isinstance(error, RunCancelled):
+        return Ending("cancelled", str(error))
+    if isinstance(error, StepFailed):
+        result = error.result
+        return Ending("failed", str(error), result.error_type, result.traceback, result.path)
+    return Ending(
+        "failed", body_error_text(error), qualified(type(error)), traceback_of(error), None
+    )
+
+
+def _all_undone(run: RunState) -> None:
+    """Add what is on record as done, and could not be undone for want of its rollback."""
+    error_type = qualified(WorkflowError)
+    run.rollback_errors += [
+        RollbackError(path, _LOST, error_type)
+        for path in sorted(run.recorded.to_undo(""))
+        if path not in run.undone
+    ]
+    _complete(run)
+
+
+def _complete(run: RunState) -> None:
+    ending = run.ending
+    assert ending is not None
+    run.root.phase = Phase.ENDING
+    run.record(
+        ev.WorkflowCompleted(
+            ending.status,
+            run.value,
+            ending.error,
+            ending.error_type,
+            ending.traceback,
+            ending.failed_step,
+            tuple(run.rollback_errors),
+            max(0.0, (run.now - run.started_at) * 1000),
+            tuple(path for path in run.recorded.ended_paths() if path not in run.results),
+        )
+    )
+
+
+# -- the result ------------------------------------------------------------------------------------
+
+
+def workflow_completed(run: RunState, event: ev.WorkflowCompleted) -> None:
+    """Make the result, now that the run's end is in the journal."""
+    _finish(run, event.status, event.at, completed=event)
+
+
+def close_run(run: RunState, report: cmd.CloseRun) -> None:
+    """Suspend: generators are closed without rollbacks; what they yield then is dropped."""
+    notes = close_bodies(run)
+    gates, signals = tuple(run.gates.values()), tuple(sorted(run.listeners))
+    reason = "; ".join(dict.fromkeys(run.parked.values())) or report.reason
+    run.record(ev.RunSuspended(gates, signals, reason, tuple(notes)))
+
+
+def close_bodies(run: RunState) -> list[str]:
+    """Close all generators, innermost first; what they raised or yielded, as text."""
+    notes: list[str] = []
+    for node in (*reversed(list(run.nodes.values())), run.root):
+        error = close(node.generator) if node.generator is not None else None
+        if error is not None:
+            notes.append(f"{node.path or run.definition.name}: {text_of(error)}")
+    for search in run.searches.values():
+        search.close()
+    run.searches.clear()
+    return notes
+
+
+def run_suspended(run: RunState, event: ev.RunSuspended) -> None:
+    """Make the result of a run that waits; it says for which gates."""
+    error = event.reason if run.parked else None
+    waiting, signals = event.waiting, event.signals
+    _finish(run, "suspended", event.at, waiting=waiting, signals=signals, error=error)
+
+
+def _finish(
+    run: RunState,
+    status: RunStatus,
+    at: float,
+    *,
+    completed: ev.WorkflowCompleted | None = None,
+    waiting: tuple[OpenGate, ...] = (),
+    signals: tuple[str, ...] = (),
+    error: str | None = None,
+) -> None:
+    run.finished = True
+    orphaned = () if completed is None else completed.orphaned
+    tree: Tree = run.tree
+    results: Results = run.results
+    run_id = run.setting.run_id
+    if orphaned and status in {"failed", "cancelled"} and not run.recorded.is_empty:
+        tree = whole(run.recorded, tree, results)
+        results = with_recorded(run.recorded, tree, results, run_id)
+    result: WorkflowResult[Any] = workflow_result(
+        run.definition.name,
+        run_id,
+        status,
+        ordered=tree_order(tree, results),
+        top=children_of(tree, ""),
+        duration_ms=max(0.0, (at - run.started_at) * 1000),
+        completed=completed,
+        waiting=waiting,
+        signals=signals,
+        error=error,
+        orphaned=orphaned,
+        incidents=tuple(run.incidents),
+    )
+    run.emit(cmd.Finish(result))
+
+
+def child_result(run: RunState, node: Node, name: str, value: Any) -> WorkflowResult[Any]:
+    """The result of a child workflow that succeeded; it shares the run's id."""
+    return workflow_result(
+        name,
+        run.setting.run_id,
+        "succeeded",
+        ordered=tree_order(run.tree, run.results, node.path),
+        top=children_of(run.tree, node.path),
+        duration_ms=max(0.0, (run.now - node.started_at) * 1000),
+        completed=ev.WorkflowCompleted("succeeded", value),
+    )
