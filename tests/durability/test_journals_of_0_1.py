@@ -1,0 +1,99 @@
+"""Journals that handrail 0.1 wrote are read and resumed as by itself.
+
+They cover what has a name in the format: every kind of event, every tag of the codec, every way an
+output is composed. ``journals_of_0_1/make.py`` wrote them, and noted what 0.1 made of each run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from handrail import SqliteJournal
+from handrail.model.events import Event
+
+FOLDER = Path(__file__).parent / "journals_of_0_1"
+MODULES = ("actions", "values", "workflows", "models", "drives")
+EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "expected.json").read_text("utf-8"))
+NEEDS = {"agents": ("jinja2",), "failures": ("jinja2",), "models": ("pydantic",)}
+FILES = [
+    pytest.param(file, id=file.stem, marks=pytest.mark.extra(*NEEDS.get(file.stem, ())))
+    for file in sorted(FOLDER.glob("*.db"))
+]
+RUNS = [
+    pytest.param(
+        run_id, one["journal"], id=run_id, marks=pytest.mark.extra(*NEEDS.get(one["journal"], ()))
+    )
+    for run_id, one in EXPECTED.items()
+]
+
+
+@pytest.fixture
+def drives(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module of the runs; it and the workflows have the names that the journals know."""
+    monkeypatch.syspath_prepend(FOLDER)
+    for name in MODULES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    module = importlib.import_module("drives")
+    values = importlib.import_module("values")
+    monkeypatch.setenv(values.VARIABLE, values.SECRET)
+    yield module
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+def kinds_in(file: Path, drives: Any) -> set[str]:
+    """The kinds of events in a journal."""
+    return {row[2] for run_id in drives.JOURNALS[file.stem] for row in drives.rows_of(file, run_id)}
+
+
+def test_the_journals_hold_every_kind_of_event(drives: Any) -> None:
+    """What can be in a journal is in one of these."""
+    found = set[str]().union(*(kinds_in(FOLDER / f"{name}.db", drives) for name in drives.JOURNALS))
+    assert {kind.__name__ for kind in get_args(Event)} - found == set()
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_events_are_read_and_written_as_they_were(file: Path, tmp_path: Path, drives: Any) -> None:
+    """Every event of every run, read and stored in another journal, is stored as the same bytes."""
+    values = sys.modules["values"]
+    secrets = {values.VARIABLE: values.SECRET}
+    was, copy = tmp_path / "was.db", tmp_path / "copy.db"
+    shutil.copyfile(file, was)
+    old, new = drives.opened(was), drives.opened(copy)
+    assert [one.run_id for one in old.runs()] == list(drives.JOURNALS[file.stem])
+    for run_id in drives.JOURNALS[file.stem]:
+        assert append_all(new, run_id, old.events(run_id, secrets=secrets), secrets) > 0
+        assert drives.rows_of(copy, run_id) == drives.rows_of(was, run_id)
+    old.close()
+    new.close()
+
+
+def append_all(journal: SqliteJournal, run_id: str, events: Any, secrets: Any) -> int:
+    """Store all events of a run; how many there were."""
+    lease = journal.acquire(run_id, secrets=secrets)
+    for event in events:
+        assert journal.append(event) is None
+    lease.release()
+    return len(events)
+
+
+@pytest.mark.parametrize(("run_id", "journal"), RUNS)
+def test_a_run_is_planned_and_resumed_as_it_was(
+    run_id: str, journal: str, tmp_path: Path, drives: Any
+) -> None:
+    """Its plan, its end and the effects of its last life are those that 0.1 came to."""
+    file = tmp_path / "runs.db"
+    shutil.copyfile(FOLDER / f"{journal}.db", file)
+    expected = EXPECTED[run_id]
+    if isinstance(expected["result"], str):
+        expected = {**expected, "result": EXPECTED[expected["result"]]["result"]}
+    found = drives.brought_to_an_end(file, run_id, tmp_path / "effects")
+    assert json.loads(json.dumps({"journal": journal, **found})) == expected
