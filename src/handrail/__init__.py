@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from handrail.engine.run import Run
     from handrail.engine.stops import CancelledFromWithin, CoreStalled
     from handrail.errors import (
-        AgentError,
-        AnswerRejected,
         BudgetExceeded,
         CommandFailed,
         CommandNotFound,
@@ -57,22 +55,17 @@ if TYPE_CHECKING:
         NotPortable,
         NotRecorded,
         OutputNotSerializable,
-        PromptError,
         ReplayMismatch,
         RunCancelled,
         RunIdTaken,
         RunLocked,
         RunNotFound,
-        StageFailed,
         StagesMissing,
         StepChange,
-        StepFailed,
         StepIsPoisonous,
         StepTimeout,
         StepWasInterrupted,
-        ValidationFailed,
         WorkflowError,
-        WorkflowFailed,
         WorkflowMistake,
         WorkflowNotFound,
         WrongUse,
@@ -83,6 +76,7 @@ if TYPE_CHECKING:
     from handrail.model.agent_options import AgentOptions
     from handrail.model.context import WorkflowContext
     from handrail.model.definition import WorkflowDefinition, WorkflowParameter
+    from handrail.model.launch import AgentError, AnswerRejected, PromptError
     from handrail.model.plan import Plan, PlannedStep
     from handrail.model.policy import Backoff, Budget, Ladder, Limits, Retry
     from handrail.model.results import (
@@ -93,11 +87,15 @@ if TYPE_CHECKING:
         OpenGate,
         RollbackError,
         Skipped,
+        StageFailed,
         StageResult,
+        StepFailed,
         StepResult,
         Usage,
+        ValidationFailed,
         ValidationResult,
         ValidationRoundResult,
+        WorkflowFailed,
         WorkflowResult,
     )
     from handrail.model.shapes import AgentLike, AgentRequest, WorkflowLike
@@ -148,8 +146,6 @@ _HOMES = {
         "CoreStalled",
     ),
     "handrail.errors": (
-        "AgentError",
-        "AnswerRejected",
         "BudgetExceeded",
         "CommandFailed",
         "CommandNotFound",
@@ -176,22 +172,17 @@ _HOMES = {
         "NotPortable",
         "NotRecorded",
         "OutputNotSerializable",
-        "PromptError",
         "ReplayMismatch",
         "RunCancelled",
         "RunIdTaken",
         "RunLocked",
         "RunNotFound",
-        "StageFailed",
         "StagesMissing",
         "StepChange",
-        "StepFailed",
         "StepIsPoisonous",
         "StepTimeout",
         "StepWasInterrupted",
-        "ValidationFailed",
         "WorkflowError",
-        "WorkflowFailed",
         "WorkflowMistake",
         "WorkflowNotFound",
         "WrongUse",
@@ -224,7 +215,12 @@ _HOMES = {
     ),
     "handrail.record.rows": ("UnreadableRecord",),
     "handrail.secrets.values": ("Secrets",),
+    "handrail.model.launch": ("AgentError", "AnswerRejected", "PromptError"),
     "handrail.model.results": (
+        "StageFailed",
+        "StepFailed",
+        "ValidationFailed",
+        "WorkflowFailed",
         "AgentResult",
         "BranchResult",
         "CommandResult",

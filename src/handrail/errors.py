@@ -3,6 +3,9 @@
 An error says what happened (with its values), why, and what to do. All arguments go to
 ``super().__init__`` and the text is rendered in ``__str__``, so that an error survives pickle and
 copy with its parts as attributes.
+
+Those that carry a result, or a failed launch, are defined beside what they carry
+(``model.results``, ``model.launch``), and are found here and in ``handrail`` like all others.
 """
 
 from __future__ import annotations
@@ -14,15 +17,6 @@ from handrail.shortening import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from handrail.model.launch import Fault
-    from handrail.model.results import (
-        StageResult,
-        StepResult,
-        Usage,
-        ValidationResult,
-        WorkflowResult,
-    )
 
 AgentErrorKind: TypeAlias = Literal[
     "rate_limit",  # too many requests for the moment
@@ -71,48 +65,6 @@ class DefinitionError(HandrailError, ValueError):
 
 class WrongUse(HandrailError, TypeError):
     """A call of the library's own functions with arguments of the wrong kind."""
-
-
-class StepFailed(HandrailError):
-    """Thrown at the ``yield`` of a step that failed; ``result`` is its whole record.
-
-    It is built from the recorded result alone (no ``__cause__``; the traceback is the text in
-    ``result.traceback``), so a workflow sees the same exception at the first run and on replay.
-    """
-
-    def __init__(self, result: StepResult[Any]) -> None:
-        super().__init__(result)
-        self.result = result
-
-    def is_a(self, error: type[BaseException] | str) -> bool:
-        """True if the step's error is of this class or of one derived from it."""
-        return self.result.is_a(error)
-
-    def __str__(self) -> str:
-        result = self.result
-        kind = f"{result.error_type.rpartition('.')[2]}: " if result.error_type else ""
-        tried = f" after {result.attempts} attempts" if result.attempts > 1 else ""
-        return f"step {result.path!r} {result.status}{tried}: {kind}{result.error}"
-
-
-class WorkflowFailed(HandrailError):
-    """Raised by ``WorkflowResult.unwrap()`` if the run did not succeed; ``result`` is the run's."""
-
-    def __init__(self, result: WorkflowResult[Any]) -> None:
-        super().__init__(result)
-        self.result = result
-
-    def __str__(self) -> str:
-        result = self.result
-        if result.status == "suspended":
-            waits = [f"an answer to {gate.path!r}" for gate in result.waiting]
-            waits += [f"the signal {name!r}" for name in result.waiting_signals]
-            return (
-                f"run {result.run_id} of workflow {result.workflow_name!r} is suspended, waiting "
-                f"for {', '.join(waits) or 'nothing'}. Give it that, then resume the run."
-            )
-        reason = result.error or "no reason given"
-        return f"run {result.run_id} of workflow {result.workflow_name!r} {result.status}: {reason}"
 
 
 class WorkflowError(HandrailError):
@@ -535,59 +487,6 @@ class CommandNotFound(HandrailError, FileNotFoundError):
         return f"cannot start {self.program!r}: {self.why}"
 
 
-class AgentError(HandrailError):
-    """An agent's backend ended without an answer that can be used.
-
-    ``kind`` says why in words that all backends share; without one nothing is known but the
-    ``reason``, and the step is not tried again by itself. ``retry_at`` is the time (unix seconds)
-    from which it may work again, ``session`` one that can be gone on in, ``text`` what the agent
-    said last, ``usage`` what was spent, ``hint`` what a person can do.
-    """
-
-    def __init__(
-        self,
-        agent: str,
-        reason: str,
-        *,
-        kind: AgentErrorKind | None = None,
-        retry_at: float | None = None,
-        http_status: int | None = None,
-        session: str | None = None,
-        text: str = "",
-        usage: Usage | None = None,
-        model: str | None = None,
-        hint: str = "",
-    ) -> None:
-        super().__init__(agent, reason)
-        self.agent = agent
-        self.reason = reason
-        self.kind: AgentErrorKind | None = kind
-        self.retry_at = retry_at
-        self.http_status = http_status
-        self.session = session
-        self.text = text
-        self.usage = usage
-        self.model = model
-        self.hint = hint
-        self.fault: Fault | None = None
-        """What the ladder needs to know; set by the agent that was launched."""
-
-    def __str__(self) -> str:
-        kind = f" ({self.kind.replace('_', ' ')})" if self.kind else ""
-        reason = self.reason
-        if self.hint:
-            stop = "" if reason.endswith((".", "!", "?", ":", ";")) else "."
-            reason = f"{reason}{stop} {self.hint}"
-        return f"agent {self.agent!r}{kind}: {reason}"
-
-
-class AnswerRejected(AgentError):
-    """An agent's answer did not fit its output type after every re-ask."""
-
-    def __str__(self) -> str:
-        return f"agent {self.agent!r}: {self.reason}"
-
-
 class NotClean(HandrailError):
     """A result was to be clean, and defaults took part in it; ``paths`` are their steps."""
 
@@ -634,10 +533,6 @@ class BudgetExceeded(HandrailError):
         )
 
 
-class PromptError(AgentError):
-    """An agent's prompt could not be rendered from its context."""
-
-
 class StagesMissing(HandrailError):
     """A ``validate`` step has no stage, or names one that nobody configured."""
 
@@ -654,31 +549,6 @@ class StagesMissing(HandrailError):
             f"step {self.path!r} needs {what}. {known} Configure them in [tool.handrail.stages] of "
             f"pyproject.toml, in Executor(stages={{...}}), or pass Stage(name, command)."
         )
-
-
-class StageFailed(HandrailError):
-    """A stage of a ``validate`` step did not pass; ``result`` says what it printed."""
-
-    def __init__(self, result: StageResult) -> None:
-        super().__init__(result)
-        self.result = result
-
-    def __str__(self) -> str:
-        return self.result.error or f"stage {self.result.name!r} did not pass"
-
-
-class ValidationFailed(HandrailError):
-    """A ``validate`` step used up its rounds; ``result`` holds every round."""
-
-    def __init__(self, path: str, result: ValidationResult) -> None:
-        super().__init__(path, result)
-        self.path = path
-        self.result = result
-
-    def __str__(self) -> str:
-        rounds = len(self.result.rounds)
-        failed = "; ".join(f"{stage.name}: {_tail(stage.error)}" for stage in self.result.failed)
-        return f"validation did not pass in {rounds} round{'s' * (rounds != 1)}: {failed}"
 
 
 class NoArmChosen(HandrailError):
@@ -705,5 +575,16 @@ class GroupFailed(HandrailError):
         return f"group {self.path!r}: {self.why}"
 
 
-def _tail(text: str | None) -> str:
-    return shortened((text or "").strip(), 300, keep="tail")
+_BESIDE_WHAT_THEY_CARRY = frozenset({
+    "AgentError", "AnswerRejected", "PromptError", "StageFailed", "StepFailed",
+    "ValidationFailed", "WorkflowFailed",
+})  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """An error that is defined beside what it carries; pickle finds it by this name, too."""
+    if name in _BESIDE_WHAT_THEY_CARRY:
+        import handrail
+
+        return getattr(handrail, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

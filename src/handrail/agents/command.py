@@ -14,9 +14,10 @@ import attrs
 from handrail.agents.transport.cli import child_environment, run_cli
 from handrail.agents.transport.parser import Ending, Stop
 from handrail.agents.transport.turn import Patience
-from handrail.errors import AgentError, AgentErrorKind
+from handrail.errors import AgentErrorKind
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentMessage, Notice
+from handrail.model.launch import AgentError
 from handrail.model.policy import positive_seconds
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 from handrail.shortening import LONGEST_WORD, shortened

@@ -11,7 +11,6 @@ import attrs
 
 from handrail.agents.prompt import KEPT_CHARS, both_ends, put, rejected, with_schema
 from handrail.agents.routes import Route
-from handrail.errors import AgentError, AnswerRejected
 from handrail.model.events import (
     AgentMessage,
     AgentSessionStarted,
@@ -20,7 +19,7 @@ from handrail.model.events import (
     AgentTurnStarted,
     Notice,
 )
-from handrail.model.launch import Fault, fault_of
+from handrail.model.launch import AgentError, AnswerRejected, Fault, fault_of
 from handrail.model.policy import Ladder
 from handrail.model.results import AgentResult, Usage
 from handrail.model.shapes import AgentRequest

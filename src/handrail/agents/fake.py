@@ -12,9 +12,10 @@ from typing import Any, TypeAlias, TypeGuard
 import anyio
 
 from handrail.agents.transport.turn import finished_notice
-from handrail.errors import AgentError, WrongUse
+from handrail.errors import WrongUse
 from handrail.model.agent_options import OPTION_NAMES, PERMISSIONS
 from handrail.model.events import AgentMessage, AgentSessionStarted, AgentUsage
+from handrail.model.launch import AgentError
 from handrail.model.policy import seconds_of
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
 from handrail.typed.convert import DoesNotFit, conforms, fit

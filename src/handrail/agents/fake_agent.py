@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeGuard
 
 from handrail.agents.fake import called, is_like, played, replies_of
-from handrail.errors import AgentError, WrongUse
+from handrail.errors import WrongUse
+from handrail.model.launch import AgentError
 from handrail.model.policy import seconds_of
 from handrail.model.results import AgentResult
 from handrail.model.shapes import AgentRequest

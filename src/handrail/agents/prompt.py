@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import attrs
 
-from handrail.errors import DefinitionError, MissingExtra, PromptError
-from handrail.model.launch import Launch
+from handrail.errors import DefinitionError, MissingExtra
+from handrail.model.launch import Launch, PromptError
 from handrail.model.results import AgentResult, CommandResult, StepResult
 from handrail.shortening import shortened
 from handrail.typed.jsonsafe import json_safe, short_repr

@@ -12,10 +12,10 @@ from handrail.core.mistakes import not_a_step
 from handrail.core.nodes import Node
 from handrail.core.replaying import replay_plain
 from handrail.core.run_state import EndBody, RunState
-from handrail.errors import DuplicateStepName, RunCancelled, StepFailed
+from handrail.errors import DuplicateStepName, RunCancelled
 from handrail.model.described import line_of
 from handrail.model.outcome import RETURNED, YIELDED, resume
-from handrail.model.results import StepResult
+from handrail.model.results import StepFailed, StepResult
 from handrail.steps.verbs import PLAIN, Step, is_simple
 
 _UNIQUE = (

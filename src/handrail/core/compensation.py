@@ -20,10 +20,10 @@ from handrail.core.items import Items, function_of, is_body, keyed
 from handrail.core.nodes import Node, Phase, RollbackEntry
 from handrail.core.run_state import RunState
 from handrail.core.visible import VisibleResults
-from handrail.errors import RunCancelled, StepFailed
+from handrail.errors import RunCancelled
 from handrail.model.outcome import RAISED, YIELDED, resume
 from handrail.model.paths import attempt_base, join
-from handrail.model.results import StepResult
+from handrail.model.results import StepFailed, StepResult
 from handrail.record.outputs import compose, resolve
 from handrail.record.run_record import PathRecord
 from handrail.steps.verbs import (

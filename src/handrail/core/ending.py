@@ -12,19 +12,14 @@ from handrail.core.failures import body_error_text
 from handrail.core.generators import close
 from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import Ending, RunState, Stop
-from handrail.errors import (
-    HandrailError,
-    LimitExceeded,
-    RunCancelled,
-    StepFailed,
-    WorkflowError,
-)
+from handrail.errors import HandrailError, LimitExceeded, RunCancelled, WorkflowError
 from handrail.model import events as ev
 from handrail.model.described import text_of, traceback_of
 from handrail.model.results import (
     OpenGate,
     RollbackError,
     RunStatus,
+    StepFailed,
     WorkflowResult,
     qualified,
 )

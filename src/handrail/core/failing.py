@@ -13,11 +13,11 @@ from handrail.core.failures import Failure, failure_from, failure_of
 from handrail.core.nodes import Phase
 from handrail.core.retry import RetryAfter, next_attempt
 from handrail.core.run_state import Attempt, EndStopped, RunState, StepNode
-from handrail.errors import NotAStep, StepFailed, StepIsPoisonous, StepWasInterrupted
+from handrail.errors import NotAStep, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
 from handrail.model.paths import join
 from handrail.model.policy import RetryOn
-from handrail.model.results import Skipped, StepResult, qualified
+from handrail.model.results import Skipped, StepFailed, StepResult, qualified
 from handrail.steps.verbs import Step
 
 

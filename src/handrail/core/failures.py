@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from handrail.errors import DefinitionError, HandrailError, RunCancelled, StepFailed, WorkflowError
+from handrail.errors import DefinitionError, HandrailError, RunCancelled, WorkflowError
 from handrail.model.described import bases_of, raised_at, text_of, traceback_of
-from handrail.model.results import StepResult, qualified
+from handrail.model.results import StepFailed, StepResult, qualified
 
 
 class Failure:

@@ -10,12 +10,12 @@ from handrail.core.failing import fail
 from handrail.core.failures import failure_from, failure_of
 from handrail.core.nodes import Node
 from handrail.core.run_state import RunState, StepNode
-from handrail.errors import ValidationFailed
 from handrail.model import events as ev
 from handrail.model.paths import join
 from handrail.model.results import (
     StageResult,
     StepResult,
+    ValidationFailed,
     ValidationResult,
     ValidationRoundResult,
 )

@@ -15,22 +15,15 @@ from handrail.core.commands import LaunchFailed, Perform, Queue
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
 from handrail.engine.replacements import Replacements
-from handrail.errors import (
-    AgentError,
-    BudgetExceeded,
-    CommandFailed,
-    DefinitionError,
-    PromptError,
-    StageFailed,
-    WrongUse,
-)
+from handrail.errors import BudgetExceeded, CommandFailed, DefinitionError, WrongUse
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.described import bases_of, text_of, traceback_of
 from handrail.model.events import AttemptFailed, Notice, StepCompleted, StepOutput
-from handrail.model.launch import fault_of
+from handrail.model.launch import AgentError, PromptError, fault_of
 from handrail.model.results import (
     AgentResult,
     CommandResult,
+    StageFailed,
     StageResult,
     StepResult,
     Usage,

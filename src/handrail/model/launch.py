@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from handrail.errors import AgentErrorKind
+from handrail.errors import AgentErrorKind, HandrailError
 from handrail.model.policy import DEFAULT_LADDER, Ladder
 from handrail.model.results import Usage
-
-if TYPE_CHECKING:
-    from handrail.errors import AgentError
 
 Rung: TypeAlias = Literal[
     "start",  # the first prompt
@@ -88,6 +85,69 @@ class Fault:
         if self.usage is None or before is None:
             return self.usage or before
         return before + self.usage
+
+
+class AgentError(HandrailError):
+    """An agent's backend ended without an answer that can be used.
+
+    ``kind`` says why in words that all backends share; without one nothing is known but the
+    ``reason``, and the step is not tried again by itself. ``retry_at`` is the time (unix seconds)
+    from which it may work again, ``session`` one that can be gone on in, ``text`` what the agent
+    said last, ``usage`` what was spent, ``hint`` what a person can do.
+    """
+
+    __module__ = "handrail.errors"
+
+    def __init__(
+        self,
+        agent: str,
+        reason: str,
+        *,
+        kind: AgentErrorKind | None = None,
+        retry_at: float | None = None,
+        http_status: int | None = None,
+        session: str | None = None,
+        text: str = "",
+        usage: Usage | None = None,
+        model: str | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(agent, reason)
+        self.agent = agent
+        self.reason = reason
+        self.kind: AgentErrorKind | None = kind
+        self.retry_at = retry_at
+        self.http_status = http_status
+        self.session = session
+        self.text = text
+        self.usage = usage
+        self.model = model
+        self.hint = hint
+        self.fault: Fault | None = None
+        """What the ladder needs to know; set by the agent that was launched."""
+
+    def __str__(self) -> str:
+        kind = f" ({self.kind.replace('_', ' ')})" if self.kind else ""
+        reason = self.reason
+        if self.hint:
+            stop = "" if reason.endswith((".", "!", "?", ":", ";")) else "."
+            reason = f"{reason}{stop} {self.hint}"
+        return f"agent {self.agent!r}{kind}: {reason}"
+
+
+class AnswerRejected(AgentError):
+    """An agent's answer did not fit its output type after every re-ask."""
+
+    __module__ = "handrail.errors"
+
+    def __str__(self) -> str:
+        return f"agent {self.agent!r}: {self.reason}"
+
+
+class PromptError(AgentError):
+    """An agent's prompt could not be rendered from its context."""
+
+    __module__ = "handrail.errors"
 
 
 def fault_of(error: AgentError, launch: Launch) -> Fault | None:

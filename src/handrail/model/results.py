@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
-from handrail.errors import NotClean, StepFailed, WorkflowFailed
+from handrail.errors import HandrailError, NotClean
 from handrail.model.frozen import unchangeable
+from handrail.shortening import shortened
 from handrail.typed.reference import recorded_name
 
 if TYPE_CHECKING:
@@ -415,3 +416,85 @@ def _step_dict(result: StepResult[Any]) -> dict[str, Any]:
     data = {field.name: getattr(result, field.name) for field in fields(result)}
     data["success"] = result.success
     return data
+
+
+# -- errors that carry a result -------------------------------------------------------------------
+
+
+class StepFailed(HandrailError):
+    """Thrown at the ``yield`` of a step that failed; ``result`` is its whole record.
+
+    It is built from the recorded result alone (no ``__cause__``; the traceback is the text in
+    ``result.traceback``), so a workflow sees the same exception at the first run and on replay.
+    """
+
+    __module__ = "handrail.errors"
+
+    def __init__(self, result: StepResult[Any]) -> None:
+        super().__init__(result)
+        self.result = result
+
+    def is_a(self, error: type[BaseException] | str) -> bool:
+        """True if the step's error is of this class or of one derived from it."""
+        return self.result.is_a(error)
+
+    def __str__(self) -> str:
+        result = self.result
+        kind = f"{result.error_type.rpartition('.')[2]}: " if result.error_type else ""
+        tried = f" after {result.attempts} attempts" if result.attempts > 1 else ""
+        return f"step {result.path!r} {result.status}{tried}: {kind}{result.error}"
+
+
+class WorkflowFailed(HandrailError):
+    """Raised by ``WorkflowResult.unwrap()`` if the run did not succeed; ``result`` is the run's."""
+
+    __module__ = "handrail.errors"
+
+    def __init__(self, result: WorkflowResult[Any]) -> None:
+        super().__init__(result)
+        self.result = result
+
+    def __str__(self) -> str:
+        result = self.result
+        if result.status == "suspended":
+            waits = [f"an answer to {gate.path!r}" for gate in result.waiting]
+            waits += [f"the signal {name!r}" for name in result.waiting_signals]
+            return (
+                f"run {result.run_id} of workflow {result.workflow_name!r} is suspended, waiting "
+                f"for {', '.join(waits) or 'nothing'}. Give it that, then resume the run."
+            )
+        reason = result.error or "no reason given"
+        return f"run {result.run_id} of workflow {result.workflow_name!r} {result.status}: {reason}"
+
+
+class StageFailed(HandrailError):
+    """A stage of a ``validate`` step did not pass; ``result`` says what it printed."""
+
+    __module__ = "handrail.errors"
+
+    def __init__(self, result: StageResult) -> None:
+        super().__init__(result)
+        self.result = result
+
+    def __str__(self) -> str:
+        return self.result.error or f"stage {self.result.name!r} did not pass"
+
+
+class ValidationFailed(HandrailError):
+    """A ``validate`` step used up its rounds; ``result`` holds every round."""
+
+    __module__ = "handrail.errors"
+
+    def __init__(self, path: str, result: ValidationResult) -> None:
+        super().__init__(path, result)
+        self.path = path
+        self.result = result
+
+    def __str__(self) -> str:
+        rounds = len(self.result.rounds)
+        failed = "; ".join(f"{stage.name}: {_tail(stage.error)}" for stage in self.result.failed)
+        return f"validation did not pass in {rounds} round{'s' * (rounds != 1)}: {failed}"
+
+
+def _tail(text: str | None) -> str:
+    return shortened((text or "").strip(), 300, keep="tail")

@@ -9,10 +9,17 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, TypeVar
 from handrail.core import commands as cmd
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.perform import failed, stage_result, succeeded, takes_one
-from handrail.errors import CommandFailed, StageFailed
+from handrail.errors import CommandFailed
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
-from handrail.model.results import AgentResult, CommandResult, OpenGate, StageResult, Usage
+from handrail.model.results import (
+    AgentResult,
+    CommandResult,
+    OpenGate,
+    StageFailed,
+    StageResult,
+    Usage,
+)
 from handrail.steps.verbs import (
     AgentCall,
     Generation,

@@ -18,9 +18,10 @@ from typing import Any, Literal, TypeAlias
 
 from handrail.decorator import Workflow, workflow
 from handrail.engine.current import current
-from handrail.errors import StepFailed, WorkflowError
+from handrail.errors import WorkflowError
 from handrail.model.context import WorkflowContext
 from handrail.model.policy import OnError
+from handrail.model.results import StepFailed
 from handrail.steps.step import step
 from handrail.steps.verbs import ForEachGroup, ParallelGroup, Stage, Step, Steps
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import anyio
 
-from handrail.errors import AgentError, DefinitionError
+from handrail.errors import DefinitionError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import StepOutput
+from handrail.model.launch import AgentError
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend, AgentReply, capabilities_of
 from handrail.workspace.errors import ScopeViolated

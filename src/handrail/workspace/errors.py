@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from handrail.errors import AgentError, HandrailError
+from handrail.errors import HandrailError
+from handrail.model.launch import AgentError
 
 _SHOWN = 20
 

@@ -56,9 +56,10 @@ from handrail.agents.transport.rpc import (
     notification,
     refusal,
 )
-from handrail.errors import AgentError, AgentErrorKind
+from handrail.errors import AgentErrorKind
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentPermission, AgentSessionStarted, AgentUsage, Notice
+from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply, AgentTurn
 
 _STOPS = {

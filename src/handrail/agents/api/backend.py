@@ -16,9 +16,10 @@ from handrail.agents.api.library import library
 from handrail.agents.api.sessions import Session, Sessions
 from handrail.agents.api.turn import ApiTurn
 from handrail.agents.transport.turn import finished_notice, limit_reached
-from handrail.errors import AgentError, WrongUse
+from handrail.errors import WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.events import AgentFinished, AgentSessionStarted, Notice
+from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 from handrail.typed.jsonsafe import short_repr
 

@@ -15,7 +15,7 @@ from handrail.agents.api.errors import failure_of
 from handrail.agents.api.library import as_object, innermost, library, streams
 from handrail.agents.api.sessions import Session
 from handrail.agents.prices import cost_of
-from handrail.errors import AgentError, AgentErrorKind, MissingExtra
+from handrail.errors import AgentErrorKind, MissingExtra
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
     AgentMessage,
@@ -24,6 +24,7 @@ from handrail.model.events import (
     AgentToolStarted,
     AgentUsage,
 )
+from handrail.model.launch import AgentError
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 

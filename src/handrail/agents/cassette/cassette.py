@@ -12,9 +12,10 @@ from typing import Any, Literal, TypeAlias, cast
 
 from handrail.agents.cassette.errors import CassetteMismatch, CassetteMissing
 from handrail.agents.cassette.file import Recording, Shown, data_of, recording_of, written
-from handrail.errors import AgentError, DefinitionError
+from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.events import Notice
+from handrail.model.launch import AgentError
 from handrail.model.paths import on_disk
 from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn, Capabilities, capabilities_of
 from handrail.secrets.masking import Mask

@@ -11,7 +11,6 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from handrail.errors import AgentError
 from handrail.model.events import (
     AgentMessage,
     AgentReasoning,
@@ -20,6 +19,7 @@ from handrail.model.events import (
     Progress,
     StepOutput,
 )
+from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply
 from handrail.secrets.masking import NAME_LEAST, Mask
 from handrail.typed.jsonsafe import Json, json_safe

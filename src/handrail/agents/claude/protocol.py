@@ -46,7 +46,7 @@ from handrail.agents.transport.loose_json import (
     whole_in,
 )
 from handrail.agents.transport.parser import Ending, kind_of_end, words_of_end
-from handrail.errors import AgentError, AgentErrorKind
+from handrail.errors import AgentErrorKind
 from handrail.model.events import (
     AgentCompaction,
     AgentMessage,
@@ -59,6 +59,7 @@ from handrail.model.events import (
     AgentUsage,
     Notice,
 )
+from handrail.model.launch import AgentError
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.shortening import shortened

@@ -22,8 +22,8 @@ from handrail.agents.transport.loose_json import NOTHING, object_in
 from handrail.agents.transport.rpc import own_version, run_rpc
 from handrail.agents.transport.strict_schema import strict_schema
 from handrail.agents.transport.turn import GRACE_S, finished_notice
-from handrail.errors import AgentError
 from handrail.model.agent_options import NO_OPTIONS, PERMISSIONS, AgentOptions
+from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 
 # The settings of a codex profile, read from where codex keeps them.

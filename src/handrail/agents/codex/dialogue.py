@@ -45,9 +45,10 @@ from handrail.agents.transport.rpc import (
     RpcError,
     notification,
 )
-from handrail.errors import AgentError, AgentErrorKind
+from handrail.errors import AgentErrorKind
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentCompaction, AgentPermission, AgentSessionStarted, Notice
+from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply, AgentTurn
 
 PROGRAM = "codex"

@@ -48,7 +48,6 @@ from handrail.agents.transport.parser import (
 )
 from handrail.agents.transport.strict_schema import strict_schema
 from handrail.agents.transport.turn import finished_notice
-from handrail.errors import AgentError
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.events import (
     AgentCompaction,
@@ -62,6 +61,7 @@ from handrail.model.events import (
     AgentUsage,
     Notice,
 )
+from handrail.model.launch import AgentError
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
 

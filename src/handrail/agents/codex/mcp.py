@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from handrail.errors import AgentError
 from handrail.model.agent_options import AgentOptions
+from handrail.model.launch import AgentError
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _FIELDS = {"headers": "http_headers"}

@@ -32,7 +32,7 @@ from handrail.agents.transport.parser import (
     lost_session,
     words_of_end,
 )
-from handrail.errors import AgentError, AgentErrorKind
+from handrail.errors import AgentErrorKind
 from handrail.model.events import (
     AgentCompaction,
     AgentLimit,
@@ -46,6 +46,7 @@ from handrail.model.events import (
     AgentUsage,
     Notice,
 )
+from handrail.model.launch import AgentError
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 

@@ -19,7 +19,7 @@ from handrail.agents.gemini.errors import (
 from handrail.agents.transport.loose_json import Object, count_in, object_in, object_of, text_in
 from handrail.agents.transport.parser import Ending, kind_of_end, lost_session, words_of_end
 from handrail.agents.transport.reset_times import reset_time
-from handrail.errors import AgentError, AgentErrorKind
+from handrail.errors import AgentErrorKind
 from handrail.model.events import (
     AgentMessage,
     AgentRetry,
@@ -29,6 +29,7 @@ from handrail.model.events import (
     AgentUsage,
     Notice,
 )
+from handrail.model.launch import AgentError
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 

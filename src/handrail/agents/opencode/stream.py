@@ -27,7 +27,7 @@ from handrail.agents.transport.loose_json import (
     whole_in,
 )
 from handrail.agents.transport.parser import Ending, kind_of_end, lost_session, words_of_end
-from handrail.errors import AgentError, AgentErrorKind
+from handrail.errors import AgentErrorKind
 from handrail.model.events import (
     AgentCompaction,
     AgentMessage,
@@ -38,6 +38,7 @@ from handrail.model.events import (
     AgentUsage,
     Notice,
 )
+from handrail.model.launch import AgentError
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal, Protocol, TypeAlias
 
-from handrail.errors import AgentError, AgentErrorKind
+from handrail.errors import AgentErrorKind
 from handrail.model.events import Notice
+from handrail.model.launch import AgentError
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.shortening import shortened

@@ -19,9 +19,10 @@ from typing import Protocol
 import anyio
 
 from handrail.agents.transport.parser import Ending, Stop, TurnReader
-from handrail.errors import AgentError, CommandNotFound
+from handrail.errors import CommandNotFound
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentFinished, AgentLimit, AgentTranscript, Notice, StepOutput
+from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.system.live import EXIT_S, Exited, Line, LiveProcess, open_live
 from handrail.system.spawn import CommandNotStarted

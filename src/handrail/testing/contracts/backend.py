@@ -10,8 +10,9 @@ from typing import Any, get_args
 import anyio
 import pytest
 
-from handrail.errors import AgentError, AgentErrorKind
+from handrail.errors import AgentErrorKind
 from handrail.model.events import AgentFinished, AgentMessage, AgentSessionStarted
+from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn
 from handrail.system.marker import carries, environ_of, live_pids
 
