@@ -10,6 +10,7 @@ Those that carry a result, or a failed launch, are defined beside what they carr
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -584,7 +585,5 @@ _BESIDE_WHAT_THEY_CARRY = frozenset({
 def __getattr__(name: str) -> Any:
     """An error that is defined beside what it carries; pickle finds it by this name, too."""
     if name in _BESIDE_WHAT_THEY_CARRY:
-        import handrail
-
-        return getattr(handrail, name)
+        return getattr(sys.modules["handrail"], name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,7 @@ import difflib
 import importlib
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
@@ -16,11 +16,21 @@ from handrail.model.launch import AgentError
 from handrail.ports.agent import AgentBackend, capabilities_of
 from handrail.typed.jsonsafe import short_repr
 
-if TYPE_CHECKING:
-    from handrail.agents.agent import Agent
-
 Fallback: TypeAlias = AgentBackend | str
 """A backend, ``"name"`` or ``"name:model"`` of one, or ``":model"`` of the agent's own backend."""
+
+
+class Routed(Protocol):
+    """What an agent says of who carries it out."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def backend(self) -> AgentBackend | str | None: ...  # noqa: D102
+    @property
+    def options(self) -> AgentOptions: ...  # noqa: D102
+    @property
+    def fallback(self) -> Sequence[Fallback]: ...  # noqa: D102
 
 
 @attrs.frozen
@@ -73,9 +83,7 @@ def check_options(given: object, options: AgentOptions, whose: str) -> None:
     _refuse_lacking(made, options.over(more), whose)
 
 
-def routes_of(
-    agent: Agent[Any], settings: AgentSettings, defaults: AgentSettings
-) -> tuple[Route, ...]:
+def routes_of(agent: Routed, settings: AgentSettings, defaults: AgentSettings) -> tuple[Route, ...]:
     """The agent's chain; the nearest setting wins: the step's, the agent's, the run's.
 
     Raises:

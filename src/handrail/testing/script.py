@@ -28,8 +28,7 @@ from handrail.steps.verbs import AgentCall, Generation, Stage
 from handrail.testing.clock import START
 from handrail.testing.script_async import run_to_end
 from handrail.testing.script_drive import Drive, Flight
-from handrail.testing.script_pending import Holder, Pending, Waits
-from handrail.testing.script_words import told
+from handrail.testing.script_pending import Holder, Pending, Waits, told
 
 
 def pending_of(script: Holder, drive: Drive) -> dict[str, Pending]:
