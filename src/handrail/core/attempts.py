@@ -11,7 +11,7 @@ from handrail.core.failures import Failure, failure_of
 from handrail.core.launches import first_launch, validation_above
 from handrail.core.nodes import Node, Phase, cleans_up, is_late
 from handrail.core.replaying import replay
-from handrail.core.run_state import AgentNode, LeafNode, RunState, StepNode
+from handrail.core.run_state import AgentNode, CompositeNode, LeafNode, RunState, StepNode
 from handrail.model import events as ev
 from handrail.record.assemble import assembler
 from handrail.steps.verbs import PythonCall, StageCheck, Step
@@ -66,7 +66,7 @@ def _start(run: RunState, node: StepNode, *, verdict: bool | None = None) -> Non
     node.started_at = run.now
     node.phase = Phase.RUNNING
     once = node.step.modifiers.once
-    if once and node.path in run.recorded.begun_once:
+    if once and isinstance(node, LeafNode) and node.path in run.recorded.begun_once:
         node.interrupted = True  # it began in a drive whose record of it counts no more
     run.emit(cmd.Record(run.started(node, verdict), once))
     attempt(run, node)
@@ -91,7 +91,11 @@ def attempt(run: RunState, node: StepNode) -> None:
         node.interrupted = False
         if not (interrupted and must_not_run_again(run, node)):
             _perform(run, node, interrupted=interrupted)
-        return
+    elif isinstance(node, CompositeNode):
+        _begin(run, node)
+
+
+def _begin(run: RunState, node: CompositeNode) -> None:
     timeout_s = node.step.modifiers.timeout_s
     if timeout_s is not None:
         due = run.recorded.due(node.path, "timeout", node.attempt) or run.now + timeout_s
@@ -104,7 +108,7 @@ def attempt(run: RunState, node: StepNode) -> None:
 def begin_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> None:
     """Open, start and attempt in one go, for a leaf without modifiers: most steps are that."""
     verb = step.verb
-    node = run.node_types[type(verb)](step, path, parent, parent.body_inputs)
+    node = run.new_node(parent, step, path)
     node.phase = Phase.RUNNING
     node.attempt = 1
     at = parent.yields

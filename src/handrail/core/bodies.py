@@ -9,9 +9,9 @@ from handrail.core.attempts import begin_plain
 from handrail.core.ending import hit_limit
 from handrail.core.generators import close
 from handrail.core.mistakes import not_a_step
-from handrail.core.nodes import Node
+from handrail.core.nodes import MemberNode, Node, RunNode
 from handrail.core.replaying import replay_plain
-from handrail.core.run_state import EndBody, RunState
+from handrail.core.run_state import BodyStepNode, EndBody, RunState
 from handrail.errors import DuplicateStepName, RunCancelled
 from handrail.model.described import line_of
 from handrail.model.outcome import RETURNED, YIELDED, resume
@@ -43,11 +43,13 @@ def unwind(run: RunState, node: Node) -> None:
     if node.hard:
         _close(run, node)
         return
+    assert isinstance(node, (RunNode, MemberNode, BodyStepNode))
     node.unwinding = True
     advance(run, node, None, RunCancelled(node.stop or "cancelled"))
 
 
 def _close(run: RunState, node: Node) -> None:
+    assert isinstance(node, (RunNode, MemberNode, BodyStepNode))
     assert node.generator is not None
     run.push(EndBody(node, None, close(node.generator)))
 

@@ -11,7 +11,7 @@ from handrail.core.failing import fail, fail_with
 from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
 from handrail.core.generators import call
 from handrail.core.nodes import Node
-from handrail.core.run_state import RunState, StepNode, declared_for
+from handrail.core.run_state import BodyStepNode, CompositeNode, RunState, declared_for
 from handrail.errors import NoArmChosen
 from handrail.model import events as ev
 from handrail.model.paths import join
@@ -20,7 +20,7 @@ from handrail.record.outputs import WORKFLOW, arm
 from handrail.steps.verbs import Branching, ChildWorkflow, Step
 
 
-class BranchNode(StepNode):
+class BranchNode(CompositeNode):
     """Asks the predicates one by one, then runs the first true arm's step."""
 
     __slots__ = ("arm",)
@@ -85,7 +85,7 @@ class BranchNode(StepNode):
             fail(run, self, failure_from(result, text))
 
 
-class WorkflowNode(StepNode):
+class WorkflowNode(BodyStepNode):
     """Runs a child workflow's generator below the step's path."""
 
     __slots__ = ("is_open",)

@@ -105,7 +105,6 @@ def fallback_chosen(run: RunState, node: StepNode, report: cmd.Evaluated) -> Non
         _settle(run, node, failure_of(NotAStep(repr(chosen), run.where(node), text)))
     else:
         path = join(node.path, chosen.name)
-        node.live = None
         if run.take_path(node, path, node.path, "Give the fallback step a name of its own."):
             run.open_child(node, chosen, path, len(node.seen or ()))
 

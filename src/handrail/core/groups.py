@@ -21,7 +21,14 @@ from handrail.core.items import Items, function_of, is_body, keyed
 from handrail.core.mistakes import not_a_step
 from handrail.core.nodes import MemberNode, Node, Phase, RollbackEntry, is_late
 from handrail.core.replaying import replay_member
-from handrail.core.run_state import Pull, RunState, StepNode, Stop, StopMember, StopMembers
+from handrail.core.run_state import (
+    CompositeNode,
+    Pull,
+    RunState,
+    Stop,
+    StopMember,
+    StopMembers,
+)
 from handrail.core.stopping import end_stopped, note_stopped_before
 from handrail.errors import DefinitionError, DuplicateStepName, GroupFailed
 from handrail.model import events as ev
@@ -125,10 +132,10 @@ class Members:
                 close()
 
 
-class GroupNode(StepNode):
+class GroupNode(CompositeNode):
     """One node for the three verbs; they differ in where members come from and in the end."""
 
-    __slots__ = ("items", "members")
+    __slots__ = ("items", "live", "members")
 
     def __init__(
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
@@ -136,6 +143,7 @@ class GroupNode(StepNode):
         super().__init__(step, path, parent, inputs)
         self.members = Members("fail_fast", None, iter(()))
         """Of the attempt at work."""
+        self.live = None
         self.items: Items | None = None
         """Those of ``for_each``, for all attempts."""
 
@@ -163,7 +171,7 @@ class GroupNode(StepNode):
         try:
             self.members = members = self._first_members(verb)
         except Exception as error:  # noqa: BLE001  # the user's __iter__
-            self.members = Members("fail_fast", None, iter(()))
+            self.members, self.live = Members("fail_fast", None, iter(())), None
             fail(run, self, failure_of(error))
             return
         on_error = "fail_fast" if isinstance(verb, RaceGroup) else verb.on_error

@@ -74,6 +74,7 @@ from handrail.core.run_state import (
     Advance,
     AgentNode,
     Attempt,
+    BodyStepNode,
     EndBody,
     EndStopped,
     LeafNode,
@@ -349,7 +350,8 @@ def _member_step_ended(run: RunState, node: Node, result: StepResult[Any]) -> No
 
 
 def _body_ended(run: RunState, node: Node, value: Any, error: BaseException | None) -> None:
-    """Have the end of a body heard of by who waits for it: the run, a stop, its step."""
+    """Let whoever waits for the body go on: the run, a stop, its step."""
+    assert isinstance(node, (RunNode, MemberNode, BodyStepNode))
     node.generator = None
     run.drop_timer(node.timer)
     node.timer = 0
@@ -363,7 +365,7 @@ def _body_ended(run: RunState, node: Node, value: Any, error: BaseException | No
         end_stopped(run, node)
     elif isinstance(node, MemberNode):
         _member_body_ended(run, node, value, error)
-    elif isinstance(node, StepNode):
+    else:
         node.body_ended(run, value, error)
 
 

@@ -30,20 +30,15 @@ class Phase(IntEnum):
 class Node:
     """What every live element has; one is made for each live path. Mutable.
 
-    A member that waits should cost less than a KiB in all.
+    A member that waits should cost less than a KiB in all. So what only some nodes can have is a
+    default of the class here, and a slot of those that can.
     """
 
     __slots__ = (
-        "attempt",
-        "body_inputs",
         "child",
-        "failure",
-        "generator",
         "hard",
         "index",
         "inputs",
-        "late",
-        "live",
         "parent",
         "path",
         "phase",
@@ -52,41 +47,43 @@ class Node:
         "started_at",
         "stop",
         "timer",
-        "unwinding",
         "yields",
     )
+
+    attempt: int = 0
+    body_inputs: Mapping[str, Any] | None = None
+    """What its children see as the workflow's inputs, where that differs from its own."""
+    failure: Failure | None = None
+    generator: Generator[Any, Any, Any] | None = None
+    late: bool = False
+    """Its deadline had passed when this drive began."""
+    live: dict[str, Node] | None = None
+    """Its unfinished members by path, where it is a group."""
+    unwinding: bool = False
+    """RunCancelled was thrown into its generator; children opened now are clean-up."""
 
     def __init__(self, path: str, parent: Node | None, inputs: Mapping[str, Any]) -> None:
         self.path = path
         self.parent = parent
-        self.inputs = self.body_inputs = inputs
-        """The workflow's inputs, as its own functions see them and as its children do."""
+        self.inputs = inputs
+        """The workflow's inputs, as its functions see them."""
         self.phase = Phase.STARTING
-        self.attempt = 0
         self.index = 0
         """Its place among the members of its group, or the steps of its body."""
         self.started_at = 0.0
         self.child: Node | None = None
         """Its unfinished child, where it has one at a time."""
-        self.live: dict[str, Node] | None = None
-        """Its unfinished members by path, where it is a group."""
         self.seen: dict[str, None] | None = None
         """Every child path so far, in order."""
         self.yields = 0
         """How many steps its body yielded in this attempt and drive."""
         self.timer = 0
         """Token of the pause or wait it is in."""
-        self.generator: Generator[Any, Any, Any] | None = None
         self.rollbacks: list[RollbackEntry] | None = None
-        self.failure: Failure | None = None
         self.stop: str | None = None
         """Why it is being stopped, if it is."""
         self.hard = False
         """Its generator is closed, not asked."""
-        self.late = False
-        """Its deadline had passed when this drive began."""
-        self.unwinding = False
-        """RunCancelled was thrown into its generator; children opened now are clean-up."""
 
     @property
     def base(self) -> str:
@@ -105,13 +102,23 @@ class Node:
 class RunNode(Node):
     """The root: the run itself."""
 
-    __slots__ = ()
+    __slots__ = ("generator", "unwinding")
+
+    def __init__(self, path: str, parent: Node | None, inputs: Mapping[str, Any]) -> None:
+        super().__init__(path, parent, inputs)
+        self.generator = None
+        self.unwinding = False
 
 
 class MemberNode(Node):
     """A member of ``for_each``: it has a body, or one step."""
 
-    __slots__ = ()
+    __slots__ = ("generator", "unwinding")
+
+    def __init__(self, path: str, parent: Node | None, inputs: Mapping[str, Any]) -> None:
+        super().__init__(path, parent, inputs)
+        self.generator = None
+        self.unwinding = False
 
 
 def is_late(node: Node | None) -> bool:

@@ -18,6 +18,7 @@ from handrail.core.run_state import (
     AgentNode,
     Attempt,
     EndStopped,
+    LeafNode,
     RunState,
     StepNode,
     TellParent,
@@ -179,7 +180,8 @@ def _restored(run: RunState, node: StepNode, record: PathRecord) -> None:
 
 def _pick_up(run: RunState, node: StepNode, record: PathRecord) -> None:
     """Go on from the last thing that is recorded of a step without an end."""
-    node.interrupted = record.interrupted
+    if isinstance(node, LeafNode):
+        node.interrupted = record.interrupted
     launched = run.recorded.launched.get(node.path, 0)
     if (
         isinstance(node, AgentNode)
@@ -191,7 +193,8 @@ def _pick_up(run: RunState, node: StepNode, record: PathRecord) -> None:
     due = record.retry_due
     waits = due is not None and (run.timers_frozen or due > run.now)
     if due is not None and waits and not _went_on(run, node, record):
-        node.interrupted = False
+        if isinstance(node, LeafNode):
+            node.interrupted = False
         node.phase = Phase.PAUSED
         node.timer = run.wait(node, due)
     elif record.failure is not None and due is None:

@@ -50,24 +50,24 @@ if TYPE_CHECKING:
 class StepNode(Node):
     """A live step. Each verb has a class of its own, which says what the verb does."""
 
-    __slots__ = ("asking", "deadline", "interrupted", "overdue", "step")
+    __slots__ = ("asking", "attempt", "failure", "step")
 
-    is_leaf = False
+    is_leaf: bool = False
     """True if the engine performs its attempts."""
+    deadline: int = 0
+    """Token of its deadline."""
+    overdue: bool = False
+    """Its deadline has passed: it is being stopped in order to fail with ``failure``."""
 
     def __init__(
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
     ) -> None:
         super().__init__(path, parent, inputs)
         self.step = step
+        self.attempt = 0
+        self.failure = None
         self.asking = False
         """The engine evaluates something for it, and will answer."""
-        self.interrupted = False
-        """Its next attempt follows one that was at work when its process ended."""
-        self.deadline = 0
-        """Token of its deadline."""
-        self.overdue = False
-        """Its deadline has passed: it is being stopped in order to fail with ``failure``."""
 
     def begin(self, run: RunState, /) -> None:
         """Begin an attempt; ``attempt`` is its number already."""
@@ -121,9 +121,29 @@ class StepNode(Node):
 class LeafNode(StepNode):
     """A step that the engine performs: a call, a command, a stage."""
 
-    __slots__ = ()
+    __slots__ = ("interrupted",)
 
     is_leaf = True
+
+    def __init__(
+        self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
+    ) -> None:
+        super().__init__(step, path, parent, inputs)
+        self.interrupted = False
+        """Its next attempt follows one that was at work when its process ended."""
+
+
+class CompositeNode(StepNode):
+    """A step that the core carries out itself: it has children, or waits."""
+
+    __slots__ = ("deadline", "late", "overdue")
+
+    def __init__(
+        self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
+    ) -> None:
+        super().__init__(step, path, parent, inputs)
+        self.deadline = 0
+        self.late = self.overdue = False
 
 
 class AgentNode(LeafNode):
@@ -159,6 +179,24 @@ class AgentNode(LeafNode):
         """What the launches before that one used."""
         self.budget_gate = ""
         """Where it is asked whether its launch may be made."""
+
+
+class BodyStepNode(CompositeNode):
+    """A step with a body of its own: a generator that yields steps."""
+
+    __slots__ = ("body_inputs", "generator", "unwinding")
+
+    def __init__(
+        self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
+    ) -> None:
+        super().__init__(step, path, parent, inputs)
+        self.body_inputs = None
+        self.generator = None
+        self.unwinding = False
+
+
+BodyNode: TypeAlias = RunNode | MemberNode | BodyStepNode
+"""A node whose generator is run: the run, a member, a child workflow."""
 
 
 # -- the agenda ------------------------------------------------------------------------------------
@@ -399,7 +437,7 @@ class RunState:
 
     def drop_timers(self, node: StepNode) -> None:
         """Forget the deadline of a node, and what it waits for."""
-        if node.deadline:
+        if isinstance(node, CompositeNode) and node.deadline:
             self.timers.pop(node.deadline, None)
             node.deadline = 0
         if node.timer:
@@ -417,7 +455,9 @@ class RunState:
 
     def new_node(self, parent: Node, step: Step[Any], path: str) -> StepNode:
         """A node for a step below ``parent``, of the class that its verb has."""
-        return self.node_types[type(step.verb)](step, path, parent, parent.body_inputs)
+        inner = parent.body_inputs
+        inputs = parent.inputs if inner is None else inner
+        return self.node_types[type(step.verb)](step, path, parent, inputs)
 
     def open_child(
         self, parent: Node, step: Step[Any], path: str, index: int | None = None
@@ -438,7 +478,7 @@ class RunState:
         self.agenda.append(Open(node))
         return node
 
-    def enter(self, node: Node, generator: Any) -> None:
+    def enter(self, node: BodyNode, generator: Any) -> None:
         """Run this generator as the node's body, from its beginning."""
         node.generator = generator
         node.yields = 0

@@ -9,7 +9,7 @@ from handrail.core.ending import partially_compensated, root_ended, undo, was_ha
 from handrail.core.failing import fail
 from handrail.core.failures import failure_of
 from handrail.core.nodes import Node, Phase, RunNode
-from handrail.core.run_state import AgentNode, RunState, StepNode, Stop
+from handrail.core.run_state import AgentNode, BodyStepNode, CompositeNode, RunState, StepNode, Stop
 from handrail.errors import StepTimeout
 from handrail.model.results import StepResult
 
@@ -27,7 +27,7 @@ def stop(run: RunState, node: Node, reason: str, *, hard: bool = False) -> None:
         return
     first = node.stop is None
     again = reason == node.stop  # its clean-up takes too long: that is still its own failure
-    if not first and isinstance(node, StepNode) and node.overdue and not again:
+    if not first and isinstance(node, CompositeNode) and node.overdue and not again:
         node.overdue, node.stop = False, reason  # from above: it is no failure of its own now
     if not first and not (hard and not node.hard):
         return
@@ -67,7 +67,7 @@ def note_stopped_before(run: RunState, node: Node, reason: str | None) -> None:
     """Note what the record of its only child shows: an earlier drive was stopping the node."""
     node.stop = reason or "cancelled"
     node.hard = was_hard(run, node)
-    if not isinstance(node, StepNode):
+    if not isinstance(node, CompositeNode):
         return
     timeout_s = node.step.modifiers.timeout_s
     if timeout_s is not None and _is_timeout_of(node.path, node.stop):
@@ -103,15 +103,17 @@ def end_stopped(run: RunState, node: Node) -> None:
 
 def _end_step(run: RunState, node: StepNode) -> None:
     failure = node.failure
-    if failure is None or not node.overdue:
+    if failure is None or not isinstance(node, CompositeNode) or not node.overdue:
         run.end_step(node, "cancelled", error=node.stop)
         return
-    node.stop, node.hard, node.unwinding, node.overdue = None, False, False, False
-    node.live, node.child, node.failure = None, None, None
+    node.stop, node.hard, node.overdue = None, False, False
+    node.child = node.failure = None
+    if isinstance(node, BodyStepNode):
+        node.unwinding = False
     fail(run, node, failure)
 
 
-def deadline_passed(run: RunState, node: StepNode) -> None:
+def deadline_passed(run: RunState, node: CompositeNode) -> None:
     """Stop a composite or waiting step in order to fail it."""
     if node.stop is not None or node.phase in {Phase.ENDING, Phase.UNDOING}:
         return

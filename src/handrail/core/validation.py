@@ -9,7 +9,7 @@ from handrail.core import commands as cmd
 from handrail.core.failing import fail
 from handrail.core.failures import failure_from, failure_of
 from handrail.core.nodes import Node
-from handrail.core.run_state import RunState, StepNode
+from handrail.core.run_state import CompositeNode, RunState
 from handrail.model import events as ev
 from handrail.model.paths import join
 from handrail.model.results import (
@@ -22,7 +22,7 @@ from handrail.model.results import (
 from handrail.steps.verbs import Modifiers, Stage, StageCheck, Step, Validation
 
 
-class ValidationNode(StepNode):
+class ValidationNode(CompositeNode):
     """Runs all stages of a round in order, then a fix, then the next round."""
 
     __slots__ = ("_done", "_fixing", "_rounds", "_stages")

@@ -17,7 +17,7 @@ from handrail.core.failing import fail, fail_with
 from handrail.core.failures import failure_of
 from handrail.core.launches import launch
 from handrail.core.nodes import Node, Phase
-from handrail.core.run_state import AgentNode, Attempt, RunState, StepNode
+from handrail.core.run_state import AgentNode, Attempt, CompositeNode, RunState, StepNode
 from handrail.core.stopping import cleanup_overdue, deadline_passed
 from handrail.errors import StepTimeout
 from handrail.model import events as ev
@@ -25,7 +25,7 @@ from handrail.model.results import OpenGate
 from handrail.steps.verbs import Pause, Question, SignalWait, Step
 
 
-class TimerNode(StepNode):
+class TimerNode(CompositeNode):
     """``sleep``: ends when its time has come."""
 
     __slots__ = ()
@@ -61,7 +61,7 @@ class TimerNode(StepNode):
         run.drop_timer(self.timer)
 
 
-class GateNode(StepNode):
+class GateNode(CompositeNode):
     """``ask``: opens a gate and ends with its answer, or at its deadline with the default."""
 
     __slots__ = ()
@@ -131,7 +131,7 @@ class GateNode(StepNode):
         run.gates.pop(self.path, None)
 
 
-class SignalNode(StepNode):
+class SignalNode(CompositeNode):
     """``wait_for``: ends with the next signal of its name; each signal is consumed once."""
 
     __slots__ = ("_consumed",)
@@ -193,7 +193,7 @@ def timer_fired(run: RunState, report: cmd.TimerFired) -> None:
         return
     if report.token == run.run_deadline:
         hit_limit(run, "timeout_s", run.limits.timeout_s or 0.0, "", hard=False)
-    elif isinstance(node, StepNode) and report.token == node.deadline:
+    elif isinstance(node, CompositeNode) and report.token == node.deadline:
         node.deadline = 0
         deadline_passed(run, node)
     else:
@@ -220,7 +220,7 @@ def ends_by_itself(run: RunState, token: int) -> bool:
     node = run.timers.get(token)
     if node is None or token == run.run_deadline:
         return False
-    if isinstance(node, StepNode) and token == node.deadline:
+    if isinstance(node, CompositeNode) and token == node.deadline:
         return False
     return node.phase is Phase.PAUSED or node.generator is not None or isinstance(node, TimerNode)
 
