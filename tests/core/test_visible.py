@@ -136,28 +136,30 @@ def test_an_absolute_path_finds_what_is_seen_there(scene: Scene) -> None:
 # -- cases -----------------------------------------------------------------------------------------
 
 
-def test_a_name_is_looked_up_from_the_inside_out() -> None:
-    """The step's own generator comes first, then each enclosing one."""
-    names = {"same", "sub/same", "sub/inner/same", "sub/only", "top"}
-    view = seen_from("sub/inner/viewer", names)
-    found = [view.find(name) for name in ("same", "only", "top", "/same")]
-    assert [one.path for one in found if one] == ["sub/inner/same", "sub/only", "top", "same"]
+SAME = {"same", "sub/same", "sub/inner/same", "sub/only", "top"}
+CHECKS = {"sub/check/1/lint", "check/1/lint"}
+ROUNDS = {"verify/1/lint", "verify/2/lint"}
 
 
-def test_a_path_is_looked_up_from_the_inside_out() -> None:
-    """More than a name can be looked up relative to an enclosing scope."""
-    view = seen_from("sub/viewer", {"sub/check/1/lint", "check/1/lint"})
-    found = view.find("check/1/lint")
-    assert found is not None
-    assert found.path == "sub/check/1/lint"
-
-
-def test_a_hidden_sibling_does_not_stand_before_an_outer_step() -> None:
-    """The name of a concurrent sibling finds the step of that name in an enclosing generator."""
-    view = seen_from("group/viewer", {"group/plan", "plan"}, {"group"})
-    found = view.find("plan")
-    assert found is not None
-    assert found.path == "plan"
+@pytest.mark.parametrize(
+    ("viewer", "ended", "name", "found"),
+    [
+        pytest.param("sub/inner/v", SAME, "same", "sub/inner/same", id="its own generator first"),
+        pytest.param("sub/inner/v", SAME, "only", "sub/only", id="then the next around it"),
+        pytest.param("sub/inner/v", SAME, "top", "top", id="then the outermost"),
+        pytest.param("sub/inner/v", SAME, "/same", "same", id="only the outermost if asked so"),
+        pytest.param("sub/v", CHECKS, "check/1/lint", "sub/check/1/lint", id="a path as a name"),
+        pytest.param("group/v", {"group/plan", "plan"}, "plan", "plan", id="no concurrent sibling"),
+        pytest.param("verify/2/fix", ROUNDS, "lint", "verify/2/lint", id="a stage of its round"),
+    ],
+)
+def test_a_name_is_looked_up_from_the_inside_out(
+    viewer: str, ended: set[str], name: str, found: str
+) -> None:
+    """In each generator around the viewer in turn, past what it must not see."""
+    result = seen_from(viewer, ended, {"group"}).find(name)
+    assert result is not None
+    assert result.path == found
 
 
 def test_a_name_that_nobody_has_finds_nothing() -> None:
@@ -185,13 +187,6 @@ def test_a_member_sees_its_own_earlier_steps() -> None:
 def test_a_group_sees_its_members() -> None:
     """The group's own handler sees what its members did."""
     assert set(seen_from("group", {"group/1", "group/2"}, {"group"})) == {"group/1", "group/2"}
-
-
-def test_a_fix_sees_the_stages_of_its_round() -> None:
-    """A stage is found by its bare name from the fix that follows it."""
-    found = seen_from("verify/2/fix", {"verify/1/lint", "verify/2/lint"}).find("lint")
-    assert found is not None
-    assert found.path == "verify/2/lint"
 
 
 def test_a_view_is_live() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,8 +27,9 @@ from handrail.model import events as ev
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.ports.journal import Journal
-from handrail.system.marker import carries, environ_of, live_pids
+from handrail.system.marker import carries, environ_of, kill_marked, live_pids
 from handrail.testing import Crashes, JumpClock, ProcessGone, TextJournal, plugin
+from tests.durability.processes import until
 
 CrashEverywhere = Callable[..., Crashes]
 crash_everywhere = plugin.crash_everywhere
@@ -151,7 +150,7 @@ from handrail import Executor, SqliteJournal, step, workflow
 
 @workflow
 def flow():
-    yield from step("long").command("setsid sleep 300 & echo $! > {pid}; wait")
+    yield from step("long").command("setsid sh -c 'echo > {begun}; kill -STOP $$' & wait")
 
 Executor(journal=SqliteJournal({db!r})).options(run_id={run!r}).run_sync(flow)
 """
@@ -159,16 +158,17 @@ Executor(journal=SqliteJournal({db!r})).options(run_id={run!r}).run_sync(flow)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="markers are read from /proc")
 def test_what_a_killed_process_left_running_is_ended_by_the_next_start(tmp_path: Path) -> None:
-    """A tool in a session of its own outlives SIGKILL of the run, and not its resume."""
+    """A tool in a session of its own outlives SIGKILL of the run, and not its resume.
+
+    The tool says itself that it has begun, and then stands still: in an exec it has no environment
+    for a moment, in which nobody knows whose it is. What is killed takes a while to be gone.
+    """
     run = f"swept-{os.getpid()}-{tmp_path.name}"
-    db, pid_file = tmp_path / "runs.db", tmp_path / "pid"
-    code = KILLED.format(pid=pid_file, db=str(db), run=run)
+    db, begun = tmp_path / "runs.db", tmp_path / "begun"
+    code = KILLED.format(begun=begun, db=str(db), run=run)
     driver = subprocess.Popen([sys.executable, "-c", code])
-    until = time.monotonic() + 30
-    while not pid_file.exists() or not pid_file.read_text().strip():
-        assert time.monotonic() < until
-        time.sleep(0.02)  # noqa: TID251  # another process writes the file
-    driver.send_signal(signal.SIGKILL)
+    until(begun.exists, "the tool has begun")
+    driver.kill()
     driver.wait()
     assert left_of(run)
 
@@ -177,9 +177,12 @@ def test_what_a_killed_process_left_running_is_ended_by_the_next_start(tmp_path:
         yield from step("long").command("true")
         return 1
 
-    executor = Executor(journal=SqliteJournal(db))
-    assert executor.resume_sync(run, flow, rerun=["long"]).value == 1
-    assert left_of(run) == []
+    try:
+        executor = Executor(journal=SqliteJournal(db))
+        assert executor.resume_sync(run, flow, rerun=["long"]).value == 1
+        until(lambda: not left_of(run), "nothing of the run is left")
+    finally:
+        kill_marked(run)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="markers are read from /proc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,19 +83,25 @@ def test_a_suspended_run_gets_one_of_many_answers(tmp_path: Path, count: int) ->
     the_run_went_on_with(path, won, drive(path))
 
 
+@contextlib.contextmanager
+def asking(path: Path) -> Iterator[Child]:
+    """A process that drives the run, and waits for an answer by now."""
+    with Child(lambda: drive(path, linger_s=3600)) as driver:
+        with contextlib.closing(SqliteJournal(path)) as watching:
+            until(
+                lambda: any(isinstance(one, ev.GateOpened) for one in watching.events(RUN)),
+                "the gate is open",
+            )
+        yield driver
+
+
 @many
 def test_a_live_run_gets_one_of_many_answers(tmp_path: Path, count: int) -> None:
     """A process waits for the answer, and goes on with it by itself."""
     path = tmp_path / "runs.db"
-    with Child(lambda: drive(path, linger_s=3600)) as driver:
-        watching = SqliteJournal(path)
-        until(
-            lambda: any(isinstance(one, ev.GateOpened) for one in watching.events(RUN)),
-            "the gate is open",
-        )
+    with asking(path) as driver:
         won = winner(path, count)
         result = driver.result()
-    watching.close()
     the_run_went_on_with(path, won, result)
 
 
@@ -102,13 +109,7 @@ def test_a_live_run_gets_one_of_many_answers(tmp_path: Path, count: int) -> None
 def test_a_dead_run_gets_one_of_many_answers(tmp_path: Path, count: int) -> None:
     """The process that asked was killed; the next one finds the answer."""
     path = tmp_path / "runs.db"
-    with Child(lambda: drive(path, linger_s=3600)) as driver:
-        watching = SqliteJournal(path)
-        until(
-            lambda: any(isinstance(one, ev.GateOpened) for one in watching.events(RUN)),
-            "the gate is open",
-        )
+    with asking(path) as driver:
         driver.kill()
-    watching.close()
     won = winner(path, count)
     the_run_went_on_with(path, won, drive(path))

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from handrail import Executor, GateClosed, Steps, step, workflow
-from handrail.testing import TextJournal
-from tests.durability.support import RUN, Lives, backends, hold
+from handrail import Steps, step, workflow
+from tests.durability.support import Lives, backends, hold
 
 pytestmark = pytest.mark.extra("trio")
 
@@ -62,25 +61,3 @@ def test_a_signal_that_did_not_fit_is_consumed_too(backend: str) -> None:
     for writes in range(whole.writes[0] + 1):
         story = run().through([(writes, True)])
         assert story.result.value == [1, 2, 3], writes
-
-
-async def test_of_many_answers_one_counts() -> None:
-    """All others are told who was first, also in processes that come later."""
-
-    @workflow
-    def asks() -> Steps[str]:
-        return (yield from step("merge?").ask("Merge?", choices=("yes", "no")))
-
-    journal = TextJournal()
-    await Executor(journal=journal).options(run_id=RUN).run(asks)
-    won, told = [], []
-    for who in ("ann", "bob", "cy"):
-        executor = Executor(journal=journal.reopened())
-        try:
-            await executor.answer(RUN, "merge?", "yes" if who == "ann" else "no", by=who)
-            won.append(who)
-        except GateClosed as closed:
-            told.append((who, closed.by, closed.answer))
-    result = await Executor(journal=journal.reopened()).resume(RUN, asks)
-    assert (result.value, won) == ("yes", ["ann"])
-    assert told == [("bob", "ann", "yes"), ("cy", "ann", "yes")]

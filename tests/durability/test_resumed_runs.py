@@ -15,77 +15,65 @@ from tests.durability.flows import broken, nothing, undo, undo_in_vain
 from tests.durability.support import RUN, Lives, essence, nothing_recorded_is_performed_again
 
 
-def the_same_after_any_crash(flow: Any, **options: Any) -> None:
-    """Assert that killing the run at any write changes nothing that its result says."""
-    whole = Lives(flow, **options)
+@workflow
+def outputs_of_groups_below_a_failed_one() -> Steps[None]:
+    """What a member gave is in the result, also if it is composed and its group failed."""
+    inner = step("b").parallel(step("c").call(len, "x"))
+    with contextlib.suppress(StepFailed):
+        yield from step("g").parallel(step("a").call(broken), inner, on_error="all_or_nothing")
+    yield from step("end").call(nothing)
+
+
+@workflow
+def errors_of_rollbacks() -> Steps[None]:
+    """A rollback that failed before the crash is told at the run's end."""
+    first = step("a").call(nothing).with_rollback(undo_in_vain)
+    with contextlib.suppress(StepFailed):
+        yield from step("g").parallel(first, step("b").call(broken), on_error="all_or_nothing")
+    yield from step("end").call(nothing)
+    raise WorkflowError("enough")
+
+
+@workflow
+def members_with_rollbacks() -> Steps[None]:
+    """A recorded ``for_each`` whose members can be undone is undone after a crash, too."""
+    yield from step("each").for_each(
+        ["x", "y"], lambda item: step("do").call(nothing, item).with_rollback(undo)
+    )
+    yield from step("end").call(nothing)
+    raise WorkflowError("enough")
+
+
+@workflow
+def attempts_of_a_group_in_order() -> Steps[None]:
+    """The result lists attempt by attempt, and the fallback last."""
+    yield from (
+        step("g")
+        .parallel(step("a").call(nothing), step("b").call(broken), on_error="all_or_nothing")
+        .retry(3, backoff=0)
+        .on_error(lambda context, failed: step("instead").call(nothing))
+    )
+    yield from step("end").call(nothing)
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        outputs_of_groups_below_a_failed_one,
+        errors_of_rollbacks,
+        members_with_rollbacks,
+        attempts_of_a_group_in_order,
+    ],
+    ids=lambda flow: flow.definition.name,
+)
+def test_a_crash_at_any_write_changes_nothing_that_the_result_says(flow: Any) -> None:
+    """Of each of these workflows, for what its own text says."""
+    whole = Lives(flow)
     expected = whole.through().result
     for writes in range(whole.writes[0] + 1):
-        result = Lives(flow, **options).through([(writes, True)]).result
+        result = Lives(flow).through([(writes, True)]).result
         assert essence(result) == essence(expected), writes
         assert result.error == expected.error, writes
-
-
-def test_outputs_of_groups_below_a_failed_one_are_kept() -> None:
-    """What a member gave is in the result, also if it is composed and its group failed."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        with contextlib.suppress(StepFailed):
-            yield from step("g").parallel(
-                step("a").call(broken),
-                step("b").parallel(step("c").call(len, "x")),
-                on_error="all_or_nothing",
-            )
-        yield from step("end").call(nothing)
-
-    the_same_after_any_crash(flow)
-
-
-def test_errors_of_rollbacks_are_kept() -> None:
-    """A rollback that failed before the crash is told at the run's end."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        with contextlib.suppress(StepFailed):
-            yield from step("g").parallel(
-                step("a").call(nothing).with_rollback(undo_in_vain),
-                step("b").call(broken),
-                on_error="all_or_nothing",
-            )
-        yield from step("end").call(nothing)
-        raise WorkflowError("enough")
-
-    the_same_after_any_crash(flow)
-
-
-def test_members_with_rollbacks_can_be_entered_again() -> None:
-    """A recorded ``for_each`` whose members can be undone is undone after a crash, too."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("each").for_each(
-            ["x", "y"], lambda item: step("do").call(nothing, item).with_rollback(undo)
-        )
-        yield from step("end").call(nothing)
-        raise WorkflowError("enough")
-
-    the_same_after_any_crash(flow)
-
-
-def test_attempts_of_a_group_keep_their_order() -> None:
-    """The result lists attempt by attempt, and the fallback last."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        yield from (
-            step("g")
-            .parallel(step("a").call(nothing), step("b").call(broken), on_error="all_or_nothing")
-            .retry(3, backoff=0)
-            .on_error(lambda context, failed: step("instead").call(nothing))
-        )
-        yield from step("end").call(nothing)
-
-    the_same_after_any_crash(flow)
 
 
 def test_a_gate_that_its_deadline_closed_has_one_answer() -> None:

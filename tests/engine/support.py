@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, ParamSpec
 
 import anyio
 import anyio.lowlevel
 
-from handrail import Executor, MemorySink, WorkflowResult
+from handrail import (
+    Executor,
+    MemorySink,
+    Step,
+    StepFailed,
+    Steps,
+    Workflow,
+    WorkflowResult,
+    step,
+    workflow,
+)
 from handrail.model import events as ev
+from handrail.ports.journal import Journal
 
+RUN = "r"
+"""The id of a run that is driven more than once."""
 STILL_S = 0.15
 """How long work in flight may be silent in real time before the clock takes it to be waiting."""
+
+
+P = ParamSpec("P")
 
 
 class Jumping:
@@ -79,6 +95,57 @@ async def forever() -> None:
     await anyio.sleep_forever()
 
 
+def just(*steps: Step[Any]) -> Workflow[[], Any]:
+    """A workflow of just these steps, one after the other; its value is the last one's output."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        output = None
+        for one in steps:
+            output = yield from one
+        return output
+
+    return flow
+
+
+def caught(made: Step[Any], tell: Callable[[StepFailed], Any]) -> Workflow[[], Any]:
+    """A workflow that handles the failure of this step, and gives what is told of it."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        try:
+            yield from made
+        except StepFailed as failed:
+            return tell(failed)
+        return "it did not fail"
+
+    return flow
+
+
+def bound(body: Callable[P, Steps[Any]]) -> Callable[P, Workflow[[], Any]]:
+    """A maker of workflows that do what this body does; what it is given is no input of a run."""
+
+    def made(*args: P.args, **kwargs: P.kwargs) -> Workflow[[], Any]:
+        @workflow
+        def flow() -> Steps[Any]:
+            return (yield from body(*args, **kwargs))
+
+        return flow
+
+    return made
+
+
+def done(log: list[str], name: str, path: str = "") -> Step[Any]:
+    """A step that notes what it does, and its rollback that it is undone."""
+    made = step(path or name).call(log.append, name)
+    return made.with_rollback(lambda _: log.append(f"undo {name}"))
+
+
+def undone(journal: Journal) -> list[str]:
+    """The paths of the rollbacks that have ended, in order."""
+    return [one.path for one in journal.events(RUN) if isinstance(one, ev.RollbackCompleted)]
+
+
 class Flaky:
     """An action that fails its first ``failures`` times, then gives ``value``."""
 
@@ -135,9 +202,10 @@ def names(sink: MemorySink) -> list[str]:
 async def run_seen(
     workflow: Any, *args: Any, **options: Any
 ) -> tuple[WorkflowResult[Any], MemorySink]:
-    """Run a workflow with a memory sink; the result and the sink."""
+    """Run a workflow, which must not hang, with a memory sink; the result and the sink."""
     sink = MemorySink()
-    result = await Executor(sinks=[sink], **options).run(workflow, *args)
+    with anyio.fail_after(20):
+        result = await Executor(sinks=[sink], **options).run(workflow, *args)
     check_drive(sink)
     return result, sink
 

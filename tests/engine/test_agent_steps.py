@@ -20,7 +20,7 @@ from handrail import (
     workflow,
 )
 from handrail.model.shapes import AgentRequest
-from tests.engine.support import Boom, Flaky, boom, give, run_seen, statuses
+from tests.engine.support import Boom, Flaky, boom, give, just, run_seen, statuses
 
 
 class Echo:
@@ -43,12 +43,7 @@ class Echo:
 
 async def test_an_agent_step_gives_the_agents_result() -> None:
     """The output is the AgentResult, whole; anything with a name and a run is an agent."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").agent(Echo(), {"task": "x"}))
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("a").agent(Echo(), {"task": "x"})))
     assert result.value == AgentResult({"task": "x"}, None, "m1", "s1")
     assert result.step("a").step_type == "agent"
 
@@ -124,12 +119,7 @@ async def test_a_failing_builder_fails_the_step(builder: Any, verb: str) -> None
 async def test_a_builder_of_something_else_fails_the_step(made: Any, verb: str) -> None:
     """A builder that returns no mapping of names fails the step, saying what came."""
     agent = Echo(answer="text")
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from getattr(step("a"), verb)(agent, lambda _: made)
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(getattr(step("a"), verb)(agent, lambda _: made)))
     assert (result.status, statuses(result), agent.requests) == ("failed", {"a": "failed"}, [])
     assert repr(made) in (result.error or "")
     assert result.step("a").is_a(TypeError)
@@ -182,12 +172,7 @@ def test_an_override_must_be_an_agent(agents: Any) -> None:
 async def test_an_agent_that_raises_fails_its_step() -> None:
     """Its exception is the step's, and is tried again as any other."""
     agent = Echo(answer=Boom("quota"))
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").agent(agent, {}).retry(3, backoff=0)
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("a").agent(agent, {}).retry(3, backoff=0)))
     assert (result.status, result.step("a").attempts) == ("failed", 3)
     assert [request.attempt for request in agent.requests] == [1, 2, 3]
     assert len({request.idempotency_key for request in agent.requests}) == 1
@@ -197,24 +182,14 @@ async def test_an_agent_that_raises_fails_its_step() -> None:
 async def test_what_would_fail_again_in_the_same_way_is_not_tried_again(wrong: Exception) -> None:
     """A prompt that cannot be made, and an agent that is told what cannot work, fail once."""
     agent = Echo(answer=wrong)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").agent(agent, {}).retry(3, backoff=0)
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("a").agent(agent, {}).retry(3, backoff=0)))
     assert (result.status, result.step("a").attempts) == ("failed", 1)
 
 
 async def test_of_an_action_every_error_is_tried_again() -> None:
     """What a DefinitionError means there is the action's own affair."""
     flaky = Flaky(2, error=DefinitionError)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").call(flaky).retry(3, backoff=0))
-
-    assert (await run_seen(flow))[0].value == "ok"
+    assert (await run_seen(just(step("a").call(flaky).retry(3, backoff=0))))[0].value == "ok"
 
 
 async def test_an_agent_that_answers_something_else_fails_its_step() -> None:
@@ -226,11 +201,7 @@ async def test_an_agent_that_answers_something_else_fails_its_step() -> None:
         async def run(self, request: Any, /) -> Any:
             return "text"
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").agent(Wrong(), {})
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("a").agent(Wrong(), {})))
     assert result.status == "failed"
     assert "AgentResult" in (result.error or "")
 
@@ -260,12 +231,7 @@ async def test_generate_takes_a_callable_or_an_agent_and_gives_text() -> None:
 @pytest.mark.parametrize("generator", [lambda _: 3, lambda _: None, Echo(answer=["x"])])
 async def test_a_generator_of_something_else_fails_the_step(generator: Any) -> None:
     """What is no text fails the step, saying what came."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").generate(generator, {})
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("a").generate(generator, {})))
     assert result.status == "failed"
     assert "text" in (result.error or "")
 
@@ -285,14 +251,10 @@ async def test_usage_is_summed_over_the_run_once() -> None:
     one = Echo(answer="t", usage=Usage(10, 2, 0.5, 1))
 
     @workflow
-    def child() -> Steps[Any]:
-        yield from step("c").agent(one, {})
-
-    @workflow
     def flow() -> Steps[Any]:
         yield from step("a").agent(one, {})
         yield from step("g").generate(one, {})
-        sub = yield from step("s").subworkflow(child)
+        sub = yield from step("s").subworkflow(just(step("c").agent(one, {})))
         yield from step("f").for_each([1, 2], lambda _: step("x").agent(one, {}))
         yield from step("plain").call(give)
         return sub.usage
@@ -305,22 +267,15 @@ async def test_usage_is_summed_over_the_run_once() -> None:
 
 async def test_a_run_that_consumed_nothing_has_no_usage() -> None:
     """Unknown is None, not zero."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").agent(Echo(answer="t"), {})
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("a").agent(Echo(answer="t"), {})))
     assert (result.usage, result.step("a").usage) == (None, None)
 
 
 async def test_unknown_parts_of_a_usage_stay_unknown() -> None:
     """A cost that nobody told is None in the sum; tokens that one told are kept."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").agent(Echo(answer="t", usage=Usage(input_tokens=5)), {})
-        yield from step("b").agent(Echo(answer="t", usage=Usage(turns=2)), {})
-
+    flow = just(
+        step("a").agent(Echo(answer="t", usage=Usage(input_tokens=5)), {}),
+        step("b").agent(Echo(answer="t", usage=Usage(turns=2)), {}),
+    )
     result, _ = await run_seen(flow)
     assert result.usage == Usage(5, None, None, 2)

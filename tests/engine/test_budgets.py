@@ -23,7 +23,7 @@ from handrail.model.policy import Budget
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply
 from handrail.testing import JumpClock, TextJournal
-from tests.engine.support import cancelled_when, paths_begun
+from tests.engine.support import bound, cancelled_when, just, paths_begun
 
 
 def reply(tokens: int = 0, usd: float | None = None) -> AgentReply:
@@ -36,18 +36,14 @@ def agent_of(*replies: Any) -> Agent[str]:
     return Agent("worker", "Work.", backend=FakeBackend(list(replies)))
 
 
-def flow_of(agent: Any, steps: int) -> Any:
+@bound
+def flow_of(agent: Any, steps: int) -> Steps[list[str]]:
     """A workflow of that many agent steps; it gives the names of those that were done."""
-
-    @workflow
-    def flow() -> Steps[list[str]]:
-        done = []
-        for number in range(steps):
-            yield from step(f"s{number}").agent(agent)
-            done.append(f"s{number}")
-        return done
-
-    return flow
+    done = []
+    for number in range(steps):
+        yield from step(f"s{number}").agent(agent)
+        done.append(f"s{number}")
+    return done
 
 
 async def run(flow: Any, budget: Budget, *, gates: Any = None) -> tuple[Any, list[Any]]:
@@ -110,13 +106,11 @@ async def test_a_warning_is_told_once() -> None:
 async def test_a_warning_is_not_told_again_after_a_resume() -> None:
     """What an earlier drive warned of is known to the next."""
     agent = agent_of(*[reply(100)] * 3)
-
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("a").agent(agent)
-        yield from step("go on?").ask("Go on?", choices=["yes", "no"])
-        yield from step("b").agent(agent)
-
+    flow = just(
+        step("a").agent(agent),
+        step("go on?").ask("Go on?", choices=["yes", "no"]),
+        step("b").agent(agent),
+    )
     journal = TextJournal()
     executor = Executor(limits=Limits(budget=Budget(tokens=1_000, soft=0.1)), journal=journal)
     await executor.options(run_id="r").run(flow)
@@ -212,11 +206,7 @@ async def test_each_budget_asks_for_itself() -> None:
     """What is allowed to a step is not allowed to the run: that is another question."""
     budget = Budget(launches=1, on_breach="ask")
     agent = Agent("worker", "Work.", output=int, backend=FakeBackend(["no", "2"]))
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").agent(agent).budget(budget))
-
+    flow = just(step("a").agent(agent).budget(budget))
     executor = Executor(limits=Limits(budget=budget), journal=TextJournal())
     first = await executor.options(run_id="r").run(flow)
     assert [gate.path for gate in first.waiting] == ["a/budget-1"]
@@ -247,16 +237,10 @@ async def test_a_no_holds_for_this_failure_and_is_asked_again_on_resume() -> Non
 async def test_a_no_to_one_member_is_not_undone_by_a_yes_to_another() -> None:
     """Both questions are answered while the run is suspended; each member gets its own answer."""
     agent = Agent("w", "Work.", backend=FakeBackend([reply(0, 0.5)] * 3))
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("first").agent(agent)
-        return (
-            yield from step("all").parallel(
-                step("m").agent(agent), step("n").agent(agent), on_error="continue"
-            )
-        )
-
+    flow = just(
+        step("first").agent(agent),
+        step("all").parallel(step("m").agent(agent), step("n").agent(agent), on_error="continue"),
+    )
     budget = Budget(usd=1.0, reserve_usd=0.6, on_breach="ask")
     executor = Executor(limits=Limits(budget=budget), journal=TextJournal())
     first = await executor.options(run_id="r").run(flow)
@@ -295,33 +279,21 @@ async def test_what_failed_launches_used_is_in_the_result() -> None:
     """Also where a default took the place of the answer, and where no fault was known."""
     refused = AgentError("w", "no", kind="refusal", usage=Usage(10, cost_usd=1.0))
     agent = Agent("w", "Work.", backend=FakeBackend([refused]))
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").agent(agent).default("d"))
-
-    result = await Executor().run(flow)
+    result = await Executor().run(just(step("a").agent(agent).default("d")))
     assert result.usage == Usage(10, cost_usd=1.0)
 
 
 async def test_a_budget_is_its_steps_in_every_attempt_around_it() -> None:
     """A child workflow with retries below a step with retries keeps its own count in each."""
     agent = Agent("w", "Work.", backend=FakeBackend([AgentError("w", "no")] * 20))
-
-    @workflow
-    def inner() -> Steps[Any]:
-        return (yield from step("z").agent(agent))
+    inner = just(step("z").agent(agent))
 
     @workflow
     def outer() -> Steps[Any]:
         once = Budget(launches=2)
         return (yield from step("y").run_workflow(inner).retry(3, backoff=0).budget(once))
 
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("x").run_workflow(outer).retry(2, backoff=0))
-
-    await Executor(clock=JumpClock()).run(flow)
+    await Executor(clock=JumpClock()).run(just(step("x").run_workflow(outer).retry(2, backoff=0)))
     assert len(agent.backend.turns) == 4
 
 
@@ -390,14 +362,10 @@ async def test_who_has_to_ask_gives_its_place_back() -> None:
     """While a question about money is open, a step that costs nothing takes the only place."""
     agent = agent_of(reply(10), reply(10))
     done: list[str] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("first").agent(agent)
-        yield from step("both").parallel(
-            step("dear").agent(agent), step("free").call(done.append, "free")
-        )
-
+    flow = just(
+        step("first").agent(agent),
+        step("both").parallel(step("dear").agent(agent), step("free").call(done.append, "free")),
+    )
     limits = Limits(max_concurrency=1, budget=Budget(launches=1, on_breach="ask"))
     result = await Executor(limits=limits, clock=JumpClock()).run(flow)
     assert (result.status, done) == ("suspended", ["free"])
@@ -407,11 +375,7 @@ async def test_a_launch_that_waits_is_cancelled_with_its_group() -> None:
     """Two wait for the place of one that fails: none of them is launched, and no share stays."""
     agent = agent_of(AgentError("worker", "no", kind="bad_request"), reply(10))
     sink = MemorySink()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("all").for_each(range(3), lambda _: step("work").agent(agent))
-
+    flow = just(step("all").for_each(range(3), lambda _: step("work").agent(agent)))
     limits = Limits(max_concurrency=1, budget=Budget(launches=9))
     result = await Executor(limits=limits, sinks=[sink], clock=JumpClock()).run(flow)
     assert result.status == "failed", result

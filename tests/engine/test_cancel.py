@@ -16,6 +16,7 @@ from tests.engine.support import (
     check_drive,
     forever,
     give,
+    just,
     paths_begun,
     same,
     statuses,
@@ -162,12 +163,7 @@ async def test_a_failing_clean_up_step_does_not_keep_the_run_from_ending() -> No
 )
 async def test_waiting_verbs_are_cancelled(made: Any) -> None:
     """A run that waits for time, a signal or a person can be cancelled."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from made
-
-    result, _ = await cancelled_at(flow, "w", linger_s=60)
+    result, _ = await cancelled_at(just(made), "w", linger_s=60)
     assert (result.status, statuses(result)) == ("cancelled", {"w": "cancelled"})
 
 
@@ -177,22 +173,13 @@ async def test_a_run_that_pauses_before_a_retry_is_cancelled() -> None:
     async def fail() -> None:
         raise OSError
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(fail).retry(3, backoff=60)
-
-    result, _ = await cancelled_at(flow, "a")
+    result, _ = await cancelled_at(just(step("a").call(fail).retry(3, backoff=60)), "a")
     assert (result.status, statuses(result)) == ("cancelled", {"a": "cancelled"})
 
 
 async def test_a_command_is_cancelled_with_its_children() -> None:
     """Cancelling ends a command's whole process group promptly."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("c").command("sleep 60 & sleep 60")
-
-    result, _ = await cancelled_at(flow, "c")
+    result, _ = await cancelled_at(just(step("c").command("sleep 60 & sleep 60")), "c")
     assert statuses(result) == {"c": "cancelled"}
 
 
@@ -204,11 +191,7 @@ async def test_an_action_that_swallows_its_cancellation_is_recorded_cancelled() 
             await anyio.sleep_forever()
         return "late"
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(stubborn)
-
-    result, _ = await cancelled_at(flow, "a")
+    result, _ = await cancelled_at(just(step("a").call(stubborn)), "a")
     assert (result.status, statuses(result)) == ("cancelled", {"a": "cancelled"})
     assert result.step("a").output is None
 
@@ -223,13 +206,8 @@ async def test_a_thread_that_ignores_its_cancellation_is_abandoned(
 
     monkeypatch.setattr(calls, "ABANDON_AFTER_S", 0.05)
     release = threading.Event()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(release.wait, 5)
-
     try:
-        result, _ = await cancelled_at(flow, "a")
+        result, _ = await cancelled_at(just(step("a").call(release.wait, 5)), "a")
     finally:
         release.set()
     one = result.step("a")
@@ -244,12 +222,7 @@ async def test_a_thread_that_ignores_its_cancellation_is_abandoned(
 async def test_cancel_before_the_first_step_ends_the_run() -> None:
     """A run cancelled before it was entered runs nothing."""
     called: list[int] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(called.append, 1)
-
-    run = Executor().stream(flow)
+    run = Executor().stream(just(step("a").call(called.append, 1)))
     run.cancel("early")
     with anyio.fail_after(5):
         async with run:
@@ -283,11 +256,7 @@ async def test_cancelling_the_host_task_ends_the_run_before_it_passes_on() -> No
 async def test_cancelling_the_host_task_while_a_group_runs() -> None:
     """The same with members in flight: every one of them is ended and recorded."""
     sink = MemorySink()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("g").parallel(*(step(f"m{n}").call(forever) for n in range(5)))
-
+    flow = just(step("g").parallel(*(step(f"m{n}").call(forever) for n in range(5))))
     with anyio.fail_after(5):
         async with cancelled_when(lambda: "g/m4" in paths_begun(sink)) as scope:
             await Executor(sinks=[sink]).run(flow)
@@ -368,12 +337,7 @@ async def test_leaving_a_stream_early_cancels_and_waits() -> None:
 
 async def test_an_error_in_a_stream_block_cancels_the_run_and_comes_out_as_it_is() -> None:
     """The caller's own exception inside the block is raised, not wrapped in a group."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(forever)
-
-    run = Executor().stream(flow)
+    run = Executor().stream(just(step("a").call(forever)))
 
     async def fail_in_the_block() -> None:
         async with run:
@@ -404,12 +368,7 @@ async def test_a_stream_gives_every_event_and_then_the_result() -> None:
 async def test_executor_cancel_reaches_a_live_run() -> None:
     """executor.cancel(run_id) asks the run that is live here to unwind."""
     executor = Executor(linger_s=60)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(forever)
-
-    async with executor.options(run_id="r").stream(flow) as run:
+    async with executor.options(run_id="r").stream(just(step("a").call(forever))) as run:
         async for event in run:
             if isinstance(event, ev.StepStarted):
                 await executor.cancel("r", "from afar")
@@ -421,15 +380,11 @@ async def test_cancelling_a_suspended_run_only_unwinds_it() -> None:
     """A suspended run that is cancelled runs its finally and rollbacks, and ends cancelled."""
     order: list[str] = []
     executor = Executor()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from (
-            step("a").call(order.append, "a").with_rollback(lambda _: order.append("rollback"))
-        )
-        yield from step("q").ask("Go on?")
-        yield from step("b").call(order.append, "b")
-
+    flow = just(
+        step("a").call(order.append, "a").with_rollback(lambda _: order.append("rollback")),
+        step("q").ask("Go on?"),
+        step("b").call(order.append, "b"),
+    )
     first = await executor.options(run_id="r").run(flow)
     assert first.status == "suspended"
     with anyio.fail_after(5):

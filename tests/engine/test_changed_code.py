@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio
 import pytest
@@ -23,26 +23,27 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
-from tests.engine.test_driven_again import RUN, Driven
-
-pytestmark = pytest.mark.anyio
-
-Flow: TypeAlias = Workflow[[], Any]
+from tests.engine.support import RUN, bound, just
+from tests.engine.test_driven_again import Driven
 
 
 class Edited(Driven):
     """One run, drive after drive; each may be of another version of its code."""
 
-    def __init__(self, versions: Callable[[Edited, int], Flow]) -> None:
+    def __init__(self, versions: Callable[[Edited, int], Steps[Any]]) -> None:
         self.versions = versions
         self.seen: list[list[Any]] = []
         """What the workflow saw in this drive."""
         self.stopping, self.may_stop = anyio.Event(), anyio.Event()
-        super().__init__(lambda run: versions(self, 1))
+        super().__init__(lambda _: versions(self, 1))
+
+    def version(self, version: int) -> Workflow[[], Any]:
+        """This version of its code."""
+        return bound(self.versions)(self, version)
 
     async def by(self, version: int, *broken: str, **how: Any) -> tuple[str, list[str]]:
         """Drive it by this version of its code."""
-        self.flow = self.versions(self, version)
+        self.flow = self.version(version)
         return await self.drive(*broken, **how)
 
     def does_with(self, name: str, number: int) -> Step[str]:
@@ -54,29 +55,19 @@ class Edited(Driven):
         return step(name).call(act, number)
 
 
-def child_in_which_one_changes(run: Edited, version: int) -> Flow:
+def child_in_which_one_changes(run: Edited, version: int) -> Steps[Any]:
     """A child that can be undone, with a changed step in it; before it stands a step that is new,
     and the failure behind it is handled no more.
     """
-
-    @workflow("child")
-    def child() -> Steps[Any]:
-        yield from run.does_with("x", version)
-        yield from run.undoable("y")
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
+    if version > 1:
+        yield from run.does("new")
+    yield from step("child").run_workflow(just(run.does_with("x", version), run.undoable("y")))
+    try:
+        yield from run.does("shaky")
+    except StepFailed:
         if version > 1:
-            yield from run.does("new")
-        yield from step("child").run_workflow(child)
-        try:
-            yield from run.does("shaky")
-        except StepFailed:
-            if version > 1:
-                raise
-        yield from run.does("last")
-
-    return flow
+            raise
+    yield from run.does("last")
 
 
 async def test_a_change_that_shows_late_in_what_can_be_undone_ends_the_drive_there() -> None:
@@ -103,18 +94,13 @@ async def test_a_change_that_shows_late_in_what_can_be_undone_ends_the_drive_the
     assert await run.by(1) == ("succeeded", ["last"])
 
 
-def members_of_which_one_changes(run: Edited, version: int) -> Flow:
+def members_of_which_one_changes(run: Edited, version: int) -> Steps[Any]:
     """A group that can be undone, of items of which one is another under its key."""
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        yield from run.does("first")
-        yield from step("each").for_each(
-            [0, version], lambda number: run.undoable(f"m{number > 0}"), key=lambda n: str(n > 0)
-        )
-        yield from run.does("last")
-
-    return flow
+    yield from run.does("first")
+    yield from step("each").for_each(
+        [0, version], lambda number: run.undoable(f"m{number > 0}"), key=lambda n: str(n > 0)
+    )
+    yield from run.does("last")
 
 
 async def test_an_item_that_is_another_late_in_what_can_be_undone_ends_the_drive_there() -> None:
@@ -127,7 +113,7 @@ async def test_an_item_that_is_another_late_in_what_can_be_undone_ends_the_drive
     assert isinstance(run.journal.events(RUN)[-1], ev.RunSuspended)
 
 
-def shorter_child(run: Edited, version: int) -> Flow:
+def shorter_child(run: Edited, version: int) -> Steps[Any]:
     """A child that lost its later steps, and one that works with its result."""
 
     @workflow("inner")
@@ -138,22 +124,14 @@ def shorter_child(run: Edited, version: int) -> Flow:
             yield from step("deep").parallel(run.does("z"))
             yield from run.does("boom")
 
-    @workflow("child")
-    def child() -> Steps[Any]:
-        yield from step("inner").run_workflow(inner)
-        yield from run.does("w")
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        seen = run.seen = []
-        result: WorkflowResult[Any] = yield from step("child").run_workflow(child)
-        seen.append([one.path for one in result.step_results])
-        inside = result.step("child/inner").output
-        seen.append([*(one.path for one in inside.step_results), inside.final_output])
-        yield from step("use").call(run.act, str(seen))
-        yield from run.does("last")
-
-    return flow
+    child = just(step("inner").run_workflow(inner), run.does("w"))
+    seen = run.seen = []
+    result: WorkflowResult[Any] = yield from step("child").run_workflow(child)
+    seen.append([one.path for one in result.step_results])
+    inside = result.step("child/inner").output
+    seen.append([*(one.path for one in inside.step_results), inside.final_output])
+    yield from step("use").call(run.act, str(seen))
+    yield from run.does("last")
 
 
 async def test_the_result_of_a_child_has_what_it_came_to_whenever_it_is_read() -> None:
@@ -179,12 +157,12 @@ async def test_the_result_of_a_child_has_what_it_came_to_whenever_it_is_read() -
     assert not gone & {one.path for one in result.step_results}
 
 
-def child_of(*versions: str) -> Callable[[Edited, int], Flow]:
+def child_of(*versions: str) -> Callable[[Edited, int], Steps[Any]]:
     """A child with these steps, a letter each, in each version; behind it one works with its
     result. A capital is a group of members that are called so; what is broken is retried once.
     """
 
-    def flow_of(run: Edited, version: int) -> Flow:
+    def body(run: Edited, version: int) -> Steps[Any]:
         def one(name: str) -> Step[Any]:
             if name.islower():
                 return run.does(name)
@@ -197,17 +175,13 @@ def child_of(*versions: str) -> Callable[[Edited, int], Flow]:
             for name in versions[version - 1]:
                 yield from one(name)
 
-        @workflow("flow")
-        def flow() -> Steps[Any]:
-            run.seen = []
-            result: WorkflowResult[Any] = yield from step("child").run_workflow(child).retry(2)
-            run.seen += [[one.path for one in result.step_results], result.final_output]
-            yield from step("use").call(run.act, str(run.seen))
-            yield from run.does("last")
+        run.seen = []
+        result: WorkflowResult[Any] = yield from step("child").run_workflow(child).retry(2)
+        run.seen += [[one.path for one in result.step_results], result.final_output]
+        yield from step("use").call(run.act, str(run.seen))
+        yield from run.does("last")
 
-        return flow
-
-    return flow_of
+    return body
 
 
 CHANGES = {
@@ -248,12 +222,12 @@ async def test_a_child_that_changed_lists_its_steps_in_order_whenever_it_is_read
     assert [one.path for one in result.step("child").output.step_results] == run.seen[0]
 
 
-def losing(part: str) -> Callable[[Edited, int], Flow]:
+def losing(part: str) -> Callable[[Edited, int], Steps[Any]]:
     """A child in which something loses a step from one version to the next, before that has an end:
     a member, a group, or a step its fallback; and one that works with the child's result.
     """
 
-    def flow_of(run: Edited, version: int) -> Flow:
+    def body(run: Edited, version: int) -> Steps[Any]:
         def member(item: str) -> Steps[Any]:
             yield from run.does(f"{item}1")
             if version == 1:
@@ -277,15 +251,11 @@ def losing(part: str) -> Callable[[Edited, int], Flow]:
             yield from parts()[part]
             yield from run.does("behind")
 
-        @workflow("flow")
-        def flow() -> Steps[Any]:
-            result: WorkflowResult[Any] = yield from step("child").run_workflow(child)
-            run.seen = [[one.path for one in result.step_results]]
-            yield from run.does("last")
+        result: WorkflowResult[Any] = yield from step("child").run_workflow(child)
+        run.seen = [[one.path for one in result.step_results]]
+        yield from run.does("last")
 
-        return flow
-
-    return flow_of
+    return body
 
 
 @pytest.mark.parametrize(
@@ -331,15 +301,10 @@ async def test_a_fallback_that_is_needed_no_more_is_no_part_of_its_step(*, dies:
     assert [one.path for one in result.step_results] == ["child", *run.seen[0], "last"]
 
 
-def undone_with_another_argument(run: Edited, version: int) -> Flow:
+def undone_with_another_argument(run: Edited, version: int) -> Steps[Any]:
     """A step that changed, and can be undone."""
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        yield from run.does_with("a", version).with_rollback(lambda _: run.act("undo a"))
-        yield from run.does("b")
-
-    return flow
+    yield from run.does_with("a", version).with_rollback(lambda _: run.act("undo a"))
+    yield from run.does("b")
 
 
 @pytest.mark.parametrize("asked_before", [False, True])
@@ -347,31 +312,26 @@ async def test_a_run_whose_code_has_changed_can_be_cancelled(*, asked_before: bo
     """It is only unwound, by its record: there is nothing to choose."""
     run = Edited(undone_with_another_argument)
     await run.by(1, dies_after=(ev.StepCompleted, "a"))
-    run.flow = run.versions(run, 2)
+    run.flow = run.version(2)
     if asked_before:
         dies_after = (ev.CancelRequested, "")
         assert (await run.drive(cancel=True, dies_after=dies_after))[0] == "killed"
     assert await run.drive(cancel=not asked_before) == ("cancelled", ["undo a"])
 
 
-def shorter_or_raising(run: Edited, version: int) -> Flow:
+def shorter_or_raising(run: Edited, version: int) -> Steps[Any]:
     """Two steps that can be undone; by the next version one, and by the third it raises then; the
     fourth has a new step. By the fifth both are there, and it raises.
     """
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        yield from run.undoable("a")
-        if version in {1, 5}:
-            yield from run.undoable("b")
-        if version == 1:
-            yield from step("nap").sleep(60)
-        if version in {3, 5}:
-            raise WorkflowError("a mistake")
-        if version == 4:
-            yield from run.does("new")
-
-    return flow
+    yield from run.undoable("a")
+    if version in {1, 5}:
+        yield from run.undoable("b")
+    if version == 1:
+        yield from step("nap").sleep(60)
+    if version in {3, 5}:
+        raise WorkflowError("a mistake")
+    if version == 4:
+        yield from run.does("new")
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
@@ -405,16 +365,11 @@ async def test_a_failed_run_that_died_in_its_rollbacks_is_not_cancelled_any_more
     assert run.error == "a mistake"
 
 
-def group_or_leaf(run: Edited, version: int) -> Flow:
+def group_or_leaf(run: Edited, version: int) -> Steps[Any]:
     """A group of what can be undone; by the next version a call of the same name."""
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        members = (run.undoable("m1"), run.undoable("m2"))
-        yield from step("a").parallel(*members) if version == 1 else run.undoable("a")
-        yield from run.does("b")
-
-    return flow
+    members = (run.undoable("m1"), run.undoable("m2"))
+    yield from step("a").parallel(*members) if version == 1 else run.undoable("a")
+    yield from run.does("b")
 
 
 async def test_a_run_is_not_unwound_by_steps_of_another_kind() -> None:
@@ -429,7 +384,7 @@ async def test_a_run_is_not_unwound_by_steps_of_another_kind() -> None:
     assert (status, sorted(done)) == ("cancelled", ["undo m1", "undo m2"])
 
 
-def new_in_front(run: Edited, version: int) -> Flow:
+def new_in_front(run: Edited, version: int) -> Steps[Any]:
     """A child that has ended, with a new step in front of one that can be undone; the rollback of
     another step was taken out; a third one is as it was.
     """
@@ -440,14 +395,10 @@ def new_in_front(run: Edited, version: int) -> Flow:
             yield from run.does("new")
         yield from run.undoable("a")
 
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        yield from step("child").run_workflow(child)
-        yield from run.does("b") if version > 1 else run.undoable("b")
-        yield from run.undoable("c")
-        yield from run.does("last")
-
-    return flow
+    yield from step("child").run_workflow(child)
+    yield from run.does("b") if version > 1 else run.undoable("b")
+    yield from run.undoable("c")
+    yield from run.does("last")
 
 
 async def test_what_changed_code_cannot_undo_any_more_is_named_by_the_result() -> None:
@@ -472,21 +423,13 @@ async def test_what_one_version_could_not_undo_the_next_one_undoes() -> None:
     assert await run.by(1, "last") == ("failed", ["c", "last", "undo c", "undo b", "undo a"])
 
 
-def one_that_breaks(run: Edited, version: int) -> Flow:
+def one_that_breaks(run: Edited, version: int) -> Steps[Any]:
     """A child that begins with a step that breaks, and a group of what can be undone."""
     assert version
-
-    @workflow("child")
-    def child() -> Steps[Any]:
-        yield from run.undoable("x")
-        yield from step("both").parallel(run.undoable("a"), run.does("b"))
-        yield from run.does("y")
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        yield from step("child").run_workflow(child)
-
-    return flow
+    child = just(
+        run.undoable("x"), step("both").parallel(run.undoable("a"), run.does("b")), run.does("y")
+    )
+    yield from step("child").run_workflow(child)
 
 
 async def test_what_a_failed_drive_did_not_come_to_again_is_named_wherever_it_stands() -> None:
@@ -500,21 +443,13 @@ async def test_what_a_failed_drive_did_not_come_to_again_is_named_wherever_it_st
     assert await run.by(1, "y", rerun=("child/y",)) == ("failed", ["x", "y", "undo a", "undo x"])
 
 
-def lists_again(run: Edited, version: int) -> Flow:
+def lists_again(run: Edited, version: int) -> Steps[Any]:
     """A child that begins with what can be undone; behind it stand a group and one that breaks."""
     assert version
-
-    @workflow("child")
-    def child() -> Steps[Any]:
-        yield from run.undoable("u")
-        yield from step("both").parallel(run.does("a"), run.does("b"))
-        yield from run.does("y")
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        yield from step("child").run_workflow(child)
-
-    return flow
+    child = just(
+        run.undoable("u"), step("both").parallel(run.does("a"), run.does("b")), run.does("y")
+    )
+    yield from step("child").run_workflow(child)
 
 
 async def test_a_group_that_a_failed_drive_did_not_come_to_is_listed_with_its_output() -> None:
@@ -526,16 +461,11 @@ async def test_a_group_that_a_failed_drive_did_not_come_to_is_listed_with_its_ou
     assert result.step("child/both").output == ("a", "b")
 
 
-def group_then_leaf(run: Edited, version: int) -> Flow:
+def group_then_leaf(run: Edited, version: int) -> Steps[Any]:
     """A group; by the next version a call of the same name."""
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        group = step("x").parallel(run.does("a"), run.does("b"))
-        run.seen = [(yield from group if version == 1 else run.does("x"))]
-        yield from run.does("last")
-
-    return flow
+    group = step("x").parallel(run.does("a"), run.does("b"))
+    run.seen = [(yield from group if version == 1 else run.does("x"))]
+    yield from run.does("last")
 
 
 async def test_what_a_group_gave_can_be_reused_for_a_call() -> None:
@@ -546,7 +476,7 @@ async def test_what_a_group_gave_can_be_reused_for_a_call() -> None:
     assert run.seen == [("a", "b")]
 
 
-def beside_one_that_is_slow_to_stop(run: Edited, version: int) -> Flow:
+def beside_one_that_is_slow_to_stop(run: Edited, version: int) -> Steps[Any]:
     """Two members; in one a step that can be undone is another, behind one that is new."""
 
     async def slow() -> None:
@@ -567,11 +497,7 @@ def beside_one_that_is_slow_to_stop(run: Edited, version: int) -> Flow:
         yield from run.does_with("a", version).with_rollback(lambda _: run.act("undo a"))
         yield from run.does("behind")
 
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        yield from step("both").parallel(step("slow").call(slow), step("two").run_workflow(two))
-
-    return flow
+    yield from step("both").parallel(step("slow").call(slow), step("two").run_workflow(two))
 
 
 async def test_a_cancel_while_a_late_change_ends_the_drive_drops_no_success() -> None:
@@ -586,7 +512,7 @@ async def test_a_cancel_while_a_late_change_ends_the_drive_drops_no_success() ->
         run.may_stop.set()
 
     async def drives(tasks: TaskGroup) -> None:
-        async with run.executor().stream_resume(RUN, run.versions(run, 2)) as drive:
+        async with run.executor().stream_resume(RUN, run.version(2)) as drive:
             tasks.start_soon(cancels, drive)
             async for _ in drive:
                 pass
@@ -601,22 +527,13 @@ async def test_a_cancel_while_a_late_change_ends_the_drive_drops_no_success() ->
     assert await run.by(1) == ("cancelled", ["undo a"])
 
 
-def with_a_fallback(run: Edited, version: int) -> Flow:
+def with_a_fallback(run: Edited, version: int) -> Steps[Any]:
     """A child of two steps with a fallback, and one behind it."""
     assert version
-
-    @workflow("child")
-    def child() -> Steps[Any]:
-        yield from run.does("x")
-        yield from run.does("y")
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        instead = run.does("instead")
-        yield from step("child").run_workflow(child).on_error(lambda _context, _failed: instead)
-        yield from run.does("last")
-
-    return flow
+    child = just(run.does("x"), run.does("y"))
+    instead = run.does("instead")
+    yield from step("child").run_workflow(child).on_error(lambda _context, _failed: instead)
+    yield from run.does("last")
 
 
 @pytest.mark.parametrize("dies", [False, True])

@@ -16,11 +16,9 @@ from handrail import (
     CommandNotFound,
     CommandResult,
     StepFailed,
-    Steps,
     step,
-    workflow,
 )
-from tests.engine.support import run_seen
+from tests.engine.support import caught, just, run_seen
 
 
 def python(code: str) -> list[str]:
@@ -40,27 +38,14 @@ def runs(pid: int) -> bool:
 
 async def ran(argv: Any, **options: Any) -> CommandResult[Any]:
     """What a command step gives."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("c").command(argv, **options))
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("c").command(argv, **options)))
     return result.unwrap()  # type: ignore[no-any-return]
 
 
 async def failed(made: Any) -> StepFailed:
     """What a step throws."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from made
-        except StepFailed as error:
-            return error
-
-    with anyio.fail_after(20):
-        result, _ = await run_seen(flow)
+    flow = caught(made, lambda failed: failed)
+    result, _ = await run_seen(flow)
     return result.unwrap()  # type: ignore[no-any-return]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from handrail import BranchResult, Executor, StepFailed, Steps, WorkflowContext, step, workflow
 from handrail.model import events as ev
-from tests.engine.support import Boom, boom, give, names, paths, run_seen, same, statuses
+from tests.engine.support import Boom, boom, give, just, names, paths, run_seen, same, statuses
 
 
 def yes(_: WorkflowContext) -> bool:
@@ -35,16 +35,13 @@ async def test_the_first_true_arm_runs_and_no_other() -> None:
 
         return predicate
 
-    @workflow
-    def flow() -> Steps[Any]:
-        return (
-            yield from step("b").branch(
-                (ask("x", False), step("x").call(boom)),
-                (ask("y", True), step("y").call(give, 7)),
-                (ask("z", True), step("z").call(boom)),
-            )
+    flow = just(
+        step("b").branch(
+            (ask("x", False), step("x").call(boom)),
+            (ask("y", True), step("y").call(give, 7)),
+            (ask("z", True), step("z").call(boom)),
         )
-
+    )
     result, _ = await run_seen(flow)
     assert result.value == BranchResult(1, "y", 7)
     assert asked == ["x", "y"]
@@ -72,12 +69,7 @@ async def test_a_branch_sees_earlier_outputs() -> None:
 @pytest.mark.parametrize("predicate", [no, boom, lambda _: 1, lambda _: None])
 async def test_a_branch_without_a_true_predicate_fails(predicate: Any) -> None:
     """No true predicate, one that raises or gives no bool: the branch fails."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("b").branch((predicate, step("x").call(give)))
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("b").branch((predicate, step("x").call(give)))))
     assert (result.status, result.failed_step) == ("failed", "b")
     assert statuses(result) == {"b": "failed"}
 
@@ -100,10 +92,7 @@ async def test_a_failing_arm_fails_the_branch_with_its_kind_of_error() -> None:
 
 async def test_any_step_may_be_an_arm() -> None:
     """Groups, children and branches nest in a branch."""
-
-    @workflow
-    def child() -> Steps[int]:
-        return (yield from step("c").call(give, 3))
+    child = just(step("c").call(give, 3))
 
     @workflow
     def flow() -> Steps[Any]:
@@ -137,12 +126,7 @@ def adds(a: int, b: int = 10) -> Steps[int]:
 
 async def test_a_child_gives_its_result() -> None:
     """The output of a sub-workflow is the child's WorkflowResult, with the run's id."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("sub").subworkflow(adds, {"a": 1}))
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("sub").subworkflow(adds, {"a": 1})))
     child = result.value
     assert (child.status, child.value, child.workflow_name) == ("succeeded", 11, "adds")
     assert child.run_id == result.run_id
@@ -179,12 +163,7 @@ async def test_wrong_arguments_fail_the_step(inputs: dict[str, int]) -> None:
 
 async def test_wrong_arguments_are_not_tried_again() -> None:
     """A retry cannot mend them: one attempt."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("sub").subworkflow(adds, {}).retry(3, backoff=0)
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("sub").subworkflow(adds, {}).retry(3, backoff=0)))
     assert (result.status, result.step("sub").attempts) == ("failed", 1)
 
 
@@ -224,11 +203,7 @@ async def test_an_exception_in_a_childs_body_fails_its_step_with_the_line() -> N
         yield from step("x").call(give)
         raise Boom("body")
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("sub").subworkflow(failing)
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("sub").subworkflow(failing)))
     assert (result.status, result.failed_step) == ("failed", "sub")
     assert "test_composition.py" in (result.error or "")
     assert result.step("sub").is_a(Boom)
@@ -278,12 +253,7 @@ async def test_child_events_carry_the_nested_path_and_reach_the_same_sinks() -> 
 
 async def test_subworkflow_events_stand_just_inside_the_steps() -> None:
     """StepStarted, SubworkflowStarted, ..., SubworkflowEnded, StepCompleted."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("sub").subworkflow(adds, {"a": 1})
-
-    _, seen = await run_seen(flow)
+    _, seen = await run_seen(just(step("sub").subworkflow(adds, {"a": 1})))
     assert names(seen) == [
         "WorkflowStarted",
         "StepStarted",
@@ -309,12 +279,11 @@ async def test_a_child_sees_its_own_inputs_and_what_came_before_it() -> None:
         yield from step("own").call(give, "child's")
         yield from step("x").call(give).when(look)
 
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("before").call(give, "first")
-        yield from step("own").call(give, "root's")
-        yield from step("sub").subworkflow(child, {"n": 5})
-
+    flow = just(
+        step("before").call(give, "first"),
+        step("own").call(give, "root's"),
+        step("sub").subworkflow(child, {"n": 5}),
+    )
     await run_seen(flow)
     assert seen == [({"n": 5}, "first", "child's", "root's")]
 
@@ -338,13 +307,9 @@ async def test_a_default_in_a_child_degrades_child_and_run() -> None:
     """`degraded` is true for the child's result and for the run's."""
 
     @workflow
-    def child() -> Steps[int]:
-        return (yield from step("x").call(boom).default(1))
-
-    @workflow
     def flow() -> Steps[Any]:
         clean = yield from step("a").subworkflow(adds, {"a": 1})
-        bad = yield from step("b").subworkflow(child)
+        bad = yield from step("b").subworkflow(just(step("x").call(boom).default(1)))
         return clean.degraded, bad.degraded
 
     result, _ = await run_seen(flow)

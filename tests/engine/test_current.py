@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from handrail import Current, Executor, MemorySink, OutsideStep, Steps, current, step, workflow
 from handrail.model import events as ev
-from tests.engine.support import Flaky, give, run_seen, same
+from tests.engine.support import Flaky, give, just, run_seen, same
 
 COLOUR: ContextVar[str] = ContextVar("colour", default="none")
 
@@ -61,11 +61,7 @@ async def test_the_idempotency_key_is_the_same_for_all_attempts() -> None:
         if len(keys) % 4 in {1, 2}:
             raise ValueError("again")
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(note).retry(3, backoff=0)
-        yield from step("b").call(note)
-
+    flow = just(step("a").call(note).retry(3, backoff=0), step("b").call(note))
     executor = Executor()
     await executor.options(run_id="one").run(flow)
     await executor.options(run_id="two").run(flow)
@@ -84,10 +80,7 @@ async def test_the_idempotency_key_is_the_same_on_resume() -> None:
         keys.append(current().idempotency_key)
         return await flaky()
 
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").call(note))
-
+    flow = just(step("a").call(note))
     executor = Executor(workflows=[flow])
     first = await executor.run(flow)
     assert (await executor.resume(first.run_id)).value == "ok"
@@ -107,12 +100,8 @@ async def test_a_thread_sees_that_it_is_cancelled() -> None:
                 return
             threading.Event().wait(0.005)
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(work)
-
     with anyio.fail_after(5):
-        async with Executor().stream(flow) as run:
+        async with Executor().stream(just(step("a").call(work))) as run:
             async for event in run:
                 if isinstance(event, ev.StepStarted):
                     while not begun.is_set():  # noqa: ASYNC110  # an event of a thread
@@ -139,12 +128,7 @@ async def test_a_thread_over_its_timeout_sees_that_it_is_cancelled() -> None:
                 return
             threading.Event().wait(0.005)
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(work).timeout(0.2)
-
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("a").call(work).timeout(0.2)))
     assert (result.status, seen) == ("failed", [True])
 
 
@@ -154,12 +138,8 @@ async def test_the_log_is_bound_to_the_step() -> None:
     def work() -> None:
         current().log.info("hello", extra=1)
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(work)
-
     with capture_logs() as logs:
-        await Executor().options(run_id="r").run(flow)
+        await Executor().options(run_id="r").run(just(step("a").call(work)))
     (line,) = [one for one in logs if one["event"] == "hello"]
     assert (line["run_id"], line["path"], line["attempt"], line["extra"]) == ("r", "a", 1, 1)
 
@@ -250,11 +230,7 @@ async def test_retries_start_from_a_clean_context() -> None:
         if len(seen) == 1:
             raise ValueError("again")
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(work).retry(2, backoff=0)
-
-    await Executor().run(flow)
+    await Executor().run(just(step("a").call(work).retry(2, backoff=0)))
     assert seen == ["none", "none"]
 
 
@@ -310,10 +286,6 @@ async def test_sync_actions_do_not_block_the_loop() -> None:
     release = threading.Event()
     turned = False
 
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").call(release.wait, 5))
-
     async def other() -> None:
         nonlocal turned
         await anyio.sleep(0.01)
@@ -322,7 +294,7 @@ async def test_sync_actions_do_not_block_the_loop() -> None:
 
     async with anyio.create_task_group() as group:
         group.start_soon(other)
-        result = await Executor().run(flow)
+        result = await Executor().run(just(step("a").call(release.wait, 5)))
     assert (result.value, turned) == (True, True)
 
 
@@ -386,11 +358,7 @@ async def test_options_are_of_the_copy_alone() -> None:
     """`options(run_id=, labels=)` leaves the executor as it was; labels are in the first event."""
     sink = MemorySink()
     executor = Executor(sinks=[sink])
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(give)
-
+    flow = just(step("a").call(give))
     named = executor.options(run_id="mine", labels={"team": "x"})
     assert (await named.run(flow)).run_id == "mine"
     assert (await executor.run(flow)).run_id != "mine"
@@ -401,13 +369,8 @@ async def test_options_are_of_the_copy_alone() -> None:
 async def test_a_run_of_a_copy_is_reached_through_the_executor() -> None:
     """Signals to the executor reach runs that were started through `options`."""
     executor = Executor(linger_s=20)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("w").wait_for("go", int))
-
     with anyio.fail_after(5):
-        async with executor.options(run_id="r").stream(flow) as run:
+        async with executor.options(run_id="r").stream(just(step("w").wait_for("go", int))) as run:
             async for event in run:
                 if isinstance(event, ev.StepStarted):
                     await executor.signal("r", "go", 4)

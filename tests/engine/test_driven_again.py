@@ -16,7 +16,6 @@ from handrail import (
     Step,
     StepFailed,
     Steps,
-    Workflow,
     WorkflowError,
     WorkflowResult,
     WrongUse,
@@ -25,10 +24,7 @@ from handrail import (
 )
 from handrail.model import events as ev
 from handrail.testing import JumpClock, ProcessGone, TextJournal
-
-pytestmark = pytest.mark.anyio
-
-RUN = "r"
+from tests.engine.support import RUN, bound, just
 
 At: TypeAlias = "tuple[type[ev.Event], str]"
 """The kind and the path of an event."""
@@ -37,13 +33,13 @@ At: TypeAlias = "tuple[type[ev.Event], str]"
 class Driven:
     """One run, drive after drive; in each of them some actions are broken."""
 
-    def __init__(self, flow: Callable[[Driven], Workflow[[], Any]]) -> None:
+    def __init__(self, body: Callable[[Driven], Steps[Any]]) -> None:
         self.journal, self.clock = TextJournal(), JumpClock()
         self.broken: set[str] = set()
         self.done: list[str] = []
         self.mended = self.retries = False
         self.error: str | None = None
-        self.flow = flow(self)
+        self.flow = bound(body)(self)
 
     async def act(self, name: str) -> str:
         """Perform this action; if it is slow, not before all that can go on beside it has."""
@@ -118,18 +114,132 @@ class Driven:
         )
 
 
-def in_turn(run: Driven) -> Workflow[[], Any]:
+def fails_before_its_clean_up(run: Driven) -> Steps[Any]:
+    """The step that ends the run stands in a try, and the clean-up is a step."""
+    yield from run.does("a")
+    try:
+        yield from run.does("b")
+    finally:
+        yield from run.does("tidy")
+
+
+def handles_a_failure(run: Driven) -> Steps[Any]:
+    """The first step may fail."""
+    with contextlib.suppress(StepFailed):
+        yield from run.does("a")
+    yield from run.does("b")
+
+
+def one_after_the_other(*made: Callable[[Driven], Step[Any]]) -> Callable[[Driven], Steps[Any]]:
+    """Nothing but these steps."""
+
+    def body(run: Driven) -> Steps[Any]:
+        for make in made:
+            yield from make(run)
+
+    return body
+
+
+def does(name: str) -> Callable[[Driven], Step[Any]]:
+    """A step that performs the action of its name."""
+    return lambda run: run.does(name)
+
+
+def a_group(run: Driven) -> Step[Any]:
+    """A group of one."""
+    return step("g").parallel(run.does("x"))
+
+
+def a_group_in_turn(run: Driven) -> Step[Any]:
+    """Three members, one after the other."""
+    return step("g").for_each([0, 1, 2], lambda n: run.does(f"m{n}"), max_concurrency=1)
+
+
+def a_child_that_is_undone_whole(run: Driven) -> Step[Any]:
+    """A child that has a rollback itself."""
+    child = step("child").run_workflow(just(run.does("x")))
+    return child.with_rollback(lambda _: run.act("undo child"))
+
+
+@pytest.mark.parametrize(
+    ("body", "broken", "first", "then"),
+    [
+        pytest.param(
+            fails_before_its_clean_up, "b", ["a", "b", "tidy"], ["b", "tidy"],
+            id="the step that ended the run, and the clean-up, but not what succeeded",
+        ),
+        pytest.param(
+            handles_a_failure, "a b", ["a", "b"], ["b"], id="not a failure that was handled"
+        ),
+        pytest.param(
+            one_after_the_other(lambda run: run.undoable("a"), does("b"), does("c")),
+            "c", ["a", "b", "c", "undo a"], ["a", "c"], id="what was undone",
+        ),
+        pytest.param(
+            one_after_the_other(a_group_in_turn), "m1", ["m0", "m1"], ["m1", "m2"],
+            id="the members of a group that failed or never began",
+        ),
+        pytest.param(
+            one_after_the_other(a_child_that_is_undone_whole, does("c")),
+            "c", ["x", "c", "undo child"], ["x", "c"],
+            id="all of a child that was undone as a whole",
+        ),
+        pytest.param(
+            one_after_the_other(lambda run: a_group(run).retry(2, backoff=0)),
+            "x", ["x", "x"], ["x"], id="a group that used up its attempts",
+        ),
+    ],
+)  # fmt: skip
+async def test_a_failed_run_does_again(
+    body: Callable[[Driven], Steps[Any]], broken: str, first: list[str], then: list[str]
+) -> None:
+    """What is said by the id of the case, and nothing else."""
+    run = Driven(body)
+    assert await run.drive(*broken.split()) == ("failed", first)
+    assert await run.drive() == ("succeeded", then)
+
+
+async def test_a_group_that_is_run_again_runs_its_members_again() -> None:
+    """Also those that succeeded, and no step outside of it."""
+    run = Driven(one_after_the_other(a_group, does("b")))
+    assert await run.drive() == ("succeeded", ["x", "b"])
+    assert await run.drive(rerun=("g",)) == ("succeeded", ["x"])
+
+
+async def test_what_was_undone_in_an_earlier_drive_is_done_again() -> None:
+    """Killed after a rollback, resumed to its failure, and resumed once more."""
+    run = Driven(one_after_the_other(lambda run: run.undoable("a"), does("b")))
+    await run.drive("b", dies_after=(ev.RollbackCompleted, "a"))
+    assert await run.drive("b") == ("failed", [])
+    assert await run.drive() == ("succeeded", ["a", "b"])
+
+
+async def test_clean_up_is_done_again_whichever_drive_the_failure_was_in() -> None:
+    """Killed in the clean-up, resumed to the failure, and resumed once more."""
+    run = Driven(fails_before_its_clean_up)
+    await run.drive("b", dies_after=(ev.StepStarted, "tidy"))
+    assert await run.drive("b") == ("failed", ["tidy"])
+    assert await run.drive("b") == ("failed", ["b", "tidy"])
+
+
+async def test_a_step_that_must_not_run_twice_needs_a_word_to_run_again() -> None:
+    """A resume of the failed run does not run it, however often; ``rerun`` does."""
+    run = Driven(one_after_the_other(lambda run: run.does("pay").once()))
+    await run.drive(dies_after=(ev.StepStarted, "pay"))
+    for _ in range(3):
+        assert await run.drive() == ("failed", [])
+        assert "StepWasInterrupted" in (run.error or "")
+    assert await run.drive(rerun=("pay",)) == ("succeeded", ["pay"])
+
+
+def in_turn(run: Driven) -> Steps[None]:
     """Two members, one after the other."""
 
     def member(number: int) -> Steps[None]:
         yield from run.does(f"x{number}")
         yield from run.does(f"y{number}")
 
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("each").for_each([1, 2], member, key=str, max_concurrency=1)
-
-    return flow
+    yield from step("each").for_each([1, 2], member, key=str, max_concurrency=1)
 
 
 async def test_members_that_fail_in_turn_are_not_begun_again_when_they_have_succeeded() -> None:
@@ -140,18 +250,13 @@ async def test_members_that_fail_in_turn_are_not_begun_again_when_they_have_succ
     assert await run.drive() == ("succeeded", ["y2"])
 
 
-def sleeps(run: Driven) -> Workflow[[], Any]:
+def sleeps(run: Driven) -> Steps[None]:
     """A step that can be cancelled, two others, and a mistake until it is mended."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("nap").sleep(60)
-        yield from run.does("a")
-        yield from run.does("b")
-        if not run.mended:
-            raise WorkflowError("a mistake")
-
-    return flow
+    yield from step("nap").sleep(60)
+    yield from run.does("a")
+    yield from run.does("b")
+    if not run.mended:
+        raise WorkflowError("a mistake")
 
 
 async def test_a_step_that_was_cancelled_once_and_succeeded_then_is_kept() -> None:
@@ -186,15 +291,10 @@ async def test_a_limit_that_is_lower_now_is_hit_by_what_is_new() -> None:
     assert ends == ["a", "b", "c", "d"]
 
 
-def letters(run: Driven) -> Workflow[[], Any]:
+def letters(run: Driven) -> Steps[None]:
     """Four steps that can be undone."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        for name in "abcd":
-            yield from run.undoable(name)
-
-    return flow
+    for name in "abcd":
+        yield from run.undoable(name)
 
 
 async def test_a_limit_that_was_hit_is_hit_again() -> None:
@@ -206,20 +306,16 @@ async def test_a_limit_that_was_hit_is_hit_again() -> None:
     assert await run.drive() == ("succeeded", ["y2"])
 
 
-def group_that_fails(run: Driven) -> Workflow[[], Any]:
+def group_that_fails(run: Driven) -> Steps[Any]:
     """The failure of a group is handled, and what its members did can be undone."""
 
     def member(name: str) -> Steps[None]:
         yield from run.undoable(f"do-{name}")
         yield from run.does(f"slow-{name}" if name == "a" else f"then-{name}")
 
-    @workflow
-    def flow() -> Steps[Any]:
-        with contextlib.suppress(StepFailed):
-            yield from step("each").for_each(["a", "b"], member, key=str)
-        yield from run.does("end")
-
-    return flow
+    with contextlib.suppress(StepFailed):
+        yield from step("each").for_each(["a", "b"], member, key=str)
+    yield from run.does("end")
 
 
 async def test_a_group_that_is_entered_again_is_not_stopped_by_what_was_cancelled_in_it() -> None:
@@ -232,20 +328,11 @@ async def test_a_group_that_is_entered_again_is_not_stopped_by_what_was_cancelle
     assert "then-b" not in done
 
 
-def races(run: Driven) -> Workflow[[], Any]:
+def races(run: Driven) -> Steps[Any]:
     """A child workflow that can be undone loses a race, which can be undone, too."""
-
-    @workflow
-    def child() -> Steps[None]:
-        yield from run.undoable("a")
-        yield from run.does("slow")
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("race").race(step("child").run_workflow(child), run.undoable("wins"))
-        yield from run.does("end")
-
-    return flow
+    child = just(run.undoable("a"), run.does("slow"))
+    yield from step("race").race(step("child").run_workflow(child), run.undoable("wins"))
+    yield from run.does("end")
 
 
 async def test_the_loser_of_a_race_that_is_run_again_begins_anew() -> None:
@@ -257,17 +344,22 @@ async def test_the_loser_of_a_race_that_is_run_again_begins_anew() -> None:
     assert "a" in done
 
 
-def all_or_nothing(run: Driven) -> Workflow[[], Any]:
+def all_or_nothing(run: Driven) -> Steps[Any]:
     """The failure of a group that undoes itself is handled."""
+    with contextlib.suppress(StepFailed):
+        yield from step("g").parallel(
+            run.undoable("a"), run.does("b"), on_error="all_or_nothing", max_concurrency=1
+        )
 
-    @workflow
-    def flow() -> Steps[Any]:
-        with contextlib.suppress(StepFailed):
-            yield from step("g").parallel(
-                run.undoable("a"), run.does("b"), on_error="all_or_nothing", max_concurrency=1
-            )
 
-    return flow
+async def test_a_handled_failure_that_undid_itself_is_not_entered_again() -> None:
+    """It is raised again, and what it had undone stays undone."""
+    run = Driven(all_or_nothing_handled)
+    assert await run.drive("fails", "after") == (
+        "failed",
+        ["a", "b", "fails", "undo b", "undo a", "after"],
+    )
+    assert await run.drive() == ("succeeded", ["after"])
 
 
 async def test_what_a_group_undid_is_done_again_when_one_of_its_members_is() -> None:
@@ -277,7 +369,7 @@ async def test_what_a_group_undid_is_done_again_when_one_of_its_members_is() -> 
     assert await run.drive(rerun=("g/b",)) == ("succeeded", ["a", "b"])
 
 
-def tidies_up(run: Driven) -> Workflow[[], Any]:
+def tidies_up(run: Driven) -> Steps[Any]:
     """Members that clean up, whatever they come to; none may take longer than a minute."""
 
     def member(name: str) -> Steps[None]:
@@ -288,11 +380,7 @@ def tidies_up(run: Driven) -> Workflow[[], Any]:
             yield from run.does(f"tidy-{name}")
             yield from run.does(f"swept-{name}")
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("each").for_each(["a", "b"], member, key=str)
-
-    return flow
+    yield from step("each").for_each(["a", "b"], member, key=str)
 
 
 async def test_what_a_stopped_member_cleaned_up_is_cleaned_up_again() -> None:
@@ -319,19 +407,10 @@ async def test_a_member_goes_on_cleaning_up_where_its_process_died(
     assert ("tidy-a" in done) == (kind is ev.StepStarted)
 
 
-def falls_back(run: Driven) -> Workflow[[], Any]:
+def falls_back(run: Driven) -> Steps[Any]:
     """A child workflow with a fallback."""
-
-    @workflow
-    def child() -> Steps[Any]:
-        yield from run.does("x")
-
-    @workflow
-    def flow() -> Steps[Any]:
-        tried = step("child").run_workflow(child)
-        yield from tried.on_error(lambda _context, _failed: run.does("instead"))
-
-    return flow
+    tried = step("child").run_workflow(just(run.does("x")))
+    yield from tried.on_error(lambda _context, _failed: run.does("instead"))
 
 
 async def test_a_child_whose_fallback_failed_too_is_tried_again() -> None:
@@ -341,17 +420,12 @@ async def test_a_child_whose_fallback_failed_too_is_tried_again() -> None:
     assert await run.drive("instead") == ("succeeded", ["x"])
 
 
-def unwraps(run: Driven) -> Workflow[[], Any]:
+def unwraps(run: Driven) -> Steps[Any]:
     """A group collects its failures, and the workflow fails by one of them."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        found = yield from step("g").parallel(
-            run.does("a"), run.does("b"), on_error="continue", max_concurrency=1
-        )
-        return [one.unwrap() for one in found]
-
-    return flow
+    found = yield from step("g").parallel(
+        run.does("a"), run.does("b"), on_error="continue", max_concurrency=1
+    )
+    return [one.unwrap() for one in found]
 
 
 async def test_members_that_succeeded_beside_one_that_failed_are_kept() -> None:
@@ -361,21 +435,16 @@ async def test_members_that_succeeded_beside_one_that_failed_are_kept() -> None:
     assert await run.drive() == ("succeeded", ["a"])
 
 
-def undone_in_the_end(run: Driven) -> Workflow[[], Any]:
+def undone_in_the_end(run: Driven) -> Steps[Any]:
     """Two steps that can be undone, and one that fails; mended code handles that."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from run.undoable("a")
-        yield from run.undoable("b")
-        try:
-            yield from run.does("fails")
-        except StepFailed:
-            if not run.mended:
-                raise
-        yield from run.does("end")
-
-    return flow
+    yield from run.undoable("a")
+    yield from run.undoable("b")
+    try:
+        yield from run.does("fails")
+    except StepFailed:
+        if not run.mended:
+            raise
+    yield from run.does("end")
 
 
 async def test_a_run_whose_rollbacks_have_begun_fails_whatever_its_code_says_now() -> None:
@@ -401,21 +470,11 @@ async def test_nothing_is_run_again_in_the_midst_of_rollbacks() -> None:
     assert await run.drive(rerun=("fails",)) == ("succeeded", ["a", "b", "fails", "end"])
 
 
-def undone_in_a_child(run: Driven) -> Workflow[[], Any]:
+def undone_in_a_child(run: Driven) -> Steps[Any]:
     """A child workflow that undoes itself, and something before it."""
-
-    @workflow
-    def child() -> Steps[Any]:
-        yield from run.undoable("a")
-        yield from run.undoable("b")
-        yield from run.does("fails")
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from run.undoable("before")
-        yield from step("child").run_workflow(child)
-
-    return flow
+    child = just(run.undoable("a"), run.undoable("b"), run.does("fails"))
+    yield from run.undoable("before")
+    yield from step("child").run_workflow(child)
 
 
 async def test_a_plan_tells_what_a_child_has_still_to_undo() -> None:
@@ -427,7 +486,7 @@ async def test_a_plan_tells_what_a_child_has_still_to_undo() -> None:
     assert await run.drive() == ("failed", ["undo b", "undo a", "undo before"])
 
 
-def handled_in_a_child(run: Driven) -> Workflow[[], Any]:
+def handled_in_a_child(run: Driven) -> Steps[Any]:
     """A child workflow that undoes itself; mended code handles its failure."""
 
     @workflow
@@ -438,11 +497,7 @@ def handled_in_a_child(run: Driven) -> Workflow[[], Any]:
             yield from run.does("fails")
         yield from run.undoable("end")
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("child").run_workflow(child).retry(2 if run.retries else 1)
-
-    return flow
+    yield from step("child").run_workflow(child).retry(2 if run.retries else 1)
 
 
 @pytest.mark.parametrize("dies", [ev.RollbackStarted, ev.RollbackCompleted])
@@ -471,16 +526,11 @@ async def test_a_child_that_is_undone_is_tried_again_if_it_may_be() -> None:
     )
 
 
-def all_or_nothing_once(run: Driven) -> Workflow[[], Any]:
+def all_or_nothing_once(run: Driven) -> Steps[Any]:
     """A group that undoes itself; by mended code it goes on without what failed."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        how = "continue" if run.mended else "all_or_nothing"
-        members = (run.undoable("a"), run.undoable("b"), run.does("fails"))
-        yield from step("g").parallel(*members, max_concurrency=1, on_error=how)
-
-    return flow
+    how = "continue" if run.mended else "all_or_nothing"
+    members = (run.undoable("a"), run.undoable("b"), run.does("fails"))
+    yield from step("g").parallel(*members, max_concurrency=1, on_error=how)
 
 
 async def test_a_group_whose_rollbacks_have_begun_fails_whatever_its_code_says_now() -> None:
@@ -492,18 +542,13 @@ async def test_a_group_whose_rollbacks_have_begun_fails_whatever_its_code_says_n
     assert await run.drive() == ("succeeded", ["a", "b", "fails"])
 
 
-def all_or_nothing_handled(run: Driven) -> Workflow[[], Any]:
+def all_or_nothing_handled(run: Driven) -> Steps[Any]:
     """The same, whose failure is handled."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        how = "continue" if run.mended else "all_or_nothing"
-        members = (run.undoable("a"), run.undoable("b"), run.does("fails"))
-        with contextlib.suppress(StepFailed):
-            yield from step("g").parallel(*members, max_concurrency=1, on_error=how)
-        yield from run.does("after")
-
-    return flow
+    how = "continue" if run.mended else "all_or_nothing"
+    members = (run.undoable("a"), run.undoable("b"), run.does("fails"))
+    with contextlib.suppress(StepFailed):
+        yield from step("g").parallel(*members, max_concurrency=1, on_error=how)
+    yield from run.does("after")
 
 
 async def test_a_group_that_was_half_undone_is_undone_though_its_failure_is_handled() -> None:
@@ -514,7 +559,7 @@ async def test_a_group_that_was_half_undone_is_undone_though_its_failure_is_hand
     assert await run.drive() == ("succeeded", ["undo a", "after"])
 
 
-def half_undone_and_slow(run: Driven) -> Workflow[[], Any]:
+def half_undone_and_slow(run: Driven) -> Steps[Any]:
     """A group that undoes itself; by mended code it goes on, and takes too long at first."""
 
     async def slow(number: list[int]) -> None:
@@ -522,16 +567,12 @@ def half_undone_and_slow(run: Driven) -> Workflow[[], Any]:
         if number.pop():
             await run.clock.sleep(100)
 
-    @workflow
-    def flow() -> Steps[Any]:
-        how = "continue" if run.mended else "all_or_nothing"
-        members = [run.undoable("a"), run.undoable("b"), run.does("fails")]
-        if run.mended:
-            members.append(step("slow").call(slow, [0, 1]))
-        group = step("g").parallel(*members, max_concurrency=1, on_error=how)
-        yield from group.timeout(0.5).retry(2)
-
-    return flow
+    how = "continue" if run.mended else "all_or_nothing"
+    members = [run.undoable("a"), run.undoable("b"), run.does("fails")]
+    if run.mended:
+        members.append(step("slow").call(slow, [0, 1]))
+    group = step("g").parallel(*members, max_concurrency=1, on_error=how)
+    yield from group.timeout(0.5).retry(2)
 
 
 async def test_only_the_attempt_that_was_half_undone_fails() -> None:
@@ -554,31 +595,23 @@ async def test_another_item_under_a_recorded_key_is_found_in_a_run_that_failed_t
     assert (await run.drive())[0] == "succeeded"
 
 
-def over(run: Driven, items: list[int]) -> Workflow[[], Any]:
+def over(run: Driven, items: list[int]) -> Steps[None]:
     """Members whose steps do not say which item they are of."""
 
     def member(_item: int) -> Steps[None]:
         yield from run.does("first")
         yield from run.does("second")
 
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("each").for_each(items, member, max_concurrency=1)
-
-    return flow
+    yield from step("each").for_each(items, member, max_concurrency=1)
 
 
 async def test_a_step_that_is_run_again_is_reused_no_more() -> None:
     """Somebody kept a recorded output that did not fit the code, then had the step run again."""
     name = ["one"]
 
-    def changing(run: Driven) -> Workflow[[], Any]:
-        @workflow
-        def flow() -> Steps[None]:
-            yield from step("b").call(run.act, name[0])
-            yield from run.does("end")
-
-        return flow
+    def changing(run: Driven) -> Steps[None]:
+        yield from step("b").call(run.act, name[0])
+        yield from run.does("end")
 
     run = Driven(changing)
     await run.drive("end")
@@ -594,12 +627,8 @@ async def test_an_answer_counts_for_the_question_that_was_asked() -> None:
     """The code asks something else now, but its process died before anybody could read that."""
     question = ["Keep it?"]
 
-    def asks(_run: Driven) -> Workflow[[], Any]:
-        @workflow
-        def flow() -> Steps[str]:
-            return (yield from step("q").ask(question[0], choices=["yes", "no"]))
-
-        return flow
+    def asks(_run: Driven) -> Steps[str]:
+        return (yield from step("q").ask(question[0], choices=["yes", "no"]))
 
     run = Driven(asks)
     assert (await run.drive())[0] == "suspended"
@@ -610,7 +639,7 @@ async def test_an_answer_counts_for_the_question_that_was_asked() -> None:
         await run.drive()
 
 
-def in_a_child(run: Driven) -> Workflow[[], Any]:
+def in_a_child(run: Driven) -> Steps[Any]:
     """A child workflow of three steps, the first of which can be undone; it says more of that."""
 
     @workflow
@@ -624,11 +653,7 @@ def in_a_child(run: Driven) -> Workflow[[], Any]:
         yield from run.does("y")
         yield from run.does("z")
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("child").run_workflow(child)
-
-    return flow
+    yield from step("child").run_workflow(child)
 
 
 @pytest.mark.parametrize("own_error", [False, True])
@@ -643,7 +668,7 @@ async def test_what_a_body_did_in_an_earlier_drive_is_not_behind_what_fails_in_t
     assert await run.drive() == ("succeeded", ["x", "z"])
 
 
-def collects_in_a_child(run: Driven) -> Workflow[[], Any]:
+def collects_in_a_child(run: Driven) -> Steps[Any]:
     """A child workflow fails by what its group collected."""
 
     @workflow
@@ -653,11 +678,7 @@ def collects_in_a_child(run: Driven) -> Workflow[[], Any]:
         )
         return [one.unwrap() for one in found]
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("child").run_workflow(child)
-
-    return flow
+    yield from step("child").run_workflow(child)
 
 
 async def test_a_collected_failure_that_ended_a_child_is_tried_again() -> None:
@@ -667,15 +688,10 @@ async def test_a_collected_failure_that_ended_a_child_is_tried_again() -> None:
     assert await run.drive() == ("succeeded", ["b"])
 
 
-def waits_in_a_group(run: Driven) -> Workflow[[], Any]:
+def waits_in_a_group(run: Driven) -> Steps[Any]:
     """One member has ended when the other one is cancelled."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("g").parallel(run.does("a"), step("nap").sleep(60))
-        yield from run.does("end")
-
-    return flow
+    yield from step("g").parallel(run.does("a"), step("nap").sleep(60))
+    yield from run.does("end")
 
 
 async def test_a_cancellation_that_took_two_drives_drops_what_one_would_have() -> None:
@@ -706,22 +722,17 @@ async def test_a_run_that_is_undone_does_not_succeed_when_nothing_is_left_to_do(
     assert await run.drive() == ("succeeded", ["a"])
 
 
-def undone_at_once(run: Driven) -> Workflow[[], Any]:
+def undone_at_once(run: Driven) -> Steps[Any]:
     """A step that can be undone, and one that fails; mended code goes on without it."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from run.undoable("a")
-        try:
-            yield from run.does("fails")
-        except StepFailed:
-            if not run.mended:
-                raise
-
-    return flow
+    yield from run.undoable("a")
+    try:
+        yield from run.does("fails")
+    except StepFailed:
+        if not run.mended:
+            raise
 
 
-def tidies_in_a_group(run: Driven) -> Workflow[[], Any]:
+def tidies_in_a_group(run: Driven) -> Steps[Any]:
     """A child workflow takes too long, and cleans up with a group; its failure is settled."""
 
     @workflow
@@ -732,12 +743,8 @@ def tidies_in_a_group(run: Driven) -> Workflow[[], Any]:
             yield from step("tidy").parallel(run.does("one"), run.does("two"))
             yield from step("more").sleep(60 if run.mended else 0)
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("child").run_workflow(child).timeout(5).default("late")
-        yield from run.does("end")
-
-    return flow
+    yield from step("child").run_workflow(child).timeout(5).default("late")
+    yield from run.does("end")
 
 
 async def test_clean_up_with_a_group_goes_on_where_its_process_died() -> None:
@@ -762,3 +769,21 @@ async def test_a_clean_up_that_takes_too_long_leaves_the_timeout_what_it_was() -
     run.mended = True
     status, done = await run.drive()
     assert (status, set(done)) == ("succeeded", {"one", "two", "end"})
+
+
+def waits_for_good_to_tidy(run: Driven) -> Steps[Any]:
+    """The clean-up takes too long, and would go on if a step of it failed."""
+    try:
+        yield from step("nap").sleep(1000)
+    finally:
+        with contextlib.suppress(StepFailed):
+            yield from step("tidy").sleep(1000)
+        yield from run.does("more")
+
+
+async def test_a_clean_up_that_was_stopped_stays_stopped_where_its_process_died() -> None:
+    """Its step was cancelled, and did not fail, so the body does not go on from there."""
+    run = Driven(waits_for_good_to_tidy)
+    limits = Limits(timeout_s=10)
+    await run.drive(limits=limits, dies_after=(ev.StepCompleted, "tidy"))
+    assert await run.drive(limits=limits) == ("failed", [])

@@ -28,6 +28,7 @@ from tests.engine.support import (
     aboom,
     boom,
     give,
+    just,
     paths,
     run_seen,
     same,
@@ -38,12 +39,7 @@ from tests.engine.support import (
 async def test_retry_counts_attempts() -> None:
     """`.retry(3)` calls the action at most three times, and the result counts them."""
     flaky = Flaky(2)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").call(flaky).retry(3, backoff=0))
-
-    result, sink = await run_seen(flow)
+    result, sink = await run_seen(just(step("a").call(flaky).retry(3, backoff=0)))
     assert result.value == "ok"
     assert flaky.calls == 3
     assert result.step("a").attempts == 3
@@ -52,12 +48,7 @@ async def test_retry_counts_attempts() -> None:
 
 async def test_the_last_failed_attempt_is_recorded_too() -> None:
     """AttemptFailed stands for every failed attempt, and the text of StepFailed counts them."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(aboom).retry(2, backoff=0)
-
-    result, sink = await run_seen(flow)
+    result, sink = await run_seen(just(step("a").call(aboom).retry(2, backoff=0)))
     assert [e.attempt for e in sink.of(ev.AttemptFailed)] == [1, 2]
     assert "after 2 attempts" in (result.error or "")
 
@@ -65,12 +56,7 @@ async def test_the_last_failed_attempt_is_recorded_too() -> None:
 async def test_retry_one_is_no_retry() -> None:
     """`.retry(1)` is one attempt."""
     flaky = Flaky(1)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(flaky).retry(1)
-
-    assert (await Executor().run(flow)).status == "failed"
+    assert (await Executor().run(just(step("a").call(flaky).retry(1)))).status == "failed"
     assert flaky.calls == 1
 
 
@@ -102,22 +88,14 @@ async def test_retry_pauses_as_its_backoff_says() -> None:
 async def test_backoff_as_seconds_is_a_fixed_pause() -> None:
     """`backoff=7` pauses seven seconds each time."""
     clock = Jumping()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(aboom).retry(3, backoff=7)
-
-    _, sink = await run_seen(flow, clock=clock)
+    _, sink = await run_seen(just(step("a").call(aboom).retry(3, backoff=7)), clock=clock)
     due = [e.due - e.at for e in sink.of(ev.TimerSet) if e.reason == "retry"]
     assert due == [7, 7]
 
 
 async def test_jitter_is_a_hash_of_run_path_and_attempt() -> None:
     """The same run id, path and attempt pause alike; another run pauses otherwise."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(aboom).retry(3, backoff=Backoff(100, max_s=1000))
+    flow = just(step("a").call(aboom).retry(3, backoff=Backoff(100, max_s=1000)))
 
     async def pauses(run_id: str) -> list[float]:
         from handrail import MemorySink
@@ -146,12 +124,7 @@ async def test_jitter_is_a_hash_of_run_path_and_attempt() -> None:
 async def test_on_says_after_which_errors_to_try_again(on: Any, calls: int) -> None:
     """`on=` takes exception types or a predicate, judged on the live exception."""
     flaky = Flaky(9)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(flaky).retry(3, backoff=0, on=on)
-
-    result, sink = await run_seen(flow)
+    result, sink = await run_seen(just(step("a").call(flaky).retry(3, backoff=0, on=on)))
     assert flaky.calls == calls
     assert result.step("a").attempts == calls
     assert sink.of(ev.AttemptFailed)[-1].retryable is (calls == 3)
@@ -173,11 +146,7 @@ async def test_an_on_predicate_that_raises_fails_the_step() -> None:
 async def test_on_judges_the_failure_of_a_composite() -> None:
     """`on=` of a group is asked about the failure that its member passed on."""
     flaky = Flaky(9)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("g").parallel(step("a").call(flaky)).retry(3, backoff=0, on=Boom)
-
+    flow = just(step("g").parallel(step("a").call(flaky)).retry(3, backoff=0, on=Boom))
     result = await Executor().run(flow)
     assert flaky.calls == 3
     assert result.step("g").attempts == 3
@@ -186,12 +155,7 @@ async def test_on_judges_the_failure_of_a_composite() -> None:
 async def test_a_composite_tried_again_runs_below_a_path_of_its_own() -> None:
     """Attempt n >= 2 of a group runs its members under `name~n/`."""
     flaky = Flaky(1)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("g").parallel(step("a").call(flaky)).retry(2, backoff=0))
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("g").parallel(step("a").call(flaky)).retry(2, backoff=0)))
     assert result.value == ("ok",)
     assert paths(result) == ["g", "g/a", "g~2/a"]
     assert result.step("g").attempts == 2
@@ -200,12 +164,7 @@ async def test_a_composite_tried_again_runs_below_a_path_of_its_own() -> None:
 async def test_default_stands_in_for_a_failure() -> None:
     """`.default(value)` gives the value with the status defaulted, after all attempts."""
     flaky = Flaky(9)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").call(flaky).retry(2, backoff=0).default("spare"))
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("a").call(flaky).retry(2, backoff=0).default("spare")))
     assert (result.value, flaky.calls) == ("spare", 2)
     one = result.step("a")
     assert (one.status, one.success, one.output, one.error) == ("defaulted", True, "spare", "try 2")
@@ -213,23 +172,13 @@ async def test_default_stands_in_for_a_failure() -> None:
 
 async def test_a_default_of_none_counts() -> None:
     """`.default(None)` is a default."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").call(aboom).default(None))
-
-    result = await Executor().run(flow)
+    result = await Executor().run(just(step("a").call(aboom).default(None)))
     assert (result.status, result.value) == ("succeeded", None)
 
 
 async def test_skip_on_error_gives_a_falsy_skipped_with_the_reason() -> None:
     """`.skip_on_error()` goes on with Skipped, the status is skipped, the error is kept."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").call(boom, "bad luck").skip_on_error())
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("a").call(boom, "bad luck").skip_on_error()))
     assert isinstance(result.value, Skipped)
     assert "bad luck" in result.value.reason
     assert (result.step("a").status, result.step("a").error) == ("skipped", "bad luck")
@@ -267,16 +216,13 @@ async def test_the_fallback_comes_before_the_default() -> None:
         order.append("fallback")
         raise Boom("y")
 
-    @workflow
-    def flow() -> Steps[Any]:
-        return (
-            yield from step("a")
-            .call(act)
-            .default("spare")
-            .on_error(lambda _c, _f: step("f").call(fallback))
-            .retry(2, backoff=0)
-        )
-
+    flow = just(
+        step("a")
+        .call(act)
+        .default("spare")
+        .on_error(lambda _c, _f: step("f").call(fallback))
+        .retry(2, backoff=0)
+    )
     result, _ = await run_seen(flow)
     assert order == ["act", "act", "fallback"]
     assert result.value == "spare"
@@ -299,23 +245,14 @@ async def test_an_async_handler_is_awaited() -> None:
 @pytest.mark.parametrize("made", ["not a step", None])
 async def test_a_handler_that_returns_no_step_fails_the_step(made: Any) -> None:
     """A handler that returns something else fails the step, with the value in the text."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(aboom).on_error(lambda _c, _f: made)
-
-    result = await Executor().run(flow)
+    result = await Executor().run(just(step("a").call(aboom).on_error(lambda _c, _f: made)))
     assert result.status == "failed"
     assert repr(made) in (result.error or "")
 
 
 async def test_a_handler_that_raises_fails_the_step() -> None:
     """A handler's own exception is the failure."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(aboom).on_error(lambda _c, _f: boom("in handler"))
-
+    flow = just(step("a").call(aboom).on_error(lambda _c, _f: boom("in handler")))
     result = await Executor().run(flow)
     assert "in handler" in (result.error or "")
 
@@ -323,12 +260,7 @@ async def test_a_handler_that_raises_fails_the_step() -> None:
 async def test_when_false_skips_and_never_calls() -> None:
     """A false predicate gives Skipped, and the action is not called."""
     called: list[int] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").call(called.append, 1).when(lambda _: False))
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("a").call(called.append, 1).when(lambda _: False)))
     assert isinstance(result.value, Skipped)
     assert called == []
     assert result.step("a").status == "skipped"
@@ -355,18 +287,14 @@ async def test_when_is_given_the_context_and_may_be_async() -> None:
 async def test_a_bad_predicate_fails_its_step_past_every_fallback(predicate: Any) -> None:
     """A predicate that raises or gives no bool fails the step, past on_error and default."""
     called: list[int] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from (
-            step("a")
-            .call(called.append, 1)
-            .when(predicate)
-            .retry(3, backoff=0)
-            .on_error(lambda _c, _f: step("f").call(same))
-            .default(1)
-        )
-
+    flow = just(
+        step("a")
+        .call(called.append, 1)
+        .when(predicate)
+        .retry(3, backoff=0)
+        .on_error(lambda _c, _f: step("f").call(same))
+        .default(1)
+    )
     result, _ = await run_seen(flow)
     assert (result.status, result.failed_step, called) == ("failed", "a", [])
     assert statuses(result) == {"a": "failed"}
@@ -444,11 +372,7 @@ async def test_an_exception_that_cannot_be_pickled_fails_its_step() -> None:
     def locked() -> None:
         raise Locked
 
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("a").call(locked)
-
-    result = await Executor().run(flow)
+    result = await Executor().run(just(step("a").call(locked)))
     assert (result.status, result.failed_step) == ("failed", "a")
 
 
@@ -468,18 +392,9 @@ async def test_a_coroutine_that_a_sync_action_returns_is_awaited() -> None:
 async def test_modifiers_may_come_in_any_order() -> None:
     """`.default` before `.retry` before `.when` means the same as the other way round."""
     flaky = Flaky(1)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (
-            yield from step("a")
-            .call(flaky)
-            .default("spare")
-            .retry(2, backoff=0)
-            .timeout(5)
-            .when(lambda _: True)
-        )
-
+    flow = just(
+        step("a").call(flaky).default("spare").retry(2, backoff=0).timeout(5).when(lambda _: True)
+    )
     result, _ = await run_seen(flow)
     assert (result.value, flaky.calls) == ("ok", 2)
 
@@ -497,12 +412,8 @@ async def test_each_modifier_returns_a_new_step() -> None:
             return "failed"
         return "?"
 
-    @workflow
-    def other() -> Steps[Any]:
-        return (yield from spared)
-
     assert (await Executor().run(flow)).value == "failed"
-    assert (await Executor().run(other)).value == 1
+    assert (await Executor().run(just(spared))).value == 1
 
 
 @pytest.mark.parametrize(
@@ -528,11 +439,7 @@ async def test_the_attempt_number_reaches_the_action() -> None:
         seen.append(current().attempt)
         raise Boom("x")
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(act).retry(3, backoff=0).default(None)
-
-    await Executor().run(flow)
+    await Executor().run(just(step("a").call(act).retry(3, backoff=0).default(None)))
     assert seen == [1, 2, 3]
 
 
@@ -548,9 +455,6 @@ async def test_retry_reruns_after_a_timeout() -> None:
             await anyio.sleep_forever()
         return "second"
 
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").call(act).timeout(30).retry(2, backoff=0))
-
+    flow = just(step("a").call(act).timeout(30).retry(2, backoff=0))
     result, _ = await run_seen(flow, clock=Jumping())
     assert (result.value, len(calls)) == ("second", 2)

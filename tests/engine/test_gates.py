@@ -17,7 +17,6 @@ from handrail import (
     OpenGate,
     RunNotFound,
     Stage,
-    StepFailed,
     Steps,
     StepTimeout,
     WorkflowNotFound,
@@ -25,12 +24,14 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
+from handrail.testing import Script
 from tests.engine.support import (
-    Flaky,
     Jumping,
     boom,
+    caught,
     check_drive,
     give,
+    just,
     paths,
     run_seen,
     same,
@@ -56,12 +57,7 @@ def asking(**options: Any) -> Steps[Any]:
 )
 async def test_a_policy_answers(policy: str, options: dict[str, Any], answer: Any) -> None:
     """Approve answers True or the first choice, default the default."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("q").ask("Merge?", **options))
-
-    result, sink = await run_seen(flow, gates=policy)
+    result, sink = await run_seen(just(step("q").ask("Merge?", **options)), gates=policy)
     assert result.value == answer
     (answered,) = sink.of(ev.GateAnswered)
     assert policy in (answered.by or "")
@@ -72,12 +68,7 @@ async def test_a_policy_without_an_answer_fails_the_step(
     policy: str, options: dict[str, Any]
 ) -> None:
     """Fail always, and default where there is none, fail the step."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("q").ask("Merge?", **options)
-
-    result, _ = await run_seen(flow, gates=policy)
+    result, _ = await run_seen(just(step("q").ask("Merge?", **options)), gates=policy)
     assert (result.status, result.failed_step) == ("failed", "q")
 
 
@@ -106,26 +97,15 @@ async def test_a_callable_is_given_the_open_gate_and_may_be_async() -> None:
 @pytest.mark.parametrize("answer", ["maybe", None])
 async def test_a_handlers_wrong_answer_fails_the_step(answer: Any) -> None:
     """A handler that answers something else fails the step with InvalidAnswer."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from step("q").ask("?", choices=["yes", "no"])
-        except StepFailed as failed:
-            return failed.is_a(InvalidAnswer)
-        return None
-
+    flow = caught(
+        step("q").ask("?", choices=["yes", "no"]), lambda failed: failed.is_a(InvalidAnswer)
+    )
     assert (await run_seen(flow, gates=lambda _: answer))[0].value is True
 
 
 async def test_a_handler_that_raises_fails_the_step() -> None:
     """What a handler raises is the step's error."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("q").ask("?")
-
-    result, _ = await run_seen(flow, gates=lambda _: boom("no person"))
+    result, _ = await run_seen(just(step("q").ask("?")), gates=lambda _: boom("no person"))
     assert "no person" in (result.error or "")
 
 
@@ -154,12 +134,10 @@ def test_ask_refuses_what_cannot_be(options: dict[str, Any], error: type[Excepti
 async def test_without_a_handler_the_run_suspends_with_its_open_gates() -> None:
     """The result is suspended, lists the gates, and nothing was rolled back."""
     undone: list[int] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(same, 1).with_rollback(undone.append)
-        yield from step("q").ask("Merge?", choices=["yes", "no"])
-
+    flow = just(
+        step("a").call(same, 1).with_rollback(undone.append),
+        step("q").ask("Merge?", choices=["yes", "no"]),
+    )
     result, sink = await run_seen(flow)
     assert (result.status, result.success, undone) == ("suspended", False, [])
     (gate,) = result.waiting
@@ -278,11 +256,7 @@ async def test_a_wrong_answer_leaves_the_gate_open() -> None:
 async def test_a_timeout_with_a_default_answers_with_it() -> None:
     """ask(timeout=, default=) gives the default once the time has passed."""
     clock = Jumping()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("q").ask("?", default="no", timeout=60))
-
+    flow = just(step("q").ask("?", default="no", timeout=60))
     result, sink = await run_seen(flow, clock=clock, linger_s=600)
     assert result.value == "no"
     assert clock.time - 1_000_000.0 == 60
@@ -291,12 +265,7 @@ async def test_a_timeout_with_a_default_answers_with_it() -> None:
 
 async def test_a_timeout_without_a_default_fails() -> None:
     """ask(timeout=) without a default fails with StepTimeout."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("q").ask("?", timeout=60)
-
-    result, _ = await run_seen(flow, clock=Jumping(), linger_s=600)
+    result, _ = await run_seen(just(step("q").ask("?", timeout=60)), clock=Jumping(), linger_s=600)
     assert result.step("q").is_a(StepTimeout)
 
 
@@ -337,11 +306,7 @@ async def test_while_a_branch_can_go_on_the_run_goes_on() -> None:
 async def test_gates_of_members_are_answered_one_by_one() -> None:
     """Several open gates are all listed; each answer is kept, in any order."""
     executor = Executor()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("f").for_each(["a", "b"], lambda x: step("q").ask(f"{x}?")))
-
+    flow = just(step("f").for_each(["a", "b"], lambda x: step("q").ask(f"{x}?")))
     first = await executor.options(run_id="r").run(flow)
     assert [gate.path for gate in first.waiting] == ["f/0/q", "f/1/q"]
     await executor.answer("r", "f/1/q", "two")
@@ -393,6 +358,21 @@ async def test_a_signal_reaches_a_suspended_run() -> None:
     assert (await executor.resume("r", flow)).value == "xy"
 
 
+def test_of_those_who_wait_for_a_signal_the_one_that_waits_longest_takes_it() -> None:
+    """Not the first in the tree: the second member waits before the first one does."""
+
+    def member(delay_s: int) -> Steps[Any]:
+        yield from step("s").sleep(delay_s)
+        return (yield from step("w").wait_for("go"))
+
+    with Script(just(step("f").for_each([2, 1], member))) as script:
+        for _ in range(2):
+            script.advance(1)
+        script.signal("go", "first")
+        script.signal("go", "second")
+        assert script.finish().value == ["second", "first"]
+
+
 # -- resume of runs that ended ---------------------------------------------------------------------
 
 
@@ -412,92 +392,6 @@ async def test_a_succeeded_run_gives_its_recorded_result() -> None:
     assert paths(again) == paths(first)
 
 
-async def test_a_failed_run_runs_the_failed_step_again() -> None:
-    """The step that ended the run runs again; recorded successes do not."""
-    calls: list[str] = []
-    flaky = Flaky(1)
-    executor = Executor()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(calls.append, "a")
-        try:
-            return (yield from step("b").call(flaky))
-        finally:
-            yield from step("clean").call(calls.append, "clean")
-
-    first = await executor.options(run_id="r").run(flow)
-    assert (first.status, first.failed_step) == ("failed", "b")
-    result = await executor.resume("r", flow)
-    assert (result.status, result.value) == ("succeeded", "ok")
-    assert calls == ["a", "clean", "clean"]
-    assert result.step("b").attempts == 1
-
-
-async def test_a_handled_failure_is_raised_again_on_resume() -> None:
-    """A failure that the workflow went on from is raised again without running the step."""
-    handled, last = Flaky(9), Flaky(1)
-    executor = Executor()
-    seen: list[str] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from step("a").call(handled)
-        except StepFailed as failed:
-            seen.append(str(failed))
-        return (yield from step("b").call(last))
-
-    await executor.options(run_id="r").run(flow)
-    result = await executor.resume("r", flow)
-    assert (result.value, handled.calls) == ("ok", 1)
-    assert seen[0] == seen[1]
-
-
-async def test_steps_whose_rollback_ran_run_again() -> None:
-    """After a failed run every step that was undone is done again."""
-    calls: list[str] = []
-    flaky = Flaky(1)
-    executor = Executor()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(calls.append, "a").with_rollback(lambda _: calls.append("undo a"))
-        yield from step("b").call(calls.append, "b")
-        yield from step("c").call(flaky)
-
-    await executor.options(run_id="r").run(flow)
-    result = await executor.resume("r", flow)
-    assert result.status == "succeeded"
-    assert calls == ["a", "b", "undo a", "a"]
-
-
-async def test_a_failed_group_runs_only_its_failed_and_cancelled_members_again() -> None:
-    """Members that succeeded keep their outputs on resume."""
-    calls: list[int] = []
-    flaky = Flaky(1)
-    executor = Executor(clock=Jumping())
-
-    async def act(n: int) -> int:
-        calls.append(n)
-        if n == 1:
-            await flaky()
-        return n * 10
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (
-            yield from step("f").for_each(
-                [0, 1, 2], lambda n: step("s").call(act, n), max_concurrency=1
-            )
-        )
-
-    await executor.options(run_id="r").run(flow)
-    result = await executor.resume("r", flow)
-    assert result.value == [0, 10, 20]
-    assert calls == [0, 1, 1, 2]
-
-
 async def test_a_cancelled_run_can_be_resumed() -> None:
     """Steps that were cancelled run again, those that succeeded do not."""
     calls: list[str] = []
@@ -510,11 +404,7 @@ async def test_a_cancelled_run_can_be_resumed() -> None:
             await anyio.sleep_forever()
         return "b"
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(calls.append, "a")
-        return (yield from step("b").call(act))
-
+    flow = just(step("a").call(calls.append, "a"), step("b").call(act))
     with anyio.fail_after(5):
         async with executor.options(run_id="r").stream(flow) as run:
             async for event in run:
@@ -546,12 +436,8 @@ async def test_a_child_of_a_resumed_run_gives_its_result_again() -> None:
     executor = Executor()
 
     @workflow
-    def child() -> Steps[int]:
-        return (yield from step("x").call(give, 3))
-
-    @workflow
     def flow() -> Steps[Any]:
-        done = yield from step("sub").subworkflow(child)
+        done = yield from step("sub").subworkflow(just(step("x").call(give, 3)))
         yield from step("q").ask("?")
         return done.value
 
@@ -571,66 +457,10 @@ async def test_a_failed_validation_validates_again_on_resume() -> None:
         checks.append(1)
         return len(checks) > 2
 
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("v").validate([Stage("lint", check)], retry=1))
-
+    flow = just(step("v").validate([Stage("lint", check)], retry=1))
     first = await executor.options(run_id="r").run(flow)
     assert (first.status, len(checks)) == ("failed", 2)
     result = await executor.resume("r", flow)
     assert result.error is None
     assert result.value.passed
     assert len(checks) == 3
-
-
-async def test_a_group_that_was_undone_is_done_again_whole() -> None:
-    """A composite whose own rollback ran runs its children again, recorded or not."""
-    calls: list[str] = []
-    flaky = Flaky(1)
-    executor = Executor()
-
-    @workflow
-    def child() -> Steps[Any]:
-        yield from step("x").call(calls.append, "x")
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("sub").subworkflow(child).with_rollback(lambda _: calls.append("undo"))
-        yield from step("c").call(flaky)
-
-    await executor.options(run_id="r").run(flow)
-    result = await executor.resume("r", flow)
-    assert result.status == "succeeded"
-    assert calls == ["x", "undo", "x"]
-
-
-async def test_rerun_of_a_group_runs_its_members_again() -> None:
-    """`rerun=[path]` of a composite runs everything below it again."""
-    calls: list[str] = []
-    executor = Executor()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("g").parallel(step("a").call(calls.append, "a"))
-        yield from step("b").call(calls.append, "b")
-
-    await executor.options(run_id="r").run(flow)
-    result = await executor.resume("r", flow, rerun=["g"])
-    assert result.status == "succeeded"
-    assert calls == ["a", "b", "a"]
-
-
-async def test_a_failed_retried_group_goes_on_after_resume() -> None:
-    """A group that used up its attempts runs again on resume, and can succeed."""
-    flaky = Flaky(2)
-    executor = Executor()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("g").parallel(step("a").call(flaky)).retry(2, backoff=0))
-
-    first = await executor.options(run_id="r").run(flow)
-    assert first.status == "failed"
-    result = await executor.resume("r", flow)
-    assert result.error is None
-    assert result.value == ("ok",)

@@ -18,16 +18,18 @@ from handrail import (
     NotClean,
     Steps,
     StepTimeout,
+    WorkflowResult,
     step,
     workflow,
 )
 from handrail.model import events as ev
 from handrail.model.launch import Launch
-from handrail.model.results import AgentResult, Usage
+from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply
 from handrail.testing import JumpClock, TextJournal
 from handrail.testing.clock import START
 from handrail.testing.fake_programs import Dies, fake_cli
+from tests.engine.support import just
 
 HOUR = 3_600.0
 
@@ -39,12 +41,13 @@ def capped(**more: Any) -> AgentError:
 
 def flow_of(agent: Any, **settings: Any) -> Any:
     """A workflow of one agent step, which gives the agent's result."""
+    return just(step("code").agent(agent, {}, **settings))
 
-    @workflow
-    def flow() -> Steps[AgentResult[str]]:
-        return (yield from step("code").agent(agent, {}, **settings))
 
-    return flow
+async def ran(backend: Any, clock: JumpClock | None = None, **options: Any) -> WorkflowResult[Any]:
+    """The result of a run of one step, whose agent has this backend, on a clock that jumps."""
+    flow = flow_of(Agent("coder", "Do it.", backend=backend))
+    return await Executor(clock=clock or JumpClock(), **options).run(flow)
 
 
 def kinds(sink: MemorySink) -> list[str]:
@@ -60,9 +63,7 @@ async def test_a_cap_is_waited_for_and_costs_no_attempt() -> None:
     """A step with one attempt survives a cap of five hours: probed once, then waited for."""
     clock, sink = JumpClock(), MemorySink()
     backend = FakeBackend([capped(retry_at=START + 5 * HOUR)] * 2 + ["done"])
-    result = await Executor(clock=clock, sinks=[sink]).run(
-        flow_of(Agent("coder", "Do it.", backend=backend))
-    )
+    result = await ran(backend, clock=clock, sinks=[sink])
     assert result.unwrap().output == "done"
     assert (result.step_results[0].attempts, result.value and result.value.attempts) == (1, 3)
     assert kinds(sink) == ["StepStarted", "LadderStep", "TimerSet", "LadderStep", "TimerSet"]
@@ -73,9 +74,7 @@ async def test_a_transient_failure_is_retried_in_its_session() -> None:
     """The second prompt goes into the session and says that the first broke off."""
     down = AgentError("coder", "overloaded", kind="transient", session="s-1")
     backend = FakeBackend([down, AgentReply("done", session="s-1")])
-    result = await Executor(clock=JumpClock()).run(
-        flow_of(Agent("coder", "Do it.", backend=backend))
-    )
+    result = await ran(backend)
     assert result.success
     first, second = backend.turns
     assert (first.session, second.session) == (None, "s-1")
@@ -108,11 +107,7 @@ async def test_what_is_used_up_fails_the_attempt_and_then_counts_as_one() -> Non
     backend = FakeBackend([down] * 3 + ["done"])
     sink = MemorySink()
     agent = Agent("coder", "Do it.", backend=backend)
-
-    @workflow
-    def flow() -> Steps[AgentResult[str]]:
-        return (yield from step("code").agent(agent, {}).retry(2, backoff=0))
-
+    flow = just(step("code").agent(agent, {}).retry(2, backoff=0))
     result = await Executor(clock=JumpClock(), sinks=[sink]).run(flow)
     assert result.success
     assert result.step_results[0].attempts == 2
@@ -141,17 +136,13 @@ async def test_siblings_go_on_while_one_step_waits_for_a_person() -> None:
     refused = AgentError("coder", "no credit", kind="spending_cap")
     agent = Agent("coder", "Do it.", backend=FakeBackend([refused]))
     done: list[str] = []
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (
-            yield from step("both").parallel(
-                step("code").agent(agent, {}),
-                step("slow").sleep(100),
-                step("other").call(done.append, "other"),
-            )
+    flow = just(
+        step("both").parallel(
+            step("code").agent(agent, {}),
+            step("slow").sleep(100),
+            step("other").call(done.append, "other"),
         )
-
+    )
     sink = MemorySink()
     result = await Executor(clock=JumpClock(), sinks=[sink]).run(flow)
     assert (result.status, done) == ("suspended", ["other"])
@@ -164,9 +155,7 @@ async def test_a_full_session_is_left_with_a_summary() -> None:
     full = AgentError("coder", "too long", kind="context_overflow", session="s", text="I did A.")
     backend = FakeBackend([full, full, "done"])
     backend_without = type("Plain", (), {"name": "plain", "complete": backend.complete})()
-    result = await Executor(clock=JumpClock()).run(
-        flow_of(Agent("coder", "Do it.", backend=backend_without))
-    )
+    result = await ran(backend_without)
     assert result.success
     assert [turn.session for turn in backend.turns] == [None, None, None]
     assert "I did A." in backend.turns[1].prompt
@@ -177,7 +166,7 @@ async def test_a_backend_that_can_compacts_its_session() -> None:
     """The same session is gone on in, and the backend is told to make it smaller."""
     full = AgentError("coder", "too long", kind="context_overflow", session="s")
     backend = FakeBackend([full, "done"])
-    await Executor(clock=JumpClock()).run(flow_of(Agent("coder", "Do it.", backend=backend)))
+    await ran(backend)
     assert [(turn.session, turn.compact) for turn in backend.turns] == [(None, False), ("s", True)]
 
 
@@ -195,12 +184,7 @@ async def test_the_last_re_ask_is_reframed() -> None:
 def never_fitting(backend: FakeBackend, **retry: Any) -> Any:
     """A workflow whose agent's answers never fit, and are asked for again twice."""
     agent = Agent("count", "Count it.", output=int, backend=backend)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("count").agent(agent).retry(3, **retry))
-
-    return flow
+    return just(step("count").agent(agent).retry(3, **retry))
 
 
 async def test_re_asks_are_not_multiplied_by_retries() -> None:
@@ -240,11 +224,7 @@ async def test_a_default_is_given_when_everything_failed_and_is_marked() -> None
     """Only then, and the run is degraded."""
     backend = FakeBackend([AgentError("coder", "no", kind="refusal")])
     agent = Agent("coder", "Do it.", backend=backend)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("code").agent(agent, {}).default("nothing"))
-
+    flow = just(step("code").agent(agent, {}).default("nothing"))
     result = await Executor(clock=JumpClock()).run(flow)
     assert (result.value, result.degraded) == ("nothing", True)
     assert result.step_results[0].status == "defaulted"
@@ -261,12 +241,7 @@ async def test_a_step_that_must_run_once_climbs_no_ladder() -> None:
     """A launch that may have taken effect is not made again."""
     backend = FakeBackend([AgentError("coder", "gone", kind="crashed"), "done"])
     agent = Agent("coder", "Do it.", backend=backend)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("code").agent(agent, {}).once())
-
-    result = await Executor(clock=JumpClock()).run(flow)
+    result = await Executor(clock=JumpClock()).run(just(step("code").agent(agent, {}).once()))
     assert result.status == "failed"
     assert len(backend.turns) == 1
 
@@ -275,7 +250,7 @@ async def test_all_launches_are_paid_for() -> None:
     """The usage of a step is that of every launch, failed ones included."""
     down = AgentError("coder", "down", kind="transient", usage=Usage(100, 1))
     backend = FakeBackend([down, AgentReply("done", usage=Usage(50, 2))])
-    result = await Executor(clock=JumpClock()).run(flow_of(Agent("c", "Do it.", backend=backend)))
+    result = await ran(backend)
     assert result.usage == Usage(150, 3)
 
 
@@ -347,9 +322,7 @@ async def test_ladder_steps_say_what_follows() -> None:
     down = AgentError("coder", "down", kind="timeout", session="s", text="so far")
     sink = MemorySink()
     backend = FakeBackend([down, "done"])
-    await Executor(clock=JumpClock(), sinks=[sink]).run(
-        flow_of(Agent("coder", "Do it.", backend=backend))
-    )
+    await ran(backend, sinks=[sink])
     (taken,) = [event for event in sink.events if isinstance(event, ev.LadderStep)]
     assert (taken.path, taken.attempt, taken.kind, taken.error) == ("code", 1, "timeout", "down")
     assert (taken.backend, taken.session, taken.due) == ("fake", "s", 0.0)
@@ -360,9 +333,7 @@ async def test_what_a_run_lived_through_is_in_its_result() -> None:
     """Each failed launch with its kind, what followed and how long that took to begin."""
     down = AgentError("coder", "down", kind="transient")
     backend = FakeBackend([down, capped(), "done"])
-    result = await Executor(clock=JumpClock()).run(
-        flow_of(Agent("coder", "Do it.", backend=backend))
-    )
+    result = await ran(backend)
     assert [(one.path, one.kind, one.rung, one.backend) for one in result.incidents] == [
         ("code", "transient", "retry", "fake"),
         ("code", "usage_cap", "wait", "fake"),
@@ -375,10 +346,6 @@ async def test_a_result_can_be_asked_whether_it_is_clean() -> None:
     """A default is found in the run's result, in a child's, and by the steps after it."""
     seen: list[str] = []
 
-    @workflow
-    def child() -> Steps[Any]:
-        return (yield from step("risky").call(int, "x").default(0))
-
     def look(ctx: Any) -> bool:
         ctx.require_clean("sure")
         try:
@@ -390,7 +357,7 @@ async def test_a_result_can_be_asked_whether_it_is_clean() -> None:
     @workflow
     def flow() -> Steps[Any]:
         yield from step("sure").call(int, "1")
-        inner = yield from step("inner").run_workflow(child)
+        inner = yield from step("inner").run_workflow(just(step("risky").call(int, "x").default(0)))
         yield from step("after").call(int, "2").when(look)
         return inner
 
@@ -410,11 +377,7 @@ async def test_a_step_that_is_no_agents_any_more_just_runs() -> None:
     executor = Executor(journal=TextJournal())
     first = flow_of(Agent("coder", "Do it.", backend=FakeBackend([refused])))
     assert (await executor.options(run_id="r").run(first)).status == "suspended"
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("code").parallel(step("a").call(int, "1")))
-
+    flow = just(step("code").parallel(step("a").call(int, "1")))
     assert (await executor.resume("r", flow)).unwrap() == (1,)
 
 
@@ -461,22 +424,17 @@ async def test_a_session_is_not_handed_to_another_backend_after_a_resume() -> No
 
 
 async def test_all_launches_of_an_attempt_share_its_timeout() -> None:
-    """Of 100 seconds the first launch took 60, so the second is stopped after 40."""
+    """Of 100 seconds the first two launches took 40 each, so the third is stopped after 20."""
 
     async def dies(turn: Any) -> Any:
-        await turn.sleep(60)
+        await turn.sleep(40)
         return AgentError("c", "gone", kind="crashed")
 
     clock, backend = JumpClock(), FakeBackend([dies] * 3)
     agent = Agent("c", "Do it.", backend=backend)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("code").agent(agent).timeout(100))
-
-    result = await Executor(clock=clock).run(flow)
+    result = await Executor(clock=clock).run(just(step("code").agent(agent).timeout(100)))
     assert result.step_results[0].is_a(StepTimeout)
-    assert (len(backend.turns), clock.now()) == (2, START + 100)
+    assert (len(backend.turns), clock.now()) == (3, START + 100)
 
 
 async def test_a_session_is_told_with_the_number_of_its_launch() -> None:
@@ -514,7 +472,7 @@ async def test_a_cap_met_after_long_work_is_a_new_one() -> None:
         return capped(retry_at=START + 12 * HOUR)
 
     backend = FakeBackend([*capped_later * 2, work, "done"])
-    result = await Executor(clock=JumpClock()).run(flow_of(Agent("c", "Do it.", backend=backend)))
+    result = await ran(backend)
     assert result.success
     waits = [round(one.waited_s / 60) for one in result.incidents]
     assert waits in ([30, 270, 30], [30, 271, 30])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -16,6 +18,7 @@ from handrail import (
     FakeBackend,
     Limits,
     MemorySink,
+    Step,
     StepFailed,
     Steps,
     step,
@@ -24,7 +27,19 @@ from handrail import (
 from handrail.model import events as ev
 from handrail.testing import JumpClock, TextJournal
 from handrail.testing.clock import START
-from tests.engine.support import Boom, Flaky, Jumping, boom, give, paths, run_seen, same, statuses
+from tests.engine.support import (
+    Boom,
+    Flaky,
+    Jumping,
+    boom,
+    forever,
+    give,
+    just,
+    paths,
+    run_seen,
+    same,
+    statuses,
+)
 
 
 class Gauge:
@@ -56,20 +71,59 @@ def rows(seen: Any) -> list[tuple[str, float, str]]:
 # -- limits that end the run -----------------------------------------------------------------------
 
 
-async def test_max_steps_ends_the_run_and_names_limit_and_value() -> None:
-    """The step beyond max_steps does not run; the run fails, naming max_steps and its value."""
-    ran: list[int] = []
+@workflow
+def polls() -> Steps[None]:
+    """A loop without an end, over one f-string."""
+    for n in itertools.count():
+        yield from step(f"poll-{n}").call(give)
 
-    @workflow
-    def flow() -> Steps[None]:
-        for n in range(10):
-            yield from step(f"s-{n}").call(ran.append, n)
 
-    result, seen = await run_seen(flow, limits=Limits(max_steps=3))
-    assert ran == [0, 1, 2]
-    assert result.status == "failed"
-    assert re.search(r"max_steps\b.*\b3\b", result.error or "")
-    assert rows(seen) == [("max_steps", 3, "s-3")]
+@workflow
+def polls_by_a_helper() -> Steps[None]:
+    """The same, where the helper makes the names."""
+
+    def helper(n: int) -> Steps[Any]:
+        return (yield from step(f"poll-{n}").call(give))
+
+    for n in itertools.count():
+        yield from helper(n)
+
+
+@workflow
+def deeper() -> Steps[Any]:
+    """A workflow that calls itself."""
+    yield from step("in").run_workflow(deeper)
+
+
+@pytest.mark.parametrize(
+    ("flow", "limits", "reached", "done"),
+    [
+        pytest.param(polls, Limits(max_steps=3), ("max_steps", 3, "poll-3"), 3, id="steps"),
+        pytest.param(polls, Limits(max_visits=5), ("max_visits", 5, "poll-5"), 5, id="visits"),
+        pytest.param(
+            polls_by_a_helper, Limits(max_visits=4), ("max_visits", 4, "poll-4"), 4,
+            id="visits of the line of a helper",
+        ),
+        pytest.param(deeper, Limits(max_depth=4), ("max_depth", 4, "in/" * 4 + "in"), 0, id="deep"),
+        pytest.param(deeper, Limits(), ("max_depth", 32, "in/" * 32 + "in"), 0, id="any depth"),
+        pytest.param(
+            just(step("a").call(forever)), Limits(timeout_s=60), ("timeout_s", 60, ""), 0,
+            id="time, while a step runs",
+        ),
+        pytest.param(
+            just(step("a").sleep(1000)), Limits(timeout_s=60), ("timeout_s", 60, ""), 0,
+            id="time, while a step waits",
+        ),
+    ],
+)  # fmt: skip
+async def test_a_limit_ends_the_run_and_is_named_with_its_value(
+    flow: Any, limits: Limits, reached: tuple[str, float, str], done: int
+) -> None:
+    """What the limit allows is done, the step beyond it is not, and the run fails."""
+    result, seen = await run_seen(flow, limits=limits, clock=Jumping())
+    assert (result.status, rows(seen)) == ("failed", [reached])
+    assert re.search(rf"{reached[0]}\b.*\b{reached[1]}\b", result.error or "")
+    assert list(statuses(result).values()).count("succeeded") == done
 
 
 async def test_exactly_max_steps_are_allowed() -> None:
@@ -110,34 +164,11 @@ async def test_max_steps_stops_what_runs_beside() -> None:
         yield from step("b").call(give)
         yield from step("c").call(give)
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("f").for_each([0, 1], body)
-
-    with anyio.fail_after(5):
-        result, seen = await run_seen(flow, limits=Limits(max_steps=4))
+    flow = just(step("f").for_each([0, 1], body))
+    result, seen = await run_seen(flow, limits=Limits(max_steps=4))
     assert result.status == "failed"
     assert [one[:2] for one in rows(seen)] == [("max_steps", 4)]
     assert statuses(result)["f/0/a"] == "cancelled"
-
-
-async def test_max_visits_is_a_guard_against_endless_loops() -> None:
-    """A loop over one f-string ends the run, naming max_visits and its value."""
-    ran: list[int] = []
-
-    @workflow
-    def flow() -> Steps[None]:
-        n = 0
-        while True:
-            yield from step(f"poll-{n}").call(ran.append, n)
-            n += 1
-
-    with anyio.fail_after(5):
-        result, seen = await run_seen(flow, limits=Limits(max_visits=5))
-    assert ran == [0, 1, 2, 3, 4]
-    assert result.status == "failed"
-    assert re.search(r"max_visits\b.*\b5\b", result.error or "")
-    assert [one[:2] for one in rows(seen)] == [("max_visits", 5)]
 
 
 async def test_max_visits_counts_each_name_by_itself() -> None:
@@ -155,63 +186,15 @@ async def test_max_visits_counts_each_name_by_itself() -> None:
     assert (result.status, len(result.step_results)) == ("succeeded", 9)
 
 
-async def test_max_visits_sees_a_loop_through_a_helper() -> None:
-    """A name that a helper builds is counted at the helper's line."""
-
-    def helper(n: int) -> Steps[Any]:
-        return (yield from step(f"h-{n}").call(give, n))
-
-    @workflow
-    def flow() -> Steps[None]:
-        n = 0
-        while True:
-            yield from helper(n)
-            n += 1
-
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, limits=Limits(max_visits=4))
-    assert (result.status, len(result.step_results)) == ("failed", 4)
-
-
 async def test_max_visits_does_not_count_members() -> None:
     """Each member of a group is a scope of its own, however many there are."""
 
     def body(n: int) -> Steps[Any]:
         return (yield from step("x").call(give, n))
 
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("f").for_each(range(10), body))
-
+    flow = just(step("f").for_each(range(10), body))
     result, _ = await run_seen(flow, limits=Limits(max_visits=3))
     assert (result.status, result.value) == ("succeeded", list(range(10)))
-
-
-async def test_max_depth_stops_endless_recursion() -> None:
-    """A workflow that calls itself ends the run, naming max_depth and its value."""
-
-    @workflow
-    def deeper(n: int) -> Steps[Any]:
-        yield from step("in").run_workflow(deeper, n + 1)
-
-    with anyio.fail_after(10):
-        result, seen = await run_seen(deeper, 0, limits=Limits(max_depth=4))
-    assert result.status == "failed"
-    assert re.search(r"max_depth\b.*\b4\b", result.error or "")
-    assert [one[:2] for one in rows(seen)] == [("max_depth", 4)]
-
-
-async def test_the_default_depth_is_bounded() -> None:
-    """Endless recursion ends in a result without any limit being set."""
-
-    @workflow
-    def deeper() -> Steps[Any]:
-        yield from step("in").run_workflow(deeper)
-
-    with anyio.fail_after(20):
-        result, _ = await run_seen(deeper)
-    assert result.status == "failed"
-    assert "max_depth=32" in (result.error or "")
 
 
 async def test_depth_within_the_limit_is_allowed() -> None:
@@ -227,24 +210,6 @@ async def test_depth_within_the_limit_is_allowed() -> None:
 
     result, _ = await run_seen(deeper, 3, limits=Limits(max_depth=3))
     assert (result.status, result.value) == ("succeeded", 3)
-
-
-async def test_the_runs_timeout_names_limit_and_value() -> None:
-    """timeout_s ends the run as failed, with an event, while a step runs and while one waits."""
-
-    @workflow
-    def flow(how: str) -> Steps[Any]:
-        if how == "runs":
-            yield from step("a").call(anyio.sleep_forever)
-        else:
-            yield from step("a").sleep(1000)
-
-    for how in ("runs", "waits"):
-        with anyio.fail_after(5):
-            result, seen = await run_seen(flow, how, limits=Limits(timeout_s=60), clock=Jumping())
-        assert result.status == "failed"
-        assert re.search(r"timeout_s\b.*\b60\b", result.error or "")
-        assert [one[:2] for one in rows(seen)] == [("timeout_s", 60)]
 
 
 # -- limits that outlive a drive -------------------------------------------------------------------
@@ -271,14 +236,12 @@ async def test_max_steps_counts_the_steps_of_earlier_drives(most: int, beyond: s
     """Two steps and a gate were before the resume, one comes after it: that makes four. What has
     begun was allowed to: a limit that is lower now is hit by the next step.
     """
-
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("a").call(give)
-        yield from step("b").call(give)
-        yield from step("go on?").ask("Go on?", choices=["yes", "no"])
-        yield from step("c").call(give)
-
+    flow = just(
+        step("a").call(give),
+        step("b").call(give),
+        step("go on?").ask("Go on?", choices=["yes", "no"]),
+        step("c").call(give),
+    )
     result, _, seen = await resumed(flow, Limits(max_steps=most))
     assert result.success == (beyond is None), result.error
     assert rows(seen) == ([] if beyond is None else [("max_steps", most, beyond)])
@@ -287,12 +250,7 @@ async def test_max_steps_counts_the_steps_of_earlier_drives(most: int, beyond: s
 @pytest.mark.parametrize(("after_s", "ended"), [(60, 100), (200, 200)])
 async def test_the_runs_timeout_is_of_all_drives(after_s: float, ended: float) -> None:
     """It begins with the first start: what is left of it is left, and none may be."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("go on?").ask("Go on?", choices=["yes", "no"])
-        yield from step("wait").sleep(1_000)
-
+    flow = just(step("go on?").ask("Go on?", choices=["yes", "no"]), step("wait").sleep(1_000))
     result, clock, _ = await resumed(flow, Limits(timeout_s=100), after_s=after_s)
     assert result.status == "failed"
     assert "timeout_s" in result.error
@@ -330,55 +288,52 @@ async def test_wall_time_of_a_budget_is_of_all_drives(
 # -- limits that make steps wait -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [1, 2, 5])
-async def test_max_concurrency_bounds_what_runs_at_once(width: int) -> None:
-    """Never more than max_concurrency actions run at once, and all of them run."""
+def many(count: int, *uses: Any) -> Callable[[Gauge], Step[Any]]:
+    """A group of so many calls that all use the same."""
+
+    def group(gauge: Gauge) -> Step[Any]:
+        def member(number: int) -> Step[Any]:
+            made = step("x").call(gauge, number)
+            return made.uses(*uses) if uses else made
+
+        return step("f").for_each(range(count), member)
+
+    return group
+
+
+def nested(gauge: Gauge) -> Step[Any]:
+    """Groups in a group and in sub-workflows."""
+    child = just(many(3)(gauge))
+    return step("g").parallel(
+        step("a").subworkflow(child), step("b").subworkflow(child), many(2)(gauge)
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "limits", "most"),
+    [
+        pytest.param(many(12), Limits(max_concurrency=1), 1, id="one slot"),
+        pytest.param(many(12), Limits(max_concurrency=2), 2, id="two slots"),
+        pytest.param(many(12), Limits(max_concurrency=5), 5, id="five slots"),
+        pytest.param(nested, Limits(max_concurrency=2), 2, id="slots for all groups and children"),
+        pytest.param(many(4, "gpu", 2), Limits(tags={"gpu": 3}), 1, id="units taken in one go"),
+        pytest.param(many(4, "tpu"), Limits(tags={"gpu": 1}), 4, id="a tag without a limit"),
+    ],
+)
+async def test_no_more_run_at_once_than_a_limit_allows(
+    made: Callable[[Gauge], Step[Any]], limits: Limits, most: int
+) -> None:
+    """As many as it allows do, and all get their turn, without a word of the limit."""
     gauge = Gauge()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("f").for_each(range(12), lambda n: step("x").call(gauge, n)))
-
-    with anyio.fail_after(5):
-        result, seen = await run_seen(flow, limits=Limits(max_concurrency=width))
-    assert (result.value, gauge.most, rows(seen)) == (list(range(12)), width, [])
-
-
-async def test_max_concurrency_is_shared_by_nested_groups_and_children() -> None:
-    """Groups in groups and in sub-workflows share the run's slots, and none blocks itself."""
-    gauge = Gauge()
-
-    @workflow
-    def child() -> Steps[Any]:
-        yield from step("f").for_each(range(3), lambda n: step("x").call(gauge, n))
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("g").parallel(
-            step("a").subworkflow(child),
-            step("b").subworkflow(child),
-            step("c").parallel(step("d").call(gauge), step("e").call(gauge)),
-        )
-
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, limits=Limits(max_concurrency=2))
-    assert (result.status, gauge.most) == ("succeeded", 2)
+    result, seen = await run_seen(just(made(gauge)), limits=limits)
+    assert (result.status, gauge.most, rows(seen)) == ("succeeded", most, [])
 
 
 async def test_a_waiting_step_takes_no_slot() -> None:
     """Sleeps, gates and signals do not count for max_concurrency."""
     clock = Jumping()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (
-            yield from step("g").parallel(
-                step("s").sleep(5), step("t").sleep(5), step("a").call(give, 1)
-            )
-        )
-
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, limits=Limits(max_concurrency=1), clock=clock)
+    flow = just(step("g").parallel(step("s").sleep(5), step("t").sleep(5), step("a").call(give, 1)))
+    result, _ = await run_seen(flow, limits=Limits(max_concurrency=1), clock=clock)
     assert result.value == (None, None, 1)
     assert clock.time == pytest.approx(1_000_005, abs=0.5)
 
@@ -404,61 +359,27 @@ async def test_a_failed_step_gives_its_slot_back() -> None:
         last = yield from step("z").call(give, "z")
         return [r.status for r in one], last
 
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, limits=Limits(max_concurrency=2))
+    result, _ = await run_seen(flow, limits=Limits(max_concurrency=2))
     assert result.value == (["failed", "succeeded", "succeeded"], "z")
 
 
 async def test_a_tag_bounds_only_who_uses_it() -> None:
     """Users of a tag take turns; the others do not wait for them."""
     gpu, free = Gauge(), Gauge()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("g").parallel(
+    flow = just(
+        step("g").parallel(
             *[step(f"gpu-{n}").call(gpu, n).uses("gpu") for n in range(4)],
             *[step(f"free-{n}").call(free, n) for n in range(4)],
         )
-
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 1}))
-    assert (result.status, gpu.most, free.most) == ("succeeded", 1, 4)
-
-
-async def test_an_amount_of_a_tag_is_taken_in_one_go() -> None:
-    """Steps that use two of three units never run two at once."""
-    gauge = Gauge()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("f").for_each(range(4), lambda n: step("x").call(gauge, n).uses("gpu", 2))
-
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 3}))
-    assert (result.status, gauge.most) == ("succeeded", 1)
-
-
-async def test_a_tag_without_a_limit_does_not_bind() -> None:
-    """`.uses` of a tag that nobody limits changes nothing."""
-    gauge = Gauge()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("f").for_each(range(4), lambda n: step("x").call(gauge, n).uses("tpu"))
-
+    )
     result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 1}))
-    assert (result.status, gauge.most) == ("succeeded", 4)
+    assert (result.status, gpu.most, free.most) == ("succeeded", 1, 4)
 
 
 async def test_a_step_that_needs_more_than_there_is_ends_in_a_result() -> None:
     """Using more of a tag than the run has is told, and does not hang or raise out of run()."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("x").call(give).uses("gpu", 3)
-
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 2}))
+    flow = just(step("x").call(give).uses("gpu", 3))
+    result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 2}))
     assert result.status == "failed"
     assert "gpu" in (result.error or "")
 
@@ -473,8 +394,7 @@ async def test_a_rate_spaces_starts_by_a_minute() -> None:
         for n in range(5):
             yield from step(f"s-{n}").call(gauge, n).uses("claude")
 
-    with anyio.fail_after(10):
-        result, seen = await run_seen(flow, limits=Limits(rates={"claude": 2}), clock=clock)
+    result, seen = await run_seen(flow, limits=Limits(rates={"claude": 2}), clock=clock)
     assert (result.status, rows(seen)) == ("succeeded", [])
     starts = [at - 1_000_000 for at in gauge.starts]
     assert starts[0] == starts[1] == pytest.approx(0)
@@ -486,13 +406,8 @@ async def test_a_rate_holds_for_members_of_a_group() -> None:
     """Members that start together share the rate."""
     clock = Jumping()
     gauge = Gauge(clock)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("f").for_each(range(6), lambda n: step("x").call(gauge, n).uses("claude"))
-
-    with anyio.fail_after(10):
-        result, _ = await run_seen(flow, limits=Limits(rates={"claude": 3}), clock=clock)
+    flow = just(step("f").for_each(range(6), lambda n: step("x").call(gauge, n).uses("claude")))
+    result, _ = await run_seen(flow, limits=Limits(rates={"claude": 3}), clock=clock)
     assert result.status == "succeeded"
     late = [at for at in gauge.starts if at >= 1_000_060]
     assert (len(gauge.starts), len(late)) == (6, 3)
@@ -501,13 +416,8 @@ async def test_a_rate_holds_for_members_of_a_group() -> None:
 async def test_each_attempt_is_a_start_for_the_rate() -> None:
     """A retry counts as another start."""
     clock = Jumping()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("x").call(Flaky(1)).uses("claude").retry(2, backoff=0))
-
-    with anyio.fail_after(10):
-        result, _ = await run_seen(flow, limits=Limits(rates={"claude": 1}), clock=clock)
+    flow = just(step("x").call(Flaky(1)).uses("claude").retry(2, backoff=0))
+    result, _ = await run_seen(flow, limits=Limits(rates={"claude": 1}), clock=clock)
     assert result.value == "ok"
     assert clock.time >= 1_000_060
 
@@ -522,8 +432,7 @@ async def test_waiting_for_a_slot_is_not_running_time() -> None:
             yield from step(f"s-{n}").call(give, n).uses("claude").timeout(10)
         return "done"
 
-    with anyio.fail_after(10):
-        result, _ = await run_seen(flow, limits=Limits(rates={"claude": 1}), clock=clock)
+    result, _ = await run_seen(flow, limits=Limits(rates={"claude": 1}), clock=clock)
     assert (result.status, result.value) == ("succeeded", "done")
 
 
@@ -535,28 +444,21 @@ async def test_who_waits_for_a_slot_can_be_cancelled() -> None:
         await anyio.lowlevel.checkpoint()
         raise Boom("no")
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("g").parallel(
+    flow = just(
+        step("g").parallel(
             step("a").call(failing).uses("gpu"),
             step("b").call(ran.append, "b").uses("gpu"),
             step("c").call(ran.append, "c").uses("gpu"),
         )
-
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 1}))
+    )
+    result, _ = await run_seen(flow, limits=Limits(tags={"gpu": 1}))
     assert (result.status, ran) == ("failed", [])
     assert {statuses(result)["g/b"], statuses(result)["g/c"]} == {"cancelled"}
 
 
 async def test_a_run_whose_steps_wait_for_a_slot_can_be_cancelled() -> None:
     """Cancelling ends the run although steps wait for a rate."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(give).uses("claude")
-        yield from step("b").call(give).uses("claude")
-
+    flow = just(step("a").call(give).uses("claude"), step("b").call(give).uses("claude"))
     with anyio.fail_after(5):
         async with Executor(limits=Limits(rates={"claude": 1})).stream(flow) as run:
             async for event in run:
@@ -582,10 +484,7 @@ async def test_sync_actions_are_bounded_too() -> None:
         with lock:
             now -= 1
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("f").for_each(range(8), lambda _: step("x").call(work))
-
+    flow = just(step("f").for_each(range(8), lambda _: step("x").call(work)))
     result, _ = await run_seen(flow, limits=Limits(max_concurrency=3))
     assert result.status == "succeeded"
     assert 1 <= most <= 3

@@ -25,11 +25,8 @@ from handrail import (
 from handrail.model import events as ev
 from handrail.ports.agent import AgentReply
 from handrail.testing import ProcessGone, TextJournal
-from tests.engine.support import Boom, paths, same
+from tests.engine.support import RUN, Boom, bound, just, paths, same
 
-pytestmark = pytest.mark.anyio
-
-RUN = "r"
 Broken = set[str]
 """What does not work yet."""
 
@@ -56,13 +53,10 @@ def works(broken: Broken, name: str) -> Callable[[], str]:
 async def test_a_step_that_was_added_is_listed_where_it_stands_also_from_the_record() -> None:
     """Of a run that had succeeded and of which one step runs again; and it gives the output."""
 
-    def flow_of(*names: str) -> Workflow[[], Any]:
-        @workflow("flow")
-        def flow() -> Steps[Any]:
-            for name in names:
-                yield from step(name).call(same, name)
-
-        return flow
+    @bound
+    def flow_of(*names: str) -> Steps[Any]:
+        for name in names:
+            yield from step(name).call(same, name)
 
     old, new = flow_of("a", "b", "c"), flow_of("a", "b", "c", "d")
     whole = TextJournal()
@@ -92,10 +86,7 @@ async def test_a_step_behind_a_failure_is_listed_before_what_tidied_up_after_it(
         finally:
             yield from step("tidy").call(int)
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("each").for_each(["k"], member, on_error=on_error)
-
+    flow = just(step("each").for_each(["k"], member, on_error=on_error))
     executor = resumable(TextJournal())
     assert (await executor.run(flow)).status == "failed"
     broken.clear()
@@ -139,13 +130,10 @@ async def test_a_group_gives_what_its_members_of_now_gave_in_their_order(
     broken = Broken()
     seen: list[list[str]] = []
 
-    def flow_of(names: list[str]) -> Workflow[[], Any]:
-        @workflow("flow")
-        def flow() -> Steps[Any]:
-            seen.append(list((yield from group(names))))
-            yield from step("after").call(works(broken, "after"))
-
-        return flow
+    @bound
+    def flow_of(names: list[str]) -> Steps[Any]:
+        seen.append(list((yield from group(names))))
+        yield from step("after").call(works(broken, "after"))
 
     whole = TextJournal()
     await resumable(whole).run(flow_of(old))
@@ -172,14 +160,11 @@ async def test_a_member_whose_step_was_renamed_gives_what_the_new_one_gave(had: 
     """Whether the old one had a question open, or had ended when its process died."""
     broken = {"after"}
 
-    def flow_of(inner: Step[Any]) -> Workflow[[], Any]:
-        @workflow("flow")
-        def flow() -> Steps[Any]:
-            outputs = yield from step("g").for_each(["k"], lambda _: inner)
-            yield from step("after").call(works(broken, "after"))
-            return outputs
-
-        return flow
+    @bound
+    def flow_of(inner: Step[Any]) -> Steps[Any]:
+        outputs = yield from step("g").for_each(["k"], lambda _: inner)
+        yield from step("after").call(works(broken, "after"))
+        return outputs
 
     journal = TextJournal(stop_at=6 if had == "ended" else None)
     if had == "waited":
@@ -246,11 +231,7 @@ async def test_a_fallback_may_be_called_as_something_that_never_began(composite:
     def fallback(*_: Any) -> Step[Any]:
         return step("x").call(same, "fallback")
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from composite.on_error(fallback)
-        yield from step("go?").ask("?", choices=["y"])
-
+    flow = just(composite.on_error(fallback), step("go?").ask("?", choices=["y"]))
     executor = resumable(TextJournal())
     assert (await executor.run(flow)).status == "suspended"
     assert (await executor.resume(RUN, flow)).status == "suspended"
@@ -275,12 +256,7 @@ QUESTIONS = pytest.mark.parametrize(
 
 def asking(question: Step[Any]) -> Workflow[[], Any]:
     """A workflow that gives the answer to one question."""
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        return (yield from question)
-
-    return flow
+    return just(question)
 
 
 @QUESTIONS
@@ -315,21 +291,18 @@ async def test_a_question_that_changed_before_its_answer_opens_anew(
     journal.post(letter)
     plan = await resumable(journal).plan(RUN, asking(new))
     assert (plan.ends, plan.changes) == (None, ())
+    assert (await resumable(journal).resume(RUN, asking(new))).waiting == (gate,)
 
 
 # -- plans -----------------------------------------------------------------------------------------
 
 
-def undoable(names: Sequence[str], argument: int = 1) -> Workflow[[], Any]:
+@bound
+def undoable(names: Sequence[str], argument: int = 1) -> Steps[Any]:
     """A group of steps that can be undone, then a question."""
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        members = [step(name).call(same, argument).with_rollback(lambda _: None) for name in names]
-        yield from step("g").parallel(*members)
-        yield from step("go?").ask("?", choices=["y"])
-
-    return flow
+    members = [step(name).call(same, argument).with_rollback(lambda _: None) for name in names]
+    yield from step("g").parallel(*members)
+    yield from step("go?").ask("?", choices=["y"])
 
 
 async def test_a_plan_says_once_that_a_group_with_rollbacks_has_changed() -> None:
@@ -383,11 +356,7 @@ async def test_a_signal_that_comes_while_the_end_goes_to_disk_does_not_stand_beh
     """It is there for the next drive, and the failed run can be tried again."""
     broken, journal = {"s"}, Slow(ev.WorkflowCompleted)
     executor = resumable(journal)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("s").call(works(broken, "s"))
-        return (yield from step("w").wait_for("go"))
+    flow = just(step("s").call(works(broken, "s")), step("w").wait_for("go"))
 
     async def signal() -> None:
         journal.meanwhile = None
@@ -403,12 +372,7 @@ async def test_a_signal_that_comes_while_the_end_goes_to_disk_does_not_stand_beh
 async def test_a_resume_that_is_cancelled_while_it_writes_a_replay_writes_all_of_it() -> None:
     """Its run is suspended, and no number is missing from the record."""
     journal = Slow(ev.RunResumed)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(int)
-        yield from step("go?").ask("?", choices=["y"])
-
+    flow = just(step("a").call(int), step("go?").ask("?", choices=["y"]))
     executor = resumable(journal)
     await executor.run(flow)
     before = len(journal.events(RUN))

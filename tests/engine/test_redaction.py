@@ -30,7 +30,7 @@ from handrail.engine.bus import bus_for
 from handrail.model import events as ev
 from handrail.model.results import StepResult
 from handrail.secrets.values import secret_values
-from tests.engine.support import give
+from tests.engine.support import give, just
 
 KEY = "correct-horse-battery"
 TOKEN = "ghp_" + "a1B2" * 9
@@ -310,10 +310,7 @@ async def test_an_action_still_sees_its_own_secrets() -> None:
     async def check(key: str) -> tuple[bool, str]:
         return key == KEY, current().path
 
-    @workflow
-    def one() -> Steps[tuple[bool, str]]:
-        return (yield from step("a").call(check, KEY))
-
+    one = just(step("a").call(check, KEY))
     assert (await Executor(sinks=[MemorySink()]).run(one)).value == (True, "a")
 
 
@@ -323,12 +320,8 @@ async def test_the_log_of_an_action_has_no_secrets() -> None:
     def act() -> None:
         current().log.bind(login=Login(KEY)).info(f"logged in with {KEY}", token=TOKEN)
 
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("log").call(act)
-
     with capture_logs() as logs:
-        result = await Executor().run(flow)
+        result = await Executor().run(just(step("log").call(act)))
     assert result.success, result.error
     (line,) = [one for one in logs if str(one["event"]).startswith("logged in")]
     assert KEY not in repr(line)

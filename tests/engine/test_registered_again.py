@@ -25,22 +25,9 @@ from handrail import (
 from handrail.model import events as ev
 from handrail.model.results import StepResult, qualified
 from handrail.testing import JumpClock, ProcessGone, TextJournal
-from tests.engine.support import Boom
+from tests.engine.support import RUN, boom, done, just, undone
 
-pytestmark = pytest.mark.anyio
-
-RUN = "r"
 Log = list[str]
-
-
-def boom() -> None:
-    """What a step calls that fails."""
-    raise Boom("no")
-
-
-def done(log: Log, name: str) -> Step[Any]:
-    """A step that notes what it does, and its rollback that it is undone."""
-    return step(name).call(log.append, name).with_rollback(lambda _: log.append(f"undo {name}"))
 
 
 async def dead(flow: Workflow[[], Any], after: int, **options: Any) -> tuple[Executor, TextJournal]:
@@ -75,12 +62,7 @@ async def test_a_handler_that_is_asked_again_sees_what_it_saw(stands_in: str) ->
         return step("other").call(log.append, "other") if ctx.result("a") else done(log, "fb")
 
     failing = step("b").call(boom).on_error(choose)
-
-    @workflow
-    def child() -> Steps[Any]:
-        yield from failing
-        yield from step("a").call(log.append, "a")
-
+    child = just(failing, step("a").call(log.append, "a"))
     group = step("g").parallel(step("a").call(log.append, "a"), failing, max_concurrency=1)
 
     @workflow
@@ -94,8 +76,7 @@ async def test_a_handler_that_is_asked_again_sees_what_it_saw(stands_in: str) ->
     plan = await executor.plan(RUN, flow)
     assert [one.path for one in plan.steps if one.state == "will run"] == ["end"]
     assert (await executor.resume(RUN, flow)).status == "failed"
-    undone = [one.path for one in journal.events(RUN) if isinstance(one, ev.RollbackCompleted)]
-    assert undone == ["g/b/fb"]
+    assert undone(journal) == ["g/b/fb"]
     assert sorted(log) == ["a", "fb", "undo fb"]
 
 
@@ -154,10 +135,7 @@ async def test_nothing_begins_in_a_group_whose_time_was_over() -> None:
         yield from step("act").call(log.append, f"act{number}").once()
         yield from step("nap").sleep(0 if quick else 1000)
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("g").for_each([0, 1], member, key=str, max_concurrency=1).timeout(10)
-
+    flow = just(step("g").for_each([0, 1], member, key=str, max_concurrency=1).timeout(10))
     history = await lived(flow)
     for after in range(place(history, ev.TimerSet, "g/0/nap"), len(history)):
         log.clear()

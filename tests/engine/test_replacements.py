@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from handrail import Agent, Executor, FakeBackend, Steps, step, workflow
 from handrail.engine.replacements import Replacements
 from handrail.testing import FakeAgent
-from tests.engine.support import boom
+from tests.engine.support import boom, just
 
 PLANNER = Agent("planner", "Plan.", backend=FakeBackend(["real"] * 20))
 REVIEWER = Agent("reviewer", "Review.", backend=FakeBackend(["real"] * 20))
@@ -62,12 +62,7 @@ async def test_a_run_whose_agents_were_all_replaced_is_not_told_of(names: list[s
 
 async def test_a_run_that_failed_is_told_of_too() -> None:
     """Then of all times it matters why."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("plan").agent(PLANNER)
-        yield from step("fail").call(boom)
-
+    flow = just(step("plan").agent(PLANNER), step("fail").call(boom))
     with capture_logs() as logs:
         assert (await Executor(agents=fakes("plannr")).run(flow)).status == "failed"
     assert [one["event"] for one in logs] == ["agents not replaced"]

@@ -22,7 +22,7 @@ from handrail import (
     step,
     workflow,
 )
-from tests.engine.support import Boom, aboom, boom, give, paths, same, statuses
+from tests.engine.support import Boom, aboom, boom, caught, give, just, paths, same, statuses
 
 
 async def test_the_value_is_exactly_what_the_workflow_returned() -> None:
@@ -112,15 +112,7 @@ async def test_the_value_of_a_failed_run_is_none() -> None:
 
 async def test_a_handled_failure_does_not_spoil_the_run() -> None:
     """A run whose workflow caught the failure is a success, with the failed step in its results."""
-
-    @workflow
-    def flow() -> Steps[str]:
-        try:
-            yield from step("a").call(boom)
-        except StepFailed as failed:
-            return failed.result.path
-        return "?"
-
+    flow = caught(step("a").call(boom), lambda failed: failed.result.path)
     result = await Executor().run(flow)
     assert (result.status, result.success, result.value) == ("succeeded", True, "a")
     assert result.failed_step is None
@@ -136,22 +128,16 @@ async def test_step_results_stand_in_tree_order() -> None:
             await anyio.lowlevel.checkpoint()
         return turns
 
-    @workflow
-    def child() -> Steps[None]:
-        yield from step("c1").call(same)
-        yield from step("c2").call(same)
-
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("first").call(same)
-        yield from step("p").parallel(
+    flow = just(
+        step("first").call(same),
+        step("p").parallel(
             step("slow").call(slow, 30),
             step("q").parallel(step("x").call(slow, 9), step("y").call(slow, 1)),
             step("fast").call(slow, 1),
-        )
-        yield from step("f").for_each([9, 1], lambda n: step("s").call(slow, n))
-        yield from step("sub").subworkflow(child)
-
+        ),
+        step("f").for_each([9, 1], lambda n: step("s").call(slow, n)),
+        step("sub").subworkflow(just(step("c1").call(same), step("c2").call(same))),
+    )
     result = await Executor().run(flow)
     assert paths(result) == [
         "first", "p", "p/slow", "p/q", "p/q/x", "p/q/y", "p/fast",
@@ -161,12 +147,7 @@ async def test_step_results_stand_in_tree_order() -> None:
 
 async def test_a_step_result_has_every_field() -> None:
     """A succeeded step's record says name, path, type, status, output, duration and attempts."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("g").parallel(step("a").call(same, 7))
-
-    result = await Executor().run(flow)
+    result = await Executor().run(just(step("g").parallel(step("a").call(same, 7))))
     one = result.step("g/a")
     assert (one.name, one.path, one.step_type, one.status) == ("a", "g/a", "python", "succeeded")
     assert (one.success, one.output, one.error, one.error_type) == (True, 7, None, None)
@@ -178,12 +159,7 @@ async def test_a_step_result_has_every_field() -> None:
 
 async def test_a_failed_step_result_tells_the_error_as_text() -> None:
     """A failed step's record has the error's text, its full type, its bases and its traceback."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("a").call(boom, "the reason")
-
-    one = (await Executor().run(flow)).step("a")
+    one = (await Executor().run(just(step("a").call(boom, "the reason")))).step("a")
     assert one.error == "the reason"
     assert one.error_type == f"{Boom.__module__}.Boom"
     assert "builtins.RuntimeError" in one.error_bases
@@ -200,11 +176,7 @@ async def test_an_error_without_text_still_gives_the_step_an_error() -> None:
     def silent() -> None:
         raise ValueError
 
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("a").call(silent)
-
-    result = await Executor().run(flow)
+    result = await Executor().run(just(step("a").call(silent)))
     assert result.step("a").error
     assert result.error
 
@@ -219,11 +191,7 @@ async def test_an_exception_whose_text_cannot_be_had_still_fails_its_step() -> N
     def mute() -> None:
         raise Mute
 
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("a").call(mute)
-
-    result = await Executor().run(flow)
+    result = await Executor().run(just(step("a").call(mute)))
     assert result.status == "failed"
     assert result.step("a").error
     assert "Mute" in (result.step("a").error_type or "")
@@ -272,12 +240,7 @@ async def test_a_step_failed_has_no_cause() -> None:
 
 async def test_results_are_frozen_and_slotted() -> None:
     """Neither a run's nor a step's result can be changed, or given other attributes."""
-
-    @workflow
-    def flow() -> Steps[None]:
-        yield from step("a").call(same)
-
-    result = await Executor().run(flow)
+    result = await Executor().run(just(step("a").call(same)))
     for record in (result, result.step_results[0]):
         assert not hasattr(record, "__dict__")
         with pytest.raises((FrozenInstanceError, AttributeError)):
@@ -337,12 +300,7 @@ async def test_to_dict_is_json_safe_whatever_the_outputs_are() -> None:
 
 async def test_a_run_into_which_a_default_fed_is_degraded() -> None:
     """`degraded` is true once any step's output is its default."""
-
-    @workflow
-    def flow() -> Steps[int]:
-        return (yield from step("a").call(boom).default(3))
-
-    result = await Executor().run(flow)
+    result = await Executor().run(just(step("a").call(boom).default(3)))
     assert (result.value, result.degraded) == (3, True)
     assert result.step("a").status == "defaulted"
     assert result.step("a").error == "no"

@@ -24,7 +24,6 @@ from handrail import (
     ReplayMismatch,
     RunLocked,
     Step,
-    StepFailed,
     StepIsPoisonous,
     Steps,
     StepWasInterrupted,
@@ -36,11 +35,7 @@ from handrail import (
 )
 from handrail.model import events as ev
 from handrail.testing import ProcessGone, TextJournal
-from tests.engine.support import boom, same
-
-pytestmark = pytest.mark.anyio
-
-RUN = "r"
+from tests.engine.support import RUN, boom, bound, caught, just, same
 
 
 async def recorded(flow: Workflow[[], Any]) -> MemoryJournal:
@@ -82,17 +77,13 @@ class Log(list[str]):
 # -- changed code ----------------------------------------------------------------------------------
 
 
-def two_versions(log: Log, version: int) -> Workflow[[], Any]:
+@bound
+def two_versions(log: Log, version: int) -> Steps[Any]:
     """A workflow whose second version calls step ``a`` with another argument."""
-
-    @workflow("flow")
-    def flow() -> Steps[Any]:
-        a = yield from step("a").call(log.do, f"a{version}")
-        b = yield from step("b").call(log.do, "b")
-        c = yield from step("c").call(boom if version == 1 else log.do, "c")
-        return (a, b, c)
-
-    return flow
+    a = yield from step("a").call(log.do, f"a{version}")
+    b = yield from step("b").call(log.do, "b")
+    c = yield from step("c").call(boom if version == 1 else log.do, "c")
+    return (a, b, c)
 
 
 async def test_a_changed_step_is_named_with_what_it_was_and_is() -> None:
@@ -130,15 +121,12 @@ async def test_a_change_behind_new_steps_suspends_the_drive() -> None:
     """A mismatch that only shows later loses nothing that was done before it."""
     log = Log()
 
-    def flow_of(version: int) -> Workflow[[], Any]:
-        @workflow("flow")
-        def flow() -> Steps[Any]:
-            if version == 2:
-                yield from step("new").call(log.do, "new")
-            yield from step("a").call(log.do, f"a{version}")
-            yield from step("end").call(boom if version == 1 else log.do, "end")
-
-        return flow
+    @bound
+    def flow_of(version: int) -> Steps[Any]:
+        if version == 2:
+            yield from step("new").call(log.do, "new")
+        yield from step("a").call(log.do, f"a{version}")
+        yield from step("end").call(boom if version == 1 else log.do, "end")
 
     journal = await recorded(flow_of(1))
     with pytest.raises(ReplayMismatch, match="'a'"):
@@ -151,14 +139,11 @@ async def test_a_change_behind_new_steps_suspends_the_drive() -> None:
 async def test_an_item_that_changed_under_its_key_is_a_mismatch() -> None:
     """Members are known by key; another item under a recorded key is named with both items."""
 
-    def flow_of(items: list[str], *, fails: bool) -> Workflow[[], Any]:
-        @workflow("flow")
-        def flow() -> Steps[Any]:
-            yield from step("each").for_each(items, lambda item: step("s").call(str.upper, item))
-            if fails:
-                raise WorkflowError("late")
-
-        return flow
+    @bound
+    def flow_of(items: list[str], *, fails: bool) -> Steps[Any]:
+        yield from step("each").for_each(items, lambda item: step("s").call(str.upper, item))
+        if fails:
+            raise WorkflowError("late")
 
     journal = cut(await recorded(flow_of(["x", "y"], fails=True)), ev.MemberCompleted, "each/0")
     with pytest.raises(ReplayMismatch) as raised:
@@ -302,10 +287,7 @@ async def test_a_step_that_was_at_work_runs_again_and_knows_it() -> None:
     def act() -> None:
         seen.append((current().interrupted, current().idempotency_key))
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(act)
-
+    flow = just(step("a").call(act))
     journal = cut(await recorded(flow), ev.StepStarted, "a")
     assert (await of(journal).resume(RUN, flow)).status == "succeeded"
     (before, key), (after, same) = seen
@@ -315,15 +297,9 @@ async def test_a_step_that_was_at_work_runs_again_and_knows_it() -> None:
 async def test_a_step_that_must_not_run_twice_fails_instead() -> None:
     """``.once()``: interrupted is failed, and the workflow can handle it."""
     log = Log()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from step("pay").call(log.do, "pay").once()
-        except StepFailed as failed:
-            return failed.is_a(StepWasInterrupted)
-        return "paid"
-
+    flow = caught(
+        step("pay").call(log.do, "pay").once(), lambda failed: failed.is_a(StepWasInterrupted)
+    )
     journal = cut(await recorded(flow), ev.StepStarted, "pay")
     assert (await of(journal).resume(RUN, flow)).value is True
     assert log == ["pay"]
@@ -332,11 +308,7 @@ async def test_a_step_that_must_not_run_twice_fails_instead() -> None:
 async def test_a_step_under_which_the_process_dies_again_and_again_is_given_up() -> None:
     """After ``max_crashes`` it fails as poisonous; fewer are no failure."""
     log = Log()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(log.do, "a")
-
+    flow = just(step("a").call(log.do, "a"))
     journal = await recorded(flow)
     for _ in range(2):
         journal = cut(journal, ev.StepStarted, "a")
@@ -365,69 +337,6 @@ async def test_a_resumed_run_can_be_streamed() -> None:
     ]
 
 
-# -- undoing ---------------------------------------------------------------------------------------
-
-
-def undoable(log: Log) -> Workflow[[], Any]:
-    """A child and a group that succeed and can be undone, then a failure."""
-
-    @workflow
-    def child() -> Steps[Any]:
-        yield from step("in").call(log.do, "in").with_rollback(lambda _: log.do("undo in"))
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("child").run_workflow(child)
-        yield from step("both").parallel(
-            step("x").call(log.do, "x").with_rollback(lambda _: log.do("undo x")),
-            step("y").call(log.do, "y"),
-        )
-        yield from step("last").call(boom)
-
-    return flow
-
-
-UNDONE = ["in", "x", "y", "undo x", "undo in"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "path"),
-    [
-        (ev.StepCompleted, "child"),
-        (ev.StepCompleted, "both"),
-        (ev.AttemptFailed, "last"),
-        (ev.StepCompleted, "last"),
-        (ev.RollbackCompleted, "both/x"),
-        (ev.RollbackCompleted, "child/in"),
-    ],
-)
-async def test_rollbacks_registered_before_a_crash_run_after_it(
-    kind: type[ev.Event], path: str
-) -> None:
-    """Also those inside of composites that had ended; those that were recorded are not repeated."""
-    log = Log()
-    journal = cut(await recorded(undoable(log)), kind, path)
-    assert sorted(log) == sorted(UNDONE)
-    done = {event.path for event in journal.events(RUN) if isinstance(event, ev.StepCompleted)}
-    undone = {
-        event.path for event in journal.events(RUN) if isinstance(event, ev.RollbackCompleted)
-    }
-    log.clear()
-    result = await of(journal).resume(RUN, undoable(log))
-    assert result.status == "failed"
-    expected = [
-        what
-        for what, where in (("in", "child/in"), ("x", "both/x"), ("y", "both/y"))
-        if where not in done
-    ]
-    expected += [
-        what
-        for what, where in (("undo x", "both/x"), ("undo in", "child/in"))
-        if where not in undone
-    ]
-    assert sorted(log) == sorted(expected)
-
-
 async def test_a_composite_that_stood_in_has_its_output_again() -> None:
     """Also as the fallback of a step that is no composite itself."""
     journal = TextJournal()
@@ -441,27 +350,6 @@ async def test_a_composite_that_stood_in_has_its_output_again() -> None:
     await Executor(journal=journal).options(run_id=RUN).run(flow)
     result = await Executor(journal=journal).resume(RUN, flow)
     assert (result.step("a").output, result.step("a/o").output) == (("1",), ("1",))
-
-
-# -- cancelling ------------------------------------------------------------------------------------
-
-
-async def test_a_cancellation_survives_the_crash_of_the_process() -> None:
-    """A run that was asked to cancel and died before it had unwound is cancelled on resume."""
-    log = Log()
-    started = threading.Event()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(log.do, "a").with_rollback(lambda _: log.do("undo a"))
-        yield from step("slow").call(started.wait, 0.01)
-        yield from step("b").call(log.do, "b")
-
-    journal = cut(await recorded(flow), ev.StepStarted, "slow")
-    journal.append(ev.stamp(ev.CancelRequested("enough"), RUN, len(journal.events(RUN)) + 1, 1.0))
-    log.clear()
-    result = await of(journal).resume(RUN, flow)
-    assert (result.status, result.error, log) == ("cancelled", "enough", ["undo a"])
 
 
 # -- one driver ------------------------------------------------------------------------------------
@@ -520,14 +408,10 @@ def member_that_gives_a_lock(item: int) -> Steps[Any]:
 )
 async def test_an_output_that_cannot_be_recorded_fails_its_step(bad: Any) -> None:
     """At the first run, with the remedy; the workflow may handle it."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from bad
-        except StepFailed as failed:
-            return failed.is_a(OutputNotSerializable), "cannot be recorded" in str(failed)
-
+    flow = caught(
+        bad,
+        lambda failed: (failed.is_a(OutputNotSerializable), "cannot be recorded" in str(failed)),
+    )
     result = await of(MemoryJournal()).run(flow)
     assert result.value == (True, True)
 
@@ -604,12 +488,7 @@ def flow_with_local_classes(*, declared: bool) -> Callable[..., Any]:
 async def test_a_value_of_an_undeclared_local_class_fails_its_step(kind: str) -> None:
     """No drive to come would find the class; the step fails at the first run, with the remedy."""
     given = flow_with_local_classes(declared=False)(kind)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from given
-
-    result = await of(MemoryJournal()).run(flow)
+    result = await of(MemoryJournal()).run(just(given))
     assert (result.status, result.failed_step) == ("failed", "x")
     assert "Point cannot be found by its name, and is not declared" in str(result.error)
     assert "Name it in the return annotation, or move it to the top level" in str(result.error)
@@ -641,12 +520,7 @@ async def test_a_value_of_a_declared_local_class_comes_back(kind: str) -> None:
 async def test_a_fallback_of_a_class_that_its_step_does_not_declare_fails_the_step() -> None:
     """The step's own output is read by the type that the step declares."""
     given = flow_with_local_classes(declared=True)("fallback")
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from given
-
-    result = await of(MemoryJournal()).run(flow)
+    result = await of(MemoryJournal()).run(just(given))
     assert (result.status, result.failed_step) == ("failed", "x")
     assert "step 'x': output cannot be recorded" in str(result.error)
 
@@ -733,64 +607,6 @@ async def test_an_input_that_a_run_was_begun_without_is_asked_for_before_anythin
 # -- what a resume of a failed run does again ------------------------------------------------------
 
 
-async def test_what_was_undone_in_an_earlier_drive_is_done_again() -> None:
-    """Killed after a rollback, resumed to its failure, and resumed once more."""
-    log = Log()
-    fails = True
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(log.do, "a").with_rollback(lambda _: log.do("undo a"))
-        yield from step("b").call(boom if fails else log.do, "b")
-
-    journal = cut(await recorded(flow), ev.RollbackCompleted, "a")
-    assert (await of(journal).resume(RUN, flow)).status == "failed"
-    fails = False
-    log.clear()
-    assert (await of(journal).resume(RUN, flow)).status == "succeeded"
-    assert log == ["a", "b"]
-
-
-async def test_clean_up_is_done_again_whichever_drive_the_failure_was_in() -> None:
-    """Killed in the clean-up, resumed to the failure, and resumed once more."""
-    log = Log()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from step("a").call(boom)
-        finally:
-            yield from step("t1").call(log.do, "t1")
-            yield from step("t2").call(log.do, "t2")
-
-    journal = cut(await recorded(flow), ev.StepCompleted, "t1")
-    await of(journal).resume(RUN, flow)
-    log.clear()
-    await of(journal).resume(RUN, flow)
-    assert log == ["t1", "t2"]
-
-
-async def test_a_handled_failure_that_undid_itself_is_not_entered_again() -> None:
-    """It is raised again, and what it had undone stays undone."""
-    log = Log()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        with contextlib.suppress(StepFailed):
-            yield from step("g").parallel(
-                step("x").call(log.do, "x").with_rollback(lambda _: log.do("undo x")),
-                step("y").call(boom),
-                on_error="all_or_nothing",
-            )
-        yield from step("end").call(boom)
-
-    journal = await recorded(flow)
-    assert log == ["x", "undo x"]
-    log.clear()
-    assert (await of(journal).resume(RUN, flow)).status == "failed"
-    assert log == []
-
-
 async def test_a_race_that_was_won_is_not_run_again_for_its_losers() -> None:
     """Steps that were cancelled inside of something that succeeded stay as they are."""
     log = Log()
@@ -798,31 +614,13 @@ async def test_a_race_that_was_won_is_not_run_again_for_its_losers() -> None:
     async def slow() -> None:
         await anyio.sleep_forever()
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("r").race(step("fast").call(log.do, "fast"), step("slow").call(slow))
-        yield from step("end").call(boom)
-
+    flow = just(
+        step("r").race(step("fast").call(log.do, "fast"), step("slow").call(slow)),
+        step("end").call(boom),
+    )
     journal = await recorded(flow)
     result = await of(journal).resume(RUN, flow)
     assert (result.status, log, result.step("r").replayed) == ("failed", ["fast"], True)
-
-
-async def test_a_step_that_must_not_run_twice_needs_a_word_to_run_again() -> None:
-    """A resume of the failed run does not run it, however often; ``rerun`` does."""
-    log = Log()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("pay").call(log.do, "pay").once()
-
-    journal = cut(await recorded(flow), ev.StepStarted, "pay")
-    for _ in range(3):
-        result = await of(journal).resume(RUN, flow)
-        assert result.step("pay").is_a(StepWasInterrupted)
-    assert log == ["pay"]
-    assert (await of(journal).resume(RUN, flow, rerun=["pay"])).status == "succeeded"
-    assert log == ["pay", "pay"]
 
 
 @pytest.mark.parametrize("failing", ["a", "a~2", "a~2~3"])

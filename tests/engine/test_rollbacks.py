@@ -149,8 +149,7 @@ async def test_a_rollback_that_takes_too_long_is_an_error() -> None:
         yield from step("c").call(same).with_rollback(slow, timeout=7)
         yield from step("d").call(boom)
 
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, clock=clock)
+    result, _ = await run_seen(flow, clock=clock)
     assert undone == ["a"]
     assert [one.path for one in result.rollback_errors] == ["c", "b"]
     assert all("Timeout" in one.error_type for one in result.rollback_errors)
@@ -240,8 +239,7 @@ async def test_members_that_succeeded_before_fail_fast_are_undone_with_the_run()
             undone.append("caught")
         yield from step("z").call(aboom)
 
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, clock=Jumping())
+    result, _ = await run_seen(flow, clock=Jumping())
     assert undone == ["caught", "c", "a"]
     assert statuses(result)["g/b"] == "cancelled"
 

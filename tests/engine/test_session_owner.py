@@ -21,7 +21,7 @@ from handrail import (
 from handrail.agents.routes import led_by_owner, routes_of
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.testing import JumpClock, TextJournal
-from tests.engine.support import Flaky
+from tests.engine.support import Flaky, bound
 
 
 def refused() -> AgentError:
@@ -34,16 +34,14 @@ def told(backend: FakeBackend) -> list[str | None]:
     return [turn.session for turn in backend.turns]
 
 
-def chained(first: Agent[str], second: Agent[str], **settings: Any) -> Any:
+@bound
+def chained(
+    first: Agent[str], second: Agent[str], **settings: Any
+) -> Steps[tuple[AgentResult[str], AgentResult[str]]]:
     """A workflow whose second step goes on in the session of the first."""
-
-    @workflow
-    def flow() -> Steps[tuple[AgentResult[str], AgentResult[str]]]:
-        a = yield from step("read").agent(first)
-        b = yield from step("fix").agent(second, session=a, **settings)
-        return a, b
-
-    return flow
+    a = yield from step("read").agent(first)
+    b = yield from step("fix").agent(second, session=a, **settings)
+    return a, b
 
 
 async def test_a_step_goes_on_with_the_fallback_that_has_its_session() -> None:

@@ -14,6 +14,7 @@ from handrail import Executor, InvalidSignal, MemoryJournal, Steps, step, workfl
 from handrail.model import events as ev
 from handrail.testing import TextJournal
 from handrail.typed.convert import conforms
+from tests.engine.support import just
 
 
 @workflow
@@ -92,14 +93,9 @@ async def test_a_type_that_is_not_known_refuses_nothing() -> None:
     class Local(int):
         pass
 
-    @workflow
-    def flow() -> Steps[Any]:
-        return (
-            yield from step("g").parallel(
-                step("a").wait_for("a", Local).default(0), step("b").wait_for("b")
-            )
-        )
-
+    flow = just(
+        step("g").parallel(step("a").wait_for("a", Local).default(0), step("b").wait_for("b"))
+    )
     executor = Executor(journal=TextJournal(), workflows=[flow])
     await executor.options(run_id="r").run(flow)
     await executor.signal("r", "a", "no number")
@@ -110,15 +106,7 @@ async def test_a_type_that_is_not_known_refuses_nothing() -> None:
 async def test_one_that_fits_any_of_those_who_wait_is_accepted() -> None:
     """Which of them takes it is not known before; what fits none of them is refused."""
     executor = Executor()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (
-            yield from step("g").parallel(
-                step("a").wait_for("go", str), step("b").wait_for("go", bool)
-            )
-        )
-
+    flow = just(step("g").parallel(step("a").wait_for("go", str), step("b").wait_for("go", bool)))
     await executor.options(run_id="r").run(flow)
     with pytest.raises(InvalidSignal, match="expected str, or bool"):
         await executor.signal("r", "go", 1.5)

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from handrail import CallbackSink, Executor, MemorySink, Steps, step, workflow
 from handrail.model import events as ev
-from tests.engine.support import Boom, Jumping, give, names, same
+from tests.engine.support import Boom, Jumping, give, just, names, same
 
 
 @workflow
@@ -137,11 +137,7 @@ async def test_progress_of_a_command_reaches_sinks_but_has_no_number() -> None:
     """Output lines are Progress: they carry the number of the last event, and are not journaled."""
     sink = MemorySink()
     executor = Executor(sinks=[sink])
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("c").command("echo out; echo err >&2")
-
+    flow = just(step("c").command("echo out; echo err >&2"))
     result = await executor.options(run_id="r").run(flow)
     assert result.status == "succeeded"
     output = sink.of(ev.StepOutput)

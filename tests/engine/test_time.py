@@ -10,22 +10,16 @@ import pytest
 
 from handrail import Executor, Limits, StepFailed, Steps, StepTimeout, step, workflow
 from handrail.model import events as ev
-from tests.engine.support import Jumping, forever, give, run_seen, same, statuses
+from tests.engine.support import Jumping, caught, forever, give, just, run_seen, same, statuses
 
 
 async def test_a_timeout_fails_a_leaf_that_takes_longer() -> None:
     """An async action is cancelled at its timeout, and the step fails with StepTimeout."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from step("a").call(forever).timeout(60)
-        except StepFailed as failed:
-            return failed.is_a(StepTimeout), failed.is_a(TimeoutError), str(failed)
-        return None
-
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, clock=Jumping())
+    flow = caught(
+        step("a").call(forever).timeout(60),
+        lambda failed: (failed.is_a(StepTimeout), failed.is_a(TimeoutError), str(failed)),
+    )
+    result, _ = await run_seen(flow, clock=Jumping())
     assert result.value is not None
     assert result.value[:2] == (True, True)
     assert "60" in result.value[2]
@@ -34,13 +28,8 @@ async def test_a_timeout_fails_a_leaf_that_takes_longer() -> None:
 async def test_a_timeout_holds_for_each_attempt_anew() -> None:
     """Three attempts under .timeout(60) may take 180 s in all."""
     clock = Jumping()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(forever).timeout(60).retry(3, backoff=0)
-
-    with anyio.fail_after(5):
-        result, sink = await run_seen(flow, clock=clock)
+    flow = just(step("a").call(forever).timeout(60).retry(3, backoff=0))
+    result, sink = await run_seen(flow, clock=clock)
     assert result.step("a").attempts == 3
     assert len(sink.of(ev.AttemptFailed)) == 3
     assert clock.time - 1_000_000.0 == 180
@@ -48,17 +37,11 @@ async def test_a_timeout_holds_for_each_attempt_anew() -> None:
 
 async def test_a_timeout_of_a_group_stops_its_members() -> None:
     """At the group's deadline its members are cancelled and the group fails."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from step("g").parallel(step("a").call(forever), step("b").sleep(999)).timeout(10)
-        except StepFailed as failed:
-            return failed.is_a(StepTimeout)
-        return None
-
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, clock=Jumping())
+    flow = caught(
+        step("g").parallel(step("a").call(forever), step("b").sleep(999)).timeout(10),
+        lambda failed: failed.is_a(StepTimeout),
+    )
+    result, _ = await run_seen(flow, clock=Jumping())
     assert result.value is True
     assert statuses(result) == {"g": "failed", "g/a": "cancelled", "g/b": "cancelled"}
 
@@ -101,12 +84,8 @@ async def test_the_timeout_of_a_composite_counts_each_attempt() -> None:
             await anyio.sleep_forever()
         return "ok"
 
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("g").parallel(step("a").call(act)).timeout(10).retry(2, backoff=0))
-
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, clock=Jumping())
+    flow = just(step("g").parallel(step("a").call(act)).timeout(10).retry(2, backoff=0))
+    result, _ = await run_seen(flow, clock=Jumping())
     assert result.value == ("ok",)
 
 
@@ -121,16 +100,10 @@ async def test_a_timeout_of_a_subworkflow_unwinds_the_child() -> None:
         finally:
             yield from step("clean").call(done.append, "clean")
 
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from step("sub").subworkflow(child).timeout(10)
-        except StepFailed as failed:
-            return failed.is_a(StepTimeout)
-        return None
-
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, clock=Jumping())
+    flow = caught(
+        step("sub").subworkflow(child).timeout(10), lambda failed: failed.is_a(StepTimeout)
+    )
+    result, _ = await run_seen(flow, clock=Jumping())
     assert (result.value, done) == (True, ["clean"])
     assert statuses(result) == {"sub": "failed", "sub/long": "cancelled", "sub/clean": "succeeded"}
 
@@ -146,8 +119,7 @@ async def test_a_timeout_of_a_waiting_verb_is_a_deadline(made: Any) -> None:
         yield from step("p").parallel(made.timeout(10), step("s").sleep(20), on_error="continue")
         return "after"
 
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, clock=Jumping())
+    result, _ = await run_seen(flow, clock=Jumping())
     assert result.value == "after"
     assert result.step("p/w").status == "failed"
     assert result.step("p/w").is_a(StepTimeout)
@@ -161,11 +133,7 @@ async def test_the_predicate_is_outside_of_the_timeout() -> None:
         await clock.sleep(100)
         return True
 
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("a").call(give, 1).when(slow).timeout(10))
-
-    result, _ = await run_seen(flow, clock=clock)
+    result, _ = await run_seen(just(step("a").call(give, 1).when(slow).timeout(10)), clock=clock)
     assert result.value == 1
 
 
@@ -184,8 +152,7 @@ async def test_default_and_on_error_stand_in_for_a_timeout() -> None:
         c = yield from step("c").parallel(step("x").call(forever)).timeout(5).default("group")
         return a, b, c
 
-    with anyio.fail_after(5):
-        result, _ = await run_seen(flow, clock=Jumping())
+    result, _ = await run_seen(flow, clock=Jumping())
     assert result.value == ("spare", "f", "group")
 
 
@@ -193,12 +160,7 @@ async def test_default_and_on_error_stand_in_for_a_timeout() -> None:
 async def test_sleep_takes_seconds_and_timedeltas(length: Any) -> None:
     """`.sleep` passes that much time of the executor's clock, and gives None."""
     clock = Jumping()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("s").sleep(length))
-
-    result, sink = await run_seen(flow, clock=clock)
+    result, sink = await run_seen(just(step("s").sleep(length)), clock=clock)
     assert result.value is None
     seconds = length.total_seconds() if isinstance(length, timedelta) else length
     assert clock.time - 1_000_000.0 == pytest.approx(seconds)
@@ -208,12 +170,10 @@ async def test_sleep_takes_seconds_and_timedeltas(length: Any) -> None:
 async def test_sleep_until_an_aware_datetime() -> None:
     """`.sleep(datetime)` waits until then, and not at all if that is past."""
     clock = Jumping(datetime(2024, 1, 1, tzinfo=UTC).timestamp())
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("past").sleep(datetime(2020, 1, 1, tzinfo=UTC))
-        yield from step("then").sleep(datetime(2024, 1, 2, tzinfo=UTC))
-
+    flow = just(
+        step("past").sleep(datetime(2020, 1, 1, tzinfo=UTC)),
+        step("then").sleep(datetime(2024, 1, 2, tzinfo=UTC)),
+    )
     result, _ = await run_seen(flow, clock=clock)
     assert result.status == "succeeded"
     assert clock.time == datetime(2024, 1, 2, tzinfo=UTC).timestamp()
@@ -232,12 +192,7 @@ def test_sleep_refuses_what_is_no_time(length: Any) -> None:
 async def test_members_sleep_side_by_side() -> None:
     """A group of sleeps takes as long as the longest, and no task is needed."""
     clock = Jumping()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("f").for_each([1, 30, 7], lambda n: step("s").sleep(n))
-
-    await run_seen(flow, clock=clock)
+    await run_seen(just(step("f").for_each([1, 30, 7], lambda n: step("s").sleep(n))), clock=clock)
     assert clock.time - 1_000_000.0 == 30
 
 
@@ -252,8 +207,7 @@ async def test_the_runs_own_timeout_fails_the_run() -> None:
         finally:
             cleaned.append(1)
 
-    with anyio.fail_after(5):
-        result, sink = await run_seen(flow, clock=Jumping(), limits=Limits(timeout_s=90))
+    result, sink = await run_seen(flow, clock=Jumping(), limits=Limits(timeout_s=90))
     assert (result.status, cleaned) == ("failed", [1])
     assert "timeout_s=90" in (result.error or "")
     assert [(e.name, e.value) for e in sink.of(ev.LimitReached)] == [("timeout_s", 90)]
@@ -276,22 +230,12 @@ async def test_a_sync_action_over_its_timeout_fails_although_its_thread_goes_on(
             threading.Event().wait(0.001)
         return "never told"
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(act).timeout(0.2)
-
     with anyio.fail_after(10):
-        result = await Executor().run(flow)
+        result = await Executor().run(just(step("a").call(act).timeout(0.2)))
     assert result.step("a").is_a(StepTimeout)
     assert told.is_set()
 
 
 async def test_a_sleep_of_nothing_ends_at_once() -> None:
     """`.sleep(0)` takes no time."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("s").sleep(0)
-        return (yield from step("a").call(same, 1))
-
-    assert (await Executor().run(flow)).value == 1
+    assert (await Executor().run(just(step("s").sleep(0), step("a").call(same, 1)))).value == 1

@@ -18,26 +18,16 @@ from handrail import (
     Step,
     StepFailed,
     Steps,
-    Workflow,
-    WorkflowResult,
     current,
     step,
     workflow,
 )
 from handrail.model import events as ev
 from handrail.testing import JumpClock, ProcessGone, TextJournal
-from tests.engine.support import Boom
+from tests.engine.support import RUN, Boom, boom, bound, done, just, statuses, undone
 
-pytestmark = pytest.mark.anyio
-
-RUN = "r"
 Log = list[str]
 Inside = Callable[[Log], Step[Any]]
-
-
-def boom() -> None:
-    """What a step calls that fails."""
-    raise Boom("no")
 
 
 def second_attempt_only(name: str = "no") -> Step[Any]:
@@ -48,11 +38,6 @@ def second_attempt_only(name: str = "no") -> Step[Any]:
             raise Boom("no")
 
     return step(name).call(work)
-
-
-def done(log: Log, name: str, path: str = "w") -> Step[Any]:
-    """A step that notes what it does, and its rollback that it is undone."""
-    return step(path).call(log.append, name).with_rollback(lambda _: log.append(f"undo {name}"))
 
 
 def works_and_naps(log: Log) -> Callable[[int], Steps[Any]]:
@@ -183,17 +168,8 @@ def fallback_of_a_group(log: Log) -> Step[Any]:
 
 def child_in_child(log: Log) -> Step[Any]:
     """Attempts of a sub-workflow, with one in it that fails, and may."""
-
-    @workflow
-    def inner() -> Steps[Any]:
-        yield from step("x").parallel(done(log, "a"), done(log, "b", "v"))
-        yield from second_attempt_only()
-
-    @workflow
-    def outer() -> Steps[Any]:
-        yield from done(log, "c")
-        yield from step("i").run_workflow(inner).skip_on_error()
-
+    inner = just(step("x").parallel(done(log, "a"), done(log, "b", "v")), second_attempt_only())
+    outer = just(done(log, "c"), step("i").run_workflow(inner).skip_on_error())
     return step("g").run_workflow(outer).retry(2)
 
 
@@ -312,28 +288,20 @@ SHAPES: tuple[Inside, ...] = (
 )
 
 
-def fails_later(log: Log, inside: Inside) -> Workflow[[], Any]:
+@bound
+def fails_later(log: Log, inside: Inside) -> Steps[Any]:
     """A workflow that goes on, whatever becomes of this step, and fails."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from inside(log)
-        except StepFailed:
-            log.append("handled")
-        yield from step("next").call(log.append, "next")
-        yield from step("end").call(boom)
-
-    return flow
+    try:
+        yield from inside(log)
+    except StepFailed:
+        log.append("handled")
+    yield from step("next").call(log.append, "next")
+    yield from step("end").call(boom)
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # it is the core's, which knows no loop
 @pytest.mark.parametrize("inside", SHAPES, ids=lambda inside: inside.__name__)
-async def test_what_was_done_is_undone_by_whoever_goes_on(
-    inside: Inside, anyio_backend: str
-) -> None:
+async def test_what_was_done_is_undone_by_whoever_goes_on(inside: Inside) -> None:
     """Once each; and in what had ended nothing begins."""
-    del anyio_backend
     log = Log()
     flow = fails_later(log, inside)
     whole = TextJournal()
@@ -361,12 +329,8 @@ async def test_what_was_done_is_undone_by_whoever_goes_on(
         assert {one for one in log if one != "handled"} <= performed.keys(), writes
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_run_whose_time_is_over_ends_so_wherever_its_process_dies(
-    anyio_backend: str,
-) -> None:
+async def test_a_run_whose_time_is_over_ends_so_wherever_its_process_dies() -> None:
     """Cleaned up and undone, and failed by its limit: not cancelled."""
-    del anyio_backend
     log = Log()
 
     def member(number: int) -> Steps[Any]:
@@ -405,19 +369,9 @@ async def test_a_run_whose_time_is_over_ends_so_wherever_its_process_dies(
         assert "a3" not in log, writes
 
 
-def statuses(result: WorkflowResult[Any]) -> dict[str, str]:
-    """How each step ended."""
-    return {one.path: one.status for one in result.step_results}
-
-
 def to_undo(journal: TextJournal) -> list[str]:
     """The steps that succeeded and have a rollback, by their record."""
     history = journal.events(RUN)
     have = {one.path for one in history if isinstance(one, ev.StepStarted) and one.rollback}
     ends = [one for one in history if isinstance(one, ev.StepCompleted)]
     return [one.path for one in ends if one.status == "succeeded" and one.path in have]
-
-
-def undone(journal: TextJournal) -> list[str]:
-    """The rollbacks that ran, by their record."""
-    return [one.path for one in journal.events(RUN) if isinstance(one, ev.RollbackCompleted)]

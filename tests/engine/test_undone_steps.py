@@ -17,7 +17,6 @@ from handrail import (
     Step,
     StepFailed,
     Steps,
-    Workflow,
     WorkflowContext,
     current,
     step,
@@ -25,47 +24,36 @@ from handrail import (
 )
 from handrail.model import events as ev
 from handrail.testing import JumpClock, ProcessGone, TextJournal
-from tests.engine.support import Boom
+from tests.engine.support import RUN, Boom, bound, done, just, undone
 
-pytestmark = pytest.mark.anyio
-
-RUN = "r"
 Log = list[str]
-
-
-def written(log: Log, name: str) -> Step[Any]:
-    """A step that notes what it does, and its rollback that it is undone."""
-    return step("w").call(log.append, name).with_rollback(lambda _: log.append(f"undo {name}"))
 
 
 def stands_in(log: Log) -> dict[str, Callable[[], Step[Any]]]:
     """Everything that a step can stand in."""
 
-    @workflow
-    def child() -> Steps[Any]:
-        yield from written(log, "w")
-
     def member(_: int) -> Steps[Any]:
-        yield from written(log, "w")
+        yield from done(log, "w", "w")
 
     def fixed(_: WorkflowContext) -> bool:
         return log.count("w") > log.count("undo w")
 
     return {
         "for_each, a generator": lambda: step("c").for_each([1], member),
-        "for_each, a step": lambda: step("c").for_each([1], lambda _: written(log, "w")),
-        "parallel": lambda: step("c").parallel(written(log, "w")),
-        "race": lambda: step("c").race(written(log, "w")),
-        "branch": lambda: step("c").branch((lambda _: True, written(log, "w"))),
-        "a sub-workflow": lambda: step("c").run_workflow(child),
-        "a fallback": lambda: step("c").call(int, "x").on_error(lambda *_: written(log, "w")),
+        "for_each, a step": lambda: step("c").for_each([1], lambda _: done(log, "w", "w")),
+        "parallel": lambda: step("c").parallel(done(log, "w", "w")),
+        "race": lambda: step("c").race(done(log, "w", "w")),
+        "branch": lambda: step("c").branch((lambda _: True, done(log, "w", "w"))),
+        "a sub-workflow": lambda: step("c").run_workflow(just(done(log, "w", "w"))),
+        "a fallback": lambda: step("c").call(int, "x").on_error(lambda *_: done(log, "w", "w")),
         "a fix": lambda: step("c").validate(
-            [Stage("k", fixed)], retry=1, on_failure=written(log, "w")
+            [Stage("k", fixed)], retry=1, on_failure=done(log, "w", "w")
         ),
     }
 
 
-def ends_badly(log: Log, broken: set[str], inside: Callable[[], Step[Any]]) -> Workflow[[], Any]:
+@bound
+def ends_badly(log: Log, broken: set[str], inside: Callable[[], Step[Any]]) -> Steps[Any]:
     """A workflow whose last step fails as long as it is broken."""
 
     def last() -> None:
@@ -73,12 +61,8 @@ def ends_badly(log: Log, broken: set[str], inside: Callable[[], Step[Any]]) -> W
             raise Boom("no")
         log.append("last")
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from inside()
-        yield from step("last").call(last)
-
-    return flow
+    yield from inside()
+    yield from step("last").call(last)
 
 
 def resumable(journal: Any) -> Executor:
@@ -107,12 +91,7 @@ async def test_what_was_undone_inside_of_something_that_had_succeeded_is_done_ag
 async def test_what_was_undone_when_a_run_was_cancelled_is_done_again() -> None:
     """By a resume that goes on after all."""
     log = Log()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("p").parallel(written(log, "w"))
-        yield from step("go?").ask("?", choices=["y"])
-
+    flow = just(step("p").parallel(done(log, "w", "w")), step("go?").ask("?", choices=["y"]))
     executor = resumable(MemoryJournal())
     await executor.run(flow)
     cancelled = await executor.cancel(RUN, "enough", flow)
@@ -143,16 +122,13 @@ async def test_what_was_undone_of_a_group_that_failed_is_done_again(options: Any
             step("w").call(work, number).with_rollback(lambda _: log.append(f"undo w{number}"))
         )
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("g").for_each([1, 2, 3], member, key=str, max_concurrency=1, **options)
-
+    flow = just(step("g").for_each([1, 2, 3], member, key=str, max_concurrency=1, **options))
     executor = resumable(MemoryJournal())
     assert (await executor.run(flow)).status == "failed"
     broken.clear()
     assert (await executor.resume(RUN, flow)).status == "succeeded"
-    done = [log.count(f"w{number}") - log.count(f"undo w{number}") for number in (1, 2, 3)]
-    assert done == [1, 1, 1]
+    left = [log.count(f"w{number}") - log.count(f"undo w{number}") for number in (1, 2, 3)]
+    assert left == [1, 1, 1]
 
 
 async def test_what_was_undone_in_a_handled_failure_stays_undone() -> None:
@@ -162,7 +138,7 @@ async def test_what_was_undone_in_a_handled_failure_stays_undone() -> None:
     def handled() -> Steps[Any]:
         try:
             yield from step("g").parallel(
-                written(log, "w"), step("no").call(boom_later), on_error="all_or_nothing"
+                done(log, "w", "w"), step("no").call(boom_later), on_error="all_or_nothing"
             )
         except StepFailed:
             log.append("handled")
@@ -193,14 +169,14 @@ async def test_a_crash_while_rolling_back_makes_nothing_else_run_again() -> None
 
     def member(number: int) -> Steps[Any]:
         yield from step("costly").call(log.append, f"costly {number}")
-        yield from written(log, f"w{number}")
+        yield from done(log, f"w{number}", "w")
 
     flow = ends_badly(log, broken, lambda: step("g").for_each([1, 2], member, key=str))
     whole = TextJournal()
     await resumable(whole).run(flow)
-    undone = next(one.seq for one in whole.events(RUN) if isinstance(one, ev.RollbackCompleted))
+    first = next(one.seq for one in whole.events(RUN) if isinstance(one, ev.RollbackCompleted))
     log.clear()
-    journal = TextJournal(stop_at=undone)
+    journal = TextJournal(stop_at=first)
     with pytest.raises(ProcessGone):
         await resumable(journal).run(flow)
     journal = journal.reopened()
@@ -248,7 +224,7 @@ async def test_an_interruption_breaks_a_rollback_off_and_the_next_drive_runs_it_
                 await anyio.to_thread.run_sync(begun.wait)
                 run.interrupt("asked to go")
     assert run.result.status == "suspended"
-    assert not [one for one in journal.events(RUN) if isinstance(one, ev.RollbackCompleted)]
+    assert not undone(journal)
     slow.clear()
     ended = await Executor(journal=journal).resume(RUN, flow)
     assert (ended.status, ended.rollback_errors) == ("failed", ())
@@ -265,15 +241,8 @@ async def test_attempts_of_a_sub_workflow_begin_anew_when_its_run_is_resumed() -
             failures[0] -= 1
             raise Boom("no")
 
-    @workflow
-    def child() -> Steps[Any]:
-        yield from written(log, "x")
-        yield from step("y").call(work)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("c").run_workflow(child).retry(3, backoff=0)
-
+    child = just(done(log, "x", "w"), step("y").call(work))
+    flow = just(step("c").run_workflow(child).retry(3, backoff=0))
     executor = resumable(MemoryJournal())
     assert (await executor.run(flow)).status == "failed"
     log.clear()
@@ -290,15 +259,8 @@ async def test_what_is_entered_again_for_its_rollbacks_has_taken_no_longer() -> 
         yield from step("w").call(int).with_rollback(lambda _: None)
         yield from step("nap").sleep(2.0)
 
-    @workflow
-    def child() -> Steps[Any]:
-        yield from step("g").for_each([1], member)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("c").run_workflow(child)
-        yield from step("go?").ask("?", choices=["y"])
-
+    child = just(step("g").for_each([1], member))
+    flow = just(step("c").run_workflow(child), step("go?").ask("?", choices=["y"]))
     executor = Executor(journal=journal, durable=True, clock=clock).options(run_id=RUN)
     await executor.run(flow)
     await clock.sleep(1000.0)
@@ -315,7 +277,7 @@ async def test_a_plan_of_what_is_to_be_undone_says_what_and_nothing_else() -> No
     log, broken = Log(), {"last"}
 
     def member(number: int) -> Steps[Any]:
-        yield from written(log, f"w{number}")
+        yield from done(log, f"w{number}", "w")
 
     flow = ends_badly(log, broken, lambda: step("g").for_each([1, 2], member, key=str))
     whole = TextJournal()
@@ -334,12 +296,7 @@ async def test_a_plan_of_what_is_to_be_undone_says_what_and_nothing_else() -> No
 async def test_a_plan_of_a_run_that_was_to_be_cancelled_says_so_and_what_it_undoes() -> None:
     """It does not say that its question is asked again."""
     log = Log()
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from written(log, "w")
-        yield from step("go?").ask("?", choices=["y"])
-
+    flow = just(done(log, "w", "w"), step("go?").ask("?", choices=["y"]))
     journal = TextJournal()
     await resumable(journal).run(flow)
     written_so_far = len(journal.events(RUN))
@@ -377,8 +334,8 @@ async def test_what_a_failed_step_leaves_to_undo_is_undone_by_whoever_goes_on(ki
     whole = TextJournal()
     await resumable(whole).run(flow)
     history = whole.events(RUN)
-    undone = next(one.seq for one in history if isinstance(one, ev.RollbackCompleted))
-    for writes in range(1, undone):
+    first = next(one.seq for one in history if isinstance(one, ev.RollbackCompleted))
+    for writes in range(1, first):
         log.clear()
         dying = TextJournal(stop_at=writes)
         with pytest.raises(ProcessGone):
@@ -399,10 +356,7 @@ async def test_a_pause_before_the_next_attempt_of_a_group_is_not_begun_anew() ->
     def member(number: int) -> Steps[Any]:
         yield from step("w").call(work, number).with_rollback(lambda _: log.append("undo"))
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("g").for_each([0, 1], member, max_concurrency=1).retry(2, backoff=100)
-
+    flow = just(step("g").for_each([0, 1], member, max_concurrency=1).retry(2, backoff=100))
     whole = TextJournal()
     await Executor(journal=whole, clock=JumpClock()).options(run_id=RUN).run(flow)
     paused = next(one.seq for one in whole.events(RUN) if isinstance(one, ev.TimerSet))

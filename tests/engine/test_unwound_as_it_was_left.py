@@ -24,11 +24,7 @@ from handrail import (
 )
 from handrail.model import events as ev
 from handrail.testing import JumpClock, ProcessGone, TextJournal
-from tests.engine.support import boom, forever
-
-pytestmark = pytest.mark.anyio
-
-RUN = "r"
+from tests.engine.support import RUN, boom, forever, undone
 
 
 def resumable(journal: TextJournal, clock: JumpClock | None = None) -> Executor:
@@ -62,11 +58,6 @@ def listed(result: WorkflowResult[Any] | None) -> list[tuple[str, str, int]]:
     assert result is not None
     assert (result.status, result.error) == ("cancelled", "enough")
     return [(one.path, one.status, one.attempts) for one in result.step_results]
-
-
-def undone(journal: TextJournal) -> list[str]:
-    """The paths of the rollbacks that have ended, in order."""
-    return [one.path for one in journal.events(RUN) if isinstance(one, ev.RollbackCompleted)]
 
 
 def undoable(name: str) -> Step[Any]:

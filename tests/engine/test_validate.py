@@ -11,7 +11,6 @@ import pytest
 from handrail import (
     DefinitionError,
     Stage,
-    StepFailed,
     Steps,
     ValidationResult,
     WorkflowContext,
@@ -19,7 +18,7 @@ from handrail import (
     workflow,
 )
 from handrail.model import events as ev
-from tests.engine.support import aboom, boom, paths, run_seen, same, statuses
+from tests.engine.support import aboom, boom, caught, just, paths, run_seen, same, statuses
 
 
 class Check:
@@ -43,12 +42,9 @@ async def test_retry_says_how_often_a_fix_may_run(retry: int, fixes: int) -> Non
     def fix() -> None:
         fixed[0] += 1
 
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("v").validate(
-            [Stage("lint", check)], retry=retry, on_failure=step("fix").call(fix)
-        )
-
+    flow = just(
+        step("v").validate([Stage("lint", check)], retry=retry, on_failure=step("fix").call(fix))
+    )
     result, sink = await run_seen(flow)
     assert (result.status, result.failed_step) == ("failed", "v")
     assert (check.calls, fixed[0]) == (retry + 1, fixes)
@@ -62,16 +58,12 @@ async def test_retry_says_how_often_a_fix_may_run(retry: int, fixes: int) -> Non
 async def test_a_fix_that_works_ends_the_rounds() -> None:
     """The output tells each round, its stages and its fix; paths nest by round."""
     check = Check(1)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (
-            yield from step("v").validate(
-                [Stage("lint", lambda: True), Stage("test", check)],
-                on_failure=step("fix").call(same, "f"),
-            )
+    flow = just(
+        step("v").validate(
+            [Stage("lint", lambda: True), Stage("test", check)],
+            on_failure=step("fix").call(same, "f"),
         )
-
+    )
     result, _ = await run_seen(flow)
     found = result.value
     assert found is not None
@@ -87,12 +79,7 @@ async def test_a_fix_that_works_ends_the_rounds() -> None:
 async def test_without_a_fix_it_is_validated_again() -> None:
     """Retry counts re-validations also where there is no on_failure."""
     check = Check(2)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("v").validate([Stage("lint", check)], retry=2))
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("v").validate([Stage("lint", check)], retry=2)))
     assert result.value is not None
     assert result.value.passed
     assert check.calls == 3
@@ -100,17 +87,10 @@ async def test_without_a_fix_it_is_validated_again() -> None:
 
 async def test_a_failing_fix_fails_the_validation() -> None:
     """A fix step that fails, fails the step; the result so far is its output."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        try:
-            yield from step("v").validate(
-                [Stage("a", Check(9))], on_failure=step("fix").call(boom, "no fix")
-            )
-        except StepFailed as failed:
-            return failed.result.output, str(failed)
-        return None
-
+    flow = caught(
+        step("v").validate([Stage("a", Check(9))], on_failure=step("fix").call(boom, "no fix")),
+        lambda failed: (failed.result.output, str(failed)),
+    )
     result, _ = await run_seen(flow)
     assert result.value is not None
     assert isinstance(result.value[0], ValidationResult)
@@ -131,15 +111,13 @@ async def test_the_fix_can_read_what_failed() -> None:
 
     fixer = Agent("fixer", "Fix {{ why }}", backend=FakeBackend(["done"]))
     script = "import sys, pathlib; print('E501 too long'); sys.exit(1)"
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("v").validate(
+    flow = just(
+        step("v").validate(
             [Stage("lint", [sys.executable, "-c", script])],
             retry=1,
             on_failure=step("fix").agent(fixer, context),
         )
-
+    )
     await run_seen(flow)
     assert seen == [[("lint", "E501 too long")]]
 
@@ -173,12 +151,7 @@ async def test_stages_of_pyproject_are_found(
         '[tool.handrail.stages]\nlint = "echo linted"\ntest = ["echo", "tested"]\n'
     )
     monkeypatch.chdir(tmp_path)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        return (yield from step("v").validate())
-
-    result, _ = await run_seen(flow, stages={"test": "echo other"})
+    result, _ = await run_seen(just(step("v").validate()), stages={"test": "echo other"})
     assert result.value is not None
     assert [(s.name, s.output) for s in result.value.stages] == [
         ("lint", "linted"),
@@ -204,12 +177,7 @@ async def test_no_stage_configured_is_an_error(
 
 async def test_an_unknown_stage_is_named_with_those_that_are_known() -> None:
     """A name that nobody configured fails the step, listing what there is."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("v").validate(["lnt"])
-
-    result, _ = await run_seen(flow, stages={"lint": "true"})
+    result, _ = await run_seen(just(step("v").validate(["lnt"])), stages={"lint": "true"})
     assert result.status == "failed"
     assert "lnt" in (result.error or "")
     assert "lint" in (result.error or "")
@@ -218,12 +186,7 @@ async def test_an_unknown_stage_is_named_with_those_that_are_known() -> None:
 @pytest.mark.parametrize("check", [boom, aboom, lambda: False])
 async def test_a_callable_stage_fails_by_raising_or_by_false(check: Any) -> None:
     """A check that raises or returns False did not pass; None does pass."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("v").validate([Stage("c", check)], retry=0)
-
-    result, _ = await run_seen(flow)
+    result, _ = await run_seen(just(step("v").validate([Stage("c", check)], retry=0)))
     assert result.status == "failed"
     assert result.step("v/1/c").status == "failed"
 
@@ -231,12 +194,7 @@ async def test_a_callable_stage_fails_by_raising_or_by_false(check: Any) -> None
 async def test_every_stage_of_a_round_runs() -> None:
     """A failing stage does not keep the next from being checked in the same round."""
     last = Check(0)
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("v").validate([Stage("a", lambda: False), Stage("b", last)], retry=0)
-
-    await run_seen(flow)
+    await run_seen(just(step("v").validate([Stage("a", lambda: False), Stage("b", last)], retry=0)))
     assert last.calls == 1
 
 
@@ -249,11 +207,7 @@ def test_validate_needs_a_whole_retry(retry: Any) -> None:
 
 async def test_a_stage_over_its_timeout_fails_its_round() -> None:
     """Stage(timeout=) bounds a stage; a command is killed."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("v").validate([Stage("slow", ["sleep", "30"], timeout=0.05)], retry=0)
-
+    flow = just(step("v").validate([Stage("slow", ["sleep", "30"], timeout=0.05)], retry=0))
     result, _ = await run_seen(flow)
     assert result.status == "failed"
     assert "timeout" in (result.step("v/1/slow").error or "")

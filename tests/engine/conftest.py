@@ -1,0 +1,32 @@
+"""Which tests of the engine need one event loop only: what they are of knows no loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ON_ONE_LOOP = {
+    "test_budgets.py",
+    "test_composition.py",
+    "test_driven_again.py",
+    "test_ladder.py",
+    "test_options_refused_early.py",
+    "test_records_of_other_code.py",
+    "test_redaction.py",
+    "test_replacements.py",
+    "test_results.py",
+    "test_resume.py",
+    "test_undone_after_crashes.py",
+    "test_validate.py",
+}
+"""Files without cancellations by hand, threads, or an order that the loop decides."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Leave out the second loop where it would show nothing new."""
+    path = Path(metafunc.module.__file__ or "")
+    if path.name in ON_ONE_LOOP and "anyio_backend" in metafunc.fixturenames:
+        one = pytest.mark.parametrize("anyio_backend", ["asyncio"], scope="session")
+        metafunc.definition.add_marker(one)
