@@ -7,6 +7,7 @@ at all. What a secret with blanks or quotes in it leaves is not known here.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 LONGEST_WORD = 512
@@ -53,3 +54,23 @@ def _word_around(text: str, at: int) -> tuple[int, int]:
     before = len(left) - 1 - max(map(left.rfind, _NO_WORD))
     after = min((end for end in map(right.find, _NO_WORD) if end >= 0), default=len(right))
     return (before, after) if before + after <= LONGEST_WORD else (0, 0)
+
+
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
+_SCANNED = 4_000
+
+
+def clean(text: object, limit: int = 200) -> str:
+    """``text`` on one line of printable characters, without terminal codes, cut at ``limit``."""
+    said = str(text)[:_SCANNED]
+    if not said.isprintable():
+        said = _ESCAPES.sub("", said)
+        said = "".join(character if character.isprintable() else " " for character in said)
+    said = " ".join(said.split())
+    return said if len(said) <= limit else f"{said[: limit - 3]}..."
+
+
+def last_line(text: str) -> str:
+    """The last line of a program's output that says something; a carriage return ends one too."""
+    lines = text[-_SCANNED:].replace("\r", "\n").splitlines()
+    return next((said for line in reversed(lines) if (said := clean(line))), "")

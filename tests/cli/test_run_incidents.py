@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from handrail.cli.run_incidents import lines_of, lived_through, summary
+from handrail.cli.show import incident_lines, incident_summary
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.results import StepResult
+from handrail.record.view import view_of
 from handrail.sinks.console_text import UNICODE
 
 NOON = time.mktime((2026, 3, 2, 12, 0, 0, 0, 0, -1))
@@ -33,8 +34,8 @@ def ended(hours: float) -> ev.StepCompleted:
 
 def told(*history: ev.Event, now_h: float = 1000.0) -> list[str]:
     """The lines, without the path."""
-    lived = lived_through(history, NOON + now_h * HOUR)
-    return [line.replace("  code  ", "  ") for line in lines_of(lived, UNICODE)]
+    incidents = view_of(history, alive=False, now=NOON + now_h * HOUR).incidents
+    return [line.replace("  code  ", "  ") for line in incident_lines(incidents, UNICODE)]
 
 
 def test_each_failure_is_a_line_with_when_and_what_followed() -> None:
@@ -93,7 +94,7 @@ def test_a_cap_that_is_probed_is_one_cap() -> None:
         climb(7, "transient", "retry", 0.01),
         climb(7.1, "crashed", "retry"),
     ]
-    assert summary(lived_through(history, NOON + 99 * HOUR)) == (
+    assert incident_summary(view_of(history, alive=False, now=NOON + 99 * HOUR).incidents) == (
         "3 usage caps waited 3 h, 2 retries"
     )
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from handrail.cli.run_spending import Spent, in_full, in_short, spent_by, total_of
+from handrail.cli.show import format_spending, format_usage
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.results import StepResult, Usage
+from handrail.record.view import Spent, view_of
 
 PART = Usage(100, 10, 0.25)
 MORE = Usage(900, 90)
@@ -34,6 +35,11 @@ def climb(number: int, spent: Usage | None = None, kind: str = "transient") -> e
 def fail(usage: Usage | None = None, error_type: str = "app.Boom") -> ev.Event:
     """An attempt failed."""
     return ev.AttemptFailed("code", 1, "boom", error_type, usage=usage)
+
+
+def spent_in(history: list[ev.Event], *, alive: bool = False) -> Spent:
+    """What the agents of the run used."""
+    return view_of(history, alive=alive, now=0.0).spent
 
 
 REFUSED = "handrail.errors.BudgetExceeded"
@@ -67,20 +73,20 @@ def test_each_launch_counts_once_with_what_it_said(
     """Failed launches, further attempts and superseded records were paid for; what a launch did
     not say is unknown, and one that was refused was not made.
     """
-    assert spent_by(history, alive=False).get("code") == spent
+    assert spent_in(history) == (spent or Spent())
 
 
 def test_what_is_at_work_may_still_say_it() -> None:
     """A launch of a run that is driven is not unknown before it ends."""
     history = [start(), ev.AgentSessionStarted("code", "s", launch=1)]
-    assert spent_by(history, alive=True) == {"code": Spent(1, None, 0, 0)}
-    assert spent_by(history, alive=False) == {"code": Spent(1, None, 1, 1)}
+    assert spent_in(history, alive=True) == Spent(1, None, 0, 0)
+    assert spent_in(history) == Spent(1, None, 1, 1)
 
 
 def test_a_run_has_the_sum_of_its_steps() -> None:
     """In the order that they began."""
-    spent = spent_by([start("a"), end(PART, path="a"), start("b"), end(path="b")], alive=False)
-    assert total_of(spent) == Spent(2, PART, 1, 1)
+    history = [start("a"), end(PART, path="a"), start("b"), end(path="b")]
+    assert spent_in(history) == Spent(2, PART, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -97,13 +103,13 @@ def test_a_run_has_the_sum_of_its_steps() -> None:
 )
 def test_what_is_unknown_is_never_zero(spent: Spent, text: str) -> None:
     """It is a question mark, and a sum that lacks something says so."""
-    assert in_short(spent) == text
+    assert format_usage(spent) == text
 
 
 def test_a_sum_says_how_many_launches_were_silent() -> None:
     """Of tokens and cost apart where these differ."""
-    assert in_full(Spent(1, PART)) == "1 launch, 100 in, 10 out, $0.25"
-    assert in_full(Spent(3, PART, 2, 2)).endswith(" (2 did not say what they used)")
-    assert in_full(Spent(3, PART, 1, 2)).endswith(
+    assert format_spending(Spent(1, PART)) == "1 launch, 100 in, 10 out, $0.25"
+    assert format_spending(Spent(3, PART, 2, 2)).endswith(" (2 did not say what they used)")
+    assert format_spending(Spent(3, PART, 1, 2)).endswith(
         " (1 did not say how many tokens, 2 did not say what they cost)"
     )

@@ -112,7 +112,7 @@ def test_what_a_killed_process_left_is_told(cli: Cli) -> None:
     assert "  inputs   first='a', second='b'" in lines
     assert any(line.startswith("  ✓ first  python  ") for line in lines)
     assert "  ⏸ second  python  interrupted" in lines
-    assert lines[-1] == "go on:                  handrail resume d"
+    assert lines[-1] == "to continue:            handrail resume d"
 
 
 def test_a_live_run_is_told_with_its_process(cli: Cli) -> None:

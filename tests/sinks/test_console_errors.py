@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from handrail.model.results import StepResult
-from handrail.sinks.console_words import Cause, Causes, error_lines, first_line
+from handrail.record.view import Cause
+from handrail.sinks.console_words import error_lines, first_line
 
 
 def test_an_error_of_one_line_is_one_line() -> None:
@@ -43,13 +43,3 @@ def test_a_failure_is_known_by_its_name_and_its_text() -> None:
     assert not cause.brings("member 'y' failed: boom")
     assert not cause.brings("member 'x' failed: bang")
     assert not cause.brings("boom")
-
-
-def test_a_failure_that_was_caught_is_not_kept_for_ever() -> None:
-    """A loop whose groups fail, and that goes on, takes no more memory than some of them."""
-    causes = Causes()
-    for number in range(3000):
-        path = f"group-{number}/x"
-        causes.ended(path, StepResult("x", path, "python", "failed", error="boom"))
-    assert causes.below("group-0", "member 'x' failed: boom") is None
-    assert causes.below("group-2999", "member 'x' failed: boom") is not None

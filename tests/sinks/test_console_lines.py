@@ -7,28 +7,29 @@ from __future__ import annotations
 import pytest
 
 from handrail.model import events as ev
+from handrail.record.live_view import LiveRun
+from handrail.sinks.console_lines import tree_lines
 from handrail.sinks.console_text import text_of
-from handrail.sinks.console_tree import ConsoleTree
 from tests.sinks.story import Story
 
 
 @pytest.fixture
-def tree() -> ConsoleTree:
+def tree() -> LiveRun:
     """The tree of a run that has not begun."""
-    return ConsoleTree("ship-1")
+    return LiveRun("ship-1")
 
 
 @pytest.fixture
-def story(tree: ConsoleTree) -> Story:
+def story(tree: LiveRun) -> Story:
     """A run that the tree is told; it has begun."""
     story = Story(tree.apply)
     story.begin()
     return story
 
 
-def drawn(tree: ConsoleTree, height: int = 40) -> list[str]:
+def drawn(tree: LiveRun, height: int = 40) -> list[str]:
     """The lines of the tree as text."""
-    return [text_of(line) for line in tree.lines(height)]
+    return [text_of(line) for line in tree_lines(tree, height)]
 
 
 def members(story: Story, path: str, count: int, first: int = 0) -> None:
@@ -45,7 +46,7 @@ def ends(story: Story, path: str, *indices: int, status: str = "succeeded") -> N
         story.member_ends(f"{path}/{index}", status, index)
 
 
-def test_a_small_group_shows_its_members_whole(tree: ConsoleTree, story: Story) -> None:
+def test_a_small_group_shows_its_members_whole(tree: LiveRun, story: Story) -> None:
     """Up to twelve members stand in order of start, each with its steps."""
     story.group("review", 2)
     members(story, "review", 2)
@@ -58,7 +59,7 @@ def test_a_small_group_shows_its_members_whole(tree: ConsoleTree, story: Story) 
     ]
 
 
-def test_a_large_group_shows_a_row_for_twelve(tree: ConsoleTree, story: Story) -> None:
+def test_a_large_group_shows_a_row_for_twelve(tree: LiveRun, story: Story) -> None:
     """Of a thousand members the failed, the waiting, the running and the latest done have a row."""
     story.group("review", 1000)
     members(story, "review", 905)
@@ -79,7 +80,7 @@ def test_a_large_group_shows_a_row_for_twelve(tree: ConsoleTree, story: Story) -
     ]
 
 
-def test_the_rows_of_a_crowd_are_shared_out(tree: ConsoleTree, story: Story) -> None:
+def test_the_rows_of_a_crowd_are_shared_out(tree: LiveRun, story: Story) -> None:
     """Many failures leave room for what runs, and what has no row is counted."""
     story.group("review", 1000)
     members(story, "review", 200)
@@ -89,7 +90,7 @@ def test_the_rows_of_a_crowd_are_shared_out(tree: ConsoleTree, story: Story) -> 
     assert drawn(tree)[-1] == "   └─ … 188 more: 97 failed, 91 running"
 
 
-def test_a_member_of_a_crowd_says_what_it_is_at(tree: ConsoleTree, story: Story) -> None:
+def test_a_member_of_a_crowd_says_what_it_is_at(tree: LiveRun, story: Story) -> None:
     """Its one row has the innermost step that runs, and that step's last line."""
     story.group("review", 50)
     members(story, "review", 20)
@@ -97,7 +98,7 @@ def test_a_member_of_a_crowd_says_what_it_is_at(tree: ConsoleTree, story: Story)
     assert "   ├─ ⠋ 3 › read  command  17 s  line 7" in drawn(tree)
 
 
-def test_a_finished_crowd_keeps_its_failures(tree: ConsoleTree, story: Story) -> None:
+def test_a_finished_crowd_keeps_its_failures(tree: LiveRun, story: Story) -> None:
     """Once a large group has ended, only what failed has a row."""
     story.group("review", 100)
     members(story, "review", 100)
@@ -112,7 +113,7 @@ def test_a_finished_crowd_keeps_its_failures(tree: ConsoleTree, story: Story) ->
     ]
 
 
-def test_a_finished_crowd_without_failures_is_one_row(tree: ConsoleTree, story: Story) -> None:
+def test_a_finished_crowd_without_failures_is_one_row(tree: LiveRun, story: Story) -> None:
     """The counts say all there is to say."""
     story.group("review", 100)
     members(story, "review", 100)
@@ -122,7 +123,7 @@ def test_a_finished_crowd_without_failures_is_one_row(tree: ConsoleTree, story: 
     assert "✓ review  for_each  100/100" in drawn(tree)[1]
 
 
-def test_steps_in_a_row_fold_from_the_oldest(tree: ConsoleTree, story: Story) -> None:
+def test_steps_in_a_row_fold_from_the_oldest(tree: LiveRun, story: Story) -> None:
     """A loop of many steps shows the latest, after a count of the earlier ones."""
     for index in range(1000):
         story.run(f"step-{index}")
@@ -131,7 +132,7 @@ def test_steps_in_a_row_fold_from_the_oldest(tree: ConsoleTree, story: Story) ->
     assert (rows[2][3:13], rows[-1][3:13]) == ("✓ step-960", "✓ step-999")
 
 
-def test_finished_subtrees_fold_first(tree: ConsoleTree, story: Story) -> None:
+def test_finished_subtrees_fold_first(tree: LiveRun, story: Story) -> None:
     """When there is no room, what succeeded becomes one row before what failed or runs does."""
     for name in ("one", "two"):
         story.start(name, "subworkflow")
@@ -154,9 +155,7 @@ def test_finished_subtrees_fold_first(tree: ConsoleTree, story: Story) -> None:
 
 
 @pytest.mark.parametrize("height", range(2, 40))
-def test_a_tree_never_has_more_lines_than_asked(
-    tree: ConsoleTree, story: Story, height: int
-) -> None:
+def test_a_tree_never_has_more_lines_than_asked(tree: LiveRun, story: Story, height: int) -> None:
     """Groups in groups, steps and failures fit into any window, and what runs stays on top."""
     for index in range(6):
         story.run(f"s{index}", status="failed" if index % 2 else "succeeded")
@@ -171,7 +170,7 @@ def test_a_tree_never_has_more_lines_than_asked(
     assert lines[0].startswith("⠋ ship")
 
 
-def test_a_window_that_is_too_small_says_so(tree: ConsoleTree, story: Story) -> None:
+def test_a_window_that_is_too_small_says_so(tree: LiveRun, story: Story) -> None:
     """Even a tree that cannot be folded any more is cut to the window."""
     path = "a"
     for _ in range(10):

@@ -12,6 +12,7 @@ import pytest
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.results import Skipped
+from handrail.record.live_view import LiveRun
 from handrail.sinks.console_plain import LOUD, PlainLog
 from handrail.sinks.console_text import ASCII, UNICODE, text_of
 from handrail.testing.contracts.sample_events import sample_progress
@@ -22,12 +23,13 @@ class Log:
     """Everything that a plain log said."""
 
     def __init__(self) -> None:
+        self.view = LiveRun("ship-1")
         self.log = PlainLog(UNICODE)
         self.said: list[str] = []
 
     def emit(self, event: Any) -> None:
         """Keep what the log says of the event."""
-        self.said += [text_of(line) for line in self.log.lines(event)]
+        self.said += [text_of(line) for line in self.log.lines(event, self.view.apply(event))]
 
 
 @pytest.fixture
@@ -344,6 +346,7 @@ def test_a_large_group_speaks_for_the_backends_in_it(log: Log, story: Story) -> 
     """A thousand agents without network are one line every 30 s."""
     story.group("review", 1000)
     for index in range(100):
+        story.tell(ev.StepStarted(f"review/{index}/read", "agent"), after=0.0)
         story.tell(ev.AgentRetry(f"review/{index}/read", reason="no network"))
     assert log.said[1] == "↻ review  its backend tries again: no network"
     assert len(log.said) == 1 + 4
@@ -378,7 +381,7 @@ def test_a_group_names_the_member_that_failed(log: Log, story: Story) -> None:
     assert [line for line in log.said if " at " in line] == [
         "✗ outer/all/x  failed  3.0 s  at check",
         "✗ outer/all  for_each  failed  1 of 2 done, 1 failed  4.0 s  at x/check; 1 more failed",
-        "✗ outer  parallel  failed  6.0 s  at all/x/check",
+        "✗ outer  parallel  failed  1 done, 1 failed  6.0 s  at all/x/check",
     ]
     assert "".join(log.said).count("wanted: 2") == 1
 
@@ -396,7 +399,7 @@ def test_the_error_of_a_default_is_told_once_too(log: Log, story: Story) -> None
     story.start("all", "parallel")
     story.run("all/x", status="failed", error="boom")
     story.end("all", "defaulted", error="member 'x' failed: boom")
-    assert log.said[-1] == "↷ all  parallel  defaulted  3.0 s  at x"
+    assert log.said[-1] == "↷ all  parallel  defaulted  1 done, 1 failed  3.0 s  at x"
 
 
 def test_a_failed_attempt_of_a_group_names_its_member(log: Log, story: Story) -> None:

@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from handrail.shortening import clean, last_line
 from handrail.sinks.console_text import (
     ASCII,
     UNICODE,
     Span,
-    clean,
     counted,
     duration,
     error_text,
-    last_line,
     text_of,
     until,
 )

@@ -1,4 +1,4 @@
-"""ConsoleTree: what a row says, as events come in."""
+"""LiveRun: what a row says, as events come in."""
 
 # ruff: noqa: RUF001  # the console's signs are meant
 
@@ -16,30 +16,31 @@ from hypothesis import strategies as st
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.results import OpenGate, Skipped, StepResult, Usage
+from handrail.record.live_view import LiveRun
+from handrail.sinks.console_lines import tree_lines
 from handrail.sinks.console_text import ASCII, text_of
-from handrail.sinks.console_tree import ConsoleTree
 from handrail.testing.contracts.sample_events import sample_events, sample_progress
 from tests.sinks.story import Story
 
 
 @pytest.fixture
-def tree() -> ConsoleTree:
+def tree() -> LiveRun:
     """The tree of a run that has not begun."""
-    return ConsoleTree("ship-1")
+    return LiveRun("ship-1")
 
 
 @pytest.fixture
-def story(tree: ConsoleTree) -> Story:
+def story(tree: LiveRun) -> Story:
     """A run that the tree is told."""
     return Story(tree.apply)
 
 
-def drawn(tree: ConsoleTree, height: int = 40, now: float | None = None) -> list[str]:
+def drawn(tree: LiveRun, height: int = 40, now: float | None = None) -> list[str]:
     """The lines of the tree as text."""
-    return [text_of(line) for line in tree.lines(height, now=now)]
+    return [text_of(line) for line in tree_lines(tree, height, now=now)]
 
 
-def test_a_run_is_a_tree_of_its_steps(tree: ConsoleTree, story: Story) -> None:
+def test_a_run_is_a_tree_of_its_steps(tree: LiveRun, story: Story) -> None:
     """Each step has a row with its sign, kind, attempts and time, below what it belongs to."""
     story.begin()
     story.run("plan", "agent", attempts=2)
@@ -66,7 +67,7 @@ def test_a_run_is_a_tree_of_its_steps(tree: ConsoleTree, story: Story) -> None:
     ],
 )
 def test_each_status_has_its_sign(
-    tree: ConsoleTree, story: Story, status: str, fields: dict[str, Any], row: str
+    tree: LiveRun, story: Story, status: str, fields: dict[str, Any], row: str
 ) -> None:
     """A row ends with what went wrong, if anything did."""
     story.begin()
@@ -74,7 +75,7 @@ def test_each_status_has_its_sign(
     assert drawn(tree)[1] == f"└─ {row}"
 
 
-def test_a_running_step_shows_its_last_line(tree: ConsoleTree, story: Story) -> None:
+def test_a_running_step_shows_its_last_line(tree: LiveRun, story: Story) -> None:
     """What a command or an agent says last stands in its row until it ends."""
     story.begin()
     story.start("test", "command")
@@ -86,7 +87,7 @@ def test_a_running_step_shows_its_last_line(tree: ConsoleTree, story: Story) -> 
     assert drawn(tree)[1] == "└─ ✓ test  command  1.0 s"
 
 
-def test_a_reask_is_told(tree: ConsoleTree, story: Story) -> None:
+def test_a_reask_is_told(tree: LiveRun, story: Story) -> None:
     """The reason why an agent is asked again stands in its row."""
     story.begin()
     story.start("plan", "agent")
@@ -98,7 +99,7 @@ def test_a_reask_is_told(tree: ConsoleTree, story: Story) -> None:
     assert drawn(tree)[1].endswith("asked again: it is no JSON")
 
 
-def test_a_retry_is_waited_for_and_then_runs(tree: ConsoleTree, story: Story) -> None:
+def test_a_retry_is_waited_for_and_then_runs(tree: LiveRun, story: Story) -> None:
     """Between attempts the step waits; when the time has come it runs, without any event."""
     story.begin()
     story.start("call", "python")
@@ -108,7 +109,7 @@ def test_a_retry_is_waited_for_and_then_runs(tree: ConsoleTree, story: Story) ->
     assert drawn(tree, now=22.0)[1] == "└─ ⠋ call  python  21 s  failed once: Overloaded: busy"
 
 
-def test_a_gate_shows_its_question(tree: ConsoleTree, story: Story) -> None:
+def test_a_gate_shows_its_question(tree: LiveRun, story: Story) -> None:
     """A gate waits with its question and choices, and the run with it, until it is answered."""
     story.begin()
     story.ask("merge?", "Merge it?", "yes", "no")
@@ -124,14 +125,14 @@ def test_a_gate_shows_its_question(tree: ConsoleTree, story: Story) -> None:
     ]
 
 
-def test_a_signal_is_waited_for(tree: ConsoleTree, story: Story) -> None:
+def test_a_signal_is_waited_for(tree: LiveRun, story: Story) -> None:
     """A step that waits for a signal says so."""
     story.begin()
     story.start("go", "wait_for")
     assert drawn(tree)[1] == "└─ ⏸ go  wait_for  waits for its signal"
 
 
-def test_a_timer_says_until_when(tree: ConsoleTree, story: Story) -> None:
+def test_a_timer_says_until_when(tree: LiveRun, story: Story) -> None:
     """A sleeping step shows when it is due; deadlines of others are no waiting."""
     story.begin()
     story.start("pause", "sleep")
@@ -141,7 +142,7 @@ def test_a_timer_says_until_when(tree: ConsoleTree, story: Story) -> None:
     assert drawn(tree)[1:] == ["├─ ⏸ pause  sleep  1.0 s  in 29 s", "└─ ⠋ work  validate"]
 
 
-def test_rounds_of_a_validation_fold_into_a_row_each(tree: ConsoleTree, story: Story) -> None:
+def test_rounds_of_a_validation_fold_into_a_row_each(tree: LiveRun, story: Story) -> None:
     """A finished round lists its stages and its fix; the one at work has rows for what runs."""
     story.begin()
     story.start("verify", "validate")
@@ -162,7 +163,7 @@ def test_rounds_of_a_validation_fold_into_a_row_each(tree: ConsoleTree, story: S
     ]
 
 
-def test_the_last_round_ends_with_the_validation(tree: ConsoleTree, story: Story) -> None:
+def test_the_last_round_ends_with_the_validation(tree: LiveRun, story: Story) -> None:
     """A round has no event of its own to end with."""
     story.begin()
     story.start("verify", "validate")
@@ -174,7 +175,7 @@ def test_the_last_round_ends_with_the_validation(tree: ConsoleTree, story: Story
     ]
 
 
-def test_another_attempt_of_a_composite_starts_afresh(tree: ConsoleTree, story: Story) -> None:
+def test_another_attempt_of_a_composite_starts_afresh(tree: LiveRun, story: Story) -> None:
     """What the first attempt ran makes room for what the second one runs, below the same row."""
     story.begin()
     story.start("verify", "validate")
@@ -188,7 +189,7 @@ def test_another_attempt_of_a_composite_starts_afresh(tree: ConsoleTree, story: 
     ]
 
 
-def test_a_fallback_stands_below_its_step(tree: ConsoleTree, story: Story) -> None:
+def test_a_fallback_stands_below_its_step(tree: LiveRun, story: Story) -> None:
     """The step that `on_error` chose is a child of the one that failed."""
     story.begin()
     story.start("call")
@@ -197,7 +198,7 @@ def test_a_fallback_stands_below_its_step(tree: ConsoleTree, story: Story) -> No
     assert drawn(tree)[1:] == ["└─ ✓ call  python  3.0 s", "   └─ ✓ cached  python  1.0 s"]
 
 
-def test_a_group_counts_its_members(tree: ConsoleTree, story: Story) -> None:
+def test_a_group_counts_its_members(tree: LiveRun, story: Story) -> None:
     """Running, waiting, failed and done members are counted in the group's row."""
     story.begin()
     story.group("review", 5)
@@ -213,7 +214,7 @@ def test_a_group_counts_its_members(tree: ConsoleTree, story: Story) -> None:
     assert drawn(tree)[1] == ("└─ ⠋ review  for_each  2/5 · 2 running · 1 waiting · 1 failed  11 s")
 
 
-def test_a_group_of_unknown_size_counts_what_is_done(tree: ConsoleTree, story: Story) -> None:
+def test_a_group_of_unknown_size_counts_what_is_done(tree: LiveRun, story: Story) -> None:
     """Without a size there is no total and no bar."""
     story.begin()
     story.group("review", None)
@@ -223,7 +224,7 @@ def test_a_group_of_unknown_size_counts_what_is_done(tree: ConsoleTree, story: S
     assert "  20 done  " in drawn(tree)[1]
 
 
-def test_what_an_agent_is_at_is_in_its_row(tree: ConsoleTree, story: Story) -> None:
+def test_what_an_agent_is_at_is_in_its_row(tree: LiveRun, story: Story) -> None:
     """Tools, limits and refusals take each other's place; lines of its program are not shown."""
     story.begin()
     story.start("code", "agent")
@@ -246,7 +247,7 @@ def test_what_an_agent_is_at_is_in_its_row(tree: ConsoleTree, story: Story) -> N
         assert drawn(tree, now=story.at)[1].endswith(f" agent  {said}"), event
 
 
-def test_a_cap_that_is_waited_for_is_in_the_row(tree: ConsoleTree, story: Story) -> None:
+def test_a_cap_that_is_waited_for_is_in_the_row(tree: LiveRun, story: Story) -> None:
     """The row says which cap, whose it is, and how long it lasts."""
     story.begin()
     story.start("code", "agent")
@@ -260,7 +261,7 @@ def test_a_cap_that_is_waited_for_is_in_the_row(tree: ConsoleTree, story: Story)
     assert drawn(tree, now=33.0)[1] == "└─ ⠋ code  agent  32 s  failed once: used up"
 
 
-def test_another_rung_is_said_in_the_row(tree: ConsoleTree, story: Story) -> None:
+def test_another_rung_is_said_in_the_row(tree: LiveRun, story: Story) -> None:
     """What follows a failure at once, or needs a person, takes the place of what was said."""
     story.begin()
     story.start("code", "agent")
@@ -273,7 +274,7 @@ def test_another_rung_is_said_in_the_row(tree: ConsoleTree, story: Story) -> Non
     assert drawn(tree)[0] == "⠋ ship  4.0 s  budget: used 0.9 of 1 cost_usd  run ship-1"
 
 
-def test_a_large_group_has_a_bar(tree: ConsoleTree, story: Story) -> None:
+def test_a_large_group_has_a_bar(tree: LiveRun, story: Story) -> None:
     """While it runs, a bar shows how far it is."""
     story.begin()
     story.group("review", 100)
@@ -283,7 +284,7 @@ def test_a_large_group_has_a_bar(tree: ConsoleTree, story: Story) -> None:
     assert "━━━━━━╌╌╌╌╌╌ 50/100" in drawn(tree)[1]
 
 
-def test_the_counts_of_the_end_stand(tree: ConsoleTree, story: Story) -> None:
+def test_the_counts_of_the_end_stand(tree: LiveRun, story: Story) -> None:
     """Members that came from the record without an event are counted when the group ends."""
     story.begin()
     story.group("review", 40)
@@ -294,7 +295,7 @@ def test_the_counts_of_the_end_stand(tree: ConsoleTree, story: Story) -> None:
     ]
 
 
-def test_a_replayed_step_is_marked(tree: ConsoleTree, story: Story) -> None:
+def test_a_replayed_step_is_marked(tree: LiveRun, story: Story) -> None:
     """What came from the record is there, and said to be."""
     story.tell(ev.RunResumed())
     story.tell(ev.StepReplayed("plan", StepResult("plan", "plan", "agent", "succeeded")))
@@ -303,7 +304,7 @@ def test_a_replayed_step_is_marked(tree: ConsoleTree, story: Story) -> None:
     assert tree.replayed == 2
 
 
-def test_a_suspended_run_stops_its_clock(tree: ConsoleTree, story: Story) -> None:
+def test_a_suspended_run_stops_its_clock(tree: LiveRun, story: Story) -> None:
     """What is still open when the run is suspended stays as it is."""
     story.begin()
     story.ask("merge?", "Merge it?")
@@ -314,7 +315,7 @@ def test_a_suspended_run_stops_its_clock(tree: ConsoleTree, story: Story) -> Non
     ]
 
 
-def test_an_interrupted_step_is_neither_done_nor_failed(tree: ConsoleTree, story: Story) -> None:
+def test_an_interrupted_step_is_neither_done_nor_failed(tree: LiveRun, story: Story) -> None:
     """It will run again, and its row says why it stopped."""
     story.begin()
     story.start("build", "command")
@@ -322,7 +323,7 @@ def test_an_interrupted_step_is_neither_done_nor_failed(tree: ConsoleTree, story
     assert drawn(tree)[1] == "└─ ⏸ build  command  1.0 s  SIGTERM"
 
 
-def test_cancelling_and_limits_are_said_of_the_run(tree: ConsoleTree, story: Story) -> None:
+def test_cancelling_and_limits_are_said_of_the_run(tree: LiveRun, story: Story) -> None:
     """While a run unwinds, its row says why."""
     story.begin()
     story.start("build")
@@ -332,7 +333,7 @@ def test_cancelling_and_limits_are_said_of_the_run(tree: ConsoleTree, story: Sto
     assert drawn(tree)[0] == "⠋ ship  1.0 s  limit reached: max_steps=10  run ship-1"
 
 
-def test_rollbacks_have_rows(tree: ConsoleTree, story: Story) -> None:
+def test_rollbacks_have_rows(tree: LiveRun, story: Story) -> None:
     """Each rollback is shown, with its error if it failed."""
     story.begin()
     story.tell(ev.RollbackStarted("db/migrate"))
@@ -345,7 +346,7 @@ def test_rollbacks_have_rows(tree: ConsoleTree, story: Story) -> None:
     ]
 
 
-def test_a_child_workflow_of_another_name_is_named(tree: ConsoleTree, story: Story) -> None:
+def test_a_child_workflow_of_another_name_is_named(tree: LiveRun, story: Story) -> None:
     """The step's name need not tell which workflow it runs."""
     story.begin()
     story.start("docs", "subworkflow")
@@ -353,7 +354,7 @@ def test_a_child_workflow_of_another_name_is_named(tree: ConsoleTree, story: Sto
     assert drawn(tree)[1] == "└─ ⠋ docs  subworkflow  write_docs"
 
 
-def test_what_is_open_when_its_parent_ends_is_closed(tree: ConsoleTree, story: Story) -> None:
+def test_what_is_open_when_its_parent_ends_is_closed(tree: LiveRun, story: Story) -> None:
     """A row never goes on running below one that has ended."""
     story.begin()
     story.start("docs", "subworkflow")
@@ -365,14 +366,14 @@ def test_what_is_open_when_its_parent_ends_is_closed(tree: ConsoleTree, story: S
     ]
 
 
-def test_ascii_is_enough(tree: ConsoleTree, story: Story) -> None:
+def test_ascii_is_enough(tree: LiveRun, story: Story) -> None:
     """With ASCII glyphs every line is ASCII."""
     story.begin()
     story.run("plan", "agent", "failed", attempts=2)
     story.group("review", 50)
     for index in range(30):
         story.member(f"review/{index}", index)
-    lines = [text_of(line) for line in tree.lines(20, glyphs=ASCII)]
+    lines = [text_of(line) for line in tree_lines(tree, 20, glyphs=ASCII)]
     assert all(line.isascii() for line in lines)
     assert lines[1] == "|- x plan  agent  x2  1.0 s  ValueError: boom"
 
@@ -396,9 +397,9 @@ def calls_made(work: Callable[[], object]) -> int:
     return made
 
 
-def crowd(members: int, ended: int) -> tuple[ConsoleTree, Story]:
+def crowd(members: int, ended: int) -> tuple[LiveRun, Story]:
     """A group with this many members started, and this many of them ended."""
-    tree = ConsoleTree("ship-1")
+    tree = LiveRun("ship-1")
     story = Story(tree.apply)
     story.begin()
     story.group("review", members)
@@ -415,7 +416,9 @@ def crowd(members: int, ended: int) -> tuple[ConsoleTree, Story]:
 def test_drawing_does_not_cost_more_for_more_members(ended: float) -> None:
     """A group of 5,000 is drawn with the work that a group of 100 takes."""
     small, large = (crowd(count, int(count * ended))[0] for count in (100, 5_000))
-    assert calls_made(lambda: large.lines(30)) <= calls_made(lambda: small.lines(30)) * 1.1
+    assert (
+        calls_made(lambda: tree_lines(large, 30)) <= calls_made(lambda: tree_lines(small, 30)) * 1.1
+    )
 
 
 def test_an_event_does_not_cost_more_for_more_members() -> None:
@@ -442,7 +445,7 @@ def test_what_is_remembered_is_bounded() -> None:
         above += below
         kept += len(below)
     assert kept < 500
-    assert len(tree._nodes) == 0
+    assert len(tree._steps) == 0
 
 
 # -- odd data ------------------------------------------------------------------------------------
@@ -491,17 +494,17 @@ EVENTS = st.one_of(
 @given(st.lists(st.tuples(EVENTS, NUMBERS), max_size=30), st.integers(-2, 40))
 def test_no_sequence_of_events_breaks_the_tree(told: list[tuple[Any, float]], height: int) -> None:
     """Whatever comes in whatever order, the tree draws printable lines that fit."""
-    tree = ConsoleTree("odd")
+    tree = LiveRun("odd")
     for seq, (event, at) in enumerate(told):
         tree.apply(ev.stamp(event, "odd", seq, at))
         if seq % 7 and seq != len(told) - 1:
             continue
-        lines = tree.lines(height)
+        lines = tree_lines(tree, height)
         assert 1 <= len(lines) <= max(2, height)
         assert all(text_of(line).isprintable() for line in lines)
 
 
-def test_a_group_points_to_the_member_that_failed(tree: ConsoleTree, story: Story) -> None:
+def test_a_group_points_to_the_member_that_failed(tree: LiveRun, story: Story) -> None:
     """The error stands in the row of the step that failed; what is around it says where."""
     story.begin()
     story.start("all", "parallel")
@@ -513,7 +516,7 @@ def test_a_group_points_to_the_member_that_failed(tree: ConsoleTree, story: Stor
     ]
 
 
-def test_a_group_that_is_folded_says_its_members_error(tree: ConsoleTree, story: Story) -> None:
+def test_a_group_that_is_folded_says_its_members_error(tree: LiveRun, story: Story) -> None:
     """Where there is no room for the member's row, its error is in the group's."""
     story.begin()
     story.start("all", "parallel")
@@ -524,7 +527,7 @@ def test_a_group_that_is_folded_says_its_members_error(tree: ConsoleTree, story:
     assert "  at x: ValueError: boom" in " ".join(drawn(tree, height=6))
 
 
-def test_a_budgets_question_ends_with_its_answer(tree: ConsoleTree, story: Story) -> None:
+def test_a_budgets_question_ends_with_its_answer(tree: LiveRun, story: Story) -> None:
     """It is no step, so nothing else ends it; the agent goes on."""
     story.begin()
     story.start("code", "agent")

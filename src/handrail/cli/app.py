@@ -130,7 +130,7 @@ def show(what: str, /, *, as_json: Json = False, dir: Dir = None) -> int:  # noq
         The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
     from handrail.cli.journal import place_of
-    from handrail.cli.showing import show as show_either
+    from handrail.cli.show import show as show_either
 
     return show_either(what, place_of(dir), as_json=as_json)
 
@@ -351,7 +351,7 @@ def runs(
         The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
     from handrail.cli.journal import place_of
-    from handrail.cli.runs import runs as list_runs
+    from handrail.cli.show import runs as list_runs
 
     statuses, workflows = status or [], workflow or []
     return list_runs(place_of(dir), statuses=statuses, workflows=workflows, as_json=as_json)
@@ -371,7 +371,7 @@ def tail(run: str, /, *, as_json: Json = False, dir: Dir = None) -> int:  # noqa
         The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
     from handrail.cli.journal import place_of
-    from handrail.cli.tail import tail as tail_run
+    from handrail.cli.show import tail as tail_run
 
     return tail_run(run, place_of(dir), as_json=as_json)
 

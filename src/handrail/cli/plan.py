@@ -12,7 +12,7 @@ from handrail.cli.exits import Exit
 from handrail.cli.journal import Place, picked
 from handrail.cli.report import choices_between, was_and_now
 from handrail.cli.run import Choices
-from handrail.cli.run_state import told
+from handrail.cli.show import describe_status
 from handrail.cli.target import workflow_of
 from handrail.errors import StepChange
 from handrail.model.plan import Plan, PlannedStep
@@ -41,7 +41,7 @@ def plan(
 
 
 def _show(found: Plan, info: RunInfo, choices: Choices, place: Place) -> None:
-    print(f"{found.workflow_name}, run {found.run_id}: {told(info)}\n")
+    print(f"{found.workflow_name}, run {found.run_id}: {describe_status(info)}\n")
     width = max((len(step.path) for step in found.steps), default=0)
     kinds = max((len(step.step_type) for step in found.steps), default=0)
     alive = info.holder is not None

@@ -17,7 +17,7 @@ from handrail.cli.driving import Options, Session
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import arguments_for, given_inputs
 from handrail.cli.journal import Place, exactly, of_this_id, picked
-from handrail.cli.run_state import as_data, state_of, told
+from handrail.cli.show import describe_status, info_data
 from handrail.cli.target import labels_of, load, workflow_of
 from handrail.engine.history import history_of, inputs_of
 from handrail.errors import RunIdTaken, WorkflowNotFound
@@ -26,6 +26,7 @@ from handrail.model.agent_options import NO_OPTIONS
 from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.run_record import Recorded
+from handrail.record.view import state_of
 from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def cancel(
         session = Session(options, data, place, journal)
         info = picked(journal, name)
         if state_of(info) in _OVER:
-            return _told(info, f"run {info.run_id} has {_ended(info)} before", session)
+            return _print_outcome(info, f"run {info.run_id} has {_ended(info)} before", session)
         if info.holder is None or not _asked(journal, info, reason):
             code = _unwind(info, reason, session, target)
             return Exit.SUCCEEDED if code == Exit.CANCELLED else code
@@ -266,9 +267,10 @@ def _wait(info: RunInfo, session: Session, timeout_s: float) -> int:
     """Wait for the process that was asked."""
     info = anyio.run(_once_over, session.journal, info, timeout_s)
     if info.holder is None:
-        return _told(info, f"run {info.run_id} has {_ended(info)}", session)
-    what = f"run {info.run_id} was asked, and is not done after {timeout_s:g} s: {told(info)}"
-    return _told(info, what, session)
+        return _print_outcome(info, f"run {info.run_id} has {_ended(info)}", session)
+    status = describe_status(info)
+    what = f"run {info.run_id} was asked, and is not done after {timeout_s:g} s: {status}"
+    return _print_outcome(info, what, session)
 
 
 async def _once_over(journal: Journal, info: RunInfo, timeout_s: float) -> RunInfo:
@@ -280,9 +282,9 @@ async def _once_over(journal: Journal, info: RunInfo, timeout_s: float) -> RunIn
     return info
 
 
-def _told(info: RunInfo, what: str, session: Session) -> int:
+def _print_outcome(info: RunInfo, what: str, session: Session) -> int:
     if session.data is not None:
-        write_json(as_data(info), session.data)
+        write_json(info_data(info), session.data)
     if not session.options.quiet:
         tell(what)
     return Exit.SUCCEEDED if state_of(info) == "cancelled" else Exit.FAILED

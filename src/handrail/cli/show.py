@@ -1,20 +1,83 @@
-"""``handrail show``: what a workflow takes, which steps it may run, and how to run it."""
+"""``handrail show``, ``runs`` and ``tail``: workflows and runs on the terminal."""
 
 from __future__ import annotations
 
 import json
+import platform
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TextIO, TypeAlias
 
-from handrail.cli.exits import Exit
+import anyio
+
+from handrail.cli.channels import json_channel, tell, write_json
+from handrail.cli.exits import EXIT_OF, Exit
 from handrail.cli.inputs import type_name
-from handrail.cli.target import load
+from handrail.cli.journal import Place, chosen, exactly, matching, picked, whole
+from handrail.cli.masking import shown, shown_value
+from handrail.cli.report import in_lines, left_behind, one_line, readable, shortened
+from handrail.cli.target import is_file, is_module, load, target_of
+from handrail.cli.waiting import answers_to, signals_to
+from handrail.engine.history import history_of, unread
+from handrail.model import events as ev
 from handrail.model.definition import REQUIRED
+from handrail.model.results import Usage
+from handrail.ports.journal import Journal, RunInfo
+from handrail.record.view import (
+    Cause,
+    IncidentKind,
+    IncidentView,
+    RunState,
+    RunView,
+    Spent,
+    StepView,
+    plain,
+    state_of,
+    view_of,
+)
+from handrail.shortening import clean
+from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration
+from handrail.sinks.console_words import cause_in_short, error_lines, origin_from, printable
 from handrail.typed.jsonsafe import short_repr
 
 
-def show(target: str, *, as_json: bool) -> int:
+def show(what: str, place: Place, *, as_json: bool) -> int:
+    """Print it; the exit code.
+
+    It is a run if it is the id of one; or, with no colon and no file of this name, the beginning of
+    an id; then, if no id begins so, a module.
+
+    Raises:
+        HandrailError: there is neither such a run nor such a workflow.
+    """
+    if place.is_there():
+        with json_channel(wanted=as_json) as data:
+            journal = place.find()
+            run = _find_run(journal, what)
+            if run is not None:
+                return _show_run(run, journal, place, data)
+    return _show_workflow(what, as_json=as_json)
+
+
+def _find_run(journal: Journal, what: str) -> RunInfo | None:
+    runs = journal.runs()
+    run = exactly(runs, what)
+    if run is not None:
+        return whole(journal, run)
+    if ":" in what or is_file(what):
+        return None
+    if not matching(runs, what) and is_module(what):
+        return None
+    return whole(journal, chosen(runs, what))
+
+
+# -- a workflow ------------------------------------------------------------------------------------
+
+
+def _show_workflow(target: str, *, as_json: bool) -> int:
     """Print ``describe()`` of a workflow, for people or as JSON; the exit code."""
     workflow = load(target)
     described: Mapping[str, Any] = workflow.describe()
@@ -24,15 +87,15 @@ def show(target: str, *, as_json: bool) -> int:
     code = workflow.definition.function.__code__
     print(f"{described['name']}: {described['description'] or '(no description)'}")
     print(f"  {code.co_filename}:{code.co_firstlineno}")
-    _section("Inputs", _inputs(workflow.definition.parameters))
-    _section("Steps", [(step["path"], step["kind"]) for step in described["steps"]])
+    _print_section("Inputs", _input_rows(workflow.definition.parameters))
+    _print_section("Steps", [(step["path"], step["kind"]) for step in described["steps"]])
     required = [one["name"] for one in described["parameters"] if one["required"]]
     typed = "".join(f" --input {name}=VALUE" for name in required)
     print(f"\nhandrail run {shlex.quote(target)}{typed}")
     return Exit.SUCCEEDED
 
 
-def _inputs(parameters: Sequence[Any]) -> list[tuple[str, str]]:
+def _input_rows(parameters: Sequence[Any]) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for parameter in parameters:
         kind = "" if parameter.annotation is REQUIRED else type_name(parameter.annotation)
@@ -44,10 +107,495 @@ def _inputs(parameters: Sequence[Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _section(title: str, rows: Sequence[tuple[str, str]]) -> None:
+def _print_section(title: str, rows: Sequence[tuple[str, str]]) -> None:
     if not rows:
         return
     width = max(len(name) for name, _ in rows)
     print(f"\n{title}")
-    for name, told in rows:
-        print(f"  {name:{width}}  {told}".rstrip())
+    for name, text in rows:
+        print(f"  {name:{width}}  {text}".rstrip())
+
+
+# -- a run -----------------------------------------------------------------------------------------
+
+
+MOST_MEMBERS = 40
+"""Members of one group that have a line each; of the others those that did not succeed."""
+
+MOST_OF_A_VALUE = 12
+"""Lines of a text that a run returned."""
+
+
+def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None) -> int:
+    """Print what is recorded of a run, for people or as JSON into ``data``; the exit code."""
+    history = history_of(journal, info.run_id)
+    inbox = unread(journal, info.run_id, history)
+    view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
+    if data is not None:
+        write_json({**info_data(info), **view.to_dict()}, data)
+        return Exit.SUCCEEDED
+    _print_head(info, view)
+    print()
+    for line in _tree(view.steps):
+        print(shown(line))
+    print()
+    _print_end(view)
+    _print_waits(info, view, place)
+    sys.stdout.flush()
+    return Exit.SUCCEEDED
+
+
+def _print_head(info: RunInfo, view: RunView) -> None:
+    target = target_of(info.labels)
+    print(f"{info.workflow_name}, run {info.run_id}: {describe_status(info)}")
+    ago = duration(max(0.0, time.time() - info.updated_at))
+    rows = [("target", target)] if target else []
+    rows.append(("started", format_time(info.started_at)))
+    rows.append(("updated", f"{format_time(info.updated_at)}, {ago} ago, {info.events} events"))
+    if view.inputs:
+        typed = ", ".join(f"{name}={short_repr(value, 60)}" for name, value in view.inputs.items())
+        rows.append(("inputs", typed))
+    if view.spent.launches:
+        rows.append(("agents", format_spending(view.spent)))
+    for name, text in rows:
+        print(shown(f"  {name:8} {text}"))
+
+
+def _tree(steps: Sequence[StepView]) -> list[str]:
+    glyphs = _glyphs()
+    lines: list[str] = []
+    count: dict[str, int] = {}
+    hidden: list[str] = []
+    for step in steps:
+        if any(step.path.startswith(f"{path}/") for path in hidden[-1:]):
+            continue
+        above = step.path.rpartition("/")[0]
+        count[above] = count.get(above, 0) + 1
+        if count[above] > MOST_MEMBERS and step.state == "succeeded":
+            hidden.append(step.path)
+            continue
+        lines += _step_lines(step, glyphs)
+    if hidden:
+        lines.append(f"  {glyphs.more} {len(hidden)} more succeeded (--json lists all)")
+    return lines or ["  (no step has begun)"]
+
+
+def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
+    margin = "  " * (step.depth + 1)
+    sign = glyphs.started if step.state in {"open", "running"} else glyphs.of(step.state)
+    parts = [f"{margin}{sign} {clean(step.path.rpartition('/')[2], 80)}", step.step_type]
+    if step.state != "succeeded":
+        parts.append(step.state)
+    if step.attempts > 1:
+        parts.append(f"{glyphs.times}{step.attempts}")
+    if step.duration_ms is not None and step.state != "skipped":
+        parts.append(duration(step.duration_ms / 1000))
+    if step.answer is not None:
+        parts.append(_answer_text(step.answer))
+    if step.undone is not None:
+        failed = step.undone.error
+        parts.append("undone" if failed is None else f"rollback failed: {one_line(failed)}")
+    if step.spent is not None and step.spent.launches:
+        parts.append(_spent_text(step.spent))
+    if step.cause is None:
+        return ["  ".join(parts)]
+    cause = _masked(step.cause)
+    if cause.inner is not None:
+        return ["  ".join([*parts, origin_from(cause, step.path)])]
+    first, *others = error_lines(cause.error, cause.error_type) or [""]
+    return ["  ".join([*parts, first] if first else parts), *(f"{margin}{one}" for one in others)]
+
+
+def _spent_text(spent: Spent) -> str:
+    text = format_usage(spent)
+    return text if spent.launches == 1 else f"{_launches(spent)}, {text}"
+
+
+def _answer_text(answer: ev.GateAnswered) -> str:
+    by = f" by {clean(answer.by, 80)}" if answer.by else ""
+    return f"answered {short_repr(shown_value(plain(answer.answer)), 60)}{by}"
+
+
+def _masked(cause: Cause) -> Cause:
+    """The failure as it may be printed."""
+    inner = None if cause.inner is None else _masked(cause.inner)
+    return replace(cause, error=shown(cause.error), inner=inner)
+
+
+def _print_end(view: RunView) -> None:
+    end = view.end
+    if end is not None and end.error:
+        failed = next((one.cause for one in view.steps if one.path == end.failed_step), None)
+        if failed is not None and failed.brings(end.error):
+            print(shown(f"failed: {cause_in_short(_masked(failed))}"))
+        else:
+            print("\n".join(map(printable, in_lines(f"error: {shown(end.error)}"))))
+    if end is not None and end.status == "succeeded":
+        _print_value(plain(end.value))
+        if end.orphaned:
+            print(shown(one_line(left_behind(end.orphaned))))
+    for line in incident_lines(view.incidents, _glyphs()):
+        print(shown(line))
+    for need in view.needs:
+        print(shown(f"needs a person: {one_line(need)}"))
+
+
+def _print_value(value: Any) -> None:
+    held = readable(value)
+    if not isinstance(held, str):
+        print(shown(f"value: {short_repr(shown_value(held))}"))
+        return
+    lines = shortened(shown(held), MOST_OF_A_VALUE)
+    if len(lines) > 1:
+        print("value:", *(f"  {printable(line)}".rstrip() for line in lines), sep="\n")
+    else:
+        print(f"value: {short_repr(lines[0], 500)}" if lines else "value: ''")
+
+
+def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
+    for message in view.inbox:
+        print(shown(f"in its inbox, for when it is resumed: {_message_text(message)}"))
+    if view.suspended_for and not (view.gates or view.signals):
+        print(shown(f"suspended: {one_line(view.suspended_for)}"))
+    for gate in view.gates:
+        print(shown(f"waits for an answer: {clean(gate.question)}"))
+        print(f"  {answers_to(info.run_id, gate, place)}")
+    for wait in view.signals:
+        payload = " PAYLOAD" if wait.typed else ""
+        print(f"waits for a signal:\n  {signals_to(info.run_id, wait.name, place)}{payload}")
+    if state_of(info) in {"dead", "suspended", "failed"}:
+        for command, why in (("plan", "what a resume would do"), ("resume", "to continue")):
+            print(f"{f'{why}:':24}{place.command(command, info.run_id)}")
+    elif info.holder is not None:
+        print(f"{'watch it:':24}{place.command('tail', info.run_id)}")
+
+
+def _message_text(message: ev.Event) -> str:
+    by = getattr(message, "by", None)
+    who = f" by {by}" if by else ""
+    match message:
+        case ev.GateAnswered():
+            return f"{message.path!r} was answered with {short_repr(message.answer)}{who}"
+        case ev.SignalReceived():
+            return f"the signal {message.name!r}{who}"
+        case ev.CancelRequested():
+            return f"a request to cancel it ({message.reason})"
+        case _:
+            return type(message).__name__
+
+
+def _glyphs() -> Glyphs:
+    encoding = (sys.stdout.encoding or "").lower()
+    return UNICODE if encoding.startswith("utf") else ASCII
+
+
+# -- how a run stands ------------------------------------------------------------------------------
+
+
+def describe_status(info: RunInfo) -> str:
+    """How the run stands, with the process that is running it."""
+    holder = info.holder
+    if holder is None or info.damaged:
+        return state_of(info)
+    where = "" if holder.host == platform.node() else f" on {holder.host}"
+    return f"running (pid {holder.pid}{where})"
+
+
+def format_time(at: float) -> str:
+    """A time of day, with its date, as it is here."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def info_data(info: RunInfo) -> dict[str, Any]:
+    """All there is to say of it, JSON-safe; times are unix seconds."""
+    holder = info.holder
+    return {
+        "run_id": info.run_id,
+        "workflow": info.workflow_name,
+        "status": state_of(info),
+        "started_at": info.started_at,
+        "updated_at": info.updated_at,
+        "events": info.events,
+        "target": target_of(info.labels) or None,
+        "labels": dict(info.labels),
+        "damaged": info.damaged or None,
+        "holder": None
+        if holder is None
+        else {"pid": holder.pid, "host": holder.host, "since": holder.since},
+    }
+
+
+# -- spending --------------------------------------------------------------------------------------
+
+
+def format_usage(spent: Spent) -> str:
+    """``120k in, 4.5k out, $0.41``; ``?`` if unknown, ``at least`` if partly so."""
+    usage = spent.usage or Usage()
+    tokens = "tokens ?"
+    if usage.tokens is not None:
+        tokens = f"{_count(usage.input_tokens)} in, {_count(usage.output_tokens)} out"
+        if spent.unknown_tokens:
+            tokens = f"at least {tokens}"
+    cost = "$?" if usage.cost_usd is None else _dollars(usage)
+    if usage.cost_usd is not None and spent.unknown_cost and not tokens.startswith("at least"):
+        cost = f"at least {cost}"
+    return f"{tokens}, {cost}"
+
+
+def format_spending(spent: Spent) -> str:
+    """The same after the launches, and of how many of these it is unknown."""
+    text = f"{_launches(spent)}, {format_usage(spent)}"
+    tokens, cost = spent.unknown_tokens, spent.unknown_cost
+    if tokens and tokens == cost:
+        return f"{text} ({tokens} did not say what they used)"
+    silent = [f"{tokens} did not say how many tokens"] if tokens else []
+    silent += [f"{cost} did not say what they cost"] if cost else []
+    return f"{text} ({', '.join(silent)})" if silent else text
+
+
+def _launches(spent: Spent) -> str:
+    """``1 launch``, ``5 launches``."""
+    return f"{spent.launches} launch{'es' * (spent.launches != 1)}"
+
+
+def _count(number: int | None) -> str:
+    if number is None:
+        return "?"
+    if number < 1_000:
+        return str(number)
+    size, unit = (1_000, "k") if number < 999_500 else (1_000_000, "M")
+    scaled = number / size
+    return f"{scaled:.1f}".removesuffix(".0") + unit if scaled < 10 else f"{scaled:.0f}{unit}"
+
+
+def _dollars(usage: Usage) -> str:
+    cost = usage.cost_usd or 0.0
+    about = "about " if usage.cost_source == "table" else ""
+    return f"{about}${cost:.2f}" if cost >= 0.01 or not cost else f"{about}${cost:.2g}"
+
+
+# -- incidents -------------------------------------------------------------------------------------
+
+
+MOST_INCIDENTS = 40
+SAME_CAP_S = 1800.0
+"""A cap that is met again so soon after a wait is the one that was waited for."""
+
+_DONE: Mapping[str, str] = {
+    "retry": "tried again",
+    "wait": "tried again",
+    "resume": "went on in its session",
+    "reask": "asked again in its session",
+    "compact": "made its session smaller and went on",
+    "summarise": "went on in a new session, with a summary",
+    "reframe": "asked anew in a new session",
+    "fallback": "went on with the next backend or model",
+}
+_NOUNS: Mapping[IncidentKind, tuple[str, str]] = {
+    "cap": ("usage cap", "usage caps"),
+    "retry": ("retry", "retries"),
+    "overflow": ("overflow", "overflows"),
+    "re-ask": ("re-ask", "re-asks"),
+    "fallback": ("fallback", "fallbacks"),
+    "suspension": ("suspension", "suspensions"),
+}
+
+
+def incident_lines(incidents: Sequence[IncidentView], glyphs: Glyphs) -> Iterator[str]:
+    """A line for each, the latest if there are very many, and their sum at the end."""
+    if not incidents:
+        return
+    yield f"failures of agents that it lived through: {len(incidents)}"
+    if len(incidents) > MOST_INCIDENTS:
+        yield f"  {glyphs.more} {len(incidents) - MOST_INCIDENTS} earlier (--json lists all)"
+    latest = incidents[-MOST_INCIDENTS:]
+    width = max(len(clean(one.step.path)) for one in latest)
+    days = {_day(at) for one in latest for at in (one.step.at, one.over_at or one.step.due) if at}
+    for one in latest:
+        at = format_time(one.step.at) if len(days) > 1 else _clock(one.step.at)
+        yield f"  {at}  {clean(one.step.path):{width}}  {_incident_text(one)}"
+    yield f"in all: {incident_summary(incidents)}"
+
+
+def _incident_text(one: IncidentView) -> str:
+    step = one.step
+    whose = f" ({clean(step.backend, 80)})" if step.backend else ""
+    said = clean(shown(step.error), 160).removeprefix(f"{step.backend}: " if step.backend else "")
+    kind = clean(step.kind.replace("_", " "), 80)
+    return f"{kind}{whose}: {said.rstrip('.')}; {_followed_text(one)}"
+
+
+def _followed_text(one: IncidentView) -> str:
+    step = one.step
+    if step.parked:
+        if one.over_at is None:
+            return "suspended the run"
+        waited = duration(one.over_at - step.at)
+        return f"suspended the run, resumed at {_time(one.over_at, step.at)} (after {waited})"
+    done = _DONE.get(step.next.rung, "tried again")
+    if one.over_at is None:
+        waits = "looks again at" if step.kind == "usage_cap" else "waits until"
+        return f"{waits} {_time(step.due, step.at)} ({duration(step.due - step.at)})"
+    pause = one.over_at - step.at
+    if pause >= 60:
+        return f"waited until {_time(one.over_at, step.at)} ({duration(pause)}), then {done}"
+    return f"{done} after {duration(pause)}" if pause >= 0.001 else done
+
+
+def incident_summary(incidents: Sequence[IncidentView]) -> str:
+    """``3 usage caps waited 14 h 20 min, 2 retries, 1 overflow``."""
+    counts: dict[IncidentKind, int] = {}
+    waits: list[tuple[float, float]] = []
+    last: dict[str, IncidentView] = {}
+    for one in incidents:
+        before = last.get(one.step.path)
+        last[one.step.path] = one
+        if one.kind == "cap":
+            waits.append((one.step.at, one.over_at or one.step.at))
+            if before is not None and _same_cap(before, one):
+                continue
+        counts[one.kind] = counts.get(one.kind, 0) + 1
+    waited = _seconds_covered(waits)
+    parts: list[str] = []
+    for kind, (one_of_it, several) in _NOUNS.items():
+        count = counts.get(kind, 0)
+        if count:
+            said = f"{count} {one_of_it if count == 1 else several}"
+            parts.append(f"{said} waited {duration(waited)}" if kind == "cap" and waited else said)
+    return ", ".join(parts)
+
+
+def _seconds_covered(waits: Iterable[tuple[float, float]]) -> float:
+    """How long it was in all, with what was waited for at the same time counted once."""
+    total = until = 0.0
+    for begun, over in sorted(waits):
+        total += max(0.0, over - max(begun, until))
+        until = max(until, over)
+    return total
+
+
+def _same_cap(before: IncidentView, one: IncidentView) -> bool:
+    over = before.over_at
+    return before.kind == "cap" and over is not None and one.step.at - over <= SAME_CAP_S
+
+
+def _day(at: float) -> str:
+    return format_time(at)[:10]
+
+
+def _clock(at: float) -> str:
+    return format_time(at)[11:]
+
+
+def _time(at: float, seen_from: float) -> str:
+    """A time of day, with its day if that is another."""
+    if _day(at) == _day(seen_from):
+        return time.strftime("%H:%M", time.localtime(at))
+    return time.strftime("%a %d %b %H:%M", time.localtime(at))
+
+
+# -- runs and tail ---------------------------------------------------------------------------------
+
+
+_HEADINGS = ("RUN", "WORKFLOW", "STATUS", "STARTED", "UPDATED", "EVENTS")
+
+
+def runs(
+    place: Place,
+    *,
+    statuses: Sequence[RunState] = (),
+    workflows: Sequence[str] = (),
+    as_json: bool,
+) -> int:
+    """Print the runs that have one of the statuses and workflows, if any are named."""
+    with json_channel(wanted=as_json) as data:
+        known = place.find().runs() if place.is_there() else ()
+        found = [
+            info
+            for info in known
+            if (not statuses or state_of(info) in statuses)
+            and (not workflows or info.workflow_name in workflows)
+        ]
+        if data is not None:
+            write_json([info_data(info) for info in found], data)
+    if found and not as_json:
+        _print_table([_HEADINGS, *map(_row, found)])
+        for info in found:
+            if info.damaged:
+                tell(f"run {info.run_id} is damaged: {info.damaged}. Nothing in it is believed.")
+    elif not found:
+        tell(f"none of its {len(known)} runs" if known else f"no runs in {place.file}")
+    return Exit.SUCCEEDED
+
+
+def _row(info: RunInfo) -> tuple[str, ...]:
+    times = [format_time(at) if at else "" for at in (info.started_at, info.updated_at)]
+    return (info.run_id, info.workflow_name, describe_status(info), *times, str(info.events))
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [f"{text:{width}}" for text, width in zip(row[:-1], widths, strict=False)]
+        print("  ".join([*cells, f"{row[-1]:>{widths[-1]}}"]))
+
+
+Emit: TypeAlias = Callable[[ev.Event], None]
+
+EVERY_S = 0.1
+_SPARE = 3
+"""Reading a long run takes time: so many times that is left to others."""
+
+
+def tail(name: str, place: Place, *, as_json: bool) -> int:
+    """Print a run's events from the first on, until its drive has ended; the run's exit code.
+
+    Raises:
+        HandrailError: there is no such run, or its record cannot be read.
+    """
+    with json_channel(wanted=as_json) as data:
+        journal = place.find()
+        info = picked(journal, name)
+        last = anyio.run(_follow, journal, info, _event_printer(data))
+    match last:
+        case ev.WorkflowCompleted():
+            return EXIT_OF[last.status]
+        case ev.RunSuspended():
+            return Exit.SUSPENDED
+        case _:
+            resume = place.command("resume", info.run_id)
+            tell(f"its process ended without a word. To continue: {resume}")
+            return Exit.FAILED
+
+
+async def _follow(journal: Journal, info: RunInfo, emit: Emit) -> ev.Event | None:
+    """Show every event; the last one, once no process is running it."""
+    seen: Sequence[ev.Event] = ()
+    while True:
+        began = time.monotonic()
+        if info.events > len(seen):
+            known = journal.events(info.run_id)
+            for event in known[len(seen) :]:
+                emit(event)
+            seen = known
+        elif info.holder is None:
+            return seen[-1] if seen else None
+        if info.holder is not None:
+            await anyio.sleep(max(EVERY_S, _SPARE * (time.monotonic() - began)))
+        info = exactly(journal.runs(), info.run_id) or info
+
+
+def _event_printer(data: TextIO | None) -> Emit:
+    sink: Any
+    if data is not None:
+        from handrail.sinks.jsonl import JsonlSink
+
+        sink = JsonlSink(data)
+    else:
+        from rich.console import Console
+
+        from handrail.sinks.console import ConsoleSink
+
+        sink = ConsoleSink(Console(soft_wrap=True), live=False)
+    emit: Emit = sink.emit
+    return emit

@@ -27,9 +27,10 @@ from handrail.model.events import (
     WorkflowCompleted,
     WorkflowStarted,
 )
+from handrail.record.live_view import LiveRun
+from handrail.sinks.console_lines import tree_lines
 from handrail.sinks.console_plain import PlainLog, ending, error_below
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, Line, Span, text_of
-from handrail.sinks.console_tree import ConsoleTree
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,13 +56,13 @@ _STYLES = {
 }
 
 
-class _Shown:
-    """A drive that is under way, as tree and as lines."""
+class _Drawn:
+    """A drive that is under way, and the log of it."""
 
-    __slots__ = ("log", "tree")
+    __slots__ = ("log", "view")
 
     def __init__(self, run_id: str, name: str, glyphs: Glyphs) -> None:
-        self.tree = ConsoleTree(run_id, name)
+        self.view = LiveRun(run_id, name)
         self.log = PlainLog(glyphs)
 
 
@@ -93,7 +94,7 @@ class ConsoleSink:
         self._glyphs = _glyphs_for(console)
         self._screen = threading.RLock()
         self._state = threading.Lock()
-        self._runs: dict[str, _Shown] = {}
+        self._runs: dict[str, _Drawn] = {}
         self._names: dict[str, str] = {}
         self._display: Live | None = None
         self._pauses = 0
@@ -104,18 +105,18 @@ class ConsoleSink:
         """Take the event in; the display shows it at its next refresh."""
         is_start = isinstance(event, (WorkflowStarted, RunResumed))
         with self._state:
-            shown = self._open(event.run_id) if is_start else self._runs.get(event.run_id)
-            in_tree = self._is_live and shown is not None and not isinstance(event, SinkDropped)
-            shown = shown or self._new(event.run_id)  # the event is from outside of any drive
-            shown.tree.apply(event)
+            drawn = self._open(event.run_id) if is_start else self._runs.get(event.run_id)
+            in_tree = self._is_live and drawn is not None and not isinstance(event, SinkDropped)
+            drawn = drawn or self._new(event.run_id)  # the event is from outside of any drive
+            step = drawn.view.apply(event)
             self._event_at = (event.at, time.monotonic())
-            lines = [] if in_tree else shown.log.lines(event)
+            lines = [] if in_tree else drawn.log.lines(event, step)
         if lines:
             self._print(lines)
         if is_start:
             self._start_display()
         elif isinstance(event, (WorkflowCompleted, RunSuspended)):
-            self._finish(shown, event)
+            self._finish(drawn, event)
 
     def close(self) -> None:
         """Take the live display down, leaving what it showed; another run starts it again."""
@@ -125,7 +126,7 @@ class ConsoleSink:
             with self._state:
                 runs = list(self._runs.values())
                 self._runs.clear()
-                lines = [line for shown in runs for line in self._tree(shown, FINAL_HEIGHT)]
+                lines = [line for drawn in runs for line in self._tree(drawn, FINAL_HEIGHT)]
             if was_live:
                 self._write(lines, cropped=True)
 
@@ -133,7 +134,7 @@ class ConsoleSink:
     def pause(self) -> Generator[Console]:
         """Leave the screen to somebody else, for example to a prompt; gives the console.
 
-        Meanwhile events are taken in and not shown, but for the end of a run.
+        Meanwhile events are taken in and not drawn, but for the end of a run.
         """
         with self._screen:
             self._pauses += 1
@@ -149,22 +150,22 @@ class ConsoleSink:
 
     # -- runs --------------------------------------------------------------------------------
 
-    def _open(self, run_id: str) -> _Shown:
-        shown = self._runs[run_id] = self._new(run_id)
-        return shown
+    def _open(self, run_id: str) -> _Drawn:
+        drawn = self._runs[run_id] = self._new(run_id)
+        return drawn
 
-    def _new(self, run_id: str) -> _Shown:
-        return _Shown(run_id, self._names.get(run_id, ""), self._glyphs)
+    def _new(self, run_id: str) -> _Drawn:
+        return _Drawn(run_id, self._names.get(run_id, ""), self._glyphs)
 
-    def _finish(self, shown: _Shown, event: WorkflowCompleted | RunSuspended) -> None:
+    def _finish(self, drawn: _Drawn, event: WorkflowCompleted | RunSuspended) -> None:
         """Leave the drive's last tree and its line on the screen, above the runs that go on."""
         with self._screen:
             with self._state:
                 self._runs.pop(event.run_id, None)
-                self._remember(shown.tree)
-                tree = self._tree(shown, FINAL_HEIGHT) if self._is_live else []
-                error = error_below(shown.tree, event, told=not self._is_live)
-                end = ending(shown.tree, event, self._glyphs)
+                self._remember(drawn.view)
+                tree = self._tree(drawn, FINAL_HEIGHT) if self._is_live else []
+                error = error_below(drawn.view, event, told=not self._is_live)
+                end = ending(drawn.view, event, self._glyphs)
                 is_last = not self._runs
             if is_last:
                 self._stop_display()
@@ -172,9 +173,9 @@ class ConsoleSink:
             self._write(tree, cropped=True)
             self._write([*error, end])
 
-    def _remember(self, tree: ConsoleTree) -> None:
+    def _remember(self, view: LiveRun) -> None:
         """A resumed run does not say its name again."""
-        self._names[tree.run_id] = tree.workflow_name
+        self._names[view.run_id] = view.workflow_name
         if len(self._names) > _REMEMBERED_NAMES:
             del self._names[next(iter(self._names))]
 
@@ -219,15 +220,15 @@ class ConsoleSink:
             height = max(_LEAST_HEIGHT, self._console.height - 1)
             each = max(_LEAST_HEIGHT, height // max(1, len(runs)))
             fitting = max(1, height // each)
-            lines = [line for shown in runs[:fitting] for line in self._tree(shown, each)]
+            lines = [line for drawn in runs[:fitting] for line in self._tree(drawn, each)]
         if len(runs) > fitting:
             lines[-1] = (Span(f"{self._glyphs.more} {len(runs) - fitting} more runs", "dim"),)
         return self._text(lines, cropped=True)
 
-    def _tree(self, shown: _Shown, height: int) -> list[Line]:
+    def _tree(self, drawn: _Drawn, height: int) -> list[Line]:
         at, seen = self._event_at
         now = at + (time.monotonic() - seen)  # so that a clock that jumps is followed
-        return shown.tree.lines(height, now=now, glyphs=self._glyphs)
+        return tree_lines(drawn.view, height, now=now, glyphs=self._glyphs)
 
     # -- writing -----------------------------------------------------------------------------
 

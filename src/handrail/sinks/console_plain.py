@@ -7,36 +7,39 @@ group of 10,000 leaves a log one can read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from handrail.model import events as ev
 from handrail.model.events import RunSuspended, WorkflowCompleted
 from handrail.model.results import Skipped, StepResult
-from handrail.sinks.console_node import GROUPS, LEAVES
+from handrail.record.live_view import GROUPS, LiveRun, LiveStep
+from handrail.record.view import Cause
+from handrail.shortening import clean
 from handrail.sinks.console_text import (
     TONES,
     Glyphs,
     Line,
     Span,
     Tone,
-    clean,
     counted,
     duration,
     error_text,
     until,
 )
-from handrail.sinks.console_tree import ConsoleTree, question_of
 from handrail.sinks.console_words import (
-    Causes,
     budget_text,
+    cause_in_short,
     error_lines,
     first_line,
     heard_text,
     ladder_text,
+    origin_from,
+    question_of,
     whose_budget,
 )
+from handrail.steps.verbs import LEAF_KINDS
 
 QUIET_S = 30.0
 """Notices of one kind have a line so often, by the time of the events."""
@@ -71,252 +74,212 @@ LOUD = 20
 EVERY = 500
 """A group of unknown size reports after this many members."""
 
-_TOLD_LATER = GROUPS | {"ask", "sleep"}  # an event of their own says more than their start
+_LEAVES = LEAF_KINDS | {"stage"}
+_REPORTED_LATER = GROUPS | {"ask", "sleep"}  # an event of their own says more than their start
 
-
-_ATTEMPT = re.compile(r"~\d+\Z")
 
 _LINES_OF_A_RETRY = 4
 
 
-class _Group:
-    """How far a group has come. Mutable."""
-
-    __slots__ = ("ended", "failed", "kind", "size", "told")
-
-    def __init__(self, kind: str, size: int | None) -> None:
-        self.kind = kind
-        self.size = size
-        self.ended = self.failed = self.told = 0
-
-    @property
-    def is_large(self) -> bool:
-        return self.ended > LOUD if self.size is None else self.size > LOUD
-
-
 class PlainLog:
-    """Turns the events of one drive into lines. Mutable."""
+    """Turns the events of one drive into lines, once its view has taken them. Mutable."""
 
     def __init__(self, glyphs: Glyphs) -> None:
         self._glyphs = glyphs
-        self._groups: dict[str, _Group] = {}
-        self._failed: dict[str, ev.AttemptFailed] = {}
+        self._failed: dict[str, tuple[ev.AttemptFailed, Cause | None]] = {}
+        """Attempts that failed, until it turns out whether another follows."""
         self._replayed = 0
-        self._due: dict[str, float] = {}
-        self._causes = Causes()
         self._heard = Heard()
+        self._large: dict[str, None] = {}
+        """Where members of large groups failed: what is inside of those has no lines."""
 
-    def lines(self, event: ev.Event | ev.Progress) -> list[Line]:
-        """What to say about this event; mostly nothing."""
-        tell = self._TELL.get(type(event))
-        if tell is None:
+    def lines(self, event: ev.Event | ev.Progress, step: LiveStep | None) -> list[Line]:
+        """What to say about this event, and the step that it is about; mostly nothing."""
+        lines_of = self._LINES.get(type(event))
+        if lines_of is None:
             return []
-        lines = tell(self, event)
+        lines = lines_of(self, event, step)
         if self._replayed and not isinstance(event, ev.StepReplayed):
-            told = f"{counted(self._replayed, 'step')} taken from the record"
-            lines.insert(0, (Span(f"{self._glyphs.started} {told}", "dim"),))
+            taken = f"{counted(self._replayed, 'step')} taken from the record"
+            lines.insert(0, (Span(f"{self._glyphs.started} {taken}", "dim"),))
             self._replayed = 0
         return lines
 
     # -- the run -----------------------------------------------------------------------------
 
-    def _run_started(self, event: ev.WorkflowStarted) -> list[Line]:
+    def _run_started(self, event: ev.WorkflowStarted, _: object) -> list[Line]:
         name = clean(event.workflow_name)
         return [self._line("started", name, "", f"started, run {clean(event.run_id)}")]
 
-    def _run_resumed(self, event: ev.RunResumed) -> list[Line]:
+    def _run_resumed(self, event: ev.RunResumed, _: object) -> list[Line]:
         told = "resumed"
         if event.superseded:
             told += f", {counted(len(event.superseded), 'step')} to run again"
         return [self._line("started", f"run {clean(event.run_id)}", "", told)]
 
-    def _cancel_requested(self, event: ev.CancelRequested) -> list[Line]:
+    def _cancel_requested(self, event: ev.CancelRequested, _: object) -> list[Line]:
         return [self._line("cancelled", "cancelling", "", clean(event.reason))]
 
-    def _limit_reached(self, event: ev.LimitReached) -> list[Line]:
+    def _limit_reached(self, event: ev.LimitReached, _: object) -> list[Line]:
         where = clean(event.path) or "the run"
         told = f"reached the limit {clean(event.name)}={clean(event.value)}"
         return [self._line("failed", where, "", told)]
 
-    def _sink_dropped(self, event: ev.SinkDropped) -> list[Line]:
+    def _sink_dropped(self, event: ev.SinkDropped, _: object) -> list[Line]:
         return [self._line("failed", clean(event.sink), "sink", f"dropped: {clean(event.error)}")]
 
     # -- steps -------------------------------------------------------------------------------
 
-    def _step_started(self, event: ev.StepStarted) -> list[Line]:
-        if event.step_type in _TOLD_LATER or event.verdict is False:
+    def _step_started(self, event: ev.StepStarted, step: LiveStep | None) -> list[Line]:
+        if event.step_type in _REPORTED_LATER or event.verdict is False:
             return []
-        if "/" in event.path and event.step_type in LEAVES:
+        if "/" in event.path and event.step_type in _LEAVES:
             return []
-        if self._is_hushed(event.path):
+        if _is_hushed(step):
             return []
         return [self._line("started", clean(event.path), event.step_type)]
 
-    def _step_completed(self, event: ev.StepCompleted) -> list[Line]:
+    def _step_completed(self, event: ev.StepCompleted, step: LiveStep) -> list[Line]:
         result = event.result
         lines: list[Line] = []
-        failed = self._failed.pop(event.path, None)
+        failed, cause = self._failed.pop(event.path, (None, None))
         if failed is not None and result.attempts > failed.attempt:
-            lines += self._retried(failed, "")
-        group = self._groups.pop(event.path, None)
-        lines += self._member_of_group_ended(event.path, result)
-        if not self._is_hushed(event.path):
-            lines += self._ended(event.path, result, "" if group is None else _counts(group))
+            lines += self._retried(failed, cause, step)
+        lines += self._member_of_group_ended(event.path, result, step)
+        if not _is_hushed(step):
+            counts = _counts(step) if step.kind in GROUPS else ""
+            lines += self._ended(event.path, result, step, counts)
         return lines
 
-    def _attempt_failed(self, event: ev.AttemptFailed) -> list[Line]:
+    def _attempt_failed(self, event: ev.AttemptFailed, step: LiveStep | None) -> list[Line]:
         """Said when it turns out that another attempt follows; else the step's end says it."""
-        before = self._failed.get(event.path)
-        self._failed[event.path] = event
-        return [] if before is None else self._retried(before, "")
+        before, cause = self._failed.get(event.path, (None, None))
+        self._failed[event.path] = (event, None if step is None else step.problem)
+        return [] if before is None else self._retried(before, cause, step)
 
-    def _retried(self, event: ev.AttemptFailed, when: str) -> list[Line]:
-        if self._is_hushed(event.path):
+    def _retried(
+        self, event: ev.AttemptFailed, cause: Cause | None, step: LiveStep | None, when: str = ""
+    ) -> list[Line]:
+        if _is_hushed(step):
             return []
-        cause = self._causes.below(event.path, event.error)
-        told = f"attempt {event.attempt} failed, again{when}: "
-        if cause is not None:
-            error = [cause.named(event.path)]
+        if cause is not None and (inner := self._in_log(cause)).inner is not None:
+            error = [origin_from(inner, event.path)]
         else:
             error = error_lines(event.error, event.error_type, most=_LINES_OF_A_RETRY) or [""]
-        line = self._line("again", clean(event.path), "", told + error[0], tone="warn")
-        return [line, *_below(error)]
+        text = f"attempt {event.attempt} failed, again{when}: {error[0]}"
+        return [self._line("again", clean(event.path), "", text, tone="warn"), *_below(error)]
 
-    def _interrupted(self, event: ev.StepInterrupted) -> list[Line]:
+    def _interrupted(self, event: ev.StepInterrupted, _: object) -> list[Line]:
         reason = f": {clean(event.reason)}" if event.reason else ""
         return [self._line("interrupted", clean(event.path), "", f"interrupted{reason}")]
 
-    def _step_replayed(self, event: ev.StepReplayed) -> list[Line]:
+    def _step_replayed(self, event: ev.StepReplayed, _: object) -> list[Line]:
         del event
         self._replayed += 1
         return []
 
     # -- groups ------------------------------------------------------------------------------
 
-    def _group_started(self, event: ev.GroupStarted) -> list[Line]:
-        self._groups[event.path] = _Group(event.kind, event.size)
-        if self._is_hushed(event.path):
+    def _group_started(self, event: ev.GroupStarted, step: LiveStep | None) -> list[Line]:
+        if _is_hushed(step):
             return []
         members = "" if event.size is None else counted(event.size, "member")
         return [self._line("started", clean(event.path), event.kind, members)]
 
-    def _group_completed(self, event: ev.GroupCompleted) -> list[Line]:
-        group = self._groups.get(event.path)
-        if group is not None:
-            group.ended, group.failed, group.size = event.total, event.failed, event.total
-        return []
-
-    def _member_completed(self, event: ev.MemberCompleted) -> list[Line]:
-        lines = self._member_of_group_ended(event.path, event.result)
-        if not self._is_hushed(event.path):
-            lines += self._ended(event.path, event.result)
+    def _member_completed(self, event: ev.MemberCompleted, step: LiveStep) -> list[Line]:
+        lines = self._member_of_group_ended(event.path, event.result, step)
+        if not _is_hushed(step):
+            lines += self._ended(event.path, event.result, step)
         return lines
 
-    def _member_of_group_ended(self, path: str, result: StepResult[Any]) -> list[Line]:
-        """Count it; in a large group, say it if it failed, and how far the group has come."""
-        above = path.rpartition("/")[0]
-        group = self._group_at(above)
-        if group is None:
+    def _member_of_group_ended(
+        self, path: str, result: StepResult[Any], step: LiveStep
+    ) -> list[Line]:
+        """In a large group, say it if it failed, and how far the group has come."""
+        group = step.parent
+        if group is None or not _is_large(group):
             return []
-        group.ended += 1
         lines: list[Line] = []
-        if result.status == "failed":
-            group.failed += 1
-            if group.is_large and group.failed <= LOUD:
-                lines += self._ended(path, result)
-        if group.is_large and group.ended < (group.size or group.ended + 1):
-            step = EVERY if group.size is None else max(1, group.size // 10)
-            if group.ended // step > group.told:
-                group.told = group.ended // step
-                told = _counts(group)
-                lines.append(self._line("started", clean(above), group.kind, told, tone="dim"))
+        if result.status == "failed" and group.count("failed") <= LOUD:
+            self._large[path.rpartition("/")[0]] = None
+            if len(self._large) > _KEPT:
+                del self._large[next(iter(self._large))]
+            lines += self._ended(path, result, step)
+        ended, size = group.ended, group.size
+        every = EVERY if size is None else max(1, size // 10)
+        if ended % every == 0 and (size is None or ended < size):
+            line = self._line("started", clean(group.path), group.kind, _counts(group), tone="dim")
+            lines.append(line)
         return lines
-
-    def _is_hushed(self, path: str) -> bool:
-        """True for what lies inside a large group: the group speaks for it."""
-        if not self._groups:
-            return False
-        above = path.rpartition("/")[0]
-        while above:
-            group = self._group_at(above)
-            if group is not None and group.is_large:
-                return True
-            above = above.rpartition("/")[0]
-        return False
-
-    def _group_at(self, path: str) -> _Group | None:
-        """The group whose members live at this path: its own, or that of a later attempt."""
-        return self._groups.get(path) or self._groups.get(_ATTEMPT.sub("", path))
 
     # -- waiting, undoing --------------------------------------------------------------------
 
-    def _gate_opened(self, event: ev.GateOpened) -> list[Line]:
+    def _gate_opened(self, event: ev.GateOpened, _: object) -> list[Line]:
         deadline = event.gate.deadline
         by = "" if deadline is None else f", answer {until(deadline, event.at)}"
         question = f"{question_of(event.gate)}{by}"
         return [self._line("waiting", clean(event.path), "ask", question)]
 
-    def _gate_answered(self, event: ev.GateAnswered) -> list[Line]:
+    def _gate_answered(self, event: ev.GateAnswered, _: object) -> list[Line]:
         who = f" by {clean(event.by)}" if event.by else ""
         return [self._line("started", clean(event.path), "", f"answered{who}")]
 
-    def _timer_set(self, event: ev.TimerSet) -> list[Line]:
+    def _timer_set(self, event: ev.TimerSet, step: LiveStep | None) -> list[Line]:
         if event.reason == "retry":
-            failed = self._failed.pop(event.path, None)
+            failed, cause = self._failed.pop(event.path, (None, None))
             when = f" {until(event.due, event.at)}"
-            return [] if failed is None else self._retried(failed, when)
-        if event.reason not in {"sleep", "cap"} or self._is_hushed(event.path):
+            return [] if failed is None else self._retried(failed, cause, step, when)
+        if event.reason not in {"sleep", "cap"} or _is_hushed(step):
             return []
-        if event.reason == "cap" and self._due.pop(event.path, None) == event.due:
+        note = None if step is None else step.note
+        if event.reason == "cap" and isinstance(note, ev.LadderStep) and note.due == event.due:
             return []  # it was said why and until when
         kind = "sleep" if event.reason == "sleep" else "waits for a limit"
         return [self._line("waiting", clean(event.path), kind, until(event.due, event.at))]
 
     # -- agents ------------------------------------------------------------------------------
 
-    def _ladder_step(self, event: ev.LadderStep) -> list[Line]:
-        self._due[event.path] = event.due
-        if self._is_hushed(event.path):
+    def _ladder_step(self, event: ev.LadderStep, step: LiveStep | None) -> list[Line]:
+        if _is_hushed(step):
             return []
         sign = "waiting" if event.parked or event.due > event.at else "again"
         return [self._line(sign, clean(event.path), "", ladder_text(event), tone="warn")]
 
-    def _heard_of_backend(self, event: ev.AgentRetry | ev.AgentLimit) -> list[Line]:
-        path = self._speaker_for(event.path)
-        told = self._heard.worth_saying(event, path)
+    def _heard_of_backend(
+        self, event: ev.AgentRetry | ev.AgentLimit, step: LiveStep | None
+    ) -> list[Line]:
+        group = _outermost_large_group(step)
+        path = event.path if group is None else group.path
+        text = self._heard.worth_saying(event, path)
         sign = "again" if isinstance(event, ev.AgentRetry) else "waiting"
-        return [self._line(sign, clean(path), "", told, tone="warn")] if told else []
+        return [self._line(sign, clean(path), "", text, tone="warn")] if text else []
 
-    def _speaker_for(self, path: str) -> str:
-        """The path itself, or the outermost large group that speaks for what lies inside it."""
-        if self._groups:
-            for index, character in enumerate(path):
-                if character == "/":
-                    group = self._group_at(path[:index])
-                    if group is not None and group.is_large:
-                        return path[:index]
-        return path
-
-    def _budget_warning(self, event: ev.BudgetWarning) -> list[Line]:
+    def _budget_warning(self, event: ev.BudgetWarning, _: object) -> list[Line]:
         return [self._line("started", whose_budget(event), "", budget_text(event), tone="warn")]
 
-    def _budget_raised(self, event: ev.BudgetRaised) -> list[Line]:
+    def _budget_raised(self, event: ev.BudgetRaised, _: object) -> list[Line]:
         return [self._line("started", whose_budget(event), "", "as much again is allowed")]
 
-    def _signal_received(self, event: ev.SignalReceived) -> list[Line]:
+    def _signal_received(self, event: ev.SignalReceived, _: object) -> list[Line]:
         who = f" from {clean(event.by)}" if event.by else ""
         return [self._line("started", f"signal {clean(event.name)}", "", f"received{who}")]
 
-    def _rollback_completed(self, event: ev.RollbackCompleted) -> list[Line]:
+    def _rollback_completed(self, event: ev.RollbackCompleted, _: object) -> list[Line]:
         path = clean(event.path)
         if event.error is None:
             return [self._line("undo", path, "", "rolled back", tone="warn")]
         error = error_text(event.error, event.error_type)
         return [self._line("failed", path, "", f"rollback failed: {error}")]
 
+    def _nothing(self, event: ev.Event, _: object) -> list[Line]:
+        del event
+        return []
+
     # -- lines -------------------------------------------------------------------------------
 
-    def _ended(self, path: str, result: StepResult[Any], counts: str = "") -> list[Line]:
+    def _ended(
+        self, path: str, result: StepResult[Any], step: LiveStep, counts: str = ""
+    ) -> list[Line]:
         parts: list[str] = [] if result.status == "succeeded" else [result.status]
         if counts:
             parts.append(counts)
@@ -324,7 +287,7 @@ class PlainLog:
             parts.append(f"{self._glyphs.times}{result.attempts}")
         if result.status != "skipped":
             parts.append(duration(result.duration_ms / 1000))
-        error = self._why(path, result)
+        error = self._why(result, step)
         if not error and isinstance(result.output, Skipped):
             error = [clean(result.output.reason)]
         told = "  ".join([*parts, *error[:1]])
@@ -332,14 +295,19 @@ class PlainLog:
         line = self._line(result.status, clean(path), kind, told)
         return [line, *_below(error)] if len(error) > 1 else [line]
 
-    def _why(self, path: str, result: StepResult[Any]) -> list[str]:
-        """The lines of its error; of one that was told at a step inside, only where that is."""
-        if result.error is None and result.error_type is None:
-            return []
-        cause = self._causes.ended(path, result)
-        if cause.inner is not None:
-            return [cause.named(path)]
+    def _why(self, result: StepResult[Any], step: LiveStep) -> list[str]:
+        """The lines of its error; of one that has a line at a step inside, only where that is."""
+        cause = None if step.problem is None else self._in_log(step.problem)
+        if cause is not None and cause.inner is not None:
+            return [origin_from(cause, step.path)]
         return error_lines(result.error, result.error_type)
+
+    def _in_log(self, cause: Cause) -> Cause:
+        """A failure with the inner ones as far as they have lines."""
+        if cause.inner is None:
+            return cause
+        hushed = cause.path.rpartition("/")[0] in self._large
+        return replace(cause, inner=None if hushed else self._in_log(cause.inner))
 
     def _line(
         self, sign: str, subject: str, kind: str, told: str = "", *, tone: Tone | None = None
@@ -354,11 +322,11 @@ class PlainLog:
             spans.append(Span(f"  {told}", "bad" if sign == "failed" else "plain"))
         return tuple(spans)
 
-    _TELL: ClassVar[dict[type, Callable[[Any, Any], list[Line]]]] = {
+    _LINES: ClassVar[dict[type, Callable[[Any, Any, Any], list[Line]]]] = {
         ev.WorkflowStarted: _run_started,
         ev.RunResumed: _run_resumed,
-        ev.WorkflowCompleted: lambda _, __: [],
-        ev.RunSuspended: lambda _, __: [],
+        ev.WorkflowCompleted: _nothing,
+        ev.RunSuspended: _nothing,
         ev.CancelRequested: _cancel_requested,
         ev.LimitReached: _limit_reached,
         ev.SinkDropped: _sink_dropped,
@@ -368,7 +336,6 @@ class PlainLog:
         ev.StepInterrupted: _interrupted,
         ev.StepReplayed: _step_replayed,
         ev.GroupStarted: _group_started,
-        ev.GroupCompleted: _group_completed,
         ev.MemberCompleted: _member_completed,
         ev.GateOpened: _gate_opened,
         ev.GateAnswered: _gate_answered,
@@ -388,50 +355,67 @@ def _below(error: list[str]) -> list[Line]:
     return [(Span(line),) for line in error[1:]]
 
 
-def _counts(group: _Group) -> str:
+def _is_large(group: LiveStep) -> bool:
+    size = group.ended if group.size is None else group.size
+    return group.kind in GROUPS and size > LOUD
+
+
+def _is_hushed(step: LiveStep | None) -> bool:
+    """True for what lies inside a large group: the group speaks for it."""
+    return _outermost_large_group(step) is not None
+
+
+def _outermost_large_group(step: LiveStep | None) -> LiveStep | None:
+    found = None
+    above = None if step is None else step.parent
+    while above is not None:
+        found = above if _is_large(above) else found
+        above = above.parent
+    return found
+
+
+def _counts(group: LiveStep) -> str:
     of = f" of {group.size}" if group.size is not None else ""
-    failed = f", {group.failed} failed" if group.failed else ""
+    failed = f", {group.count('failed')} failed" if group.count("failed") else ""
     return f"{group.ended}{of} done{failed}"
 
 
 _STATES = ("failed", "cancelled", "defaulted", "skipped")
 
 
-def ending(tree: ConsoleTree, event: WorkflowCompleted | RunSuspended, glyphs: Glyphs) -> Line:
+def ending(run: LiveRun, event: WorkflowCompleted | RunSuspended, glyphs: Glyphs) -> Line:
     """Status, time, counts, what failed and why or what is waited for, and the run's id."""
     status = "suspended" if isinstance(event, RunSuspended) else event.status
-    spent = max(0.0, event.at - tree.root.started_at)
+    spent = max(0.0, event.at - run.root.started_at)
     if isinstance(event, WorkflowCompleted) and event.duration_ms:
         spent = event.duration_ms / 1000
     took = f"{'after' if status == 'suspended' else 'in'} {duration(spent)}"
-    parts = [took, _ended_counts(tree)]
-    parts += _waits(event) if isinstance(event, RunSuspended) else _failures(tree, event)
-    parts.append(f"run {clean(tree.run_id)}")
+    parts = [took, _ended_counts(run)]
+    parts += _waits(event) if isinstance(event, RunSuspended) else _failures(run, event)
+    parts.append(f"run {clean(run.run_id)}")
     dot = f" {glyphs.dot} "
     return (
         Span(f"{glyphs.of(status)} ", TONES[status]),
-        Span(f"{tree.workflow_name} ", "name"),
+        Span(f"{run.workflow_name} ", "name"),
         Span(status, TONES[status]),
         Span(" " + dot.join(part for part in parts if part)),
     )
 
 
-def _ended_counts(tree: ConsoleTree) -> str:
-    total = sum(tree.steps.values())
-    parts = [f"{tree.steps[state]} {state}" for state in _STATES if tree.steps.get(state)]
+def _ended_counts(run: LiveRun) -> str:
+    total = sum(run.ended.values())
+    parts = [f"{run.ended[state]} {state}" for state in _STATES if run.ended.get(state)]
     told = counted(total, "step")
     if parts:
         told += f" ({', '.join(parts)})"
-    return f"{told}, {tree.replayed} from the record" if tree.replayed else told
+    return f"{told}, {run.replayed} from the record" if run.replayed else told
 
 
-def error_below(
-    tree: ConsoleTree, event: WorkflowCompleted | RunSuspended, *, told: bool
-) -> list[Line]:
+def error_below(run: LiveRun, event: WorkflowCompleted | RunSuspended, *, told: bool) -> list[Line]:
     """The whole error that a run ended with, if it has several lines; each after the first
     indented. ``told``: those of steps were told when they ended.
     """
-    cause = tree.cause
+    cause = run.cause
     if isinstance(event, RunSuspended) or (told and cause is not None):
         return []
     path, error, error_type = "", event.error, None
@@ -445,12 +429,12 @@ def error_below(
     return [(*subject, Span(first, "bad")), *((Span(line),) for line in others)]
 
 
-def _failures(tree: ConsoleTree, event: WorkflowCompleted) -> list[str]:
+def _failures(run: LiveRun, event: WorkflowCompleted) -> list[str]:
     parts: list[str] = []
     error = first_line(event.error or "")
     step = event.failed_step
-    if tree.cause is not None and tree.cause.inner is not None:
-        parts.append(tree.cause.in_short())
+    if run.cause is not None and run.cause.inner is not None:
+        parts.append(cause_in_short(run.cause))
     elif error:
         parts.append(error if not step or step in error else f"{clean(step)}: {error}")
     if event.rollback_errors:

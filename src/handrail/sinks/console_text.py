@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
+
+from handrail.shortening import clean
 
 Tone: TypeAlias = Literal["plain", "name", "dim", "good", "bad", "warn", "busy", "wait"]
 
@@ -113,25 +114,6 @@ TONES: dict[str, Tone] = {
     "interrupted": "wait",
     "suspended": "wait",
 }
-
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.?")
-_SCANNED = 4_000
-
-
-def clean(text: object, limit: int = 200) -> str:
-    """``text`` on one line of printable characters, without terminal codes, cut at ``limit``."""
-    said = str(text)[:_SCANNED]
-    if not said.isprintable():
-        said = _ESCAPES.sub("", said)
-        said = "".join(character if character.isprintable() else " " for character in said)
-    said = " ".join(said.split())
-    return said if len(said) <= limit else f"{said[: limit - 3]}..."
-
-
-def last_line(text: str) -> str:
-    """The last line of a program's output that says something; a carriage return ends one too."""
-    lines = text[-_SCANNED:].replace("\r", "\n").splitlines()
-    return next((said for line in reversed(lines) if (said := clean(line))), "")
 
 
 def duration(seconds: float) -> str:

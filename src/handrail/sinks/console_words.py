@@ -1,19 +1,20 @@
 """Errors for people: their line breaks kept, and those of groups traced to where they began.
 
 A composite's error holds that of the member that failed it, and so on inwards, so whoever prints
-them all prints one error many times. ``Cause`` finds the one that it began with.
+them all prints one error many times. ``Cause`` has the one that it began with.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from handrail.model import events as ev
-from handrail.model.results import StepResult
-from handrail.sinks.console_text import clean, duration, error_text, last_line, until
+from handrail.model.results import OpenGate
+from handrail.record.live_view import LiveStep
+from handrail.record.view import Cause
+from handrail.shortening import clean, last_line
+from handrail.sinks.console_text import duration, error_text, until
 
 INDENT = "    "
 WIDTH = 500
@@ -21,74 +22,78 @@ WIDTH = 500
 
 _HEAD = 5
 _FOLLOWS = 200
-_KEPT = 1_000
-_ATTEMPT = re.compile(r"~\d+\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """A failure as it was recorded, and the one inside of it that it came from, if it is known."""
-
-    path: str
-    name: str
-    error: str
-    error_type: str | None = None
-    inner: Cause | None = None
-
-    @property
-    def origin(self) -> Cause:
-        """The innermost failure: the step that failed by itself."""
-        found = self
-        while found.inner is not None:
-            found = found.inner
-        return found
-
-    def brings(self, error: str) -> bool:
-        """True if this is what the error of a step around it speaks of."""
-        before, found, _ = error.partition(self.error)
-        return bool(found) and (
-            f"{self.name!r} failed" in before or f"{self.path!r} failed" in before
-        )
-
-    def named(self, above: str = "") -> str:
-        """``at checks/0/check; 2 more failed``: where it began, seen from the path ``above``."""
-        path = self.origin.path
-        where = f"at {clean(path.removeprefix(f'{above}/') if above else path)}"
-        rest = "" if self.inner is None else self.error.partition(self.inner.error)[2]
-        return where + clean(rest, _FOLLOWS) if rest.startswith("; ") else where
-
-    def in_short(self) -> str:
-        """The first line of the error it began with, after its path."""
-        found = self.origin
-        return f"{clean(found.path)}: {first_line(found.error, found.error_type)}"
+def origin_from(cause: Cause, above: str = "") -> str:
+    """``at checks/0/check; 2 more failed``: where a failure began, seen from the path ``above``."""
+    path = cause.origin.path
+    where = f"at {clean(path.removeprefix(f'{above}/') if above else path)}"
+    rest = "" if cause.inner is None else cause.error.partition(cause.inner.error)[2]
+    return where + clean(rest, _FOLLOWS) if rest.startswith("; ") else where
 
 
-class Causes:
-    """The failures that were told, until what is around them has ended too. Mutable."""
+def cause_in_short(cause: Cause) -> str:
+    """The first line of the error that a failure began with, after its path."""
+    origin = cause.origin
+    return f"{clean(origin.path)}: {first_line(origin.error, origin.error_type)}"
 
-    def __init__(self) -> None:
-        self._below: dict[str, list[Cause]] = {}
 
-    def below(self, path: str, error: str) -> Cause | None:
-        """The failure below a path that its error comes from; those of its last attempt first."""
-        failed = reversed(self._below.get(path, ()))
-        return next((cause for cause in failed if cause.brings(error)), None)
+def error_of(cause: Cause) -> str:
+    """A failure on one line."""
+    return error_text(cause.error, cause.error_type)
 
-    def ended(self, path: str, result: StepResult[Any]) -> Cause:
-        """The failure of a step, or one that a default took the place of."""
-        error = result.error or ""
-        cause = Cause(path, result.name, error, result.error_type, self.below(path, error))
-        self._below.pop(path, None)
-        if result.status == "failed":
-            self._keep(_ATTEMPT.sub("", path.rpartition("/")[0]), cause)
-        return cause
 
-    def _keep(self, above: str, cause: Cause) -> None:
-        failed = self._below.setdefault(above, [])
-        if len(failed) < _KEPT:
-            failed.append(cause)
-        if len(self._below) > _KEPT:  # of groups that went on, and of bodies that caught it
-            del self._below[next(iter(self._below))]
+def name_of(step: LiveStep) -> str:
+    """What the row of a step begins with."""
+    match step.kind:
+        case "round":
+            return f"round {step.name}"
+        case "rollback":
+            return f"undo {clean(step.name)}"
+        case _:
+            return clean(step.name, 80)
+
+
+def question_of(gate: OpenGate) -> str:
+    """A gate's question with its choices: ``Merge? [yes, no]``."""
+    question = clean(gate.question)
+    if not gate.choices:
+        return question
+    return f"{question} [{clean(', '.join(str(choice) for choice in gate.choices))}]"
+
+
+def answer_text(answer: ev.GateAnswered) -> str:
+    """``answered yes by ana``."""
+    by = f" by {clean(answer.by, 80)}" if answer.by else ""
+    return f"answered {clean(answer.answer, 80)}{by}"
+
+
+def note_text(event: ev.Event | None) -> str:
+    """What a step waits for, or what is to be known of a run, by the event that says it."""
+    match event:
+        case ev.GateOpened():
+            deadline = " (until its deadline)" if event.gate.deadline is not None else ""
+            return f"{question_of(event.gate)}{deadline}"
+        case ev.StepStarted():
+            return "waits for its signal"
+        case ev.TimerSet(reason="retry"):
+            return "again"
+        case ev.TimerSet(reason="cap"):
+            return "waits for a limit"
+        case ev.LadderStep():
+            return what_failed(event)
+        case ev.SubworkflowStarted():
+            return clean(event.workflow_name, 80)
+        case ev.RunResumed():
+            return "resumed"
+        case ev.CancelRequested():
+            return f"cancelling: {clean(event.reason)}"
+        case ev.LimitReached():
+            return f"limit reached: {clean(event.name)}={clean(event.value)}"
+        case ev.BudgetWarning():
+            return f"{whose_budget(event)}: {budget_text(event)}"
+        case _:
+            return ""
 
 
 def first_line(error: str, error_type: str | None = None) -> str:
@@ -185,24 +190,28 @@ def budget_text(event: ev.BudgetWarning) -> str:
     return f"used {event.used:g} of {event.limit:g} {clean(event.name, 80)}"
 
 
-def live_text(event: ev.Event | ev.Progress) -> str:
-    """What an agent is at, in a few words; empty if the event does not say."""
-    match event:
+def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:
+    """What a step is at, in a few words: the last line it printed, or what its agent does."""
+    match latest:
+        case str():
+            return latest
+        case ev.LadderStep():
+            return ladder_text(latest)
+        case ev.AgentTurnCompleted(problem=str(problem)):
+            return f"asked again: {clean(problem)}"
         case ev.AgentToolStarted():
-            return f"{clean(event.name, 80)} {_given(event.input)}".rstrip()
+            return f"{clean(latest.name, 80)} {_given(latest.input)}".rstrip()
         case ev.AgentToolCompleted(ok=False):
-            return f"{clean(event.name or 'a tool', 80)} failed: {last_line(event.output)}"
+            return f"{clean(latest.name or 'a tool', 80)} failed: {last_line(latest.output)}"
         case ev.AgentPermission(decision="denied"):
-            return f"denied {clean(event.tool, 80)}: {clean(event.reason)}".rstrip(": ")
+            return f"denied {clean(latest.tool, 80)}: {clean(latest.reason)}".rstrip(": ")
         case ev.AgentRetry():
-            pause = "" if event.delay_s is None else f" in {duration(event.delay_s)}"
-            return f"tries again{pause}: {clean(event.reason)}".rstrip(": ")
+            pause = "" if latest.delay_s is None else f" in {duration(latest.delay_s)}"
+            return f"tries again{pause}: {clean(latest.reason)}".rstrip(": ")
         case ev.AgentCompaction(phase="started"):
             return "makes its session smaller"
         case ev.AgentLimit(status="warning" | "reached"):
-            return _limit(event)
-        case ev.AgentReasoning():
-            return last_line(event.text)
+            return _limit(latest)
         case _:
             return ""
 

@@ -1,0 +1,655 @@
+"""A run that is under way, for people: a fold that takes its events, journaled ones and progress.
+
+Theory of operation. The fold is pure: it reads no clock and knows no terminal. What it holds
+depends on the events alone (and on the time that ``advance`` is given). It holds data, not words:
+where a step waits, the event that says for what; where it works, the last line it printed or the
+last notice of its agent. The console draws it, and the log.
+
+An event costs O(depth of its path), however many members a group has, and so does what is drawn:
+the children of a step are kept by state, those that ended are counted, and only some of them kept.
+``record.view`` reads the same from a history, and keeps all.
+
+A step is found by its path while it is live. A path below which nothing is known yet makes its
+parents: ``verify/2`` (a round) and ``name~2`` (another attempt, which is the step ``name`` again)
+have no event of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from heapq import heappop, heappush
+from itertools import islice
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from handrail.model import events as ev
+from handrail.model.paths import is_budget_gate
+from handrail.model.results import RunStatus, Skipped, StepResult
+from handrail.record.view import LAUNCHED, Cause, StepView
+from handrail.shortening import last_line
+
+AnyEvent: TypeAlias = ev.Event | ev.Progress
+State: TypeAlias = Literal[
+    "running",
+    "waiting",
+    "succeeded",
+    "failed",
+    "skipped",
+    "defaulted",
+    "cancelled",
+    "interrupted",
+]
+
+GROUPS = frozenset({"parallel", "for_each", "race"})
+
+# How many children that ended well, and how many that failed, are remembered at each depth. So a
+# loop of a million steps, or a group of as many members, takes no more memory than these.
+_KEPT = (60, 40, 20, 12, 6)
+
+
+class LiveStep:
+    """A step, member, round or rollback, with its children by state. Mutable."""
+
+    __slots__ = (
+        "aliases",
+        "answer",
+        "attempts",
+        "depth",
+        "done",
+        "due",
+        "ended_at",
+        "failed",
+        "failures",
+        "kind",
+        "latest",
+        "name",
+        "note",
+        "order",
+        "parent",
+        "path",
+        "problem",
+        "replayed",
+        "running",
+        "size",
+        "started_at",
+        "state",
+        "tally",
+        "verdict",
+        "waiting",
+    )
+
+    def __init__(
+        self, path: str, name: str, kind: str, *, parent: LiveStep | None, order: int, at: float
+    ) -> None:
+        self.path = path
+        self.name = name
+        self.kind = kind
+        self.parent = parent
+        self.order = order
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.state: State = "running"
+        self.started_at = at
+        self.ended_at = at
+        self.attempts = 1
+        self.failures = 0
+        """How many attempts and launches failed."""
+        self.problem: Cause | None = None
+        """Its last failure, or why it was skipped or interrupted."""
+        self.answer: ev.GateAnswered | None = None
+        """Of a question that is no step."""
+        self.note: ev.Event | None = None
+        """What it waits for; of the run, what is to be known of it."""
+        self.latest: str | ev.Event | ev.Progress | None = None
+        """The last line that it printed, or the last notice."""
+        self.due: float | None = None
+        self.verdict: State | None = None  # of a round, which ends before its fix does
+        self.replayed = False
+        self.aliases: list[str] | None = None
+        self.size: int | None = None
+        self.tally: dict[str, int] | None = None
+        self.running: dict[int, LiveStep] | None = None
+        self.waiting: dict[int, LiveStep] | None = None
+        self.failed: list[LiveStep] | None = None
+        self.done: deque[LiveStep] | None = None
+
+    @property
+    def live(self) -> bool:
+        """True if it has not ended."""
+        return self.state in {"running", "waiting"}
+
+    @property
+    def ended(self) -> int:
+        """How many of its children ended."""
+        return sum(self.tally.values()) if self.tally else 0
+
+    @property
+    def children(self) -> int:
+        """How many children it has had."""
+        return self.ended + len(self.running or ()) + len(self.waiting or ())
+
+    def count(self, state: str) -> int:
+        """How many of its children are in this state."""
+        if state == "running":
+            return len(self.running or ())
+        if state == "waiting":
+            return len(self.waiting or ())
+        return self.tally.get(state, 0) if self.tally else 0
+
+    # -- children, by state ------------------------------------------------------------------
+
+    def join(self, child: LiveStep) -> None:
+        """Put a child where its state says."""
+        match child.state:
+            case "running":
+                self.running = self.running if self.running is not None else {}
+                self.running[child.order] = child
+            case "waiting":
+                self.waiting = self.waiting if self.waiting is not None else {}
+                self.waiting[child.order] = child
+            case _:
+                self._join_ended(child)
+
+    def _join_ended(self, child: LiveStep) -> None:
+        tally = self.tally = self.tally if self.tally is not None else {}
+        tally[child.state] = tally.get(child.state, 0) + 1
+        kept = _KEPT[min(self.depth, len(_KEPT) - 1)]
+        if child.state == "failed":  # the first failures say most
+            self.failed = self.failed if self.failed is not None else []
+            if len(self.failed) < kept:
+                self.failed.append(child)
+            return
+        if self.done is None:
+            self.done = deque(maxlen=kept)
+        self.done.append(child)
+
+    def leave(self, child: LiveStep, state: State) -> None:
+        """Take a child from where that state had put it."""
+        if state == "running":
+            (self.running or {}).pop(child.order, None)
+        elif state == "waiting":
+            (self.waiting or {}).pop(child.order, None)
+        else:
+            self._leave_ended(child, state)
+
+    def _leave_ended(self, child: LiveStep, state: State) -> None:
+        if self.tally and self.tally.get(state):
+            self.tally[state] -= 1
+        if self.failed and child in self.failed:
+            self.failed.remove(child)
+        elif self.done and child in self.done:
+            self.done.remove(child)
+
+    def forget_children(self) -> None:
+        """Be as if it had none; for another attempt, or to save memory."""
+        self.running = self.waiting = self.tally = self.failed = self.done = None
+
+    def live_children(self) -> list[LiveStep]:
+        """Those that have not ended."""
+        return [*(self.running or {}).values(), *(self.waiting or {}).values()]
+
+    @property
+    def only_live_child(self) -> LiveStep | None:
+        """The one child that has not ended, if there is just one."""
+        running, waiting = self.running or {}, self.waiting or {}
+        if len(running) + len(waiting) != 1:
+            return None
+        return next(iter((running or waiting).values()))
+
+    def known_children(self) -> list[LiveStep]:
+        """Those that are live or still known, in order of their starts."""
+        ended = (*(self.failed or ()), *(self.done or ()))
+        return sorted((*self.live_children(), *ended), key=lambda child: child.order)
+
+    def view(self, depth: int) -> StepView:
+        """What there is to say of it now."""
+        duration_ms = None if self.live else (self.ended_at - self.started_at) * 1000
+        return StepView(
+            self.path,
+            depth,
+            self.kind,
+            self.state,
+            self.attempts,
+            duration_ms,
+            self.problem,
+            answer=self.answer,
+        )
+
+    def most_telling(self, most: int) -> list[LiveStep]:
+        """At most ``most`` children: first that failed, then waiting, running, the latest done.
+
+        The work is bounded by ``most``, however many children there are.
+        """
+        running, waiting = self.running or {}, self.waiting or {}
+        failed, done = self.failed or [], self.done or ()
+        sizes = [len(running), len(failed), len(waiting), len(done)]
+        room = _shares(sizes, most)
+        return [
+            *failed[: room[1]],
+            *islice(waiting.values(), room[2]),
+            *islice(running.values(), room[0]),
+            *islice(reversed(done), room[3]),
+        ]
+
+
+def _shares(sizes: list[int], most: int) -> list[int]:
+    """How many rows each kind gets: a half and three quarters, then what is left, in that order."""
+    if sum(sizes) <= most:
+        return sizes
+    wanted = (max(1, most // 2), *[max(1, most // 4)] * 3)
+    room: list[int] = []
+    left = most
+    for size, share in zip(sizes, wanted, strict=True):
+        room.append(min(size, share, left))
+        left -= room[-1]
+    for index, size in enumerate(sizes):
+        more = min(left, size - room[index])
+        room[index] += more
+        left -= more
+    return room
+
+
+MAX_DEPTH = 60
+_ATTEMPT = re.compile(r"(.+)~(\d{1,9})\Z", re.DOTALL)
+
+
+class LiveRun:
+    """One drive of a run as far as it has come. Mutable; not thread-safe."""
+
+    def __init__(self, run_id: str, name: str = "") -> None:
+        self.run_id = run_id
+        self.workflow_name = name or run_id
+        self.at = 0.0
+        self.status: RunStatus | None = None
+        self.cause: Cause | None = None
+        """The failure that ended the run, if a step's did."""
+        self.ended: dict[str, int] = {}
+        self.replayed = 0
+        self.root = LiveStep("", self.workflow_name, "workflow", parent=None, order=0, at=0.0)
+        self._steps: dict[str, LiveStep] = {}
+        self._timers: list[tuple[float, int, LiveStep]] = []
+        self._count = 0
+
+    def apply(self, event: AnyEvent) -> LiveStep | None:
+        """Take note of an event; the step that it is about, if one is live or has just ended."""
+        self.at = max(self.at, event.at)
+        self.advance(self.at)
+        of_run = self._OF_RUN.get(type(event))
+        if of_run is not None:
+            return of_run(self, event)
+        step = self._steps.get(getattr(event, "path", ""))
+        of_step = self._OF_STEP.get(type(event))
+        if of_step is not None and step is not None:
+            of_step(self, step, event)
+        return step
+
+    def advance(self, now: float) -> None:
+        """End the pauses whose time has come."""
+        while self._timers and self._timers[0][0] <= now:
+            due, _, step = heappop(self._timers)
+            if step.due == due:
+                step.due = step.note = None
+                self._reconsider(step)
+
+    def steps(self) -> Iterator[StepView]:
+        """The steps that are live or still known, those above before those below them, each as it
+        is now.
+        """
+        stack = [(step, 0) for step in reversed(self.root.known_children())]
+        while stack:
+            step, depth = stack.pop()
+            yield step.view(depth)
+            stack += [(below, depth + 1) for below in reversed(step.known_children())]
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def _open(self, path: str, kind: str, at: float, name: str = "") -> LiveStep:
+        """The step of something that starts now."""
+        step = self._steps.get(path)
+        if step is not None:
+            step.kind = kind
+            return step
+        above, _, last = path.rpartition("/")
+        if path.count("/") >= MAX_DEPTH:
+            parts = path.split("/", MAX_DEPTH)
+            above, last = "/".join(parts[:-1]), parts[-1]
+        parent = self._container(above, at)
+        self._count += 1
+        step = LiveStep(path, name or last, kind, parent=parent, order=self._count, at=at)
+        self._steps[path] = step
+        parent.join(step)
+        self._reconsider(parent)
+        return step
+
+    def _container(self, path: str, at: float) -> LiveStep:
+        """The step below whose path something starts; rounds and attempts have no other origin."""
+        if not path:
+            return self.root
+        step = self._steps.get(path)
+        if step is None:
+            again = _ATTEMPT.match(path)
+            known = self._steps.get(again.group(1)) if again else None
+            if again and known is not None:
+                self._attempt_again(known, path, int(again.group(2)))
+                return known
+            step = self._open(path, "", at)
+            self._name_round(step)
+        if not step.live:  # a round that waits for its fix, or what a late event is about
+            self._move(step, "running")
+        return step
+
+    @staticmethod
+    def _name_round(step: LiveStep) -> None:
+        parent = step.parent
+        if parent is not None and parent.kind == "validate" and step.name.isdigit():
+            step.kind = "round"
+
+    def _attempt_again(self, step: LiveStep, alias: str, number: int) -> None:
+        """The attempt ``number`` of a composite: it starts with no children."""
+        self._forget_paths(step)
+        step.forget_children()
+        step.attempts = max(step.attempts, number)
+        step.aliases = [*(step.aliases or ()), alias]
+        self._steps[alias] = step
+
+    def _end(self, step: LiveStep, state: State, at: float) -> None:
+        if not step.live:
+            return
+        self._forget_paths(step)
+        for child in step.live_children():
+            self._end(child, "cancelled" if state == "cancelled" else "interrupted", at)
+        if step.kind != "round":
+            self._steps.pop(step.path, None)
+            for alias in step.aliases or ():
+                self._steps.pop(alias, None)
+        step.ended_at = max(at, step.started_at)
+        step.note = step.latest = step.due = None
+        self._move(step, state)
+        self._perhaps_end_round(step.parent, at)
+
+    def _perhaps_end_round(self, step: LiveStep | None, at: float) -> None:
+        """A round whose verdict is known ends with its fix, which has no event of its own."""
+        if step is not None and step.verdict is not None and not step.live_children():
+            self._end(step, step.verdict, at)
+
+    def _forget_paths(self, step: LiveStep) -> None:
+        """Rounds stay known by their path until the validation is over."""
+        for child in (*(step.failed or ()), *(step.done or ())):
+            if child.kind == "round":
+                self._steps.pop(child.path, None)
+
+    def _move(self, step: LiveStep, state: State) -> None:
+        """Set a state, and those of the steps above that follow from it."""
+        here = step
+        while here.state != state:
+            old, here.state = here.state, state
+            parent = here.parent
+            if parent is None:
+                return
+            parent.leave(here, old)
+            parent.join(here)
+            if not parent.live:
+                return
+            here, state = parent, _state_from_below(parent)
+
+    def _reconsider(self, step: LiveStep) -> None:
+        if step.live:
+            self._move(step, _state_from_below(step))
+
+    # -- events of the run -------------------------------------------------------------------
+
+    def _run_started(self, event: ev.WorkflowStarted) -> None:
+        self.workflow_name = self.root.name = event.workflow_name
+        self.root.started_at = event.at
+
+    def _run_resumed(self, event: ev.RunResumed) -> None:
+        if event.workflow_name:
+            self.workflow_name = self.root.name = event.workflow_name
+        self.root.started_at = event.at
+        self.root.note = event
+
+    def _run_ended(self, event: ev.WorkflowCompleted) -> None:
+        self.status = event.status
+        if event.status == "failed":
+            self.cause = _failure(self.root, "", event.error or "", event.error_type).inner
+        self._end(
+            self.root, "interrupted" if event.status == "suspended" else event.status, event.at
+        )
+
+    def _run_suspended(self, event: ev.RunSuspended) -> None:
+        self.status = "suspended"
+        self.root.ended_at = event.at
+        self.root.verdict = "interrupted"
+
+    def _note_of_run(self, event: ev.CancelRequested | ev.LimitReached | ev.BudgetWarning) -> None:
+        self.root.note = event
+
+    # -- events that steps begin with, or may -------------------------------------------------
+
+    def _step_started(self, event: ev.StepStarted) -> LiveStep:
+        step = self._open(event.path, event.step_type, event.at)
+        if event.step_type == "wait_for":
+            step.note = event
+            self._move(step, "waiting")
+        return step
+
+    def _step_completed(self, event: ev.StepCompleted) -> LiveStep:
+        status = event.result.status
+        self.ended[status] = self.ended.get(status, 0) + 1
+        step = self._steps.get(event.path)
+        if step is None:
+            step = self._open(event.path, event.result.step_type, event.at)
+        return self._take(step, event.result, event.at)
+
+    def _step_replayed(self, event: ev.StepReplayed) -> LiveStep:
+        self.replayed += 1
+        kind = "" if event.result is None else event.result.step_type
+        step = self._open(event.path, kind, event.at)
+        step.replayed = True
+        if event.result is not None:
+            return self._take(step, event.result, event.at)
+        self._end(step, "succeeded", event.at)
+        return step
+
+    def _group_started(self, event: ev.GroupStarted) -> LiveStep:
+        step = self._open(event.path, event.kind, event.at)
+        step.size = event.size
+        return step
+
+    def _member_started(self, event: ev.MemberStarted) -> LiveStep:
+        return self._open(event.path, "member", event.at, event.key)
+
+    def _member_completed(self, event: ev.MemberCompleted) -> LiveStep:
+        step = self._steps.get(event.path) or self._open(event.path, "member", event.at)
+        return self._take(step, event.result, event.at)
+
+    def _take(self, step: LiveStep, result: StepResult[Any], at: float) -> LiveStep:
+        step.attempts = max(step.attempts, result.attempts)
+        step.problem = None
+        if result.error is not None or result.error_type is not None:
+            step.problem = _failure(step, result.name, result.error or "", result.error_type)
+        elif isinstance(result.output, Skipped):
+            step.problem = Cause(step.path, step.name, result.output.reason)
+        self._end(step, result.status, at)
+        step.started_at = step.ended_at - result.duration_ms / 1000
+        return step
+
+    def _gate_opened(self, event: ev.GateOpened) -> LiveStep:
+        step = self._open(event.path, "ask", event.at)
+        step.note = event
+        step.due = None
+        self._move(step, "waiting")
+        return step
+
+    def _rollback_started(self, event: ev.RollbackStarted) -> LiveStep:
+        return self._open(_undo(event.path), "rollback", event.at, event.path)
+
+    def _rollback_completed(self, event: ev.RollbackCompleted) -> LiveStep | None:
+        step = self._steps.get(_undo(event.path))
+        if step is not None:
+            if event.error or event.error_type:
+                step.problem = Cause(step.path, step.name, event.error or "", event.error_type)
+            self._end(step, "succeeded" if event.error is None else "failed", event.at)
+        return step
+
+    # -- events of a step that is live ---------------------------------------------------------
+
+    def _step_interrupted(self, step: LiveStep, event: ev.StepInterrupted) -> None:
+        step.problem = Cause(step.path, step.name, event.reason) if event.reason else None
+        self._end(step, "interrupted", event.at)
+
+    def _attempt_failed(self, step: LiveStep, event: ev.AttemptFailed) -> None:
+        step.problem = _failure(step, step.name, event.error, event.error_type)
+        step.failures += 1
+        step.latest = None
+
+    def _launch_failed(self, step: LiveStep, event: ev.LadderStep) -> None:
+        step.problem = Cause(step.path, step.name, event.error)
+        step.failures += 1
+        step.latest = None
+        if event.parked or event.due <= event.at:
+            step.latest = event
+        else:
+            step.note = event  # the timer that follows says until when
+
+    def _output(self, step: LiveStep, event: ev.StepOutput | ev.AgentMessage) -> None:
+        step.latest = last_line(event.text) or step.latest
+
+    def _turn_started(self, step: LiveStep, event: ev.AgentTurnStarted) -> None:
+        if event.turn == 1:
+            step.latest = None
+
+    def _turn_completed(self, step: LiveStep, event: ev.AgentTurnCompleted) -> None:
+        if event.problem:
+            step.latest = event
+
+    def _notice(self, step: LiveStep, event: AnyEvent) -> None:
+        match event:
+            case (
+                ev.AgentToolCompleted(ok=True)
+                | ev.AgentPermission(decision="allowed")
+                | ev.AgentCompaction(phase="completed" | "failed")
+                | ev.AgentLimit(status="allowed")
+            ):
+                pass  # it goes on with what it was at
+            case _:
+                step.latest = event
+
+    def _group_completed(self, step: LiveStep, event: ev.GroupCompleted) -> None:
+        """Its counts stand: members that were taken from the record came without an event."""
+        step.size = event.total
+        counts = {
+            "succeeded": event.succeeded,
+            "failed": event.failed,
+            "cancelled": event.cancelled,
+            "skipped": event.skipped,
+        }
+        step.tally = {state: count for state, count in counts.items() if count}
+
+    def _child_started(self, step: LiveStep, event: ev.SubworkflowStarted) -> None:
+        if event.workflow_name != step.name:
+            step.note = event
+
+    def _round_ended(self, step: LiveStep, event: ev.ValidationRound) -> None:
+        base = step.aliases[-1] if step.aliases else event.path
+        found = self._steps.get(f"{base}/{event.number}")
+        if found is None:
+            return
+        found.verdict = "succeeded" if event.passed else "failed"
+        stage = next((stage for stage in event.round.stages if not stage.passed), None)
+        if stage is not None:
+            error = f"{stage.name}: {stage.error or stage.output}"
+            found.problem = Cause(found.path, found.name, error)
+        self._perhaps_end_round(found, event.at)
+
+    def _gate_answered(self, step: LiveStep, event: ev.GateAnswered) -> None:
+        step.note = None
+        if _asks_for_budget(step):  # it has no end of its own
+            step.answer = event
+            self._end(step, "succeeded", event.at)
+        else:
+            self._move(step, "running")
+
+    def _timer_set(self, step: LiveStep, event: ev.TimerSet) -> None:
+        if event.reason in {"timeout", "run", "gate"}:
+            return
+        step.due = event.due
+        if event.reason != "cap" or step.note is None:
+            step.note = event
+        self._count += 1
+        heappush(self._timers, (event.due, self._count, step))
+        self._reconsider(step)
+
+    _OF_RUN: ClassVar[Mapping[type, Callable[[Any, Any], LiveStep | None]]] = {
+        ev.WorkflowStarted: _run_started,
+        ev.WorkflowCompleted: _run_ended,
+        ev.RunSuspended: _run_suspended,
+        ev.RunResumed: _run_resumed,
+        ev.CancelRequested: _note_of_run,
+        ev.LimitReached: _note_of_run,
+        ev.BudgetWarning: _note_of_run,
+        ev.StepStarted: _step_started,
+        ev.StepCompleted: _step_completed,
+        ev.StepReplayed: _step_replayed,
+        ev.GroupStarted: _group_started,
+        ev.MemberStarted: _member_started,
+        ev.MemberCompleted: _member_completed,
+        ev.GateOpened: _gate_opened,
+        ev.RollbackStarted: _rollback_started,
+        ev.RollbackCompleted: _rollback_completed,
+    }
+    _OF_STEP: ClassVar[Mapping[type, Callable[[Any, LiveStep, Any], None]]] = {
+        ev.AttemptFailed: _attempt_failed,
+        ev.StepInterrupted: _step_interrupted,
+        ev.ValidationRound: _round_ended,
+        ev.GroupCompleted: _group_completed,
+        ev.SubworkflowStarted: _child_started,
+        ev.GateAnswered: _gate_answered,
+        ev.TimerSet: _timer_set,
+        ev.StepOutput: _output,
+        ev.AgentMessage: _output,
+        ev.AgentTurnStarted: _turn_started,
+        ev.AgentTurnCompleted: _turn_completed,
+        ev.AgentReasoning: _output,
+        ev.AgentToolStarted: _notice,
+        ev.AgentToolCompleted: _notice,
+        ev.AgentRetry: _notice,
+        ev.AgentCompaction: _notice,
+        ev.AgentLimit: _notice,
+        ev.AgentPermission: _notice,
+        ev.LadderStep: _launch_failed,
+    }
+
+
+def _failure(step: LiveStep, name: str, error: str, error_type: str | None) -> Cause:
+    """A step's failure, with the one among its children that it comes from."""
+    for child in reversed(step.failed or ()):
+        inner = child.problem
+        if inner is not None and child.kind not in _UNNAMED and inner.brings(error):
+            return Cause(step.path, name, error, error_type, inner)
+    return Cause(step.path, name, error, error_type)
+
+
+_UNNAMED = frozenset({"round", "rollback"})
+"""No error speaks of them by name."""
+
+
+def _asks_for_budget(step: LiveStep) -> bool:
+    """True for the question whether an agent may be launched, which is no step."""
+    above = step.parent
+    if above is None or above.kind not in LAUNCHED:
+        return False
+    return is_budget_gate(above.path, step.path)
+
+
+def _undo(path: str) -> str:
+    return "\0" + path.replace("/", "\0")  # below the root, and no step's path
+
+
+def _state_from_below(step: LiveStep) -> State:
+    """The state of a live step: it waits if nothing below it runs, and something waits."""
+    if step.running:
+        return "running"
+    if step.waiting or step.due is not None:
+        return "waiting"
+    return "running"

@@ -1,0 +1,576 @@
+"""A run for people, as plain data without words: its steps, waits, incidents and spending.
+
+``view_of`` reads a history. Which records of it count is for ``RunRecord`` to say; the rest is one
+fold. ``record.live_view`` is the same of a run that is under way, event by event, for those who
+draw it ten times a second. Whoever shows a run draws one of the two: the console, the log, the
+command, a page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from handrail.codec.unresolved import Unresolved
+from handrail.model import events as ev
+from handrail.model.paths import is_budget_gate
+from handrail.model.results import OpenGate, RunStatus, StepStatus, Usage
+from handrail.ports.journal import RunInfo
+from handrail.record.results import incident_of
+from handrail.record.run_record import PathRecord, Recorded
+from handrail.typed.jsonsafe import json_safe
+
+LAUNCHED = frozenset({"agent", "generate"})
+"""The kinds of steps that launch agents."""
+
+StepState: TypeAlias = StepStatus | Literal["running", "waiting", "interrupted", "open"]
+"""``open``: it has begun, no process is running it, and it was not at work itself."""
+
+RunState: TypeAlias = RunStatus | Literal["running", "dead", "damaged"]
+"""``dead``: it has no end, and no process is running it. ``damaged``: its record is not as it was.
+"""
+
+IncidentKind: TypeAlias = Literal["cap", "retry", "overflow", "re-ask", "fallback", "suspension"]
+
+_WAITS = frozenset({"ask", "wait_for", "sleep"})
+_KIND_OF_RUNG: Mapping[str, IncidentKind] = {
+    "fallback": "fallback",
+    "reask": "re-ask",
+    "reframe": "re-ask",
+    "compact": "overflow",
+    "summarise": "overflow",
+}
+
+
+def state_of(info: RunInfo) -> RunState:
+    """How a run stands, by its line in the journal."""
+    if info.damaged:
+        return "damaged"
+    if info.holder is not None:
+        return "running"
+    return info.status or "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A failure as it was recorded, and the one inside of it that it came from, if it is known."""
+
+    path: str
+    name: str
+    error: str
+    error_type: str | None = None
+    inner: Cause | None = None
+
+    @property
+    def origin(self) -> Cause:
+        """The innermost failure: the step that failed by itself."""
+        found = self
+        while found.inner is not None:
+            found = found.inner
+        return found
+
+    def brings(self, error: str) -> bool:
+        """True if this is what the error of a step around it speaks of."""
+        before, found, _ = error.partition(self.error)
+        return bool(found) and (
+            f"{self.name!r} failed" in before or f"{self.path!r} failed" in before
+        )
+
+    def with_inner(self, below: Iterable[Cause]) -> Cause:
+        """The same with the first of the failures below that it speaks of, if it does."""
+        inner = next((one for one in below if one.brings(self.error)), None)
+        return self if inner is None else replace(self, inner=inner)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Launches of agents, and what those used that said it.
+
+    ``unknown_tokens`` and ``unknown_cost`` are the launches that ended without saying it.
+    """
+
+    launches: int = 0
+    usage: Usage | None = None
+    unknown_tokens: int = 0
+    unknown_cost: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        usage = self.usage or other.usage
+        if self.usage is not None and other.usage is not None:
+            usage = self.usage + other.usage
+        return Spent(
+            self.launches + other.launches,
+            usage,
+            self.unknown_tokens + other.unknown_tokens,
+            self.unknown_cost + other.unknown_cost,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields; None in ``usage`` is unknown."""
+        return {
+            "launches": self.launches,
+            "usage": json_safe(self.usage),
+            "unknown_tokens": self.unknown_tokens,
+            "unknown_cost": self.unknown_cost,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentView:
+    """A failed launch of an agent and what followed; ``over_at``: when the wait for that was over,
+    None while it lasts.
+    """
+
+    step: ev.LadderStep
+    over_at: float | None
+
+    @property
+    def kind(self) -> IncidentKind:
+        """What it counts as."""
+        if self.step.parked:
+            return "suspension"
+        by_rung = _KIND_OF_RUNG.get(self.step.next.rung)
+        return by_rung or ("cap" if self.step.kind == "usage_cap" else "retry")
+
+
+@dataclass(frozen=True, slots=True)
+class SignalWait:
+    """A signal that has not come, and whether the step that waits says which payload it takes."""
+
+    name: str
+    typed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One step, member of a group, or question whether a budget may be passed.
+
+    ``duration_ms`` is None while it has no end, ``cause`` None if it has no error, ``answer`` that
+    of a question that was answered, ``undone`` the end of its rollback, ``spent`` of an agent's
+    step.
+    """
+
+    path: str
+    depth: int
+    step_type: str
+    state: StepState
+    attempts: int = 1
+    duration_ms: float | None = None
+    cause: Cause | None = None
+    output: Any = None
+    answer: ev.GateAnswered | None = None
+    undone: ev.RollbackCompleted | None = None
+    spent: Spent | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON-safe data."""
+        return {
+            "path": self.path,
+            "step_type": self.step_type,
+            "status": self.state,
+            "attempts": self.attempts,
+            "duration_ms": self.duration_ms,
+            "error": None if self.cause is None else self.cause.error or None,
+            "error_type": None if self.cause is None else self.cause.error_type,
+            "output": json_safe(plain(self.output)),
+            **({} if self.spent is None else self.spent.to_dict()),
+            **({} if self.answer is None else {"answered_by": self.answer.by}),
+            **({} if self.undone is None else {"undone": {"error": self.undone.error}}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A recorded run: its steps, those above before those below them, and what it waits for.
+
+    ``end`` is None if it has none, or was resumed after it. ``suspended_for`` says why its last
+    drive was suspended, ``needs`` what a person must do first. ``inbox`` are messages that it has
+    not read yet.
+    """
+
+    inputs: Any
+    end: ev.WorkflowCompleted | None
+    suspended_for: str
+    steps: tuple[StepView, ...]
+    gates: tuple[OpenGate, ...]
+    signals: tuple[SignalWait, ...]
+    inbox: tuple[ev.Event, ...]
+    needs: tuple[str, ...]
+    incidents: tuple[IncidentView, ...]
+    spent: Spent
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON-safe data."""
+        end = self.end
+        known: dict[str, Any] = {
+            "inputs": self.inputs,
+            "value": None if end is None else plain(end.value),
+            "error": None if end is None else end.error,
+            "failed_step": None if end is None else end.failed_step,
+            "orphaned": () if end is None else end.orphaned,
+            **self.spent.to_dict(),
+            "steps": (),
+            "waiting": self.gates,
+            "waiting_signals": [wait.name for wait in self.signals],
+            "needs": self.needs,
+            "incidents": [incident_of(one.step) for one in self.incidents],
+            "unread": [{"type": type(one).__name__, **_fields(one)} for one in self.inbox],
+        }
+        steps = [step.to_dict() for step in self.steps]
+        return {name: json_safe(value) for name, value in known.items()} | {"steps": steps}
+
+
+def _fields(event: ev.Event) -> Mapping[str, Any]:
+    found = json_safe(event)
+    assert isinstance(found, dict)
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A value whose class is not known here as it is written."""
+    if isinstance(value, Unresolved):
+        return json.loads(value.text)
+    return value
+
+
+# -- a history -------------------------------------------------------------------------------------
+
+
+def view_of(
+    history: Sequence[ev.Event], inbox: Sequence[ev.Event] = (), *, alive: bool, now: float
+) -> RunView:
+    """A run as its history says. ``inbox``: messages that it has not read yet; ``alive``: a process
+    is running it.
+    """
+    fold = _Fold()
+    for event in history:
+        fold.apply(event)
+    for event in inbox:
+        fold.apply(event)
+    recorded = Recorded(history)
+    spent = {path: account.spent(alive=alive) for path, account in fold.accounts.items()}
+    steps = _with_causes(list(_steps(recorded, fold.kinds, spent, alive=alive)))
+    return RunView(
+        plain(fold.inputs),
+        fold.end,
+        fold.suspended_for,
+        steps,
+        () if fold.end is not None else tuple(fold.gates.values()),
+        () if fold.end is not None else _signals(recorded, fold, inbox),
+        tuple(inbox),
+        tuple(dict.fromkeys(fold.needs.values())),
+        tuple(fold.incidents(now)),
+        sum(spent.values(), Spent()),
+    )
+
+
+class _Fold:
+    """What a history says besides its steps. Mutable."""
+
+    def __init__(self) -> None:
+        self.inputs: Any = {}
+        self.end: ev.WorkflowCompleted | None = None
+        self.suspended_for = ""
+        self.kinds: dict[str, str] = {}
+        self.accepts: dict[str, tuple[str, Any]] = {}
+        """Of steps that wait for a signal: its name, and the type of its payload."""
+        self.gates: dict[str, OpenGate] = {}
+        self.needs: dict[str, str] = {}
+        self.accounts: dict[str, _Account] = {}
+        self._failed: list[ev.LadderStep] = []
+        self._followed: dict[int, float] = {}
+        """When something followed a failed launch, by the launch's place in the list."""
+        self._latest: dict[str, int] = {}
+
+    def apply(self, event: ev.Event) -> None:
+        """Take note of an event."""
+        match event:
+            case ev.WorkflowStarted():
+                self.inputs = event.inputs
+            case ev.StepStarted():
+                self._step_started(event)
+            case ev.GateOpened():
+                self.gates[event.path] = event.gate
+            case ev.GateAnswered():
+                self.gates.pop(event.path, None)
+            case ev.RunResumed():
+                self._run_resumed(event)
+            case ev.RunSuspended():
+                self.end, self.suspended_for = None, event.reason
+            case ev.WorkflowCompleted():
+                self.end, self.suspended_for = event, ""
+                self.needs.clear()
+                self.accepts.clear()
+            case ev.LadderStep() | ev.AttemptFailed() | ev.StepCompleted():
+                self._launch_over(event)
+            case ev.AgentSessionStarted() | ev.BudgetReserved() | ev.BudgetSettled():
+                self._account(event)
+            case _:
+                pass
+
+    def _step_started(self, event: ev.StepStarted) -> None:
+        path = event.path
+        self.kinds[path] = event.step_type
+        if event.signal and event.verdict is not False:
+            self.accepts[path] = (event.signal, event.accepts)
+        if event.step_type in LAUNCHED and event.verdict is not False:
+            self.accounts.setdefault(path, _Account()).started()
+
+    def _run_resumed(self, event: ev.RunResumed) -> None:
+        self.end, self.suspended_for = None, ""
+        self.needs.clear()
+        self.accepts.clear()
+        for path in event.superseded:
+            self._close_gates(path)
+            if path in self.accounts:
+                self.accounts[path].forgotten()
+        for place, step in enumerate(self._failed):
+            if step.parked:
+                self._followed.setdefault(place, event.at)
+
+    def _launch_over(self, event: ev.LadderStep | ev.AttemptFailed | ev.StepCompleted) -> None:
+        path = event.path
+        self._account(event)
+        place = self._latest.pop(path, None)
+        if place is not None and not self._failed[place].parked:
+            self._followed[place] = event.at
+        if isinstance(event, ev.LadderStep):
+            self._latest[path] = len(self._failed)
+            self._failed.append(event)
+            if event.parked:
+                self.needs[path] = event.error
+        elif isinstance(event, ev.StepCompleted):
+            self.needs.pop(path, None)
+            self.accepts.pop(path, None)
+            self._close_gates(path)
+
+    def _account(self, event: Any) -> None:
+        account = self.accounts.get(event.path)
+        if account is not None:
+            account.take(event)
+
+    def _close_gates(self, step: str) -> None:
+        """Forget a step's own question, and those whether its agent may be launched."""
+        for path in list(self.gates):
+            if path == step or (is_budget_gate(step, path) and path not in self.kinds):
+                del self.gates[path]
+
+    def incidents(self, now: float) -> Iterator[IncidentView]:
+        """The failed launches, in order."""
+        for place, step in enumerate(self._failed):
+            followed = self._followed.get(place)
+            due = max(step.due, step.at)
+            if step.parked:
+                yield IncidentView(step, followed)
+            elif followed is not None:
+                yield IncidentView(step, min(due, followed))
+            else:
+                yield IncidentView(step, due if due <= now else None)
+
+
+def _signals(recorded: Recorded, fold: _Fold, inbox: Sequence[ev.Event]) -> tuple[SignalWait, ...]:
+    come = {*recorded.signals_left()}
+    come |= {event.name for event in inbox if isinstance(event, ev.SignalReceived)}
+    records = [recorded.at(path) for path in recorded.paths_below("")]
+    names = dict.fromkeys(one.signal for one in records if one.signal and not one.ended())
+    typed = {name for name, accepts in fold.accepts.values() if accepts is not None}
+    return tuple(SignalWait(name, name in typed) for name in names if name not in come)
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def _steps(
+    recorded: Recorded, kinds: Mapping[str, str], spent: Mapping[str, Spent], *, alive: bool
+) -> Iterator[StepView]:
+    """The steps whose records count, those above before those below them; with no inner causes."""
+    tree = recorded.tree_below("", whole=True)
+    stack = [(path, 0) for path in reversed(tree.get("", {}))]
+    while stack:
+        path, depth = stack.pop()
+        record, answer = recorded.at(path), recorded.answers.get(path)
+        if record.gates and path not in kinds:
+            above = recorded.at(path.rpartition("/")[0])
+            yield _question(path, depth, record, answer, over=above.ended())
+        else:
+            kind = kinds.get(path, "member")
+            yield _step(path, depth, kind, record, answer, spent=spent.get(path), alive=alive)
+        stack += [(below, depth + 1) for below in reversed(tree.get(path, {}))]
+
+
+def _step(
+    path: str,
+    depth: int,
+    kind: str,
+    record: PathRecord,
+    answer: ev.GateAnswered | None,
+    *,
+    spent: Spent | None,
+    alive: bool,
+) -> StepView:
+    end = record.end or record.member_end
+    if end is not None:
+        cause = None
+        if end.error is not None or end.error_type is not None:
+            cause = Cause(path, end.name, end.error or "", end.error_type)
+        return StepView(
+            path,
+            depth,
+            kind,
+            end.status,
+            end.attempts,
+            end.duration_ms,
+            cause,
+            end.output,
+            answer,
+            record.undone,
+            spent,
+        )
+    state = _unfinished(kind, record, alive=alive)
+    attempts = record.attempts + (state in {"running", "interrupted"})
+    failed, cause = record.failure, None
+    if failed is not None:
+        cause = Cause(path, path.rpartition("/")[2], failed.error, failed.error_type)
+    return StepView(path, depth, kind, state, attempts, cause=cause, answer=answer, spent=spent)
+
+
+def _question(
+    path: str, depth: int, record: PathRecord, answer: ev.GateAnswered | None, *, over: bool
+) -> StepView:
+    """What was asked about a step that has no step of its own, and what somebody said."""
+    since = min((gate.since for gate in (record.gates or {}).values()), default=0.0)
+    if answer is None:
+        return StepView(path, depth, "ask", "cancelled" if over else "waiting")
+    duration_ms = max(0.0, (answer.at - since) * 1000)
+    return StepView(
+        path, depth, "ask", "succeeded", 1, duration_ms, output=answer.answer, answer=answer
+    )
+
+
+def _unfinished(kind: str, record: PathRecord, *, alive: bool) -> StepState:
+    if kind in _WAITS:
+        return "waiting"
+    if alive:
+        return "running"
+    return "interrupted" if record.interrupted else "open"
+
+
+def _with_causes(steps: list[StepView]) -> tuple[StepView, ...]:
+    """The steps, each error with that of the step below that it comes from."""
+    below: dict[int, list[Cause]] = {}
+    for place in range(len(steps) - 1, -1, -1):  # what is below before what is above it
+        step = steps[place]
+        failed = below.pop(step.depth + 1, [])
+        if step.cause is not None and step.cause.error:
+            cause = step.cause.with_inner(failed)
+            if cause is not step.cause:
+                steps[place] = replace(step, cause=cause)
+            if step.state == "failed":
+                below.setdefault(step.depth, []).append(cause)
+    return tuple(steps)
+
+
+# -- spending --------------------------------------------------------------------------------------
+
+
+_REFUSED = frozenset({
+    "handrail.errors.BudgetExceeded", "handrail.errors.StepIsPoisonous",
+    "handrail.errors.StepWasInterrupted",
+})  # fmt: skip
+"""Errors of attempts that made no launch, or none besides those that are known."""
+
+
+class _Account:
+    """The launches of one step: each by its number, with what it used itself. Mutable."""
+
+    def __init__(self) -> None:
+        self._used: dict[int, Usage | None] = {}
+        self._next = 1
+        """The number of the launch that is at work, or comes next."""
+        self._before: Usage | None = None
+        """What the launches before it, in its attempt, used together."""
+        self._over = False
+
+    def started(self) -> None:
+        if self._before is None:
+            self._next = max(self._used, default=0) + 1
+        self._over = False
+
+    def forgotten(self) -> None:
+        self._before = None
+
+    def take(self, event: Any) -> None:
+        self._TAKE[type(event)](self, event)
+
+    def _known(self, event: ev.AgentSessionStarted | ev.BudgetReserved) -> None:
+        self._next = event.launch
+        self._used.setdefault(event.launch, None)
+        self._over = False
+
+    def _settled(self, event: ev.BudgetSettled) -> None:
+        self._used[event.launch] = event.usage or self._used.get(event.launch)
+
+    def _climbed(self, event: ev.LadderStep) -> None:
+        if event.kind != "budget":  # then no launch was made
+            self._ended(event.next.number - 1, event.next.spent)
+        self._next = event.next.number
+        self._before = event.next.spent
+
+    def _failed(self, event: ev.AttemptFailed) -> None:
+        if event.error_type not in _REFUSED or self._next in self._used:
+            self._ended(self._next, event.usage)
+        self._attempt_over()
+
+    def _completed(self, event: ev.StepCompleted) -> None:
+        if event.result.status == "succeeded":  # else the attempt that failed has said it
+            self._ended(self._next, event.result.usage)
+        self._attempt_over()
+        self._over = True
+
+    def _attempt_over(self) -> None:
+        self._before = None
+        self._next = max(self._used, default=0) + 1
+
+    def _ended(self, number: int, total: Usage | None) -> None:
+        own = _without(total, self._before)
+        self._used[number] = own or self._used.get(number)
+
+    def spent(self, *, alive: bool) -> Spent:
+        """The sum."""
+        found = Spent()
+        for number, used in self._used.items():
+            at_work = alive and not self._over and number == self._next
+            silent = Usage() if used is None else used
+            found += Spent(
+                1,
+                used,
+                int(silent.tokens is None and not at_work),
+                int(silent.cost_usd is None and not at_work),
+            )
+        return found
+
+    _TAKE: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
+        ev.AgentSessionStarted: _known,
+        ev.BudgetReserved: _known,
+        ev.BudgetSettled: _settled,
+        ev.LadderStep: _climbed,
+        ev.AttemptFailed: _failed,
+        ev.StepCompleted: _completed,
+    }
+
+
+_COUNTS: Sequence[str] = [field.name for field in fields(Usage) if field.name != "cost_source"]
+
+
+def _without(total: Usage | None, before: Usage | None) -> Usage | None:
+    """What one launch used, of sums; a sum that did not change says nothing of it."""
+    if total is None or before is None:
+        return total
+    own = total.since(before)
+    known = {
+        name: None if getattr(total, name) == getattr(before, name) else getattr(own, name)
+        for name in _COUNTS
+    }
+    return None if set(known.values()) == {None} else Usage(**known, cost_source=own.cost_source)
