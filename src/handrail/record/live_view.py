@@ -72,6 +72,7 @@ class LiveStep:
         "replayed",
         "running",
         "size",
+        "skipped",
         "started_at",
         "state",
         "tally",
@@ -95,7 +96,8 @@ class LiveStep:
         self.failures = 0
         """How many attempts and launches failed."""
         self.problem: Cause | None = None
-        """Its last failure, or why it was skipped or interrupted."""
+        """Its last failure, or why it was interrupted."""
+        self.skipped: Skipped | None = None
         self.answer: ev.GateAnswered | None = None
         """Of a question that is no step."""
         self.note: ev.Event | None = None
@@ -212,7 +214,8 @@ class LiveStep:
             self.attempts,
             duration_ms,
             self.problem,
-            answer=self.answer,
+            self.skipped,
+            self.answer,
         )
 
     def most_telling(self, most: int) -> list[LiveStep]:
@@ -464,12 +467,12 @@ class LiveRun:
         return self._take(step, event.result, event.at)
 
     def _take(self, step: LiveStep, result: StepResult[Any], at: float) -> LiveStep:
-        step.attempts = max(step.attempts, result.attempts)
+        step.attempts = result.attempts
         step.problem = None
         if result.error is not None or result.error_type is not None:
             step.problem = _failure(step, result.name, result.error or "", result.error_type)
         elif isinstance(result.output, Skipped):
-            step.problem = Cause(step.path, step.name, result.output.reason)
+            step.skipped = result.output
         self._end(step, result.status, at)
         step.started_at = step.ended_at - result.duration_ms / 1000
         return step
@@ -622,16 +625,18 @@ class LiveRun:
 
 
 def _failure(step: LiveStep, name: str, error: str, error_type: str | None) -> Cause:
-    """A step's failure, with the one among its children that it comes from."""
+    """A step's failure, with the one below it that it comes from."""
+    causes = (child.problem for child in _failed_below(step) if child.problem is not None)
+    return Cause(step.path, name, error, error_type).with_inner(causes)
+
+
+def _failed_below(step: LiveStep) -> Iterator[LiveStep]:
+    """The steps just below that failed, the last first; those of rounds, which have no names."""
     for child in reversed(step.failed or ()):
-        inner = child.problem
-        if inner is not None and child.kind not in _UNNAMED and inner.brings(error):
-            return Cause(step.path, name, error, error_type, inner)
-    return Cause(step.path, name, error, error_type)
-
-
-_UNNAMED = frozenset({"round", "rollback"})
-"""No error speaks of them by name."""
+        if child.kind == "round":
+            yield from _failed_below(child)
+        elif child.kind != "rollback":
+            yield child
 
 
 def _asks_for_budget(step: LiveStep) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from handrail.record.live_view import GROUPS, LiveRun, LiveStep
+from handrail.shortening import clean
 from handrail.sinks.console_text import (
     TONES,
     UNICODE,
@@ -191,6 +192,8 @@ class Drawing:
         """Its error, or where that is to be read."""
         if step.answer is not None:
             return answer_text(step.answer)
+        if step.skipped is not None:
+            return clean(step.skipped.reason)
         cause = step.problem
         if cause is None or cause.inner is None:
             return "" if cause is None else error_of(cause)
