@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from handrail import __version__
 from handrail.cli.exits import EXIT_CODES
+
+if TYPE_CHECKING:
+    from handrail.cli.driving import Options
+    from handrail.cli.run import Choices
 
 app = App(
     name="handrail",
@@ -19,12 +24,106 @@ app = App(
     default_parameter=Parameter(negative=()),
 )
 
-Json = Annotated[bool, Parameter(name="--json")]
-Dir = Annotated[Path | None, Parameter(name="--dir", allow_leading_hyphen=True)]
-Tape = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
-Words = Annotated[list[str] | None, Parameter()]
 Gates = Literal["approve", "default", "fail", "ask"]
 Statuses = Literal["running", "dead", "damaged", "suspended", "succeeded", "failed", "cancelled"]
+
+# -- options that several commands share -----------------------------------------------------------
+
+Json = Annotated[bool, Parameter(name="--json")]
+Quiet = Annotated[bool, Parameter(help="Print no progress.")]
+Dir = Annotated[
+    Path | None,
+    Parameter(
+        name="--dir",
+        allow_leading_hyphen=True,
+        help="The folder of the journal: by default HANDRAIL_DIR, or .handrail here.",
+    ),
+]
+RunId = Annotated[str, Parameter(help="Its id, or the beginning of it.")]
+RunTarget = Annotated[
+    str | None, Parameter(help="Its workflow, if it is not where the run was started from.")
+]
+Cassette = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
+Words = Annotated[list[str] | None, Parameter()]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Driving:
+    """How a run is driven and shown.
+
+    Parameters
+    ----------
+    as_json
+        Print the result as JSON on stdout, and the progress on stderr.
+    gates
+        Who answers questions: approve (the first choice), default, fail, or ask (stdin). By default
+        whoever sits at the terminal; without one the run is suspended.
+    backend
+        What carries agents out that name no backend themselves: claude, codex, ...
+    model
+        The model of agents that name none.
+    no_artifacts
+        Write no files for people (prompts, transcripts, outputs) beside the journal.
+    record
+        Write what agents are asked, say and change into this folder.
+    replay
+        Launch no agents: take what was recorded in this folder.
+    """
+
+    as_json: Json = False
+    quiet: Quiet = False
+    gates: Gates | None = None
+    backend: str | None = None
+    model: str | None = None
+    no_artifacts: bool = False
+    record: Cassette = None
+    replay: Cassette = None
+
+    def options(self) -> Options:
+        """The same for those who drive the run."""
+        from handrail.cli.driving import Options
+        from handrail.cli.run import cassette_of
+
+        return Options(
+            as_json=self.as_json,
+            quiet=self.quiet,
+            gates=self.gates,
+            artifacts=not self.no_artifacts,
+            backend=self.backend,
+            model=self.model,
+            cassette=cassette_of(self.record, self.replay),
+        )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Changed:
+    """What counts of steps that changed.
+
+    Parameters
+    ----------
+    reuse
+        The path of a step that changed, whose record is kept; repeatable.
+    rerun
+        The path of a step that runs again though it is recorded; repeatable.
+    """
+
+    reuse: Words = None
+    rerun: Words = None
+
+    def choices(self) -> Choices:
+        """The same for those who resume the run."""
+        from handrail.cli.run import Choices
+
+        return Choices(self.reuse or [], self.rerun or [])
+
+
+DRIVING = Driving()
+CHANGED = Changed()
+
+
+# -- workflows -------------------------------------------------------------------------------------
 
 
 @app.command(help=f"Run a workflow.\n\n{EXIT_CODES}")
@@ -34,17 +133,10 @@ def run(
     *,
     input: Annotated[list[str] | None, Parameter(name="--input")] = None,  # noqa: A002
     inputs: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
-    as_json: Json = False,
-    quiet: bool = False,
-    gates: Gates | None = None,
     run_id: str | None = None,
     new: bool = False,
-    backend: str | None = None,
-    model: str | None = None,
-    no_artifacts: bool = False,
-    record: Tape = None,
-    replay: Tape = None,
-    dir: Dir = None,  # noqa: A002
+    driving: Driving = DRIVING,
+    folder: Dir = None,
 ) -> int:
     """Run a workflow.
 
@@ -57,47 +149,18 @@ def run(
         repeatable.
     inputs
         A JSON or TOML file of inputs (`-`: JSON on stdin); --input wins over it.
-    as_json
-        Print the result as JSON on stdout, and the progress on stderr.
-    quiet
-        Print no progress.
-    gates
-        Who answers questions: approve (the first choice), default, fail, or ask (stdin). By default
-        whoever sits at the terminal; without one the run is suspended.
     run_id
         The run's id. A run of this id that is not finished goes on; of one that has succeeded the
         recorded result is printed. Inputs must be the same, or left out.
     new
         Start a new run in any case; refused if there is one of this id.
-    backend
-        What carries agents out that name no backend themselves: claude, codex, ...
-    model
-        The model of agents that name none.
-    no_artifacts
-        Write no files for people (prompts, transcripts, outputs) beside the journal.
-    record
-        Write what agents are asked, say and change into this folder.
-    replay
-        Launch no agents: take what was recorded in this folder.
-    dir
-        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
-    from handrail.cli.driving import Options
     from handrail.cli.journal import place_of
-    from handrail.cli.run import Wanted, cassette_of
+    from handrail.cli.run import Wanted
     from handrail.cli.run import run as run_target
 
-    options = Options(
-        as_json=as_json,
-        quiet=quiet,
-        gates=gates,
-        artifacts=not no_artifacts,
-        backend=backend,
-        model=model,
-        cassette=cassette_of(record, replay),
-    )
     wanted = Wanted(target, input or [], inputs, run_id, new)
-    return run_target(wanted, options, place_of(dir))
+    return run_target(wanted, driving.options(), place_of(folder))
 
 
 @app.command(name="list")
@@ -117,7 +180,7 @@ def list_(path: Path = Path(), /, *, as_json: Json = False) -> int:
 
 
 @app.command
-def show(what: str, /, *, as_json: Json = False, dir: Dir = None) -> int:  # noqa: A002
+def show(what: str, /, *, as_json: Json = False, folder: Dir = None) -> int:
     """Show a workflow's inputs and steps, or how a run stands.
 
     Parameters
@@ -126,13 +189,11 @@ def show(what: str, /, *, as_json: Json = False, dir: Dir = None) -> int:  # noq
         `file.py:name` or `module:name`; or a run's id, or the beginning of it.
     as_json
         Print it as JSON: of a workflow its `describe()`.
-    dir
-        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
     from handrail.cli.journal import place_of
     from handrail.cli.show import show as show_either
 
-    return show_either(what, place_of(dir), as_json=as_json)
+    return show_either(what, place_of(folder), as_json=as_json)
 
 
 @app.command
@@ -201,7 +262,7 @@ def quickstart(folder: Path | None = None, /) -> int:
 
 
 @app.command
-def doctor(*, as_json: Json = False, dir: Dir = None) -> int:  # noqa: A002
+def doctor(*, as_json: Json = False, folder: Dir = None) -> int:
     """Look at what is here: Python, git, the journal, each backend and its login. Asks no model.
 
     The exit code is 1 if something is missing without which nothing runs.
@@ -210,13 +271,11 @@ def doctor(*, as_json: Json = False, dir: Dir = None) -> int:  # noqa: A002
     ----------
     as_json
         Print it as JSON.
-    dir
-        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
     from handrail.cli.doctor import doctor as look
     from handrail.cli.journal import place_of
 
-    return look(place_of(dir), as_json=as_json)
+    return look(place_of(folder), as_json=as_json)
 
 
 # -- runs ------------------------------------------------------------------------------------------
@@ -224,109 +283,52 @@ def doctor(*, as_json: Json = False, dir: Dir = None) -> int:  # noqa: A002
 
 @app.command
 def resume(
-    run: str | None = None,
+    run: RunId | None = None,
     /,
     *,
     latest: bool = False,
-    reuse: Words = None,
-    rerun: Words = None,
-    target: str | None = None,
-    as_json: Json = False,
-    quiet: bool = False,
-    gates: Gates | None = None,
-    backend: str | None = None,
-    model: str | None = None,
-    no_artifacts: bool = False,
-    record: Tape = None,
-    replay: Tape = None,
-    dir: Dir = None,  # noqa: A002
+    changed: Changed = CHANGED,
+    target: RunTarget = None,
+    driving: Driving = DRIVING,
+    folder: Dir = None,
 ) -> int:
     """Go on with a run that was killed, interrupted or suspended, or that failed.
 
     Parameters
     ----------
-    run
-        Its id, or the beginning of it.
     latest
         The run that was started last.
-    reuse
-        The path of a step that changed, whose record is kept; repeatable.
-    rerun
-        The path of a step that runs again though it is recorded; repeatable.
-    target
-        Its workflow, if it is not where the run was started from.
-    as_json
-        Print the result as JSON on stdout, and the progress on stderr.
-    quiet
-        Print no progress.
-    gates
-        Who answers questions, as of `run`.
-    backend
-        What carries agents out that name no backend themselves: claude, codex, ...
-    model
-        The model of agents that name none.
-    no_artifacts
-        Write no files for people (prompts, transcripts, outputs) beside the journal.
-    record
-        Write what agents are asked, say and change into this folder.
-    replay
-        Launch no agents: take what was recorded in this folder.
-    dir
-        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
-    from handrail.cli.driving import Options
     from handrail.cli.journal import place_of
-    from handrail.cli.run import Choices, cassette_of
     from handrail.cli.run import resume as resume_run
 
-    options = Options(
-        as_json=as_json,
-        quiet=quiet,
-        gates=gates,
-        artifacts=not no_artifacts,
-        backend=backend,
-        model=model,
-        cassette=cassette_of(record, replay),
-    )
-    choices = Choices(reuse or [], rerun or [])
-    place = place_of(dir)
-    return resume_run(run, options, place, latest=latest, choices=choices, target=target)
+    options, place = driving.options(), place_of(folder)
+    return resume_run(run, options, place, latest=latest, choices=changed.choices(), target=target)
 
 
 @app.command
 def plan(
-    run: str,
+    run: RunId,
     /,
     *,
-    reuse: Words = None,
-    rerun: Words = None,
-    target: str | None = None,
+    changed: Changed = CHANGED,
+    target: RunTarget = None,
     as_json: Json = False,
-    dir: Dir = None,  # noqa: A002
+    folder: Dir = None,
 ) -> int:
     """Show what a resume would do, step by step, without running anything.
 
     Parameters
     ----------
-    run
-        Its id, or the beginning of it.
-    reuse
-        As of `resume`.
-    rerun
-        As of `resume`.
-    target
-        Its workflow, if it is not where the run was started from.
     as_json
         Print the plan as JSON.
-    dir
-        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
     from handrail.cli.journal import place_of
     from handrail.cli.plan import plan as plan_run
-    from handrail.cli.run import Choices
 
-    choices = Choices(reuse or [], rerun or [])
-    return plan_run(run, place_of(dir), choices=choices, as_json=as_json, target=target)
+    return plan_run(
+        run, place_of(folder), choices=changed.choices(), as_json=as_json, target=target
+    )
 
 
 @app.command
@@ -335,7 +337,7 @@ def runs(
     status: Annotated[list[Statuses] | None, Parameter()] = None,
     workflow: Words = None,
     as_json: Json = False,
-    dir: Dir = None,  # noqa: A002
+    folder: Dir = None,
 ) -> int:
     """List the runs, the newest last.
 
@@ -347,129 +349,107 @@ def runs(
         Only runs of the workflow of this name; repeatable.
     as_json
         Print a JSON list.
-    dir
-        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
     from handrail.cli.journal import place_of
     from handrail.cli.show import runs as list_runs
 
     statuses, workflows = status or [], workflow or []
-    return list_runs(place_of(dir), statuses=statuses, workflows=workflows, as_json=as_json)
+    return list_runs(place_of(folder), statuses=statuses, workflows=workflows, as_json=as_json)
 
 
 @app.command
-def tail(run: str, /, *, as_json: Json = False, dir: Dir = None) -> int:  # noqa: A002
+def tail(run: RunId, /, *, as_json: Json = False, folder: Dir = None) -> int:
     """Follow a run of another process until it ends; the exit code is the run's.
 
     Parameters
     ----------
-    run
-        Its id, or the beginning of it.
     as_json
         Print each event as one line of JSON.
-    dir
-        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
     from handrail.cli.journal import place_of
     from handrail.cli.show import tail as tail_run
 
-    return tail_run(run, place_of(dir), as_json=as_json)
+    return tail_run(run, place_of(folder), as_json=as_json)
 
 
 @app.command
 def cancel(
-    run: str,
+    run: RunId,
     /,
     *,
     reason: str = "cancelled by hand",
     timeout: float = 60,
-    target: str | None = None,
+    target: RunTarget = None,
     as_json: Json = False,
-    quiet: bool = False,
-    dir: Dir = None,  # noqa: A002
+    quiet: Quiet = False,
+    folder: Dir = None,
 ) -> int:
     """Cancel a run: it unwinds and is rolled back, by the process that drives it or else here.
 
     Parameters
     ----------
-    run
-        Its id, or the beginning of it.
     reason
         Why; it is recorded.
     timeout
         How many seconds to wait for the end of a run of another process.
-    target
-        Its workflow, if it is not where the run was started from.
     as_json
         Print how the run stands as JSON.
-    quiet
-        Print no progress.
-    dir
-        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
     from handrail.cli.driving import Options
     from handrail.cli.journal import place_of
     from handrail.cli.run import cancel as cancel_run
 
     options = Options(as_json=as_json, quiet=quiet)
-    place = place_of(dir)
+    place = place_of(folder)
     return cancel_run(run, reason, place, options, timeout_s=timeout, target=target)
 
 
 @app.command
 def answer(
-    run: str,
+    run: RunId,
     gate: str,
     text: Annotated[str, Parameter(name="ANSWER", allow_leading_hyphen=True)],
     /,
     *,
     by: str | None = None,
-    target: str | None = None,
+    target: RunTarget = None,
     as_json: Json = False,
-    dir: Dir = None,  # noqa: A002
+    folder: Dir = None,
 ) -> int:
     """Answer an open gate of a run that is alive, suspended or dead; exit code 1 if it is closed.
 
     Parameters
     ----------
-    run
-        Its id, or the beginning of it.
     gate
         The path of the step that asks.
     text
         One of the choices, or what the gate's type takes.
     by
         Who answers; by default user@host.
-    target
-        Its workflow, if it is not where the run was started from.
     as_json
         Print what counts as JSON.
-    dir
-        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
     from handrail.cli.answer import answer as answer_gate
     from handrail.cli.journal import place_of
 
-    return answer_gate(run, gate, text, place_of(dir), by=by, as_json=as_json, target=target)
+    return answer_gate(run, gate, text, place_of(folder), by=by, as_json=as_json, target=target)
 
 
 @app.command
 def signal(
-    run: str,
+    run: RunId,
     name: str,
     payload: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     /,
     *,
     by: str | None = None,
     as_json: Json = False,
-    dir: Dir = None,  # noqa: A002
+    folder: Dir = None,
 ) -> int:
     """Send a signal to a run that is alive, suspended or dead; a `wait_for` takes it.
 
     Parameters
     ----------
-    run
-        Its id, or the beginning of it.
     name
         The signal's name.
     payload
@@ -478,10 +458,8 @@ def signal(
         Who sends it; by default user@host.
     as_json
         Print what was sent as JSON.
-    dir
-        The folder of the journal: by default HANDRAIL_DIR, or .handrail here.
     """
     from handrail.cli.answer import signal as send_signal
     from handrail.cli.journal import place_of
 
-    return send_signal(run, name, payload, place_of(dir), by=by, as_json=as_json)
+    return send_signal(run, name, payload, place_of(folder), by=by, as_json=as_json)
