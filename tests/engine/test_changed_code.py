@@ -531,8 +531,12 @@ def with_a_fallback(run: Edited, version: int) -> Steps[Any]:
     """A child of two steps with a fallback, and one behind it."""
     assert version
     child = just(run.does("x"), run.does("y"))
-    instead = run.does("instead")
-    yield from step("child").run_workflow(child).on_error(lambda _context, _failed: instead)
+    failure_for_unserializable = run.does("instead")
+    yield from (
+        step("child")
+        .run_workflow(child)
+        .on_error(lambda _context, _failed: failure_for_unserializable)
+    )
     yield from run.does("last")
 
 

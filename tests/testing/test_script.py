@@ -189,7 +189,7 @@ def test_predicates_handlers_and_builders_are_called_for_real() -> None:
         seen.append(f"when {context.inputs['name']}")
         return True
 
-    def instead(context: WorkflowContext, failed: Any) -> Any:
+    def failure_for_unserializable(context: WorkflowContext, failed: Any) -> Any:
         seen.append(f"on_error {failed.error}")
         return step("instead").call(print)
 
@@ -199,7 +199,7 @@ def test_predicates_handlers_and_builders_are_called_for_real() -> None:
 
     @workflow
     def small(name: str) -> Steps[Any]:
-        yield from step("a").call(print).when(wanted).on_error(instead)
+        yield from step("a").call(print).when(wanted).on_error(failure_for_unserializable)
         chosen = yield from step("b").branch(
             (lambda ctx: ctx.config["no"], step("one").call(print)),
             (lambda ctx: True, step("two").agent(coder, built)),

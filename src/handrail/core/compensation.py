@@ -24,7 +24,7 @@ from handrail.errors import RunCancelled
 from handrail.model.outcome import RAISED, YIELDED, resume
 from handrail.model.paths import attempt_base, join
 from handrail.model.results import StepFailed, StepResult
-from handrail.record.outputs import compose, resolve
+from handrail.record.outputs import derive, resolve
 from handrail.record.run_record import PathRecord
 from handrail.steps.verbs import (
     Branching,
@@ -270,7 +270,7 @@ class CompensationSearch:
         if recorded.at(path).end is None:
             return None
         resolve(recorded, path, step, run.codec)
-        compose(recorded, path, run.setting.run_id)
+        derive(recorded, path, run.setting.run_id)
         end = recorded.at(path).end
         if end is not None and end.success:
             step_changed(run, path, step)

@@ -244,7 +244,7 @@ def _run_resumed(run: RunState, event: ev.RunResumed) -> None:
     for name, payloads in recorded.signals_left().items():
         run.mailboxes[name] = list(payloads)
     run.answered.update(recorded.answers)
-    run.revisions.update(recorded.openings)
+    run.revisions.update(recorded.revisions)
     run.drive_seq = event.seq
     _begin(run)
 

@@ -27,9 +27,9 @@ from handrail.model import events as ev
 from handrail.model.paths import attempt_base
 from handrail.model.results import StepResult
 from handrail.record.assemble import assembler
-from handrail.record.outputs import compose, resolve
+from handrail.record.outputs import derive, resolve
 from handrail.record.run_record import PathRecord, replayed
-from handrail.steps.fingerprint import is_still
+from handrail.steps.fingerprint import matches
 from handrail.steps.verbs import ForEachGroup, Question, Step
 
 _step_replayed = assembler(ev.StepReplayed)
@@ -51,7 +51,7 @@ def replay_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> Ste
     if type(end.output) is Unresolved or parent.stop is not None or run.limits.max_steps:
         return None
     codec = setting.codec
-    if codec is not None and not is_still(record.fingerprint, step, codec, setting.secrets):
+    if codec is not None and not matches(record.fingerprint, step, codec, setting.secrets):
         return None
     result = run.results[path] = replayed(end)
     if record.index != parent.yields:
@@ -110,7 +110,7 @@ def _take_end(run: RunState, node: StepNode, record: PathRecord, end: StepResult
     has_children = _may_have_children(step, record)
     resolve(recorded, path, step, run.codec)
     if has_children:
-        compose(recorded, path, run.setting.run_id)
+        derive(recorded, path, run.setting.run_id)
     result = replayed(record.end or end)  # resolved, and composed, by now
     if record.index != node.index:
         run.record(ev.StepMoved(path, node.index))
@@ -149,14 +149,14 @@ def keep_result(run: RunState, node: StepNode, result: StepResult[Any]) -> None:
 
 def _may_have_children(step: Step[Any], record: PathRecord) -> bool:
     """True if something may be recorded below a step that has ended; it may have been another."""
-    return not step.verb.leaf or step.modifiers.on_error is not None or bool(record.composed)
+    return not step.verb.leaf or step.modifiers.on_error is not None or bool(record.derived)
 
 
 def _restore_children(run: RunState, node: StepNode) -> None:
     """What the attempts of this step left that are over; the next one comes to its own."""
     recorded, path = run.recorded, node.path
     resolve(recorded, path, node.step, run.codec)
-    compose(recorded, path, run.setting.run_id)
+    derive(recorded, path, run.setting.run_id)
     note_recorded_rollbacks(run, path, attempt_base(path, node.attempt + 1))
     left = recorded.left_by_attempts(path)
     if left:
@@ -228,7 +228,7 @@ def replay_member(
     if record.member_end is None:
         member.started_at = run.now if record.started_at is None else record.started_at
         return False
-    compose(recorded, path, run.setting.run_id)
+    derive(recorded, path, run.setting.run_id)
     if record.index != member.index:
         run.record(ev.StepMoved(path, member.index))
     run.tree.update(recorded.tree_below(path))

@@ -14,7 +14,7 @@ from handrail.engine.calls import ActionRaised, awaited, call
 from handrail.engine.current import CURRENT, Contexts, Current
 from handrail.engine.loop import Loop
 from handrail.engine.stops import CancelledFromWithin
-from handrail.engine.tasks import ABANDONED, STOPPED, Flight
+from handrail.engine.tasks import ABANDONED, STOPPED, InFlight
 from handrail.errors import HandrailError, JournalFailed, LeaseLost, StagesMissing, StepTimeout
 from handrail.model import events as ev
 from handrail.model.described import text_of
@@ -107,7 +107,7 @@ def _stage(item: str | Stage, known: Mapping[str, Any]) -> Stage:
 EVALUATION, GATE, ROLLBACK = "evaluation", "gate", "rollback"
 
 
-class Errands:
+class Callbacks:
     """Begins them, and tells the core what they came to. Mutable.
 
     ``answer`` takes a handler's answer; ``interrupted`` is told of a handler that raised
@@ -126,9 +126,9 @@ class Errands:
         self._evaluator = evaluator
         self._answer = answer
         self._interrupted = interrupted
-        self._asked: dict[str, Flight] = {}
+        self._asked: dict[str, InFlight] = {}
 
-    def landed(self, flight: Flight, outcome: Any) -> None:
+    def finished_flight(self, flight: InFlight, outcome: Any) -> None:
         """Tell the core what one came to."""
         match flight.kind:
             case "evaluation":
@@ -149,7 +149,7 @@ class Errands:
             loop.receive(cmd.Evaluated(command.path, error=error, at=loop.now()))
             return
         if hasattr(value, "__await__"):
-            flight = Flight(command.path, EVALUATION, command, None)
+            flight = InFlight(command.path, EVALUATION, command, None)
             loop.start(flight, lambda: awaited(value), loop.context())
         else:
             loop.receive(cmd.Evaluated(command.path, value, at=loop.now()))
@@ -158,7 +158,7 @@ class Errands:
         """The same, waited for."""
         return await self._evaluator.evaluated(command, self._loop.now())
 
-    def _evaluated(self, flight: Flight, outcome: Any) -> None:
+    def _evaluated(self, flight: InFlight, outcome: Any) -> None:
         loop = self._loop
         if loop.closing and _is_broken_off(outcome):
             return  # the next drive asks again
@@ -173,7 +173,7 @@ class Errands:
 
     def ask(self, command: cmd.Ask) -> None:
         """Have the handler of gates answer one."""
-        flight = Flight(command.path, GATE, command, None)
+        flight = InFlight(command.path, GATE, command, None)
         evaluator = self._evaluator
         self._asked[command.path] = flight
         self._loop.start(flight, lambda: evaluator.answer(command.gate), self._loop.context())
@@ -188,7 +188,7 @@ class Errands:
                 del loop.flights[path, GATE]
                 loop.tasks.stop(flight)
 
-    def _answered(self, flight: Flight, outcome: Any) -> None:
+    def _answered(self, flight: InFlight, outcome: Any) -> None:
         loop, path = self._loop, flight.path
         if path not in loop.machine.run.gates or path in loop.machine.run.answered:
             return
@@ -215,14 +215,14 @@ class Errands:
         if loop.closing:
             return
         current = Current(loop.run_id, command.path, 1, mask=loop.mask)
-        flight = Flight(command.path, ROLLBACK, command, current)
+        flight = InFlight(command.path, ROLLBACK, command, current)
         context = loop.context()
         context.run(CURRENT.set, current)
         evaluator = self._evaluator
         loop.start(flight, lambda: evaluator.undo(command, current), context)
         loop.timers.at(loop.now() + command.rollback.timeout_s, flight)
 
-    def _undone(self, flight: Flight, outcome: Any) -> None:
+    def _undone(self, flight: InFlight, outcome: Any) -> None:
         if self._loop.closing and _is_broken_off(outcome):
             return  # it was broken off, and the next drive runs it again
         if flight.timed_out:

@@ -51,10 +51,10 @@ from handrail.core.ending import close_bodies
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase, cleans_up
 from handrail.core.waits import ends_by_itself
-from handrail.engine.callbacks import EVALUATION, GATE, Errands
+from handrail.engine.callbacks import EVALUATION, GATE, Callbacks
 from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
 from handrail.engine.current import CURRENT, Current
-from handrail.engine.inbox import Mail
+from handrail.engine.inbox import Inbox
 from handrail.engine.loop import Message
 from handrail.engine.parts import Wiring
 from handrail.engine.perform import failed, succeeded
@@ -62,16 +62,16 @@ from handrail.engine.queue import QUEUED, Line
 from handrail.engine.replay import (
     Rehearsal,
     declared_in,
-    instead,
-    led_back,
+    failure_for_unserializable,
     rehearse,
     rehearse_on,
+    resolve_recorded_callbacks,
     warn_of_masked,
     with_text,
     write_out,
 )
 from handrail.engine.stops import CancelledFromWithin, CoreStalled, cancelled_itself, interruption
-from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, Flight, Tasks, tasks
+from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, InFlight, Tasks, tasks
 from handrail.engine.timers import Due, Timers
 from handrail.errors import (
     GateClosed,
@@ -97,14 +97,14 @@ class Landed:
 
     __slots__ = ("_driver", "_flight", "_outcome")
 
-    def __init__(self, driver: Driver, flight: Flight, outcome: Any) -> None:
+    def __init__(self, driver: Driver, flight: InFlight, outcome: Any) -> None:
         self._driver = driver
         self._flight = flight
         self._outcome = outcome
 
     def __call__(self) -> None:
         """Tell the driver."""
-        self._driver.landed(self._flight, self._outcome)
+        self._driver.finished_flight(self._flight, self._outcome)
 
 
 class _Ended(msgspec.Struct):
@@ -156,8 +156,8 @@ class Driver:
         self._todo: deque[cmd.Command | _Written] = deque()
         self._inbox: deque[Message] = deque()
         self._wake = anyio.Event()
-        self.flights: dict[tuple[str, str], Flight] = {}
-        self._inline: Flight | None = None
+        self.flights: dict[tuple[str, str], InFlight] = {}
+        self._inline: InFlight | None = None
         self.timers = Timers()
         self._ticks = 0
         self.context = copy_context().copy
@@ -171,9 +171,9 @@ class Driver:
         self._syncing = False
         self.mask = wiring.bus.mask
         self.mark = wiring.performer.contexts.mark
-        self._mail = Mail(wiring.journal, machine)
-        self._line = Line(self, wiring.admission, self._take_off)
-        self._errands = Errands(
+        self._messages = Inbox(wiring.journal, machine)
+        self._line = Line(self, wiring.admission, self._start_flight)
+        self._callbacks = Callbacks(
             self, wiring.evaluator, answer=self.answer, interrupted=self._handler_interrupted
         )
 
@@ -203,7 +203,7 @@ class Driver:
         """
         gate = self._open_gate(path)
         value = accepted(gate, answer)
-        self._mail.answer(gate, value, by, self.now())
+        self._messages.answer(gate, value, by, self.now())
         self.read_mail()
         return value
 
@@ -213,7 +213,7 @@ class Driver:
         Raises:
             InvalidSignal: somebody waits for it, and would fail by this payload.
         """
-        self._mail.signal(name, payload, by, self.now())
+        self._messages.signal(name, payload, by, self.now())
         self.read_mail()
 
     def read_mail(self) -> None:
@@ -222,7 +222,7 @@ class Driver:
         """
         if self.machine.run.root.phase is Phase.ENDING or self.result is not None:
             return
-        for event in self._mail.new():
+        for event in self._messages.new():
             if isinstance(event, ev.GateAnswered):
                 self.machine.run.answered[event.path] = event
             if isinstance(event, ev.CancelRequested):
@@ -255,7 +255,7 @@ class Driver:
                 the journal.
         """
         async with self.tasks:
-            self._read_mail_meanwhile()
+            self._read_inbox_meanwhile()
             try:
                 if self.machine.run.recorded.is_empty:
                     self._todo.append(cmd.Record(first))
@@ -285,7 +285,9 @@ class Driver:
         rehearsal = rehearse(self.machine, first, known, self._stamp)
         held = await self._written_out(rehearsal)
         recorded = self.machine.run.recorded
-        held = await led_back(held, recorded, self._errands.evaluated, self._rehearsed_on)
+        held = await resolve_recorded_callbacks(
+            held, recorded, self._callbacks.evaluated, self._rehearsed_on
+        )
         if cancel is None or self.machine.run.finished:
             self._todo.extend(held)
         else:
@@ -313,10 +315,10 @@ class Driver:
         self._seq += 1
         return ev.stamp(event, self.run_id, self._seq, self.now()).at
 
-    def _read_mail_meanwhile(self) -> None:
+    def _read_inbox_meanwhile(self) -> None:
         """Look for letters while the drive lasts; what is in memory alone cannot get any."""
         if self._wiring.journal.durable:
-            flight = Flight("", "mail", None, None)
+            flight = InFlight("", "mail", None, None)
             flight.over = True
             self.tasks.start(flight, self._postman, self.context())
 
@@ -423,7 +425,7 @@ class Driver:
         except OutputNotSerializable as still:
             node = self.machine.run.nodes.get(getattr(event, "path", ""))
             settled = node is not None and node.phase is Phase.ENDING
-            failure = instead(event, still, settled=settled)
+            failure = failure_for_unserializable(event, still, settled=settled)
             ev.stamp(failure, self.run_id, event.seq, self.now())
             return failure, append(failure, sync=sync)
 
@@ -467,11 +469,11 @@ class Driver:
                 self._line.release(command.path)
             case cmd.Ask():
                 if self._wiring.handles_gates:
-                    self._errands.ask(command)
+                    self._callbacks.ask(command)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
-                self._errands.evaluate(command)
+                self._callbacks.evaluate(command)
             case cmd.Undo():
-                self._errands.undo(command)
+                self._callbacks.undo(command)
             case cmd.Changed():
                 self._end_drive(f"the code no longer matches the record of {command.path!r}")
             case cmd.Finish():
@@ -578,7 +580,7 @@ class Driver:
         self, command: cmd.Perform, coroutine: Any, context: Context, first: Any
     ) -> Any:
         """Await the rest of an attempt that did not end at once, so that it can be stopped."""
-        flight = Flight(command.path, ATTEMPT, command, None)
+        flight = InFlight(command.path, ATTEMPT, command, None)
         self._inline = flight
         try:
             return await self.tasks.inline(flight, InContext(coroutine, context, first))
@@ -588,7 +590,7 @@ class Driver:
         finally:
             self._inline = None
 
-    def _stopped_here(self, flight: Flight, *, abandoned: bool) -> None:
+    def _stopped_here(self, flight: InFlight, *, abandoned: bool) -> None:
         """Urgent messages first: they say why it was stopped."""
         path, attempt = flight.path, flight.command.attempt
         self._inbox.append(lambda: self._report_stop(path, attempt, abandoned=abandoned))
@@ -603,11 +605,11 @@ class Driver:
         else:
             self.receive(cmd.Stopped(path, attempt, abandoned, at=self.now()))
 
-    def _take_off(self, command: cmd.Perform) -> None:
+    def _start_flight(self, command: cmd.Perform) -> None:
         current = Current(
             self.run_id, command.path, command.attempt, command.interrupted, mask=self.mask
         )
-        flight = Flight(command.path, ATTEMPT, command, current)
+        flight = InFlight(command.path, ATTEMPT, command, current)
         context = self.context()
         context.run(CURRENT.set, current)
         performer = self._wiring.performer
@@ -616,17 +618,17 @@ class Driver:
             left_s, _ = _bound(command, self.now())
             self.timers.at(self.now() + max(0.0, left_s), flight)
 
-    def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
+    def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
         """Begin something in a task of its own."""
         self.flights[flight.path, flight.kind] = flight
         self.tasks.start(flight, work, context)
 
-    def _deliver(self, flight: Flight, outcome: Any) -> None:
+    def _deliver(self, flight: InFlight, outcome: Any) -> None:
         if not flight.over:
             self._inbox.append(Landed(self, flight, outcome))
             self._wake.set()
 
-    def landed(self, flight: Flight, outcome: Any) -> None:
+    def finished_flight(self, flight: InFlight, outcome: Any) -> None:
         """Hand the outcome of a flight to the core, once."""
         if flight.over:
             return
@@ -635,9 +637,9 @@ class Driver:
         if flight.kind == ATTEMPT:
             self._attempt_landed(flight, outcome)
         else:
-            self._errands.landed(flight, outcome)
+            self._callbacks.finished_flight(flight, outcome)
 
-    def _attempt_landed(self, flight: Flight, outcome: Any) -> None:
+    def _attempt_landed(self, flight: InFlight, outcome: Any) -> None:
         command: cmd.Perform = flight.command
         self._line.release(flight.path)
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
@@ -667,7 +669,7 @@ class Driver:
             if flight is not None:
                 self._halt(flight)
 
-    def _halt(self, flight: Flight) -> None:
+    def _halt(self, flight: InFlight) -> None:
         """Stop what is at work, and leave it behind if it does not end in time."""
         if not flight.stopping:
             if flight.current is not None:
@@ -675,10 +677,10 @@ class Driver:
             self.tasks.stop(flight)
             self.timers.at(self.now() + ABANDON_AFTER_S, partial(self._leave, flight))
 
-    def _leave(self, flight: Flight) -> None:
+    def _leave(self, flight: InFlight) -> None:
         """Abandon a flight that ignores its cancellation."""
         if not flight.over:
-            self.landed(flight, ABANDONED)
+            self.finished_flight(flight, ABANDONED)
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -693,7 +695,7 @@ class Driver:
         """True for what nobody waits for any more."""
         if isinstance(what, int):
             return what not in self.machine.run.timers
-        return isinstance(what, Flight) and (what.over or what.stopping)
+        return isinstance(what, InFlight) and (what.over or what.stopping)
 
     def _fire(self, what: Due) -> bool:
         match what:
@@ -704,7 +706,7 @@ class Driver:
                 if what == node.timer and self._answered_in_time(node.path):
                     return True
                 self.receive(cmd.TimerFired(node.path, what, at=self.now()))
-            case Flight():
+            case InFlight():
                 if what.over or what.stopping:
                     return False
                 what.timed_out = True
@@ -716,13 +718,13 @@ class Driver:
     def _answered_in_time(self, path: str) -> bool:
         """True if somebody answered the gate whose time is up before it could be closed."""
         gate = self.machine.run.gates.get(path)
-        if gate is None or self._mail.close(gate, self.now()):
+        if gate is None or self._messages.close(gate, self.now()):
             return False
         self.read_mail()
         return True
 
     async def _wait(self) -> None:
-        self._errands.dismiss()
+        self._callbacks.dismiss()
         due = self.timers.next_due(self._stale)
         if not self.flights and not self._goes_on_by_itself():
             if not self.machine.waits and due is None:

@@ -26,7 +26,7 @@ from handrail.engine.history import (
     history_of,
     inputs_of,
     recorded_result,
-    refuse_half_undone,
+    refuse_partially_compensated,
     refuse_without_inputs,
     unread,
     workflow_for,
@@ -44,7 +44,7 @@ from handrail.engine.parts import (
 )
 from handrail.engine.perform import Performer
 from handrail.engine.planning import plan_of
-from handrail.engine.preflight import refuse_early
+from handrail.engine.preflight import preflight
 from handrail.engine.replacements import Replacements
 from handrail.engine.replay import warn_of_missing
 from handrail.engine.run import Run
@@ -138,7 +138,7 @@ class Engine:
     ) -> tuple[WorkflowDefinition, str, dict[str, Any]]:
         definition = definition_of(workflow)
         inputs = definition.bind(args, kwargs)
-        refuse_early(definition, self._parts)
+        preflight(definition, self._parts)
         run_id = self._options.run_id
         if run_id is None:
             return definition, new_run_id(definition.name), inputs
@@ -296,7 +296,7 @@ class Engine:
                 return recorded_result(run_id, definition, history, self._journal.codec)
             start = self._start_again(history, definition, reuse, rerun)
             if start.cancel is None and not start.recorded.is_empty:
-                refuse_early(definition, self._parts, start.recorded.ended_paths)
+                preflight(definition, self._parts, start.recorded.ended_paths)
             self._tell_missing(run_id, secrets)
             return await self._drive_from(start, run)
 
@@ -338,7 +338,7 @@ class Engine:
         else:
             gone = dropped(run_id, history, reuse, rerun)
         recorded = Recorded([*history, *letters], gone)
-        refuse_half_undone(recorded, run_id, rerun)
+        refuse_partially_compensated(recorded, run_id, rerun)
         recorded.reused.update(reuse)
         recorded.unwinds = cancel is not None
         recorded.run_again(rerun)

@@ -26,7 +26,7 @@ from handrail.model.results import Incident, OpenGate, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
 from handrail.record.dropped import begun, run_again, superseded
-from handrail.record.outputs import Tree, as_listed, compose, returned_by
+from handrail.record.outputs import Tree, as_listed, derive, returned_by
 from handrail.record.results import children_of, incident_of, tree_order, workflow_result
 from handrail.record.run_record import Recorded
 from handrail.typed.schema import hints_of
@@ -73,7 +73,7 @@ def workflow_for(
 
 def unread(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> list[ev.Event]:
     """What came by letter since the run was last driven, and means something to it."""
-    waiting = journal.letters(run_id, _last_letter(history))
+    waiting = journal.letters(run_id, _last_message(history))
     if not waiting:
         return []
     recorded = Recorded(history)
@@ -97,7 +97,7 @@ def unread(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> list[e
     return found
 
 
-def _last_letter(history: Sequence[ev.Event]) -> int:
+def _last_message(history: Sequence[ev.Event]) -> int:
     if set(map(type, history)).isdisjoint(_BY_LETTER):
         return 0  # nearly always, and quicker than to look at each
     return max((one.letter for one in history if isinstance(one, _BY_LETTER)), default=0)
@@ -120,7 +120,7 @@ def dropped(
     return tuple(sorted({*superseded(history), *run_again(rerun, history)}))
 
 
-def refuse_half_undone(recorded: Recorded, run_id: str, rerun: Sequence[str]) -> None:
+def refuse_partially_compensated(recorded: Recorded, run_id: str, rerun: Sequence[str]) -> None:
     """Refuse to begin again what stands in something that is being undone.
 
     Raises:
@@ -185,7 +185,7 @@ def recorded_result(
     last = next(one for one in reversed(history) if isinstance(one, ev.WorkflowCompleted))
     recorded = Recorded(history)
     for path in recorded.children(""):
-        compose(recorded, path, run_id)
+        derive(recorded, path, run_id)
     if isinstance(last.value, Unresolved):
         value = codec.load(last.value.text, returned_by(definition))
         last = ev.WorkflowCompleted(

@@ -20,14 +20,14 @@ from handrail.steps.verbs import SignalWait
 TIMEOUT = "timeout"
 
 
-class Mail:
+class Inbox:
     """The letters of one drive. Mutable: it knows which ones it has read."""
 
     def __init__(self, journal: Journal, machine: Machine) -> None:
         self._journal = journal
         self._machine = machine
         self._run_id = machine.run.setting.run_id
-        self._read = machine.run.recorded.last_letter
+        self._read = machine.run.recorded.last_message
 
     def answer(self, gate: OpenGate, value: Any, by: str | None, at: float) -> None:
         """Post an answer.
@@ -55,7 +55,7 @@ class Mail:
     def _on_the_way(self, name: str) -> int:
         """How many signals of a name are posted, and have not come to the machine."""
         run = self._machine.run
-        arrived = max(run.recorded.last_letter, run.last_message)
+        arrived = max(run.recorded.last_message, run.last_message)
         letters = self._journal.letters(self._run_id, arrived)
         return sum(is_signal(letter.event, name) for letter in letters)
 

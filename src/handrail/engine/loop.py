@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from handrail.core import commands as cmd
 from handrail.core.machine import Machine
-from handrail.engine.tasks import Flight, Tasks
+from handrail.engine.tasks import InFlight, Tasks
 from handrail.engine.timers import Timers
 from handrail.model import events as ev
 from handrail.secrets.masking import Mask
@@ -21,7 +21,7 @@ class Loop(Protocol):
 
     run_id: str
     machine: Machine
-    flights: dict[tuple[str, str], Flight]
+    flights: dict[tuple[str, str], InFlight]
     """What is under way outside the loop, by path and kind."""
     tasks: Tasks
     timers: Timers
@@ -46,5 +46,5 @@ class Loop(Protocol):
         """A copy of the context that the drive was begun in."""
         ...
 
-    def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
+    def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
         """Begin something in a task of its own; the loop is told of its end."""

@@ -10,7 +10,7 @@ from handrail.core.machine import Machine
 from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import StepNode
 from handrail.engine.callbacks import Evaluator
-from handrail.engine.replay import led_back, rehearse, rehearse_on
+from handrail.engine.replay import rehearse, rehearse_on, resolve_recorded_callbacks
 from handrail.errors import StepChange
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
@@ -48,7 +48,7 @@ async def plan_of(
 
     try:
         held = rehearse(machine, first, (), stamp).held
-        held = await led_back(held, recorded, evaluated, go_on)
+        held = await resolve_recorded_callbacks(held, recorded, evaluated, go_on)
         held += await go_on(cmd.Rehearsed(at=now))
     finally:
         close_bodies(machine.run)

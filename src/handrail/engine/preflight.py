@@ -97,7 +97,7 @@ _links: dict[tuple[CodeType, str], tuple[Link, ...]] = {}
 _KEPT = 256
 
 
-def refuse_early(
+def preflight(
     definition: WorkflowDefinition, parts: Parts, ended: Callable[[], Sequence[str]] = list
 ) -> None:
     """Do nothing, or raise what a step of the workflow would be refused for when it is reached.

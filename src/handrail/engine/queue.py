@@ -9,7 +9,7 @@ from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.engine.loop import Loop
 from handrail.engine.perform import failed
-from handrail.engine.tasks import Flight
+from handrail.engine.tasks import InFlight
 from handrail.errors import DefinitionError
 
 QUEUED = "queued"
@@ -23,13 +23,13 @@ class Line:
     """
 
     def __init__(
-        self, loop: Loop, admission: Admission, take_off: Callable[[cmd.Perform], None]
+        self, loop: Loop, admission: Admission, start: Callable[[cmd.Perform], None]
     ) -> None:
         self.free = admission.trivial
         """True if no limit makes anybody wait."""
         self._loop = loop
         self._admission = admission
-        self._take_off = take_off
+        self._start_flight = start
         self._granted: set[str] = set()
         """Whose launch has a place, and is not made yet."""
         self._look_at = 0.0
@@ -38,7 +38,7 @@ class Line:
         """Begin an attempt, now or when it is its turn."""
         if self.free or command.path in self._granted:
             self._granted.discard(command.path)
-            self._take_off(command)
+            self._start_flight(command)
         else:
             self.join(command)
 
@@ -50,7 +50,7 @@ class Line:
         except DefinitionError as error:
             self._loop.record(failed(command, error))
             return
-        flight = Flight(command.path, QUEUED, command, None)
+        flight = InFlight(command.path, QUEUED, command, None)
         self._loop.flights[command.path, QUEUED] = flight
         if self.free:
             self._loop.next(partial(self._grant, flight))
@@ -66,7 +66,7 @@ class Line:
                 loop.next(partial(self._grant, flight))
             else:
                 del loop.flights[path, QUEUED]
-                self._take_off(flight.command)
+                self._start_flight(flight.command)
         following = admission.next_time(now)
         if following is not None and not now < self._look_at <= following:
             self._look_at = following
@@ -79,14 +79,14 @@ class Line:
             self._admission.release(path)
             self.admit()
 
-    def leave(self, path: str) -> Flight | None:
+    def leave(self, path: str) -> InFlight | None:
         """Give up waiting; what waited, if anything did. ``admit`` is to follow."""
         flight = self._loop.flights.pop((path, QUEUED), None)
         if flight is not None and not self._admission.withdraw(path):
             self._admission.release(path)
         return flight
 
-    def _grant(self, flight: Flight) -> None:
+    def _grant(self, flight: InFlight) -> None:
         """Tell the core that a launch may start, unless it was stopped meanwhile."""
         loop = self._loop
         if loop.flights.pop((flight.path, QUEUED), None) is flight:

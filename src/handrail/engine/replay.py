@@ -127,7 +127,7 @@ def rehearse(
     return rehearsal
 
 
-async def led_back(
+async def resolve_recorded_callbacks(
     held: Sequence[cmd.Command],
     recorded: Recorded,
     evaluated: Callable[[cmd.AskFallback | cmd.FindStages], Awaitable[cmd.Evaluated]],
@@ -239,7 +239,9 @@ def _warn(said: str, **parts: Any) -> None:
         logger.warning(said, **parts)
 
 
-def instead(event: ev.Event, error: OutputNotSerializable, *, settled: bool) -> ev.Event:
+def failure_for_unserializable(
+    event: ev.Event, error: OutputNotSerializable, *, settled: bool
+) -> ev.Event:
     """The failure to record instead of this end; ``settled``: it is no longer an attempt that ends,
     but the step, with the output of a fallback, say.
 

@@ -24,7 +24,7 @@ class AttemptStopped(Exception):  # a signal within this package, never shown
         self.abandoned = abandoned
 
 
-class Flight:
+class InFlight:
     """One thing in flight. Mutable: ``stopping`` and ``timed_out`` are set while it runs."""
 
     __slots__ = (
@@ -57,7 +57,7 @@ STOPPED = object()
 ABANDONED = object()
 
 Work = Callable[[], Awaitable[Any]]
-Deliver = Callable[[Flight, Any], None]
+Deliver = Callable[[InFlight, Any], None]
 
 
 class Tasks(Protocol):
@@ -78,20 +78,20 @@ class Tasks(Protocol):
         trace: TracebackType | None,
     ) -> None: ...
 
-    def start(self, flight: Flight, work: Work, context: Context) -> None:
+    def start(self, flight: InFlight, work: Work, context: Context) -> None:
         """Run the work in a task of its own, in this context."""
 
-    def stop(self, flight: Flight) -> None:
+    def stop(self, flight: InFlight) -> None:
         """Cancel the flight, once."""
 
-    def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
+    def stop_inline(self, flight: InFlight, leave_after_s: float) -> None:
         """Cancel a flight that is awaited in the caller's own task, and close it for good later.
 
         It is closed if it has not ended by then. On trio nothing can be closed from outside: it is
         waited for.
         """
 
-    async def inline(self, flight: Flight, awaitable: InContext) -> Any:
+    async def inline(self, flight: InFlight, awaitable: InContext) -> Any:
         """Await in the caller's own task, so that ``stop`` can still reach it.
 
         Raises:
@@ -127,19 +127,19 @@ class AsyncioTasks:
         if left:
             await self._asyncio.wait(left, timeout=LEAVE_AFTER_S)
 
-    def start(self, flight: Flight, work: Work, context: Context) -> None:
+    def start(self, flight: InFlight, work: Work, context: Context) -> None:
         """Make a task; one that is cancelled before its first step is delivered as ``STOPPED``."""
         task = self._loop.create_task(self._run(flight, work), context=context)
         flight.handle = task
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._ended(done, flight))
 
-    def _ended(self, task: Any, flight: Flight) -> None:
+    def _ended(self, task: Any, flight: InFlight) -> None:
         self._tasks.discard(task)
         if task.cancelled():  # before its first step, so ``_run`` could not say so
             self._deliver(flight, STOPPED)
 
-    async def _run(self, flight: Flight, work: Work) -> None:
+    async def _run(self, flight: InFlight, work: Work) -> None:
         try:
             outcome = await work()
         except self._asyncio.CancelledError:
@@ -150,31 +150,31 @@ class AsyncioTasks:
             outcome = error
         self._deliver(flight, outcome)
 
-    def stop(self, flight: Flight) -> None:
+    def stop(self, flight: InFlight) -> None:
         """Cancel the flight's task, once."""
         if not flight.stopping:
             flight.stopping = True
             if flight.handle is not None:
                 flight.handle.cancel()
 
-    def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
+    def stop_inline(self, flight: InFlight, leave_after_s: float) -> None:
         """Cancel what the caller's task awaits, and leave it behind after that time."""
         if not flight.stopping:
             flight.stopping = True
             self._cancel_inline(flight)
             self._loop.call_later(leave_after_s, self._leave_inline, flight)
 
-    def _cancel_inline(self, flight: Flight) -> None:
+    def _cancel_inline(self, flight: InFlight) -> None:
         if flight.handle is not None:
             flight.cancels += 1
             flight.handle.cancel()
 
-    def _leave_inline(self, flight: Flight) -> None:
+    def _leave_inline(self, flight: InFlight) -> None:
         if flight.work is not None and flight.handle is not None:
             flight.work.abandon = True
             self._cancel_inline(flight)
 
-    async def inline(self, flight: Flight, awaitable: InContext) -> Any:
+    async def inline(self, flight: InFlight, awaitable: InContext) -> Any:
         """Await it; a cancellation that somebody else asked for goes on."""
         task = self._asyncio.current_task()
         assert task is not None
@@ -197,7 +197,7 @@ class AsyncioTasks:
         raise AttemptStopped(abandoned=abandoned)
 
 
-def _others_cancelled(task: Any, flight: Flight) -> bool:
+def _others_cancelled(task: Any, flight: InFlight) -> bool:
     """True if somebody else cancelled the task; the flight's own cancellations are taken back."""
     left = task.cancelling()
     for _ in range(flight.cancels):
@@ -236,13 +236,13 @@ class TrioTasks:
         self._nursery.cancel_scope.cancel()
         await self._manager.__aexit__(None, None, None)
 
-    def start(self, flight: Flight, work: Work, context: Context) -> None:
+    def start(self, flight: InFlight, work: Work, context: Context) -> None:
         """Start in the nursery, in a scope that only ``stop`` reaches, and the end of all."""
         flight.handle = self._trio.CancelScope(shield=True)
         self._scopes.add(flight.handle)
         context.run(self._nursery.start_soon, self._run, flight, work)
 
-    async def _run(self, flight: Flight, work: Work) -> None:
+    async def _run(self, flight: InFlight, work: Work) -> None:
         outcome: Any = STOPPED
         with flight.handle:
             if flight.stopping:  # before it began: trio would run it to its first wait
@@ -258,19 +258,19 @@ class TrioTasks:
         self._scopes.discard(flight.handle)
         self._deliver(flight, outcome)
 
-    def stop(self, flight: Flight) -> None:
+    def stop(self, flight: InFlight) -> None:
         """Cancel the flight's scope, once."""
         if not flight.stopping:
             flight.stopping = True
             if flight.handle is not None:
                 flight.handle.cancel()
 
-    def stop_inline(self, flight: Flight, leave_after_s: float) -> None:
+    def stop_inline(self, flight: InFlight, leave_after_s: float) -> None:
         """Cancel the scope; its end is waited for however long it takes."""
         del leave_after_s
         self.stop(flight)
 
-    async def inline(self, flight: Flight, awaitable: InContext) -> Any:
+    async def inline(self, flight: InFlight, awaitable: InContext) -> Any:
         """Await it in a scope of its own."""
         with self._trio.CancelScope() as scope:
             flight.handle = scope

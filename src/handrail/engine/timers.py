@@ -6,9 +6,9 @@ import heapq
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from handrail.engine.tasks import Flight
+from handrail.engine.tasks import InFlight
 
-Due: TypeAlias = int | Flight | Callable[[], None]
+Due: TypeAlias = int | InFlight | Callable[[], None]
 """The token of a wait of the core; a flight that has had its time; or anything else to do."""
 
 
@@ -26,7 +26,7 @@ class Timers:
         """Set a wait of the core."""
         heapq.heappush(self._heap, (due, token, token))
 
-    def at(self, due: float, what: Flight | Callable[[], None]) -> None:
+    def at(self, due: float, what: InFlight | Callable[[], None]) -> None:
         """Set one of the driver's own."""
         self._order -= 1
         heapq.heappush(self._heap, (due, self._order, what))

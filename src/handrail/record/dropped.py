@@ -35,7 +35,7 @@ from handrail.model.results import qualified
 # What a later drive dropped does not count; of what comes more than once the last does.
 
 
-class Standing:
+class HistoryIndex:
     """What stands of a history; all but paths are places in it, from 0. Not to be changed."""
 
     def __init__(self, history: Iterable[ev.Event]) -> None:
@@ -88,7 +88,7 @@ class Standing:
             path: self.ended_at[path] for path, end in self.ends.items() if end.status == status
         }
 
-    def settled(self, but: Container[str] = ()) -> dict[str, int]:
+    def outcomes(self, but: Container[str] = ()) -> dict[str, int]:
         """What has an end that the run went on from, and when it came to it: a success, or a
         failure that was handled; ``but`` those.
         """
@@ -129,7 +129,7 @@ def _goes_on(event: ev.Event) -> bool:
 
 
 def causes_of(
-    standing: Standing, history: Iterable[ev.Event], paths: Sequence[str]
+    index: HistoryIndex, history: Iterable[ev.Event], paths: Sequence[str]
 ) -> tuple[set[str], set[str]]:
     """The failed steps and, below them, the failures that they passed on, in each attempt; and what
     the bodies of those yielded after them, to clean up.
@@ -140,8 +140,8 @@ def causes_of(
     """
     if not paths:
         return set(), set()
-    known, begun_at, ended_at = standing.known, standing.begun_at, standing.ended_at
-    failed = standing.ended_as("failed")
+    known, begun_at, ended_at = index.known, index.begun_at, index.ended_at
+    failed = index.ended_as("failed")
     failed_in: dict[str, list[str]] = {}
     for one in sorted(failed, key=failed.__getitem__):
         failed_in.setdefault(home_of(one, known), []).append(one)
@@ -155,7 +155,7 @@ def causes_of(
         causes.add(here)
         below = failed_in.get(here, [])
         if here in bodies:
-            texts = [text.removeprefix(bodies[here]) for text in standing.said.get(here, ())]
+            texts = [text.removeprefix(bodies[here]) for text in index.said.get(here, ())]
             named = {one: _yielded_in(here, one, known) for one in failed if _names(texts, one)}
             last = {_attempt(one): one for one in below}.values()
             passed_on.update((_attempt(one), ended_at[one]) for one in named.values() if one)
@@ -211,61 +211,61 @@ def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     last = next((one for one in reversed(history) if not isinstance(one, _LETTERS)), None)
     if not isinstance(last, ev.WorkflowCompleted) or last.status == "succeeded":
         return ()
-    standing = Standing(history)
+    index = HistoryIndex(history)
     ended_by = [] if last.failed_step is None else [last.failed_step]
-    causes, whole = causes_of(standing, history, ended_by)
-    own = _outside(standing.ended_as("cancelled"), standing.settled(but=causes), standing)
+    causes, whole = causes_of(index, history, ended_by)
+    own = _outside(index.ended_as("cancelled"), index.outcomes(but=causes), index)
     was_failing = failing(history, own)
     if was_failing:
-        causes, whole = causes_of(standing, history, [*ended_by, *was_failing])
-    settled = standing.settled(but=causes)
-    whole |= _outside(standing.cleaning_up, settled, standing)
-    whole |= _outside(standing.undone, settled, standing)
-    own |= {path for path in causes if not _is_final(standing.ends.get(path))}
+        causes, whole = causes_of(index, history, [*ended_by, *was_failing])
+    outcomes = index.outcomes(but=causes)
+    whole |= _outside(index.cleaning_up, outcomes, index)
+    whole |= _outside(index.undone, outcomes, index)
+    own |= {path for path in causes if not _is_final(index.ends.get(path))}
     whole |= causes & _validations(history)
-    ended_at = _what_ended_it(standing, history, last)
-    whole |= {path for path, at in standing.begun_at.items() if at > ended_at and path not in own}
-    return _with_what_is_entered(own, whole, standing)
+    ended_at = _what_ended_it(index, history, last)
+    whole |= {path for path, at in index.begun_at.items() if at > ended_at and path not in own}
+    return _with_what_is_entered(own, whole, index)
 
 
 def run_again(paths: Collection[str], history: Iterable[ev.Event]) -> tuple[str, ...]:
     """What is dropped for these paths to run again, as a whole."""
-    return _with_what_is_entered((), paths, Standing(history)) if paths else ()
+    return _with_what_is_entered((), paths, HistoryIndex(history)) if paths else ()
 
 
 def _with_what_is_entered(
-    own: Iterable[str], whole: Iterable[str], standing: Standing
+    own: Iterable[str], whole: Iterable[str], index: HistoryIndex
 ) -> tuple[str, ...]:
     """What is dropped for paths to run again; and, in the composites that are entered for it, what
     was cancelled, cleaned up or was undone: they may come to another end now.
     """
-    dropped = _expanded(own, whole, standing)
-    ended = standing.settled(but=dropped)
-    inside = functools.partial(_inside, dropped, ended, standing)
-    stopped = inside(standing.ended_as("cancelled"))
-    whole = inside(standing.cleaning_up) | inside(standing.undone)
-    return tuple(sorted(dropped | _expanded(stopped, whole, standing)))
+    dropped = _expanded(own, whole, index)
+    ended = index.outcomes(but=dropped)
+    inside = functools.partial(_inside, dropped, ended, index)
+    stopped = inside(index.ended_as("cancelled"))
+    whole = inside(index.cleaning_up) | inside(index.undone)
+    return tuple(sorted(dropped | _expanded(stopped, whole, index)))
 
 
 def _inside(
-    dropped: set[str], ended: Mapping[str, int], standing: Standing, found: Mapping[str, int]
+    dropped: set[str], ended: Mapping[str, int], index: HistoryIndex, found: Mapping[str, int]
 ) -> set[str]:
     """Those that stand in something that is dropped, and not in anything that is not and ended."""
     return {
         path
-        for path in _outside(found, ended, standing)
-        if not dropped.isdisjoint(all_above(path, standing.known))
+        for path in _outside(found, ended, index)
+        if not dropped.isdisjoint(all_above(path, index.known))
     }
 
 
-def _expanded(own: Iterable[str], whole: Iterable[str], standing: Standing) -> set[str]:
+def _expanded(own: Iterable[str], whole: Iterable[str], index: HistoryIndex) -> set[str]:
     """``own`` paths, ``whole`` ones with all that is below them, and whatever encloses any of them:
     a composite whose child runs again has not ended either.
     """
     own, roots = set(own), set(whole)
     if not own and not roots:
         return set()
-    known = standing.known
+    known = index.known
     # By the text first, which is quick; a member's key may look like a later attempt.
     prefixes = tuple(prefix for root in roots for prefix in (f"{root}/", f"{root}~"))
     dropped = {*own, *roots}
@@ -296,13 +296,15 @@ def cancelled_half_way(history: Sequence[ev.Event]) -> tuple[str, ...]:
         if isinstance(history[index], ev.WorkflowCompleted):
             break
         if isinstance(history[index], ev.CancelRequested):
-            whole, since = Standing(history), Standing(history[index:])
-            cancelled = _outside(since.ended_as("cancelled"), since.settled(), whole)
+            whole, since = HistoryIndex(history), HistoryIndex(history[index:])
+            cancelled = _outside(since.ended_as("cancelled"), since.outcomes(), whole)
             return tuple(sorted(_expanded(cancelled, (), whole)))
     return ()
 
 
-def _outside(paths: Mapping[str, int], settled: Mapping[str, int], standing: Standing) -> set[str]:
+def _outside(
+    paths: Mapping[str, int], outcomes: Mapping[str, int], index: HistoryIndex
+) -> set[str]:
     """Those that did not happen inside something settled: the loser of a race that was won did.
 
     What is undone because the run failed is undone after all that it stands in has ended.
@@ -310,7 +312,7 @@ def _outside(paths: Mapping[str, int], settled: Mapping[str, int], standing: Sta
     return {
         path
         for path, when in paths.items()
-        if not any(settled.get(above, -1) > when for above in all_above(path, standing.known))
+        if not any(outcomes.get(above, -1) > when for above in all_above(path, index.known))
     }
 
 
@@ -320,7 +322,7 @@ def _is_final(end: ev.StepCompleted | ev.MemberCompleted | None) -> bool:
 
 
 def _what_ended_it(
-    standing: Standing, history: Sequence[ev.Event], last: ev.WorkflowCompleted
+    index: HistoryIndex, history: Sequence[ev.Event], last: ev.WorkflowCompleted
 ) -> int:
     """Where the end of the run began: what was yielded after it was clean-up.
 
@@ -330,14 +332,14 @@ def _what_ended_it(
     if last.status == "failed" and last.error_type != _LIMIT:
         if last.failed_step is None:  # its own error, whatever it was asked, or had hit, before
             return len(history)
-        outermost = (last.failed_step, *all_above(last.failed_step, standing.known))[-1]
-        return standing.ended_at.get(outermost, len(history))
+        outermost = (last.failed_step, *all_above(last.failed_step, index.known))[-1]
+        return index.ended_at.get(outermost, len(history))
     ending = ev.CancelRequested if last.status == "cancelled" else ev.LimitReached
     ended_at, ends = len(history), 0
-    for index in range(len(history) - 1, -1, -1):
-        event = history[index]
+    for number in range(len(history) - 1, -1, -1):
+        event = history[number]
         if isinstance(event, ending):
-            ended_at = index
+            ended_at = number
         elif isinstance(event, ev.WorkflowCompleted):
             ends += 1
             if ends > 1:  # what ended the run before was done with when it was resumed

@@ -86,7 +86,7 @@ def _described(recorded: Recorded, path: str, step: Step[Any]) -> Iterator[tuple
             declared = member_output(one.verb)
             for member in recorded.children(here):
                 yield member, declared
-                if recorded.at(member).member_composed:  # of the output of its only step
+                if recorded.at(member).member_derived:  # of the output of its only step
                     yield from ((child, declared) for child in recorded.children(member))
 
 
@@ -189,7 +189,7 @@ def recordable(
 
 # Outputs that follow from what is recorded below a step, so that they need not be stored twice.
 #
-# The ``composed`` field of an end says how:
+# The ``derived`` field of an end says how:
 #
 # outputs            the members' outputs, in the order of the group
 # results            the members' results, in the order of the group
@@ -220,23 +220,23 @@ def arm(index: int, path: str) -> str:
     return f"arm {index} {path}"
 
 
-def compose(recorded: Recorded, path: str, run_id: str) -> None:
+def derive(recorded: Recorded, path: str, run_id: str) -> None:
     """Fill in the composed outputs of a path and of all below it, the innermost first.
 
     Done once for each: a journal that keeps objects has them filled in already.
     """
     for known in reversed([path, *recorded.paths_below(path)] if path else ()):
         record = recorded.at(known)
-        if record.end is not None and record.composed and record.end.output is None:
-            output = _output(recorded, known, record, record.composed, run_id)
+        if record.end is not None and record.derived and record.end.output is None:
+            output = _output(recorded, known, record, record.derived, run_id)
             record.end = replace(record.end, output=output)
-        if record.member_end is not None and record.member_composed:
-            output = _output(recorded, known, record, record.member_composed, run_id)
+        if record.member_end is not None and record.member_derived:
+            output = _output(recorded, known, record, record.member_derived, run_id)
             record.member_end = replace(record.member_end, output=output)
 
 
-def _output(recorded: Recorded, path: str, record: PathRecord, composed: str, run_id: str) -> Any:
-    how, _, rest = composed.partition(" ")
+def _output(recorded: Recorded, path: str, record: PathRecord, derived: str, run_id: str) -> Any:
+    how, _, rest = derived.partition(" ")
     match how:
         case "outputs" | "results":
             members = [_result(recorded, member) for member in _members(recorded, path, record)]
@@ -262,7 +262,7 @@ def _members(recorded: Recorded, path: str, record: PathRecord) -> list[str]:
 
 
 def _ended(recorded: Recorded, path: str) -> list[str]:
-    return [one for one in recorded.come_to(path) if recorded.at(one).ended()]
+    return [one for one in recorded.reached_children(path) if recorded.at(one).ended()]
 
 
 def _result(recorded: Recorded, path: str) -> StepResult[Any]:
@@ -315,14 +315,16 @@ def as_listed(tree: Tree, results: Results, orphaned: Container[str]) -> Tree:
     to behind what it did.
     """
     above = {one: path for path in tree for one in children_of(tree, path)}
-    come_to = set[str]()
+    reached_children = set[str]()
     for known in results:
         path = "" if known in orphaned else known
-        while path and path not in come_to:
-            come_to.add(path)
+        while path and path not in reached_children:
+            reached_children.add(path)
             path = above.get(path, "")
     return {
-        path: dict.fromkeys(sorted(children_of(tree, path), key=lambda one: one not in come_to))
+        path: dict.fromkeys(
+            sorted(children_of(tree, path), key=lambda one: one not in reached_children)
+        )
         for path in tree
     }
 
@@ -335,7 +337,7 @@ def with_recorded(recorded: Recorded, tree: Tree, results: Results, run_id: str)
     while stack:
         path = stack.pop()
         if path not in results and recorded.at(path).ended():
-            compose(recorded, path, run_id)
+            derive(recorded, path, run_id)
         else:
             stack.extend(children_of(tree, path))
     return {**dict(recorded.ends()), **results}

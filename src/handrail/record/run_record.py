@@ -31,7 +31,7 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     end: StepResult[Any] | None = None
     member_end: StepResult[Any] | None = None
     attempts: int = 0
-    took: int = 0
+    consumed_signal: int = 0
     """The number of the signal that it took, if it did."""
     failure: ev.AttemptFailed | None = None
     retry_due: float | None = None
@@ -47,9 +47,9 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     """What the step was when its gate opened: a process may die between the two."""
     digest: str = ""
     member: bool = False
-    composed: str = ""
-    member_composed: str = ""
-    left_out: tuple[str, ...] = ()
+    derived: str = ""
+    member_derived: str = ""
+    unreached_children: tuple[str, ...] = ()
     """By its end, or its last attempt: what is recorded just below, and was not come to."""
     value: Any = None
     """What a child workflow returned, and its name."""
@@ -87,11 +87,11 @@ class Recorded:
         self.started_at = 0.0
         self.inputs: dict[str, Any] = {}
         self.answers: dict[str, ev.GateAnswered] = {}
-        self.openings: dict[str, int] = {}
+        self.revisions: dict[str, int] = {}
         self.reused: set[str] = set()
         self.unwinds = False
         """The run is resumed only to be cancelled."""
-        self.last_letter = 0
+        self.last_message = 0
         self.begun_once: set[str] = set()
         """Steps that began and must not begin again, whether their record still counts or not."""
         self.unresolved: set[str] = set()
@@ -215,7 +215,7 @@ class Recorded:
         self._at_work.clear()
 
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
-        self._letter(event.letter)
+        self._message(event.letter)
         self._unwinding, self._rehearses, self.cancel = True, False, event.reason
 
     def _limit_reached(self, event: ev.LimitReached) -> None:
@@ -253,7 +253,7 @@ class Recorded:
         record = self._record(event.path)
         self.undoing.pop(event.path, None)
         record.attempts = max(record.attempts, event.attempt)
-        record.left_out = event.left_out
+        record.unreached_children = event.left_out
         if event.took:
             self._misfits.add(event.took)
         record.failure = event
@@ -326,9 +326,9 @@ class Recorded:
         record = self._paths.get(path) or self._record(path)
         record.end = event.result
         self.undoing.pop(path, None)
-        record.composed, record.left_out = event.composed, event.left_out
+        record.derived, record.unreached_children = event.composed, event.left_out
         self._attempt_over(path, event.result.usage)
-        record.took = event.took
+        record.consumed_signal = event.took
         if type(event.result.output) is Unresolved:
             self.unresolved.add(path)
         self._at_work.pop(path, None)
@@ -348,7 +348,7 @@ class Recorded:
         record = self._record(event.path)
         record.member_end = event.result
         self.undoing.pop(event.path, None)
-        record.member_composed, record.left_out = event.composed, event.left_out
+        record.member_derived, record.unreached_children = event.composed, event.left_out
         if type(event.result.output) is Unresolved:
             self.unresolved.add(event.path)
 
@@ -379,8 +379,8 @@ class Recorded:
         if home in self._paths and self._is_budget_gate(home, event.path):  # it is not launched yet
             self._at_work.pop(home, None)
             self._paths[home].interrupted = False
-        asked = self.openings.get(event.path, 0)
-        self.openings[event.path] = max(asked, event.gate.opening)
+        asked = self.revisions.get(event.path, 0)
+        self.revisions[event.path] = max(asked, event.gate.opening)
 
     def _is_budget_gate(self, step: str, path: str) -> bool:
         """True if this asks whether the step's agent may be launched, and is no step so named."""
@@ -388,14 +388,14 @@ class Recorded:
 
     def _gate_answered(self, event: ev.GateAnswered) -> None:
         self.answers.setdefault(event.path, event)
-        self._letter(event.letter)
+        self._message(event.letter)
 
     def _signal_received(self, event: ev.SignalReceived) -> None:
         self._signals.append(event)
-        self._letter(event.letter)
+        self._message(event.letter)
 
-    def _letter(self, number: int) -> None:
-        self.last_letter = max(self.last_letter, number)
+    def _message(self, number: int) -> None:
+        self.last_message = max(self.last_message, number)
 
     def _record(self, path: str) -> PathRecord:
         record = self._paths.get(path)
@@ -434,7 +434,7 @@ class Recorded:
         record = self._paths.get(path)
         if record is not None:
             record.end = record.member_end = None
-            record.composed = record.member_composed = ""
+            record.derived = record.member_derived = ""
 
     def _forget(self, path: str) -> None:
         """Drop what is known of one path; its children keep what they have."""
@@ -491,7 +491,9 @@ class Recorded:
         """The signals that no recorded ``wait_for`` took, by name, in order of arrival; with their
         numbers. One that did not fit who took it is used up.
         """
-        taken = {record.took for record in self._paths.values() if record.took} | self._misfits
+        taken = {
+            record.consumed_signal for record in self._paths.values() if record.consumed_signal
+        } | self._misfits
         left: dict[str, list[tuple[int, Any]]] = {}
         for event in self._signals:
             if event.seq not in taken:
@@ -512,7 +514,7 @@ class Recorded:
         """
         stack = [path]
         while stack:
-            for known in self._come_to(stack.pop()):
+            for known in self._reached_children(stack.pop()):
                 stack.append(known)
                 end = self._paths[known].end
                 if end is not None:
@@ -522,7 +524,7 @@ class Recorded:
         """What a step that has no end came to in its attempts that are over."""
         record = self.at(path)
         children = self.children(path)
-        left, over = set(record.left_out), record.attempts
+        left, over = set(record.unreached_children), record.attempts
         return [one for one in children if one not in left and self._paths[one].attempt <= over]
 
     def paths_below(self, path: str) -> Iterator[str]:
@@ -548,23 +550,23 @@ class Recorded:
         made = record.end.attempts
         return [child for child in children if attempt_in(path, child) <= made]
 
-    def _come_to(self, path: str) -> Collection[str]:
+    def _reached_children(self, path: str) -> Collection[str]:
         """The same without what the end of this path left out, and without its fallback if its last
         attempt did not fail.
         """
         children, record = self._counting(path), self._paths.get(path)
         if not children or record is None or not record.ended():
             return children
-        end, left = record.end, set(record.left_out)
+        end, left = record.end, set(record.unreached_children)
         if end is None or record.attempts >= end.attempts:
             return [one for one in children if one not in left] if left else children
         return [
             one for one in children if one not in left and self._paths[one].attempt <= end.attempts
         ]
 
-    def come_to(self, path: str) -> list[str]:
+    def reached_children(self, path: str) -> list[str]:
         """The recorded paths just below this one that it came to, if it has ended; in order."""
-        return sorted(self._come_to(path), key=self._place)
+        return sorted(self._reached_children(path), key=self._place)
 
     def children(self, path: str) -> list[str]:
         """The recorded paths just below this one, by their place in the group or of yielding."""
@@ -639,7 +641,7 @@ class Recorded:
         stack = [path]
         while stack:
             here = stack.pop()
-            counting = self._counting(here) if whole else self._come_to(here)
+            counting = self._counting(here) if whole else self._reached_children(here)
             children = sorted(counting, key=self._place)
             if children:
                 found[here] = dict.fromkeys(children)

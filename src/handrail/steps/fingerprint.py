@@ -58,7 +58,7 @@ def fingerprint(step: Step[Any], codec: Codec, secrets: Mapping[str, str] | None
     return short(described(verb, codec), secrets)
 
 
-def is_still(
+def matches(
     recorded: str, step: Step[Any], codec: Codec, secrets: Mapping[str, str] | None = None
 ) -> bool:
     """True if the step is what was recorded: ``recorded == fingerprint(...)``, and quicker.

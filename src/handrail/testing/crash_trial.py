@@ -27,7 +27,7 @@ from handrail.engine import executor
 from handrail.engine.driver import Driver
 from handrail.engine.executor import Engine
 from handrail.engine.history import ended, recorded_result
-from handrail.engine.tasks import Flight
+from handrail.engine.tasks import InFlight
 from handrail.errors import WrongUse
 from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.model import events as ev
@@ -64,7 +64,7 @@ def counted(note: Note) -> Generator[None]:
             note("attempt", command.path, command.attempt, once=command.step.modifiers.once)
             return await super()._perform_here(command)
 
-        def start(self, flight: Flight, work: Callable[[], Any], context: Context) -> None:
+        def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
             super().start(flight, _noted(flight, work, note), context)
 
     names = executor.__dict__
@@ -76,7 +76,7 @@ def counted(note: Note) -> Generator[None]:
         names["Driver"] = usual
 
 
-def _noted(flight: Flight, work: Callable[[], Any], note: Note) -> Callable[[], Any]:
+def _noted(flight: InFlight, work: Callable[[], Any], note: Note) -> Callable[[], Any]:
     """The work, which says so when it really begins: not all that is started gets that far."""
     if flight.kind not in ("attempt", "rollback"):
         return work

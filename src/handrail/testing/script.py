@@ -27,7 +27,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.steps.verbs import AgentCall, Generation, Stage
 from handrail.testing.clock import START
 from handrail.testing.script_async import run_to_end
-from handrail.testing.script_drive import Drive, Flight
+from handrail.testing.script_drive import Drive, InFlight
 from handrail.testing.script_pending import Holder, Pending, Waits, told
 
 
@@ -329,7 +329,7 @@ class Script(Generic[R_co]):
         """The context that a step's functions are shown."""
         return self._contexts.of(view)
 
-    def holds(self, path: str, flight: Flight) -> bool:
+    def holds(self, path: str, flight: InFlight) -> bool:
         """True if this is still in flight."""
         return self._drive.flights.get(path) is flight
 
@@ -375,7 +375,7 @@ class Script(Generic[R_co]):
         known.update(self._options.stages)
         return Evaluator(self._contexts, lambda: known, None).find_stages(command)
 
-    def _build_context(self, flight: Flight) -> None:
+    def _build_context(self, flight: InFlight) -> None:
         command = flight.command
         assert isinstance(command, cmd.Perform)
         match command.step.verb:

@@ -26,7 +26,7 @@ from handrail.steps.verbs import Step
 from handrail.testing.script_async import NeedsEventLoop
 
 
-class Flight:
+class InFlight:
     """An attempt, or a rollback, that the core waits for."""
 
     __slots__ = ("command", "context", "since")
@@ -37,7 +37,7 @@ class Flight:
         self.context: Mapping[str, Any] | None = None  # what an agent is given
 
 
-Prepare = Callable[[Flight], None]
+Prepare = Callable[[InFlight], None]
 Evaluate = Callable[[cmd.AskPredicate | cmd.AskFallback | cmd.FindStages], Any]
 
 
@@ -61,14 +61,14 @@ class Drive:
         self.now = now
         self.events: list[ev.Event] = []
         self.progress: list[ev.Progress] = []
-        self.flights: dict[str, Flight] = {}
+        self.flights: dict[str, InFlight] = {}
         self.steps: dict[str, Step[Any]] = {}
         self.result: WorkflowResult[Any] | None = None
         self._evaluate = evaluate
         self._prepare = prepare
         self._seq = seq
         self._order = 0
-        self._timers: list[tuple[float, int, cmd.Wait | Flight]] = []
+        self._timers: list[tuple[float, int, cmd.Wait | InFlight]] = []
         self._todo: deque[cmd.Command] = deque()
         self._late: deque[cmd.Report] = deque()
 
@@ -136,7 +136,7 @@ class Drive:
             case cmd.Record():
                 self._write(command.event)
             case cmd.Perform() | cmd.Undo():
-                self._take_off(command)
+                self._start_flight(command)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
                 self._answer(command)
             case cmd.Wait():
@@ -171,8 +171,8 @@ class Drive:
         if isinstance(node, StepNode):
             self.steps[path] = node.step
 
-    def _take_off(self, command: cmd.Perform | cmd.Undo) -> None:
-        flight = Flight(command, self.now)
+    def _start_flight(self, command: cmd.Perform | cmd.Undo) -> None:
+        flight = InFlight(command, self.now)
         timeout_s = _timeout_s(command)
         if self._prepare is not None and isinstance(command, cmd.Perform):
             try:
@@ -204,16 +204,16 @@ class Drive:
 
     # -- time -----------------------------------------------------------------------------------
 
-    def _at(self, due: float, what: cmd.Wait | Flight) -> None:
+    def _at(self, due: float, what: cmd.Wait | InFlight) -> None:
         self._order += 1
         heapq.heappush(self._timers, (due, self._order, what))
 
-    def _is_stale(self, what: cmd.Wait | Flight) -> bool:
+    def _is_stale(self, what: cmd.Wait | InFlight) -> bool:
         if isinstance(what, cmd.Wait):
             return what.token not in self.machine.run.timers
         return self.flights.get(what.command.path) is not what
 
-    def _fire(self, what: cmd.Wait | Flight) -> None:
+    def _fire(self, what: cmd.Wait | InFlight) -> None:
         if isinstance(what, cmd.Wait):
             self.report(cmd.TimerFired(what.path, what.token, at=self.now))
             return

@@ -40,7 +40,7 @@ from handrail.steps.verbs import (
     Verb,
 )
 from handrail.testing.script_async import NeedsEventLoop, run_to_end
-from handrail.testing.script_drive import Flight, undone
+from handrail.testing.script_drive import InFlight, undone
 from handrail.typed.convert import fit_json
 
 _SHOWN = 20
@@ -140,7 +140,7 @@ class Holder(Protocol):
         """The context that a step's functions are shown."""
         ...
 
-    def holds(self, path: str, flight: Flight) -> bool:
+    def holds(self, path: str, flight: InFlight) -> bool:
         """True if this is still in flight."""
         ...
 
@@ -165,7 +165,7 @@ class Pending:
         waits: Waits,
         script: Holder,
         *,
-        flight: Flight | None = None,
+        flight: InFlight | None = None,
         gate: OpenGate | None = None,
         due: float | None = None,
     ) -> None:

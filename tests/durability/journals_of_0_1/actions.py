@@ -139,6 +139,6 @@ def no(context: WorkflowContext) -> bool:
     return False
 
 
-def instead(context: WorkflowContext, failed: StepResult[Any]) -> Step[Any]:
+def failure_for_unserializable(context: WorkflowContext, failed: StepResult[Any]) -> Step[Any]:
     """A fallback."""
     return step("instead").call(act, f"instead of {failed.name}")

@@ -18,9 +18,9 @@ from actions import (
     dies_undoing,
     dies_until,
     fails_until,
+    failure_for_unserializable,
     flaky,
     in_second_attempt_of_group,
-    instead,
     interrupted_until,
     no,
     undo,
@@ -146,7 +146,7 @@ def composed(mark: str) -> Steps[dict[str, Any]]:
     out["choose"] = (chosen.index, chosen.name, chosen.output)
     whole = yield from step("child").run_workflow(child, 2, task=Task("child"))
     out["child"] = (whole.value, whole.degraded, [one.path for one in whole.step_results])
-    out["mended"] = yield from step("mend").call(breaks).on_error(instead)
+    out["mended"] = yield from step("mend").call(breaks).on_error(failure_for_unserializable)
     out["spare"] = yield from step("spare").call(breaks).default(Task("spare"))
     out["skipped"] = yield from step("skipped").call(breaks).skip_on_error()
     out["unless"] = yield from step("unless").call(act).when(no)
