@@ -1,0 +1,74 @@
+"""The map of the core, docs/explanation/core.md, names what is there."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import handrail
+
+PAGE = (Path(__file__).parent.parent / "docs/explanation/core.md").read_text("utf-8")
+PACKAGE = Path(handrail.__file__).parent
+ROOMS = ("core", "engine", "record")
+CALLS = sorted(set(re.findall(r"`([a-z_]+)\.([A-Za-z_.]+)`", PAGE)))
+MODULES = sorted(set(re.findall(r"`(handrail\.[a-z_.]+)`", PAGE)))
+FILES = sorted(set(re.findall(r"`([a-z_]+/[a-z_]+\.py)`", PAGE)))
+NODES = sorted(set(re.findall(r"`([A-Z][A-Za-z]+Node)`", PAGE)))
+TABLE = re.findall(r"`([a-z_]+)`", PAGE.split("| module |")[1].split("Sometimes")[0])
+
+
+def module_of(name: str) -> Any:
+    """The module of the engine, the core or the record that has this name."""
+    (room,) = [room for room in ROOMS if (PACKAGE / room / f"{name}.py").exists()]
+    return import_module(f"handrail.{room}.{name}")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [one for one in CALLS if one[0] not in {"handrail", "pyproject"}]
+)
+def test_what_a_walk_goes_through_is_there(module: str, name: str) -> None:
+    """Each function that the page names is in the module that it names."""
+    assert attrgetter(name)(module_of(module)) is not None
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_each_module_is_there(name: str) -> None:
+    """Each module that is named whole can be imported."""
+    assert import_module(name).__name__ == name
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_file_is_there(name: str) -> None:
+    """Each file that the page sends its reader to is there."""
+    assert (PACKAGE / name).is_file()
+
+
+def test_each_module_of_the_table_is_there() -> None:
+    """The table of the core's parts names modules of the core, and leaves no large one out."""
+    core = {path.stem for path in (PACKAGE / "core").glob("*.py")}
+    named = set(TABLE) & core
+    small = {"__init__", "admission", "answers", "commands", "failures", "generators", "items",
+             "ledger", "mistakes", "visible"}  # fmt: skip
+    assert core - named == small
+
+
+def test_the_kinds_of_nodes_are_all_named() -> None:
+    """The page names each class of node that a verb has."""
+    from handrail.core.machine import NODE_TYPES
+
+    assert {cls.__name__ for cls in NODE_TYPES.values()} == set(NODES)
+
+
+def test_there_are_ten_actions() -> None:
+    """The page counts the internal actions of the core right."""
+    from typing import get_args
+
+    from handrail.core.run_state import Action
+
+    assert "There are ten actions" in PAGE
+    assert len(get_args(Action)) == 10
