@@ -26,7 +26,9 @@ PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 WORKERS = min((os.cpu_count() or 1) + 1, 4)  # one more than cores: some tests wait for programs
 IN_PARALLEL = (f"--numprocesses={WORKERS}",)
 BRIEF = ("--hypothesis-profile=brief",)
-WITHIN_ONE_PROCESS = tuple(f"tests/{name}" for name in ("core", "dsl", "engine", "model", "sinks"))
+WITHIN_ONE_PROCESS = tuple(
+    f"tests/{name}" for name in ("core", "engine", "model", "record", "sinks", "static")
+)
 WITH_THE_SYSTEM = ("tests/cli", "tests/system")
 WITHOUT_EXTRAS = (*WITHIN_ONE_PROCESS, "tests/journals", "tests/system", "tests/test_public.py")
 

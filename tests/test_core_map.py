@@ -16,6 +16,7 @@ PAGE = (Path(__file__).parent.parent / "docs/explanation/core.md").read_text("ut
 PACKAGE = Path(handrail.__file__).parent
 ROOMS = ("core", "engine", "record")
 CALLS = sorted(set(re.findall(r"`([a-z_]+)\.([A-Za-z_.]+)`", PAGE)))
+WALKS = [one for one in CALLS if one[0] not in {"handrail", "pyproject"}]
 MODULES = sorted(set(re.findall(r"`(handrail\.[a-z_.]+)`", PAGE)))
 FILES = sorted(set(re.findall(r"`([a-z_]+/[a-z_]+\.py)`", PAGE)))
 NODES = sorted(set(re.findall(r"`([A-Z][A-Za-z]+Node)`", PAGE)))
