@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from handrail.static.lint import CODES, Finding, check, check_module, workflows_in
 from handrail.static.source import Source, SourceUnavailable
-from tests.dsl.programs import programs, run
+from tests.static.programs import programs, run
 
 HEAD = """\
 from handrail import RunCancelled, StepFailed, Steps, step, workflow

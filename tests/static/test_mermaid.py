@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from handrail.static.mermaid import Flowchart, label, to_mermaid
 from handrail.static.source import Source
-from tests.dsl.programs import programs
+from tests.static.programs import programs
 
 # What Mermaid 11 was seen to parse and draw; our charts use nothing else.
 NODE = re.compile(r' +(n\d+)(\[|\(|\(\[|\{|\{\{|\[/|\[\\|\[\[|>)"([^"]*)"[\]\)\}/\\]+')

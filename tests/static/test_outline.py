@@ -25,7 +25,7 @@ from handrail.static.outline import (
 )
 from handrail.static.source import Source, SourceUnavailable, source_of
 from handrail.static.text import to_text
-from tests.dsl.programs import distinct, programs, run
+from tests.static.programs import distinct, programs, run
 
 HEAD = "from handrail import Steps, step, workflow\n"
 CONSTANTS = 'CONSTANT = "constant"\nTWICE = "once"\nTWICE = "again"\n'
