@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from handrail import Executor, SqliteJournal, Step, Steps, WorkflowError, step, workflow
-from handrail.engine.history import ended
 from handrail.model import events as ev
+from handrail.record.reading import ended
 
 STEPS = 100_000
 IN_A_PART = 100

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from handrail import Executor, WorkflowResult
-from handrail.engine.history import ended, recorded_result
 from handrail.model import events as ev
 from handrail.model.paths import all_above
 from handrail.record.dropped import begun
+from handrail.record.reading import ended, recorded_result
 from handrail.testing import JumpClock, ProcessGone, TextJournal
 from handrail.testing.crash_trial import Errand, counted
 from handrail.testing.shapes import Act, Shape

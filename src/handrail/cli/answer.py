@@ -18,10 +18,11 @@ from handrail.cli.masking import shown
 from handrail.cli.report import one_line
 from handrail.cli.target import workflow_of
 from handrail.codec.unresolved import Unresolved
-from handrail.engine.history import history_of, unread, waited_for
 from handrail.errors import GateClosed, HandrailError
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, RunInfo
+from handrail.record.inbox import unread, waited_for
+from handrail.record.reading import history_of
 from handrail.typed.jsonsafe import json_safe
 
 PATIENCE_S = 2.0

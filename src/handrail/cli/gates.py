@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.text import Text
 
 from handrail.cli.masking import shown
-from handrail.core.answers import accepted
 from handrail.errors import GateRefusal, InvalidAnswer
 from handrail.model.results import OpenGate
+from handrail.record.answers import accepted
 from handrail.typed.schema import describe_type
 
 if TYPE_CHECKING:

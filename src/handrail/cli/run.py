@@ -19,12 +19,12 @@ from handrail.cli.inputs import arguments_for, given_inputs
 from handrail.cli.journal import Place, exactly, of_this_id, picked
 from handrail.cli.show import describe_status, info_data
 from handrail.cli.target import labels_of, load, workflow_of
-from handrail.engine.history import history_of, inputs_of
 from handrail.errors import RunIdTaken, WorkflowNotFound
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import Journal, RunInfo
+from handrail.record.reading import history_of, inputs_of
 from handrail.record.run_record import Recorded
 from handrail.record.view import state_of
 from handrail.typed.jsonsafe import short_repr

@@ -21,11 +21,12 @@ from handrail.cli.masking import shown, shown_value
 from handrail.cli.report import in_lines, left_behind, one_line, readable, shortened
 from handrail.cli.target import is_file, is_module, load, target_of
 from handrail.cli.waiting import answers_to, signals_to
-from handrail.engine.history import history_of, unread
 from handrail.model import events as ev
 from handrail.model.definition import REQUIRED
 from handrail.model.results import Usage
 from handrail.ports.journal import Journal, RunInfo
+from handrail.record.inbox import unread
+from handrail.record.reading import history_of
 from handrail.record.view import (
     Cause,
     IncidentKind,

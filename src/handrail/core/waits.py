@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from handrail.core import commands as cmd
-from handrail.core.answers import payload_for
 from handrail.core.budget import budget_answered, budget_refused
 from handrail.core.ending import hit_limit
 from handrail.core.failing import fail, fail_with
@@ -22,6 +21,7 @@ from handrail.core.stopping import cleanup_overdue, deadline_passed
 from handrail.errors import StepTimeout
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
+from handrail.record.answers import payload_for
 from handrail.steps.verbs import Pause, Question, SignalWait, Step
 
 

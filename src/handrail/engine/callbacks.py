@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 
 from handrail.core import commands as cmd
-from handrail.core.answers import by_policy
 from handrail.core.commands import AskFallback, AskPredicate, Evaluated, FindStages, Undo
 from handrail.engine.calls import ActionRaised, awaited, call
 from handrail.engine.current import CURRENT, Contexts, Current
@@ -19,6 +18,7 @@ from handrail.errors import HandrailError, JournalFailed, LeaseLost, StagesMissi
 from handrail.model import events as ev
 from handrail.model.described import text_of
 from handrail.model.results import OpenGate, qualified
+from handrail.record.answers import by_policy
 from handrail.steps.verbs import Stage
 
 

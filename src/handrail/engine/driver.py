@@ -46,7 +46,6 @@ import anyio.lowlevel
 import msgspec
 
 from handrail.core import commands as cmd
-from handrail.core.answers import accepted
 from handrail.core.ending import close_bodies
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase, cleans_up
@@ -83,6 +82,7 @@ from handrail.errors import (
 )
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, WorkflowResult
+from handrail.record.answers import accepted
 from handrail.steps.verbs import PLAIN, PythonCall
 
 TURN_STEPS = 64

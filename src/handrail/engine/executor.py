@@ -10,27 +10,12 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from handrail.core.admission import Admission
-from handrail.core.answers import accepted
 from handrail.core.machine import Machine
 from handrail.core.run_state import Setting
 from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
-from handrail.engine.history import (
-    asked_to_cancel,
-    check_signal,
-    dropped,
-    ended,
-    gate_in,
-    history_of,
-    inputs_of,
-    recorded_result,
-    refuse_partially_compensated,
-    refuse_without_inputs,
-    unread,
-    workflow_for,
-)
 from handrail.engine.inbox import post_answer
 from handrail.engine.outside import run_outside
 from handrail.engine.parts import (
@@ -55,7 +40,19 @@ from handrail.model.plan import Plan
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Letter, Message
+from handrail.record.answers import accepted
 from handrail.record.dropped import cancelled_half_way
+from handrail.record.inbox import asked_to_cancel, check_signal, gate_in, unread
+from handrail.record.reading import (
+    dropped,
+    ended,
+    history_of,
+    inputs_of,
+    recorded_result,
+    refuse_partially_compensated,
+    refuse_without_inputs,
+    workflow_for,
+)
 from handrail.record.run_record import Recorded
 from handrail.secrets.values import SecretValues, secret_values
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from handrail.core.answers import check_payload
 from handrail.core.machine import Machine
 from handrail.errors import GateClosed
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
-from handrail.ports.journal import Journal, Letter, Message
+from handrail.ports.journal import Journal, Letter
+from handrail.record.answers import check_payload
+from handrail.record.inbox import TIMEOUT, event_of, gate_key, is_signal
 from handrail.steps.verbs import SignalWait
-
-TIMEOUT = "timeout"
 
 
 class Inbox:
@@ -97,29 +96,3 @@ def post_answer(
     first = journal.post(Letter(mine, gate_key(gate)), secrets=secrets).event
     if first is not mine and isinstance(first, ev.GateAnswered):
         raise GateClosed(gate.path, first.answer, first.by, first.at)
-
-
-def is_signal(event: ev.Event, name: str) -> bool:
-    """True for a signal of this name."""
-    return isinstance(event, ev.SignalReceived) and event.name == name
-
-
-def gate_key(gate: OpenGate) -> str:
-    """What one opening of a gate is known by: a step that runs again opens another one."""
-    return f"{gate.path}#{gate.opening}"
-
-
-def event_of(letter: Letter) -> Message:
-    """The event of a letter as the run is to record it, not numbered yet; its time is when it was
-    posted.
-    """
-    event = letter.event
-    made: Message
-    match event:
-        case ev.GateAnswered():
-            made = ev.GateAnswered(event.path, event.answer, event.by, letter.number)
-        case ev.SignalReceived():
-            made = ev.SignalReceived(event.name, event.payload, event.by, letter.number)
-        case ev.CancelRequested():
-            made = ev.CancelRequested(event.reason, letter.number)
-    return ev.stamp(made, event.run_id, 0, event.at)

@@ -26,7 +26,6 @@ from handrail.core import commands as cmd
 from handrail.engine import executor
 from handrail.engine.driver import Driver
 from handrail.engine.executor import Engine
-from handrail.engine.history import ended, recorded_result
 from handrail.engine.tasks import InFlight
 from handrail.errors import WrongUse
 from handrail.journals.sqlite.journal import SqliteJournal
@@ -35,6 +34,7 @@ from handrail.model.events import Event
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Lease, Letter, RunInfo
+from handrail.record.reading import ended, recorded_result
 from handrail.testing.clock import JumpClock
 from handrail.testing.crash_points import Plan, Point
 from handrail.testing.crash_verdict import Verdict, interrupted_steps, verdict_of

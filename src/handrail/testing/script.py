@@ -11,7 +11,6 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
 import attrs
 
 from handrail.core import commands as cmd
-from handrail.core.answers import accepted
 from handrail.core.machine import Machine
 from handrail.core.run_state import Setting
 from handrail.engine.callbacks import Evaluator
@@ -24,6 +23,7 @@ from handrail.model.context import WorkflowContext
 from handrail.model.policy import Limits, seconds_of
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
+from handrail.record.answers import accepted
 from handrail.steps.verbs import AgentCall, Generation, Stage
 from handrail.testing.clock import START
 from handrail.testing.script_async import run_to_end

@@ -1,0 +1,173 @@
+"""Messages to a run from outside its driver, an answer, a signal, a cancellation.
+
+They all go through the journal. So of many answers to one gate exactly one counts, whichever
+process it comes from, and a signal that was accepted is not lost by a crash.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Container, Iterable, Sequence
+from typing import Any
+
+from handrail.errors import GateClosed, GateNotFound
+from handrail.model import events as ev
+from handrail.model.paths import is_budget_gate
+from handrail.model.results import OpenGate
+from handrail.ports.journal import Journal, Letter, Message
+from handrail.record.answers import check_payload
+from handrail.record.dropped import begun
+from handrail.record.reading import ended
+from handrail.record.run_record import Recorded
+
+TIMEOUT = "timeout"
+"""Who answered a gate that was closed by its deadline."""
+
+_FROM_MESSAGES = (ev.GateAnswered, ev.SignalReceived, ev.CancelRequested)
+
+
+def unread(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> list[ev.Event]:
+    """The messages that came since the run was last driven, and means something to it."""
+    waiting = journal.letters(run_id, _last_message(history))
+    if not waiting:
+        return []
+    recorded = Recorded(history)
+    gates = {
+        event.path: gate_key(event.gate) for event in history if isinstance(event, ev.GateOpened)
+    }
+    found: list[ev.Event] = []
+    over = ended(history)
+    for letter in waiting:
+        event = letter.event
+        if isinstance(event, ev.CancelRequested) and over is not None and event.at <= over.at:
+            continue  # it came too late for that drive, and was not meant for another
+        if isinstance(event, ev.GateAnswered) and (
+            gates.get(event.path) != letter.key
+            or event.by == TIMEOUT  # closed by its deadline: the step decides what that means
+            or event.path in recorded.answers
+            or recorded.at(event.path).ended()
+        ):
+            continue
+        found.append(event_of(letter))
+    return found
+
+
+def _last_message(history: Sequence[ev.Event]) -> int:
+    if set(map(type, history)).isdisjoint(_FROM_MESSAGES):
+        return 0  # nearly always, and quicker than to look at each
+    return max((one.letter for one in history if isinstance(one, _FROM_MESSAGES)), default=0)
+
+
+def event_of(letter: Letter) -> Message:
+    """The event of a letter as the run is to record it, not numbered yet; its time is when it was
+    posted.
+    """
+    event = letter.event
+    made: Message
+    match event:
+        case ev.GateAnswered():
+            made = ev.GateAnswered(event.path, event.answer, event.by, letter.number)
+        case ev.SignalReceived():
+            made = ev.SignalReceived(event.name, event.payload, event.by, letter.number)
+        case ev.CancelRequested():
+            made = ev.CancelRequested(event.reason, letter.number)
+    return ev.stamp(made, event.run_id, 0, event.at)
+
+
+def is_signal(event: ev.Event, name: str) -> bool:
+    """True for a signal of this name."""
+    return isinstance(event, ev.SignalReceived) and event.name == name
+
+
+def gate_key(gate: OpenGate) -> str:
+    """What one opening of a gate is known by: a step that runs again opens another one."""
+    return f"{gate.path}#{gate.opening}"
+
+
+def asked_to_cancel(events: Sequence[ev.Event]) -> str | None:
+    """Why the run was being cancelled when it was last heard of, or None if it was not."""
+    if ev.CancelRequested not in set(map(type, events)):
+        return None
+    for event in reversed(events):
+        if isinstance(event, ev.WorkflowCompleted):
+            return None
+        if isinstance(event, ev.CancelRequested):
+            return event.reason
+    return None
+
+
+def asked_by(step: str, gates: Iterable[str], steps: Container[str]) -> list[str]:
+    """The gates that are a step's own question, or whether its agent may be launched; one that is
+    among the ``steps`` is its own.
+    """
+    return [
+        gate for gate in gates if gate == step or (is_budget_gate(step, gate) and gate not in steps)
+    ]
+
+
+def gate_in(run_id: str, history: Sequence[ev.Event], path: str) -> OpenGate:
+    """The open gate at a path.
+
+    Raises:
+        GateClosed: it was answered. GateNotFound: there is none.
+    """
+    opened: dict[str, OpenGate] = {}
+    answered: dict[str, ev.GateAnswered] = {}
+    steps = begun(history)
+    for event in history:
+        match event:
+            case ev.GateOpened():
+                if opened.get(event.path) != event.gate:
+                    answered.pop(event.path, None)
+                opened[event.path] = event.gate
+            case ev.GateAnswered():
+                answered[event.path] = event
+            case ev.StepCompleted():
+                for gate in asked_by(event.path, opened, steps):
+                    if gate not in answered:
+                        del opened[gate]
+            case ev.RunResumed():
+                closed = [asked_by(gone, opened, steps) for gone in event.superseded]
+                for gate in itertools.chain.from_iterable(closed):
+                    opened.pop(gate, None)
+                    answered.pop(gate, None)
+            case _:
+                pass
+    if path in answered:
+        event = answered[path]
+        raise GateClosed(path, event.answer, event.by, event.at)
+    if path not in opened:
+        waiting = tuple(one for one in opened if one not in answered)
+        raise GateNotFound(run_id, path, waiting)
+    return opened[path]
+
+
+def waited_for(history: Sequence[ev.Event], name: str) -> list[Any]:
+    """The types of payload that the open ``wait_for`` steps of a signal take; None for one that is
+    not known. Of a drive that has not come to its waits again there are none.
+    """
+    found: dict[str, Any] = {}
+    for event in history:
+        match event:
+            case ev.StepStarted(signal=awaited) if awaited == name and event.verdict is not False:
+                found[event.path] = event.accepts
+            case ev.StepCompleted():
+                found.pop(event.path, None)
+            case ev.RunResumed() | ev.WorkflowCompleted():
+                found.clear()
+            case _:
+                pass
+    return list(found.values())
+
+
+def check_signal(journal: Journal, history: Sequence[ev.Event], name: str, payload: Any) -> None:
+    """Do nothing, or raise if a run would fail by this signal, as far as its record says.
+
+    Raises:
+        InvalidSignal: it would.
+    """
+    types = waited_for(history, name)
+    if types:
+        letters = unread(journal, history[0].run_id, history)
+        left = Recorded([*history, *letters]).signals_left().get(name, ())
+        check_payload(name, payload, types, len(left))

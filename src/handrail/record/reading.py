@@ -1,0 +1,189 @@
+"""A run's history read for those who resume it or ask about it: its workflow, inputs and result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from handrail.codec.unresolved import Unresolved
+from handrail.errors import (
+    DefinitionError,
+    NotRecorded,
+    RunNotFound,
+    WorkflowNotFound,
+    WrongUse,
+)
+from handrail.model import events as ev
+from handrail.model.definition import WorkflowDefinition
+from handrail.model.described import defined_at
+from handrail.model.results import WorkflowResult
+from handrail.model.shapes import WorkflowLike
+from handrail.ports.journal import Journal
+from handrail.record.dropped import begun, run_again, superseded
+from handrail.record.outputs import Tree, as_listed, derive, returned_by
+from handrail.record.results import children_of, tree_order, workflow_result
+from handrail.record.run_record import Recorded
+from handrail.typed.schema import hints_of
+
+if TYPE_CHECKING:
+    from handrail.codec.codec import Codec
+
+
+def history_of(
+    journal: Journal, run_id: str, secrets: Mapping[str, str] | None = None
+) -> list[ev.Event]:
+    """All events of a run, the first of which is its start.
+
+    Raises:
+        RunNotFound: the journal has no such run.
+    """
+    history = list(journal.events(run_id, secrets=secrets))
+    if not history or not isinstance(history[0], ev.WorkflowStarted):
+        raise RunNotFound(run_id, [info.run_id for info in journal.runs()])
+    return history
+
+
+def ended(history: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
+    """The end of the run, unless something was driven after it."""
+    for event in reversed(history):
+        if isinstance(event, ev.WorkflowCompleted):
+            return event
+        if isinstance(event, (ev.RunResumed, ev.WorkflowStarted, ev.RunSuspended)):
+            return None
+    return None
+
+
+def workflow_for(
+    history: Sequence[ev.Event],
+    given: WorkflowDefinition | None,
+    known: Iterable[WorkflowLike[..., Any]],
+) -> WorkflowDefinition:
+    """The workflow of a run: the given one, else the known one of its name.
+
+    Raises:
+        WorkflowNotFound: nobody knows it.
+    """
+    if given is not None:
+        return given
+    started = history[0]
+    assert isinstance(started, ev.WorkflowStarted)
+    by_name = {one.definition.name: one.definition for one in known}
+    if started.workflow_name not in by_name:
+        raise WorkflowNotFound(started.workflow_name, tuple(by_name))
+    return by_name[started.workflow_name]
+
+
+def dropped(
+    run_id: str, history: Sequence[ev.Event], reuse: Iterable[str], rerun: Iterable[str]
+) -> tuple[str, ...]:
+    """The paths whose records a resume supersedes.
+
+    Raises:
+        NotRecorded: ``reuse`` or ``rerun`` names a path that the run has no record of.
+    """
+    reuse, rerun = tuple(reuse), tuple(rerun)
+    if reuse or rerun:
+        known = begun(history)
+        for path in (*reuse, *rerun):
+            if path not in known:
+                raise NotRecorded(run_id, path, near(path, known))
+    return tuple(sorted({*superseded(history), *run_again(rerun, history)}))
+
+
+def refuse_partially_compensated(recorded: Recorded, run_id: str, rerun: Sequence[str]) -> None:
+    """Refuse to begin again what stands in something that is being undone.
+
+    Raises:
+        WrongUse: it does.
+    """
+    undoing = recorded.undoing_above(rerun) if rerun else None
+    if undoing is not None:
+        what = f"step {undoing!r} of run {run_id}" if undoing else f"run {run_id}"
+        raise WrongUse(
+            f"{what} had failed, and its rollbacks had begun. Resume the run without rerun for "
+            f"them to end; then rerun what is to run again. Nothing was run."
+        )
+
+
+def near(path: str, known: Iterable[str]) -> tuple[str, ...]:
+    """The known paths that look most like this one."""
+    import difflib
+
+    listed = sorted(known)
+    same_name = [one for one in listed if one.rpartition("/")[2] == path.rpartition("/")[2]]
+    return tuple((same_name or difflib.get_close_matches(path, listed))[:3])
+
+
+def inputs_of(recorded: Recorded, definition: WorkflowDefinition, codec: Codec) -> dict[str, Any]:
+    """The recorded inputs, with the types that the workflow's parameters declare.
+
+    Raises:
+        Unresolvable: a class of theirs is not known here.
+    """
+    hints = hints_of(definition.function)
+    return {
+        name: codec.load(value.text, hints.get(name, Any)) if type(value) is Unresolved else value
+        for name, value in recorded.inputs.items()
+    }
+
+
+def refuse_without_inputs(
+    run_id: str, definition: WorkflowDefinition, inputs: Mapping[str, Any]
+) -> None:
+    """Refuse a workflow that requires more than the run was begun with.
+
+    Raises:
+        DefinitionError: it does.
+    """
+    known = (one.name for one in definition.parameters if one.required)
+    if missing := [name for name in known if name not in inputs]:
+        names, them = ", ".join(missing), "it a default" if len(missing) == 1 else "them defaults"
+        raise DefinitionError(
+            f"run {run_id} was begun without {names}, which workflow {definition.name!r} "
+            f"({defined_at(definition.function)}) requires now. Give {them} to go on with the run; "
+            f"nothing was run."
+        )
+
+
+def recorded_result(
+    run_id: str,
+    definition: WorkflowDefinition,
+    history: Sequence[ev.Event],
+    codec: Codec,
+) -> WorkflowResult[Any]:
+    """The result of a run that has ended, from its record alone."""
+    last = next(one for one in reversed(history) if isinstance(one, ev.WorkflowCompleted))
+    recorded = Recorded(history)
+    for path in recorded.children(""):
+        derive(recorded, path, run_id)
+    if isinstance(last.value, Unresolved):
+        value = codec.load(last.value.text, returned_by(definition))
+        last = ev.WorkflowCompleted(
+            last.status,
+            value,
+            last.error,
+            last.error_type,
+            last.traceback,
+            last.failed_step,
+            last.rollback_errors,
+            last.duration_ms,
+            last.orphaned,
+        )
+    tree: Tree = recorded.tree_below("", whole=True)
+    results = dict(recorded.ends())
+    if last.orphaned and last.status == "succeeded":
+        gone = set(last.orphaned)
+        results = {path: end for path, end in results.items() if path not in gone}
+    elif last.orphaned:  # they may just not have been come to again
+        tree = as_listed(tree, results, set(last.orphaned))
+    return workflow_result(
+        definition.name,
+        run_id,
+        last.status,
+        ordered=tree_order(tree, results),
+        top=children_of(tree, ""),
+        duration_ms=last.duration_ms,
+        completed=last,
+        orphaned=last.orphaned,
+        incidents=tuple(recorded.incidents),
+    )
