@@ -1,4 +1,4 @@
-"""Journals that handrail 0.1 wrote are read and resumed as by itself.
+"""Journals that handrail 0.1 wrote are read and resumed as by itself, and written as by itself.
 
 They cover what has a name in the format: every kind of event, every tag of the codec, every way an
 output is composed. ``journals_of_0_1/make.py`` wrote them, and noted what 0.1 made of each run.
@@ -6,9 +6,12 @@ output is composed. ``journals_of_0_1/make.py`` wrote them, and noted what 0.1 m
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+import re
 import shutil
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +36,16 @@ RUNS = [
     )
     for run_id, one in EXPECTED.items()
 ]
+
+
+def never_killed(run_id: str, journal: str) -> bool:
+    """True if every drive of the run has an end on record."""
+    query = "SELECT kind FROM history WHERE run_id = ? ORDER BY seq"
+    with contextlib.closing(sqlite3.connect(FOLDER / f"{journal}.db")) as connection:
+        kinds = [kind for (kind,) in connection.execute(query, (run_id,))]
+    ends = {"WorkflowCompleted", "RunSuspended"}
+    begun = [index for index, kind in enumerate(kinds) if kind == "RunResumed"]
+    return all(kinds[index - 1] in ends for index in [*begun, len(kinds)])
 
 
 @pytest.fixture
@@ -97,3 +110,32 @@ def test_a_run_is_planned_and_resumed_as_it_was(
         expected = {**expected, "result": EXPECTED[expected["result"]]["result"]}
     found = drives.brought_to_an_end(file, run_id, tmp_path / "effects")
     assert json.loads(json.dumps({"journal": journal, **found})) == expected
+
+
+@pytest.mark.parametrize(("run_id", "journal"), [one for one in RUNS if never_killed(*one.values)])
+def test_a_run_is_written_as_it_was(run_id: str, journal: str, tmp_path: Path, drives: Any) -> None:
+    """The same lives of a run, if none was killed, leave the same record, but for times and the
+    text of tracebacks.
+    """
+    file = tmp_path / "runs.db"
+    run, world = drives.RUNS[run_id], sys.modules["actions"].WORLD
+    world.effects = tmp_path / "effects"
+    for world.life, life in enumerate(run.lives, 1):
+        drive = drives.drive_of(file, run_id, life, lambda _: None)
+        drives.live(drive, run, life)
+        drive.journal.close()
+    recorded = drives.rows_of(FOLDER / f"{journal}.db", run_id)
+    assert comparable(drives.rows_of(file, run_id)) == comparable(recorded)
+
+
+def comparable(rows: list[Any]) -> list[tuple[str, ...]]:
+    """Records without numbers, times, tracebacks and checksums; sorted, for threads may race."""
+    found: list[tuple[str, ...]] = []
+    for _, _, kind, path, body, value, blob, _ in rows:
+        kept = json.loads(body.replace(f"{FOLDER}/", ""))
+        for machines in ("duration_ms", "traceback"):
+            kept.pop(machines, None)
+        said = re.sub(r'duration_ms":[^,}]+', 'duration_ms":0', value or blob or "")
+        said = re.sub(r'"traceback":"(?:[^"\\]|\\.)*"', '"traceback":""', said)
+        found.append((kind, path, json.dumps(kept), said))
+    return sorted(found)
