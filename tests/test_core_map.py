@@ -53,7 +53,7 @@ def test_each_module_of_the_table_is_there() -> None:
     """The table of the core's parts names modules of the core, and leaves no large one out."""
     core = {path.stem for path in (PACKAGE / "core").glob("*.py")}
     named = set(TABLE) & core
-    small = {"__init__", "admission", "answers", "commands", "failures", "generators", "items",
+    small = {"__init__", "admission", "commands", "failures", "generators", "items",
              "ledger", "mistakes", "visible"}  # fmt: skip
     assert core - named == small
 
