@@ -18,7 +18,7 @@ Syncs = Callable[..., None]
 def log(tmp_path: Path) -> Iterator[WalFile]:
     """The log of a journal, which nobody else uses."""
     (tmp_path / "runs.db-wal").touch()
-    wal = WalFile(tmp_path / "runs.db", lambda _: None, lambda: None)
+    wal = WalFile(tmp_path / "runs.db", lambda: None)
     yield wal
     with wal.lock:
         wal.close()

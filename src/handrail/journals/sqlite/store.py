@@ -77,7 +77,7 @@ class Store:
         self._watch = Watch(self.name)
         self.look_at = 0.0
         """From which time on an event is not stored without a look at the file's name."""
-        self.wal = WalFile(self.path, self._reserve, self._look)
+        self.wal = WalFile(self.path, self._look)
         self.scribe = Scribe(self.wal.sync)
         self.keeper = Keeper(
             self.name,
@@ -329,17 +329,6 @@ class Store:
 
         self.notices.append(text)
         structlog.get_logger("handrail").warning("journal cut", journal=self.name, notice=text)
-
-    def _reserve(self, action: Callable[[], None]) -> None:
-        """Do it in an empty transaction; not at all, if somebody else is writing."""
-        if not self.lock.acquire(blocking=False):
-            return
-        try:
-            if self.writer is not None:
-                with contextlib.suppress(sqlite3.Error), transaction(self.writer):
-                    action()
-        finally:
-            self.lock.release()
 
     # -- leases --------------------------------------------------------------------------------
 
