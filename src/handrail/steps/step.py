@@ -14,8 +14,11 @@ from typing import (
     Any,
     Literal,
     ParamSpec,
+    Required,
+    TypedDict,
     TypeVar,
     TypeVarTuple,
+    Unpack,
     cast,
     overload,
 )
@@ -81,8 +84,31 @@ T5 = TypeVar("T5")
 T6 = TypeVar("T6")
 T7 = TypeVar("T7")
 T8 = TypeVar("T8")
-Raises = Literal["fail_fast", "all_or_nothing"]
-Continue = Literal["continue"]
+
+
+class Raising(TypedDict, total=False):
+    """The options of a group that fails when a member does."""
+
+    on_error: Literal["fail_fast", "all_or_nothing"]
+    max_concurrency: int | None
+    min_success: float | None
+
+
+class Continuing(TypedDict, total=False):
+    """The options of a group whose output tells of each member how it ended."""
+
+    on_error: Required[Literal["continue"]]
+    max_concurrency: int | None
+    min_success: float | None
+
+
+class Program(TypedDict, total=False):
+    """The options of ``.command()`` that do not decide the type of its output."""
+
+    cwd: Any
+    env: Mapping[str, str] | None
+    stdin: str | bytes | None
+    check: bool
 
 
 class _Missing:
@@ -132,10 +158,7 @@ class StepName:
     def python(self, action: Callable[[], T]) -> Step[T]: ...
     @overload
     def python(
-        self,
-        action: Callable[[*Ts], Awaitable[T]],
-        args: tuple[*Ts],
-        kwargs: None = None,
+        self, action: Callable[[*Ts], Awaitable[T]], args: tuple[*Ts], kwargs: None = None
     ) -> Step[T]: ...
     @overload
     def python(
@@ -143,10 +166,7 @@ class StepName:
     ) -> Step[T]: ...
     @overload
     def python(
-        self,
-        action: Callable[..., Awaitable[T]],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
+        self, action: Callable[..., Awaitable[T]], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Step[T]: ...
     @overload
     def python(
@@ -162,11 +182,7 @@ class StepName:
     ) -> Step[T]: ...
     @overload
     def python(
-        self,
-        action: Callable[..., T],
-        args: tuple[Any, ...] = ...,
-        *,
-        kwargs: Mapping[str, Any],
+        self, action: Callable[..., T], args: tuple[Any, ...] = ..., *, kwargs: Mapping[str, Any]
     ) -> Step[T]: ...
     def python(
         self,
@@ -215,36 +231,15 @@ class StepName:
 
     @overload
     def command(
-        self,
-        argv: str | Sequence[str],
-        *,
-        cwd: Any = None,
-        env: Mapping[str, str] | None = None,
-        stdin: str | bytes | None = None,
-        check: bool = True,
-        parse: None = None,
+        self, argv: str | Sequence[str], *, parse: None = None, **program: Unpack[Program]
     ) -> Step[CommandResult[None]]: ...
     @overload
     def command(
-        self,
-        argv: str | Sequence[str],
-        *,
-        cwd: Any = None,
-        env: Mapping[str, str] | None = None,
-        stdin: str | bytes | None = None,
-        check: bool = True,
-        parse: type[T],
+        self, argv: str | Sequence[str], *, parse: type[T], **program: Unpack[Program]
     ) -> Step[CommandResult[T]]: ...
     @overload
     def command(
-        self,
-        argv: str | Sequence[str],
-        *,
-        cwd: Any = None,
-        env: Mapping[str, str] | None = None,
-        stdin: str | bytes | None = None,
-        check: bool = True,
-        parse: Any,
+        self, argv: str | Sequence[str], *, parse: Any, **program: Unpack[Program]
     ) -> Step[CommandResult[Any]]: ...
     def command(
         self,
@@ -389,50 +384,18 @@ class StepName:
     # -- groups ---------------------------------------------------------------------------------
 
     @overload
-    def parallel(
-        self,
-        a: Step[T1],
-        /,
-        *,
-        on_error: Raises = ...,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
-    ) -> Step[tuple[T1]]: ...
+    def parallel(self, a: Step[T1], /, **group: Unpack[Raising]) -> Step[tuple[T1]]: ...
     @overload
     def parallel(
-        self,
-        a: Step[T1],
-        b: Step[T2],
-        /,
-        *,
-        on_error: Raises = ...,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        self, a: Step[T1], b: Step[T2], /, **group: Unpack[Raising]
     ) -> Step[tuple[T1, T2]]: ...
     @overload
     def parallel(
-        self,
-        a: Step[T1],
-        b: Step[T2],
-        c: Step[T3],
-        /,
-        *,
-        on_error: Raises = ...,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        self, a: Step[T1], b: Step[T2], c: Step[T3], /, **group: Unpack[Raising]
     ) -> Step[tuple[T1, T2, T3]]: ...
     @overload
     def parallel(
-        self,
-        a: Step[T1],
-        b: Step[T2],
-        c: Step[T3],
-        d: Step[T4],
-        /,
-        *,
-        on_error: Raises = ...,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        self, a: Step[T1], b: Step[T2], c: Step[T3], d: Step[T4], /, **group: Unpack[Raising]
     ) -> Step[tuple[T1, T2, T3, T4]]: ...
     @overload
     def parallel(
@@ -443,10 +406,7 @@ class StepName:
         d: Step[T4],
         e: Step[T5],
         /,
-        *,
-        on_error: Raises = ...,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Raising],
     ) -> Step[tuple[T1, T2, T3, T4, T5]]: ...
     @overload
     def parallel(
@@ -458,10 +418,7 @@ class StepName:
         e: Step[T5],
         f: Step[T6],
         /,
-        *,
-        on_error: Raises = ...,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Raising],
     ) -> Step[tuple[T1, T2, T3, T4, T5, T6]]: ...
     @overload
     def parallel(
@@ -474,10 +431,7 @@ class StepName:
         f: Step[T6],
         g: Step[T7],
         /,
-        *,
-        on_error: Raises = ...,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Raising],
     ) -> Step[tuple[T1, T2, T3, T4, T5, T6, T7]]: ...
     @overload
     def parallel(
@@ -491,10 +445,7 @@ class StepName:
         g: Step[T7],
         h: Step[T8],
         /,
-        *,
-        on_error: Raises = ...,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Raising],
     ) -> Step[tuple[T1, T2, T3, T4, T5, T6, T7, T8]]: ...
     @overload
     def parallel(
@@ -510,55 +461,23 @@ class StepName:
         i: Step[T],
         /,
         *steps: Step[T],
-        on_error: Raises = ...,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Raising],
     ) -> Step[tuple[T, ...]]: ...
     @overload
     def parallel(
-        self,
-        a: Step[T1],
-        /,
-        *,
-        on_error: Continue,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        self, a: Step[T1], /, **group: Unpack[Continuing]
     ) -> Step[tuple[StepResult[T1]]]: ...
     @overload
     def parallel(
-        self,
-        a: Step[T1],
-        b: Step[T2],
-        /,
-        *,
-        on_error: Continue,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        self, a: Step[T1], b: Step[T2], /, **group: Unpack[Continuing]
     ) -> Step[tuple[StepResult[T1], StepResult[T2]]]: ...
     @overload
     def parallel(
-        self,
-        a: Step[T1],
-        b: Step[T2],
-        c: Step[T3],
-        /,
-        *,
-        on_error: Continue,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        self, a: Step[T1], b: Step[T2], c: Step[T3], /, **group: Unpack[Continuing]
     ) -> Step[tuple[StepResult[T1], StepResult[T2], StepResult[T3]]]: ...
     @overload
     def parallel(
-        self,
-        a: Step[T1],
-        b: Step[T2],
-        c: Step[T3],
-        d: Step[T4],
-        /,
-        *,
-        on_error: Continue,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        self, a: Step[T1], b: Step[T2], c: Step[T3], d: Step[T4], /, **group: Unpack[Continuing]
     ) -> Step[tuple[StepResult[T1], StepResult[T2], StepResult[T3], StepResult[T4]]]: ...
     @overload
     def parallel(
@@ -569,18 +488,9 @@ class StepName:
         d: Step[T4],
         e: Step[T5],
         /,
-        *,
-        on_error: Continue,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Continuing],
     ) -> Step[
-        tuple[
-            StepResult[T1],
-            StepResult[T2],
-            StepResult[T3],
-            StepResult[T4],
-            StepResult[T5],
-        ]
+        tuple[StepResult[T1], StepResult[T2], StepResult[T3], StepResult[T4], StepResult[T5]]
     ]: ...
     @overload
     def parallel(
@@ -592,10 +502,7 @@ class StepName:
         e: Step[T5],
         f: Step[T6],
         /,
-        *,
-        on_error: Continue,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Continuing],
     ) -> Step[
         tuple[
             StepResult[T1],
@@ -617,10 +524,7 @@ class StepName:
         f: Step[T6],
         g: Step[T7],
         /,
-        *,
-        on_error: Continue,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Continuing],
     ) -> Step[
         tuple[
             StepResult[T1],
@@ -644,10 +548,7 @@ class StepName:
         g: Step[T7],
         h: Step[T8],
         /,
-        *,
-        on_error: Continue,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Continuing],
     ) -> Step[
         tuple[
             StepResult[T1],
@@ -674,9 +575,7 @@ class StepName:
         i: Step[T],
         /,
         *steps: Step[T],
-        on_error: Continue,
-        max_concurrency: int | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Continuing],
     ) -> Step[tuple[StepResult[T], ...]]: ...
     def parallel(
         self,
@@ -702,10 +601,8 @@ class StepName:
         items: Mapping[K, A],
         body: Callable[[A], Step[T] | Steps[T]],
         *,
-        on_error: Raises = ...,
-        max_concurrency: int | None = ...,
         key: Callable[[A], object] | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Raising],
     ) -> Step[list[T]]: ...
     @overload
     def for_each(
@@ -713,10 +610,8 @@ class StepName:
         items: Mapping[K, A],
         body: Callable[[A], Step[T] | Steps[T]],
         *,
-        on_error: Continue,
-        max_concurrency: int | None = ...,
         key: Callable[[A], object] | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Continuing],
     ) -> Step[list[StepResult[T]]]: ...
     @overload
     def for_each(
@@ -724,10 +619,8 @@ class StepName:
         items: Iterable[A],
         body: Callable[[A], Step[T] | Steps[T]],
         *,
-        on_error: Raises = ...,
-        max_concurrency: int | None = ...,
         key: Callable[[A], object] | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Raising],
     ) -> Step[list[T]]: ...
     @overload
     def for_each(
@@ -735,10 +628,8 @@ class StepName:
         items: Iterable[A],
         body: Callable[[A], Step[T] | Steps[T]],
         *,
-        on_error: Continue,
-        max_concurrency: int | None = ...,
         key: Callable[[A], object] | None = ...,
-        min_success: float | None = ...,
+        **group: Unpack[Continuing],
     ) -> Step[list[StepResult[T]]]: ...
     def for_each(
         self,
@@ -784,14 +675,7 @@ class StepName:
     ) -> Step[T1 | T2 | T3 | T4]: ...
     @overload
     def race(
-        self,
-        a: Step[T],
-        b: Step[T],
-        c: Step[T],
-        d: Step[T],
-        e: Step[T],
-        /,
-        *steps: Step[T],
+        self, a: Step[T], b: Step[T], c: Step[T], d: Step[T], e: Step[T], /, *steps: Step[T]
     ) -> Step[T]: ...
     def race(self, *steps: Step[Any]) -> Step[Any]:
         """Run steps side by side; the output is that of the first success, the others are
@@ -811,12 +695,7 @@ class StepName:
     ) -> Step[T]: ...
     @overload
     def ask(
-        self,
-        question: str,
-        *,
-        type: type[T],
-        default: V,
-        timeout: float | timedelta | None = None,
+        self, question: str, *, type: type[T], default: V, timeout: float | timedelta | None = None
     ) -> Step[T | V]: ...
     @overload
     def ask(
@@ -829,11 +708,7 @@ class StepName:
     ) -> Step[T]: ...
     @overload
     def ask(
-        self,
-        question: str,
-        *,
-        default: str = ...,
-        timeout: float | timedelta | None = None,
+        self, question: str, *, default: str = ..., timeout: float | timedelta | None = None
     ) -> Step[str]: ...
     def ask(
         self,
