@@ -9,281 +9,209 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from handrail.agents.acp.backend import AcpBackend
-    from handrail.agents.agent import Agent
-    from handrail.agents.api.backend import ApiBackend
-    from handrail.agents.cassette.cassette import Cassette
-    from handrail.agents.cassette.errors import CassetteMismatch, CassetteMissing
-    from handrail.agents.claude.backend import ClaudeBackend
-    from handrail.agents.codex.backend import CodexBackend
-    from handrail.agents.codex.exec import CodexExecBackend
-    from handrail.agents.command import CommandBackend
-    from handrail.agents.copilot.backend import CopilotBackend
-    from handrail.agents.fake import FakeBackend
-    from handrail.agents.gemini.backend import GeminiBackend
-    from handrail.agents.opencode.backend import OpencodeBackend
-    from handrail.agents.prompt import Files
-    from handrail.codec.codec import Codec, TypeCodec
-    from handrail.codec.unresolved import Unresolvable, Unresolved
-    from handrail.decorator import Workflow, workflow
-    from handrail.engine.current import ContextNotAMapping, Current, OutsideStep, current
-    from handrail.engine.run import Run
-    from handrail.engine.stops import CancelledFromWithin, CoreStalled
-    from handrail.errors import (
-        BudgetExceeded,
-        CommandFailed,
-        CommandNotFound,
-        DefinitionError,
-        DuplicateStepName,
-        GateClosed,
-        GateNotFound,
-        GateRefusal,
-        GroupFailed,
-        HandrailError,
-        InsideEventLoop,
-        InvalidAnswer,
-        InvalidInput,
-        InvalidSignal,
-        JournalDamaged,
-        JournalFailed,
-        LeaseLost,
-        LimitExceeded,
-        MissingExtra,
-        NoArmChosen,
-        NotAStep,
-        NotClean,
-        NotPortable,
-        NotRecorded,
-        OutputNotSerializable,
-        ReplayMismatch,
-        RunCancelled,
-        RunIdTaken,
-        RunLocked,
-        RunNotFound,
-        StagesMissing,
-        StepChange,
-        StepIsPoisonous,
-        StepTimeout,
-        StepWasInterrupted,
-        WorkflowError,
-        WorkflowMistake,
-        WorkflowNotFound,
-        WrongUse,
-    )
-    from handrail.executor import Executor
-    from handrail.journals.memory import MemoryJournal, OutOfSequence
-    from handrail.journals.sqlite.journal import SqliteJournal
-    from handrail.model.agent_options import AgentOptions
-    from handrail.model.context import WorkflowContext
-    from handrail.model.definition import WorkflowDefinition, WorkflowParameter
-    from handrail.model.launch import AgentError, AnswerRejected, PromptError
-    from handrail.model.plan import Plan, PlannedStep
-    from handrail.model.policy import Backoff, Budget, Ladder, Limits, Retry
-    from handrail.model.results import (
-        AgentResult,
-        BranchResult,
-        CommandResult,
-        Incident,
-        OpenGate,
-        RollbackError,
-        Skipped,
-        StageFailed,
-        StageResult,
-        StepFailed,
-        StepResult,
-        Usage,
-        ValidationFailed,
-        ValidationResult,
-        ValidationRoundResult,
-        WorkflowFailed,
-        WorkflowResult,
-    )
-    from handrail.model.shapes import AgentLike, AgentRequest, WorkflowLike
-    from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn, Capabilities, Probe
-    from handrail.ports.clock import Clock
-    from handrail.ports.journal import Holder, Journal, Lease, Letter, RunInfo
-    from handrail.ports.sink import Sink
-    from handrail.record.rows import UnreadableRecord
-    from handrail.secrets.values import Secrets
-    from handrail.sinks.artifacts import ArtifactsSink
-    from handrail.sinks.callback import CallbackSink
-    from handrail.sinks.console import ConsoleSink
-    from handrail.sinks.jsonl import JsonlSink
-    from handrail.sinks.memory import MemorySink
-    from handrail.sinks.structlog import StructlogSink
-    from handrail.static.source import SourceUnavailable
-    from handrail.steps.step import step
-    from handrail.steps.verbs import Stage, Step, Steps
-    from handrail.system.spawn import CommandNotStarted
-    from handrail.typed.convert import DoesNotFit
-    from handrail.workspace.errors import PatchRefused, ScopeViolated, WorktreeConflict
+    from handrail.agents.acp.backend import AcpBackend as AcpBackend
+    from handrail.agents.agent import Agent as Agent
+    from handrail.agents.api.backend import ApiBackend as ApiBackend
+    from handrail.agents.cassette.cassette import Cassette as Cassette
+    from handrail.agents.cassette.errors import CassetteMismatch as CassetteMismatch
+    from handrail.agents.cassette.errors import CassetteMissing as CassetteMissing
+    from handrail.agents.claude.backend import ClaudeBackend as ClaudeBackend
+    from handrail.agents.codex.backend import CodexBackend as CodexBackend
+    from handrail.agents.codex.exec import CodexExecBackend as CodexExecBackend
+    from handrail.agents.command import CommandBackend as CommandBackend
+    from handrail.agents.copilot.backend import CopilotBackend as CopilotBackend
+    from handrail.agents.fake import FakeBackend as FakeBackend
+    from handrail.agents.gemini.backend import GeminiBackend as GeminiBackend
+    from handrail.agents.opencode.backend import OpencodeBackend as OpencodeBackend
+    from handrail.agents.prompt import Files as Files
+    from handrail.codec.codec import Codec as Codec
+    from handrail.codec.codec import TypeCodec as TypeCodec
+    from handrail.codec.unresolved import Unresolvable as Unresolvable
+    from handrail.codec.unresolved import Unresolved as Unresolved
+    from handrail.decorator import Workflow as Workflow
+    from handrail.decorator import workflow as workflow
+    from handrail.engine.current import ContextNotAMapping as ContextNotAMapping
+    from handrail.engine.current import Current as Current
+    from handrail.engine.current import OutsideStep as OutsideStep
+    from handrail.engine.current import current as current
+    from handrail.engine.run import Run as Run
+    from handrail.engine.stops import CancelledFromWithin as CancelledFromWithin
+    from handrail.engine.stops import CoreStalled as CoreStalled
+    from handrail.errors import BudgetExceeded as BudgetExceeded
+    from handrail.errors import CommandFailed as CommandFailed
+    from handrail.errors import CommandNotFound as CommandNotFound
+    from handrail.errors import DefinitionError as DefinitionError
+    from handrail.errors import DuplicateStepName as DuplicateStepName
+    from handrail.errors import GateClosed as GateClosed
+    from handrail.errors import GateNotFound as GateNotFound
+    from handrail.errors import GateRefusal as GateRefusal
+    from handrail.errors import GroupFailed as GroupFailed
+    from handrail.errors import HandrailError as HandrailError
+    from handrail.errors import InsideEventLoop as InsideEventLoop
+    from handrail.errors import InvalidAnswer as InvalidAnswer
+    from handrail.errors import InvalidInput as InvalidInput
+    from handrail.errors import InvalidSignal as InvalidSignal
+    from handrail.errors import JournalDamaged as JournalDamaged
+    from handrail.errors import JournalFailed as JournalFailed
+    from handrail.errors import LeaseLost as LeaseLost
+    from handrail.errors import LimitExceeded as LimitExceeded
+    from handrail.errors import MissingExtra as MissingExtra
+    from handrail.errors import NoArmChosen as NoArmChosen
+    from handrail.errors import NotAStep as NotAStep
+    from handrail.errors import NotClean as NotClean
+    from handrail.errors import NotPortable as NotPortable
+    from handrail.errors import NotRecorded as NotRecorded
+    from handrail.errors import OutputNotSerializable as OutputNotSerializable
+    from handrail.errors import ReplayMismatch as ReplayMismatch
+    from handrail.errors import RunCancelled as RunCancelled
+    from handrail.errors import RunIdTaken as RunIdTaken
+    from handrail.errors import RunLocked as RunLocked
+    from handrail.errors import RunNotFound as RunNotFound
+    from handrail.errors import StagesMissing as StagesMissing
+    from handrail.errors import StepChange as StepChange
+    from handrail.errors import StepIsPoisonous as StepIsPoisonous
+    from handrail.errors import StepTimeout as StepTimeout
+    from handrail.errors import StepWasInterrupted as StepWasInterrupted
+    from handrail.errors import WorkflowError as WorkflowError
+    from handrail.errors import WorkflowMistake as WorkflowMistake
+    from handrail.errors import WorkflowNotFound as WorkflowNotFound
+    from handrail.errors import WrongUse as WrongUse
+    from handrail.executor import Executor as Executor
+    from handrail.journals.memory import MemoryJournal as MemoryJournal
+    from handrail.journals.memory import OutOfSequence as OutOfSequence
+    from handrail.journals.sqlite.journal import SqliteJournal as SqliteJournal
+    from handrail.model.agent_options import AgentOptions as AgentOptions
+    from handrail.model.context import WorkflowContext as WorkflowContext
+    from handrail.model.definition import WorkflowDefinition as WorkflowDefinition
+    from handrail.model.definition import WorkflowParameter as WorkflowParameter
+    from handrail.model.launch import AgentError as AgentError
+    from handrail.model.launch import AnswerRejected as AnswerRejected
+    from handrail.model.launch import PromptError as PromptError
+    from handrail.model.plan import Plan as Plan
+    from handrail.model.plan import PlannedStep as PlannedStep
+    from handrail.model.policy import Backoff as Backoff
+    from handrail.model.policy import Budget as Budget
+    from handrail.model.policy import Ladder as Ladder
+    from handrail.model.policy import Limits as Limits
+    from handrail.model.policy import Retry as Retry
+    from handrail.model.results import AgentResult as AgentResult
+    from handrail.model.results import BranchResult as BranchResult
+    from handrail.model.results import CommandResult as CommandResult
+    from handrail.model.results import Incident as Incident
+    from handrail.model.results import OpenGate as OpenGate
+    from handrail.model.results import RollbackError as RollbackError
+    from handrail.model.results import Skipped as Skipped
+    from handrail.model.results import StageFailed as StageFailed
+    from handrail.model.results import StageResult as StageResult
+    from handrail.model.results import StepFailed as StepFailed
+    from handrail.model.results import StepResult as StepResult
+    from handrail.model.results import Usage as Usage
+    from handrail.model.results import ValidationFailed as ValidationFailed
+    from handrail.model.results import ValidationResult as ValidationResult
+    from handrail.model.results import ValidationRoundResult as ValidationRoundResult
+    from handrail.model.results import WorkflowFailed as WorkflowFailed
+    from handrail.model.results import WorkflowResult as WorkflowResult
+    from handrail.model.shapes import AgentLike as AgentLike
+    from handrail.model.shapes import AgentRequest as AgentRequest
+    from handrail.model.shapes import WorkflowLike as WorkflowLike
+    from handrail.ports.agent import AgentBackend as AgentBackend
+    from handrail.ports.agent import AgentReply as AgentReply
+    from handrail.ports.agent import AgentTurn as AgentTurn
+    from handrail.ports.agent import Capabilities as Capabilities
+    from handrail.ports.agent import Probe as Probe
+    from handrail.ports.clock import Clock as Clock
+    from handrail.ports.journal import Holder as Holder
+    from handrail.ports.journal import Journal as Journal
+    from handrail.ports.journal import Lease as Lease
+    from handrail.ports.journal import Letter as Letter
+    from handrail.ports.journal import RunInfo as RunInfo
+    from handrail.ports.sink import Sink as Sink
+    from handrail.record.rows import UnreadableRecord as UnreadableRecord
+    from handrail.secrets.values import Secrets as Secrets
+    from handrail.sinks.artifacts import ArtifactsSink as ArtifactsSink
+    from handrail.sinks.callback import CallbackSink as CallbackSink
+    from handrail.sinks.console import ConsoleSink as ConsoleSink
+    from handrail.sinks.jsonl import JsonlSink as JsonlSink
+    from handrail.sinks.memory import MemorySink as MemorySink
+    from handrail.sinks.structlog import StructlogSink as StructlogSink
+    from handrail.static.source import SourceUnavailable as SourceUnavailable
+    from handrail.steps.step import step as step
+    from handrail.steps.verbs import Stage as Stage
+    from handrail.steps.verbs import Step as Step
+    from handrail.steps.verbs import Steps as Steps
+    from handrail.system.spawn import CommandNotStarted as CommandNotStarted
+    from handrail.typed.convert import DoesNotFit as DoesNotFit
+    from handrail.workspace.errors import PatchRefused as PatchRefused
+    from handrail.workspace.errors import ScopeViolated as ScopeViolated
+    from handrail.workspace.errors import WorktreeConflict as WorktreeConflict
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "handrail.executor": ("Executor",),
-    "handrail.decorator": (
-        "Workflow",
-        "workflow",
-    ),
-    "handrail.agents.agent": ("Agent",),
-    "handrail.workspace.errors": ("PatchRefused", "ScopeViolated", "WorktreeConflict"),
-    "handrail.agents.cassette.cassette": ("Cassette",),
-    "handrail.agents.cassette.errors": ("CassetteMismatch", "CassetteMissing"),
-    "handrail.agents.command": ("CommandBackend",),
-    "handrail.agents.fake": ("FakeBackend",),
-    "handrail.static.source": ("SourceUnavailable",),
-    "handrail.steps.step": ("step",),
-    "handrail.engine.current": (
-        "ContextNotAMapping",
-        "Current",
-        "OutsideStep",
-        "current",
-    ),
-    "handrail.engine.run": ("Run",),
-    "handrail.engine.stops": (
-        "CancelledFromWithin",
-        "CoreStalled",
-    ),
-    "handrail.errors": (
-        "BudgetExceeded",
-        "CommandFailed",
-        "CommandNotFound",
-        "DefinitionError",
-        "DoesNotFit",
-        "DuplicateStepName",
-        "GateClosed",
-        "GateNotFound",
-        "GateRefusal",
-        "GroupFailed",
-        "HandrailError",
-        "InsideEventLoop",
-        "InvalidAnswer",
-        "InvalidInput",
-        "InvalidSignal",
-        "JournalDamaged",
-        "JournalFailed",
-        "LeaseLost",
-        "LimitExceeded",
-        "MissingExtra",
-        "NoArmChosen",
-        "NotAStep",
-        "NotClean",
-        "NotPortable",
-        "NotRecorded",
-        "OutputNotSerializable",
-        "ReplayMismatch",
-        "RunCancelled",
-        "RunIdTaken",
-        "RunLocked",
-        "RunNotFound",
-        "StagesMissing",
-        "StepChange",
-        "StepIsPoisonous",
-        "StepTimeout",
-        "StepWasInterrupted",
-        "WorkflowError",
-        "WorkflowMistake",
-        "WorkflowNotFound",
-        "WrongUse",
-    ),
-    "handrail.journals.memory": (
-        "MemoryJournal",
-        "OutOfSequence",
-    ),
-    "handrail.journals.sqlite.journal": ("SqliteJournal",),
-    "handrail.codec.codec": (
-        "Codec",
-        "TypeCodec",
-    ),
-    "handrail.model.context": ("WorkflowContext",),
-    "handrail.typed.convert": ("DoesNotFit",),
-    "handrail.model.definition": (
-        "WorkflowDefinition",
-        "WorkflowParameter",
-    ),
-    "handrail.model.plan": (
-        "Plan",
-        "PlannedStep",
-    ),
-    "handrail.model.policy": (
-        "Backoff",
-        "Budget",
-        "Ladder",
-        "Limits",
-        "Retry",
-    ),
-    "handrail.record.rows": ("UnreadableRecord",),
-    "handrail.secrets.values": ("Secrets",),
-    "handrail.model.launch": ("AgentError", "AnswerRejected", "PromptError"),
-    "handrail.model.results": (
-        "StageFailed",
-        "StepFailed",
-        "ValidationFailed",
-        "WorkflowFailed",
-        "AgentResult",
-        "BranchResult",
-        "CommandResult",
-        "Incident",
-        "OpenGate",
-        "RollbackError",
-        "Skipped",
-        "StageResult",
-        "StepResult",
-        "Usage",
-        "ValidationResult",
-        "ValidationRoundResult",
-        "WorkflowResult",
-    ),
-    "handrail.model.shapes": (
-        "AgentLike",
-        "AgentRequest",
-        "WorkflowLike",
-    ),
-    "handrail.steps.verbs": (
-        "Stage",
-        "Step",
-        "Steps",
-    ),
-    "handrail.codec.unresolved": (
-        "Unresolvable",
-        "Unresolved",
-    ),
-    "handrail.ports.agent": (
-        "AgentBackend",
-        "AgentReply",
-        "AgentTurn",
-        "Capabilities",
-        "Probe",
-    ),
-    "handrail.ports.clock": ("Clock",),
-    "handrail.ports.journal": (
-        "Holder",
-        "Journal",
-        "Lease",
-        "Letter",
-        "RunInfo",
-    ),
-    "handrail.ports.sink": ("Sink",),
-    "handrail.sinks.callback": ("CallbackSink",),
-    "handrail.sinks.console": ("ConsoleSink",),
-    "handrail.sinks.jsonl": ("JsonlSink",),
-    "handrail.sinks.memory": ("MemorySink",),
-    "handrail.sinks.structlog": ("StructlogSink",),
-    "handrail.system.spawn": ("CommandNotStarted",),
-    "handrail.model.agent_options": ("AgentOptions",),
-    "handrail.agents.prompt": ("Files",),
-    "handrail.agents.claude.backend": ("ClaudeBackend",),
-    "handrail.agents.codex.backend": ("CodexBackend",),
-    "handrail.agents.codex.exec": ("CodexExecBackend",),
-    "handrail.agents.copilot.backend": ("CopilotBackend",),
-    "handrail.agents.acp.backend": ("AcpBackend",),
-    "handrail.agents.api.backend": ("ApiBackend",),
-    "handrail.sinks.artifacts": ("ArtifactsSink",),
-    "handrail.agents.gemini.backend": ("GeminiBackend",),
-    "handrail.agents.opencode.backend": ("OpencodeBackend",),
+_NAMES = {
+    "handrail.agents.acp.backend": "AcpBackend",
+    "handrail.agents.agent": "Agent",
+    "handrail.agents.api.backend": "ApiBackend",
+    "handrail.agents.cassette.cassette": "Cassette",
+    "handrail.agents.cassette.errors": "CassetteMismatch CassetteMissing",
+    "handrail.agents.claude.backend": "ClaudeBackend",
+    "handrail.agents.codex.backend": "CodexBackend",
+    "handrail.agents.codex.exec": "CodexExecBackend",
+    "handrail.agents.command": "CommandBackend",
+    "handrail.agents.copilot.backend": "CopilotBackend",
+    "handrail.agents.fake": "FakeBackend",
+    "handrail.agents.gemini.backend": "GeminiBackend",
+    "handrail.agents.opencode.backend": "OpencodeBackend",
+    "handrail.agents.prompt": "Files",
+    "handrail.codec.codec": "Codec TypeCodec",
+    "handrail.codec.unresolved": "Unresolvable Unresolved",
+    "handrail.decorator": "Workflow workflow",
+    "handrail.engine.current": "ContextNotAMapping Current OutsideStep current",
+    "handrail.engine.run": "Run",
+    "handrail.engine.stops": "CancelledFromWithin CoreStalled",
+    "handrail.errors": """
+        BudgetExceeded CommandFailed CommandNotFound DefinitionError DuplicateStepName
+        GateClosed GateNotFound GateRefusal GroupFailed HandrailError InsideEventLoop
+        InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost
+        LimitExceeded MissingExtra NoArmChosen NotAStep NotClean NotPortable NotRecorded
+        OutputNotSerializable ReplayMismatch RunCancelled RunIdTaken RunLocked
+        RunNotFound StagesMissing StepChange StepIsPoisonous StepTimeout
+        StepWasInterrupted WorkflowError WorkflowMistake WorkflowNotFound WrongUse
+    """,
+    "handrail.executor": "Executor",
+    "handrail.journals.memory": "MemoryJournal OutOfSequence",
+    "handrail.journals.sqlite.journal": "SqliteJournal",
+    "handrail.model.agent_options": "AgentOptions",
+    "handrail.model.context": "WorkflowContext",
+    "handrail.model.definition": "WorkflowDefinition WorkflowParameter",
+    "handrail.model.launch": "AgentError AnswerRejected PromptError",
+    "handrail.model.plan": "Plan PlannedStep",
+    "handrail.model.policy": "Backoff Budget Ladder Limits Retry",
+    "handrail.model.results": """
+        AgentResult BranchResult CommandResult Incident OpenGate RollbackError Skipped
+        StageFailed StageResult StepFailed StepResult Usage ValidationFailed
+        ValidationResult ValidationRoundResult WorkflowFailed WorkflowResult
+    """,
+    "handrail.model.shapes": "AgentLike AgentRequest WorkflowLike",
+    "handrail.ports.agent": "AgentBackend AgentReply AgentTurn Capabilities Probe",
+    "handrail.ports.clock": "Clock",
+    "handrail.ports.journal": "Holder Journal Lease Letter RunInfo",
+    "handrail.ports.sink": "Sink",
+    "handrail.record.rows": "UnreadableRecord",
+    "handrail.secrets.values": "Secrets",
+    "handrail.sinks.artifacts": "ArtifactsSink",
+    "handrail.sinks.callback": "CallbackSink",
+    "handrail.sinks.console": "ConsoleSink",
+    "handrail.sinks.jsonl": "JsonlSink",
+    "handrail.sinks.memory": "MemorySink",
+    "handrail.sinks.structlog": "StructlogSink",
+    "handrail.static.source": "SourceUnavailable",
+    "handrail.steps.step": "step",
+    "handrail.steps.verbs": "Stage Step Steps",
+    "handrail.system.spawn": "CommandNotStarted",
+    "handrail.typed.convert": "DoesNotFit",
+    "handrail.workspace.errors": "PatchRefused ScopeViolated WorktreeConflict",
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
@@ -293,150 +221,14 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'handrail' has no attribute {name!r}")
     from importlib import import_module
 
-    found = getattr(import_module(module), name)
-    globals()[name] = found
-    return found
+    public = getattr(import_module(module), name)
+    globals()[name] = public
+    return public
 
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOME])
 
 
-__all__ = [
-    "AcpBackend",
-    "Agent",
-    "AgentBackend",
-    "AgentError",
-    "AgentLike",
-    "AgentOptions",
-    "AgentReply",
-    "AgentRequest",
-    "AgentResult",
-    "AgentTurn",
-    "AnswerRejected",
-    "ApiBackend",
-    "ArtifactsSink",
-    "Backoff",
-    "BranchResult",
-    "Budget",
-    "BudgetExceeded",
-    "CallbackSink",
-    "CancelledFromWithin",
-    "Capabilities",
-    "Cassette",
-    "CassetteMismatch",
-    "CassetteMissing",
-    "ClaudeBackend",
-    "Clock",
-    "Codec",
-    "CodexBackend",
-    "CodexExecBackend",
-    "CommandBackend",
-    "CommandFailed",
-    "CommandNotFound",
-    "CommandNotStarted",
-    "CommandResult",
-    "ConsoleSink",
-    "ContextNotAMapping",
-    "CopilotBackend",
-    "CoreStalled",
-    "Current",
-    "DefinitionError",
-    "DoesNotFit",
-    "DuplicateStepName",
-    "Executor",
-    "FakeBackend",
-    "Files",
-    "GateClosed",
-    "GateNotFound",
-    "GateRefusal",
-    "GeminiBackend",
-    "GroupFailed",
-    "HandrailError",
-    "Holder",
-    "Incident",
-    "InsideEventLoop",
-    "InvalidAnswer",
-    "InvalidInput",
-    "InvalidSignal",
-    "Journal",
-    "JournalDamaged",
-    "JournalFailed",
-    "JsonlSink",
-    "Ladder",
-    "Lease",
-    "LeaseLost",
-    "Letter",
-    "LimitExceeded",
-    "Limits",
-    "MemoryJournal",
-    "MemorySink",
-    "MissingExtra",
-    "NoArmChosen",
-    "NotAStep",
-    "NotClean",
-    "NotPortable",
-    "NotRecorded",
-    "OpenGate",
-    "OpencodeBackend",
-    "OutOfSequence",
-    "OutputNotSerializable",
-    "OutsideStep",
-    "PatchRefused",
-    "Plan",
-    "PlannedStep",
-    "Probe",
-    "PromptError",
-    "ReplayMismatch",
-    "Retry",
-    "RollbackError",
-    "Run",
-    "RunCancelled",
-    "RunIdTaken",
-    "RunInfo",
-    "RunLocked",
-    "RunNotFound",
-    "ScopeViolated",
-    "Secrets",
-    "Sink",
-    "Skipped",
-    "SourceUnavailable",
-    "SqliteJournal",
-    "Stage",
-    "StageFailed",
-    "StageResult",
-    "StagesMissing",
-    "Step",
-    "StepChange",
-    "StepFailed",
-    "StepIsPoisonous",
-    "StepResult",
-    "StepTimeout",
-    "StepWasInterrupted",
-    "Steps",
-    "StructlogSink",
-    "TypeCodec",
-    "UnreadableRecord",
-    "Unresolvable",
-    "Unresolved",
-    "Usage",
-    "ValidationFailed",
-    "ValidationResult",
-    "ValidationRoundResult",
-    "Workflow",
-    "WorkflowContext",
-    "WorkflowDefinition",
-    "WorkflowError",
-    "WorkflowFailed",
-    "WorkflowLike",
-    "WorkflowMistake",
-    "WorkflowNotFound",
-    "WorkflowParameter",
-    "WorkflowResult",
-    "WorktreeConflict",
-    "WrongUse",
-    "__version__",
-    "current",
-    "step",
-    "workflow",
-]
+if not TYPE_CHECKING:  # the imports above say it to a type checker
+    __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604 - all are strings
