@@ -17,7 +17,7 @@ from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
 from handrail.engine.inbox import post_answer
-from handrail.engine.outside import run_outside
+from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
     Options,
     Parts,
@@ -275,6 +275,8 @@ class Engine:
 
         return Run(run_id, drive)
 
+    resume_sync = sync_twin(resume)
+
     async def _resume(
         self,
         run_id: str,
@@ -379,35 +381,7 @@ class Engine:
             machine, start.first, history, now, evaluator=evaluator, cancel=start.cancel
         )
 
-    def plan_sync(
-        self,
-        run_id: str,
-        workflow: WorkflowLike[..., Any] | None = None,
-        *,
-        reuse: Sequence[str] = (),
-        rerun: Sequence[str] = (),
-    ) -> Plan:
-        """``plan`` for callers without an event loop."""
-
-        async def planned() -> Plan:
-            return await self.plan(run_id, workflow, reuse=reuse, rerun=rerun)
-
-        return run_outside("plan_sync()", "await executor.plan(...)", planned)
-
-    def resume_sync(
-        self,
-        run_id: str,
-        workflow: WorkflowLike[..., Any] | None = None,
-        *,
-        reuse: Sequence[str] = (),
-        rerun: Sequence[str] = (),
-    ) -> WorkflowResult[Any]:
-        """``resume`` for callers without an event loop."""
-
-        async def resumed() -> WorkflowResult[Any]:
-            return await self.resume(run_id, workflow, reuse=reuse, rerun=rerun)
-
-        return run_outside("resume_sync()", "await executor.resume(...)", resumed)
+    plan_sync = sync_twin(plan)
 
     # -- reaching runs --------------------------------------------------------------------------
 
@@ -488,36 +462,9 @@ class Engine:
         self._journal.post(Letter(stamped), secrets=self._secrets())
         self._close_unless_used()
 
-    def answer_sync(self, run_id: str, gate: str, answer: Any, *, by: str | None = None) -> Any:
-        """``answer`` for callers without an event loop."""
-
-        async def answered() -> Any:
-            return await self.answer(run_id, gate, answer, by=by)
-
-        return run_outside("answer_sync()", "await executor.answer(...)", answered)
-
-    def signal_sync(
-        self, run_id: str, name: str, payload: Any = None, *, by: str | None = None
-    ) -> None:
-        """``signal`` for callers without an event loop."""
-
-        async def signalled() -> None:
-            await self.signal(run_id, name, payload, by=by)
-
-        run_outside("signal_sync()", "await executor.signal(...)", signalled)
-
-    def cancel_sync(
-        self,
-        run_id: str,
-        reason: str = "cancelled",
-        workflow: WorkflowLike[..., Any] | None = None,
-    ) -> WorkflowResult[Any] | None:
-        """``cancel`` for callers without an event loop."""
-
-        async def cancelled() -> WorkflowResult[Any] | None:
-            return await self.cancel(run_id, reason, workflow)
-
-        return run_outside("cancel_sync()", "await executor.cancel(...)", cancelled)
+    answer_sync = sync_twin(answer)
+    signal_sync = sync_twin(signal)
+    cancel_sync = sync_twin(cancel)
 
 
 class _Open:

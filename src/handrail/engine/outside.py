@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import anyio
 
 from handrail.errors import InsideEventLoop
 
+P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
+
+
+def sync_twin(
+    method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], T]:
+    """The ``_sync`` form of an executor's async method, for callers without an event loop."""
+    name = method.__name__
+
+    @functools.wraps(method)
+    def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        call = functools.partial(method, self, *args, **kwargs)
+        return run_outside(f"{name}_sync()", f"await executor.{name}(...)", call)
+
+    twin.__name__ = f"{name}_sync"
+    twin.__qualname__ = f"{method.__qualname__}_sync"
+    twin.__doc__ = f"``{name}`` for callers without an event loop."
+    return twin
 
 
 def run_outside(name: str, instead: str, function: Callable[..., Awaitable[T]], *args: Any) -> T:
