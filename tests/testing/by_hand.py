@@ -33,6 +33,20 @@ class Stuck(AssertionError):
     """The run has not ended, and nothing can happen any more."""
 
 
+class Watched(Machine):
+    """A machine whose every batch of commands is given to a function."""
+
+    def __init__(self, *parts: Any, watch: Callable[[Any, list[cmd.Command]], None]) -> None:
+        super().__init__(*parts)
+        self._watch = watch
+
+    def receive(self, happened: ev.Event | cmd.Report) -> list[cmd.Command]:
+        """What the machine asks for now."""
+        commands = list(super().receive(happened))
+        self._watch(happened, commands)
+        return commands
+
+
 class Hand(Drive):
     """A drive of a shape that makes one move at a time, and keeps every batch of commands."""
 
@@ -46,7 +60,7 @@ class Hand(Drive):
         self.workflow = workflow
         definition = workflow.definition
         recorded = Recorded(history, dropped)
-        machine = Machine(definition, {}, Setting("run", recorded=recorded))
+        machine = Watched(definition, {}, Setting("run", recorded=recorded), watch=self._watch)
         evaluator = Evaluator(Contexts("run", {}, {}), dict, None)
         self.batches: list[tuple[Any, list[cmd.Command]]] = []
         self.performed: list[tuple[str, int]] = []
@@ -58,13 +72,11 @@ class Hand(Drive):
         else:
             self.record(ev.WorkflowStarted(definition.name))
 
-    def _receive(self, happened: ev.Event | cmd.Report) -> None:
-        commands = list(self.machine.receive(happened))
+    def _watch(self, happened: ev.Event | cmd.Report, commands: list[cmd.Command]) -> None:
         self.batches.append((happened, commands))
         self.attempts += [
             (self._seq, command.path) for command in commands if isinstance(command, cmd.Perform)
         ]
-        self._todo.extend(commands)
 
     # -- moves ----------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ import anyio.lowlevel
 
 from handrail.codec.unresolved import Unresolved
 from handrail.core import commands as cmd
+from handrail.core.command_loop import CommandLoop
 from handrail.core.machine import Machine
 from handrail.core.run_state import declared_for
 from handrail.engine.bus import Bus
@@ -120,11 +121,10 @@ def rehearse(
 
     ``stamp`` numbers an event, and gives the time. Progress has that of the event before it.
     """
-    rehearsal = Rehearsal()
-    at = stamp(first)
-    rehearsal.happened.append((first, False))
-    _carry_on(rehearsal, machine, machine.receive(first), deque(known), stamp, (at, first.seq))
-    return rehearsal
+    rehearsing = _Rehearsing(machine, stamp, stamp(first), first.seq)
+    rehearsing.rehearsal.happened.append((first, False))
+    rehearsing.known.extend(known)
+    return rehearsing.go(first)
 
 
 async def resolve_recorded_callbacks(
@@ -155,47 +155,50 @@ def rehearse_on(
     machine: Machine, report: cmd.Report, seq: int, stamp: Callable[[ev.Event], float]
 ) -> Rehearsal:
     """Go on with what was asked for in a rehearsal, whose last event had this number."""
-    rehearsal = Rehearsal()
-    _carry_on(rehearsal, machine, machine.receive(report), deque(), stamp, (report.at, seq))
-    return rehearsal
+    return _Rehearsing(machine, stamp, report.at, seq).go(report)
 
 
-def _carry_on(  # noqa: PLR0917  # one function, but for where it begins
-    rehearsal: Rehearsal,
-    machine: Machine,
-    commands: Sequence[cmd.Command],
-    left: deque[ev.Event],
-    stamp: Callable[[ev.Event], float],
-    last: tuple[float, int],
-) -> None:
-    happened, held, run_id = rehearsal.happened, rehearsal.held, machine.run.setting.run_id
-    began, seq = last
-    at = began
-    todo: deque[cmd.Command] = deque(commands)
-    while todo or left:
-        if left and (not todo or isinstance(todo[0], cmd.Record)):
-            event = left.popleft()
-            at, seq = stamp(event), event.seq
-            happened.append((event, False))
-            continue
-        command = todo.popleft()
-        match command:
-            case cmd.Tell():  # first, as most of them are: a replayed step is one
-                progress = command.progress
-                if progress.seq != seq or not seq:  # else the core has stamped it, which is quicker
-                    ev.stamp(progress, run_id, seq, at)
-                happened.append((progress, None))
-            case cmd.Record():
-                event = command.event
-                at, seq = stamp(event), event.seq
-                if isinstance(event, WITH_VALUE):
-                    rehearsal.declared[len(happened)] = declared_in(machine, event)
-                happened.append((event, command.sync))
-                todo.extend(machine.receive(event))
-            case cmd.Pull():
-                todo.extend(machine.receive(cmd.Pulled(command.path, at=began)))
-            case _:
-                held.append(command)
+class _Rehearsing:
+    """Collects a rehearsal. Mutable."""
+
+    def __init__(
+        self, machine: Machine, stamp: Callable[[ev.Event], float], at: float, seq: int
+    ) -> None:
+        self.rehearsal = Rehearsal()
+        self.known: deque[ev.Event] = deque()
+        self._machine = machine
+        self._stamp = stamp
+        self._at = at
+        self._seq = seq
+
+    def go(self, begin: ev.Event | cmd.Report) -> Rehearsal:
+        held = self.rehearsal.held.append
+        machine = self._machine
+        loop = CommandLoop(machine, self._at, record=self._record, tell=self._tell, carry_out=held)
+        loop.receive(begin)
+        loop.run()
+        self._write_known()
+        return self.rehearsal
+
+    def _write_known(self) -> None:
+        while self.known:
+            event = self.known.popleft()
+            self._at, self._seq = self._stamp(event), event.seq
+            self.rehearsal.happened.append((event, False))
+
+    def _record(self, command: cmd.Record) -> None:
+        if self.known:
+            self._write_known()
+        event, happened = command.event, self.rehearsal.happened
+        self._at, self._seq = self._stamp(event), event.seq
+        if isinstance(event, WITH_VALUE):
+            self.rehearsal.declared[len(happened)] = declared_in(self._machine, event)
+        happened.append((event, command.sync))
+
+    def _tell(self, progress: ev.Progress) -> None:
+        if progress.seq != self._seq or not self._seq:  # else the core has stamped it already
+            ev.stamp(progress, self._machine.run.setting.run_id, self._seq, self._at)
+        self.rehearsal.happened.append((progress, None))
 
 
 async def write_out(rehearsal: Rehearsal, machine: Machine, journal: Journal, bus: Bus) -> None:

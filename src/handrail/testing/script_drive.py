@@ -9,11 +9,11 @@ attempts stop. Time is ``now`` and moves only in ``advance_to``.
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from handrail.core import commands as cmd
+from handrail.core.command_loop import CommandLoop
 from handrail.core.machine import Machine
 from handrail.core.run_state import StepNode
 from handrail.core.waits import ends_by_itself
@@ -58,7 +58,6 @@ class Drive:
         prepare: Prepare | None = None,
     ) -> None:
         self.machine = machine
-        self.now = now
         self.events: list[ev.Event] = []
         self.progress: list[ev.Progress] = []
         self.flights: dict[str, InFlight] = {}
@@ -69,20 +68,26 @@ class Drive:
         self._seq = seq
         self._order = 0
         self._timers: list[tuple[float, int, cmd.Wait | InFlight]] = []
-        self._todo: deque[cmd.Command] = deque()
-        self._late: deque[cmd.Report] = deque()
+        self._loop = CommandLoop(
+            machine, now, record=self._write, tell=self._note, carry_out=self._carry_out
+        )
+
+    @property
+    def now(self) -> float:
+        """The time, in seconds; it moves only in ``advance_to``."""
+        return self._loop.now
 
     # -- what happens ---------------------------------------------------------------------------
 
     def record(self, event: ev.Event) -> None:
         """This has happened: number it, give it to the core, do what follows."""
-        self._todo.append(cmd.Record(event))
-        self._settle()
+        self._loop.add(cmd.Record(event))
+        self._loop.run()
 
     def report(self, report: cmd.Report) -> None:
         """Give the core a report, and do what follows."""
-        self._receive(report)
-        self._settle()
+        self._loop.receive(report)
+        self._loop.run()
 
     def land(self, path: str, event: ev.Event) -> None:
         """What is in flight at this path ended with this event."""
@@ -96,9 +101,9 @@ class Drive:
             if due is None or due > moment:
                 break
             _, _, what = heapq.heappop(self._timers)
-            self.now = max(self.now, due)
+            self._loop.now = max(self.now, due)
             self._fire(what)
-        self.now = max(self.now, moment)
+        self._loop.now = max(self.now, moment)
 
     def next_due(self) -> float | None:
         """When the next thing is due, or None."""
@@ -121,20 +126,8 @@ class Drive:
 
     # -- carrying out commands ------------------------------------------------------------------
 
-    def _settle(self) -> None:
-        while self._todo or self._late:
-            if self._todo:
-                self._carry_out(self._todo.popleft())
-            else:
-                self._receive(self._late.popleft())
-
-    def _receive(self, happened: ev.Event | cmd.Report) -> None:
-        self._todo.extend(self.machine.receive(happened))
-
     def _carry_out(self, command: cmd.Command) -> None:
         match command:
-            case cmd.Record():
-                self._write(command.event)
             case cmd.Perform() | cmd.Undo():
                 self._start_flight(command)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
@@ -143,15 +136,11 @@ class Drive:
                 self._at(command.due, command)
             case cmd.Cancel():
                 self._stop(command.path)
-            case cmd.Pull():
-                self._late.append(cmd.Pulled(command.path, at=self.now))
-            case cmd.Tell():
-                self.progress.append(ev.stamp(command.progress, self._run_id, self._seq, self.now))
             case cmd.Finish():
                 self.result = command.result
             case cmd.Queue():  # nothing is limited here
                 given = cmd.Granted(command.path, command.launch, command.interrupted, at=self.now)
-                self._receive(given)
+                self._loop.receive(given)
             case cmd.Ask() | cmd.Changed() | cmd.Release():
                 pass  # whoever holds the drive answers the gate; without a record nothing changes
 
@@ -159,12 +148,15 @@ class Drive:
     def _run_id(self) -> str:
         return self.machine.run.setting.run_id
 
-    def _write(self, event: ev.Event) -> None:
+    def _note(self, progress: ev.Progress) -> None:
+        self.progress.append(ev.stamp(progress, self._run_id, self._seq, self.now))
+
+    def _write(self, command: cmd.Record) -> None:
+        event = command.event
         self._seq += 1
         self.events.append(ev.stamp(event, self._run_id, self._seq, self.now))
         if isinstance(event, ev.StepStarted):
             self._note_step(event.path)
-        self._receive(event)
 
     def _note_step(self, path: str) -> None:
         node = self.machine.run.nodes.get(path)
@@ -180,7 +172,7 @@ class Drive:
             except NeedsEventLoop:
                 raise
             except Exception as error:  # noqa: BLE001  # the user's context builder
-                self._todo.append(cmd.Record(failed(command, error)))
+                self._loop.add(cmd.Record(failed(command, error)))
                 return
         self.flights[command.path] = flight
         if timeout_s is not None:
@@ -192,15 +184,15 @@ class Drive:
         except NeedsEventLoop:
             raise
         except Exception as error:  # noqa: BLE001  # the user's function
-            self._receive(cmd.Evaluated(command.path, error=error, at=self.now))
+            self._loop.receive(cmd.Evaluated(command.path, error=error, at=self.now))
         else:
-            self._receive(cmd.Evaluated(command.path, value, at=self.now))
+            self._loop.receive(cmd.Evaluated(command.path, value, at=self.now))
 
     def _stop(self, path: str) -> None:
         flight = self.flights.get(path)
         if flight is not None and isinstance(flight.command, cmd.Perform):
             del self.flights[path]
-            self._late.append(cmd.Stopped(path, flight.command.attempt, at=self.now))
+            self._loop.later(cmd.Stopped(path, flight.command.attempt, at=self.now))
 
     # -- time -----------------------------------------------------------------------------------
 
