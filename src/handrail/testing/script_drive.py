@@ -143,6 +143,8 @@ class Drive:
                 self._loop.receive(given)
             case cmd.Ask() | cmd.Changed() | cmd.Release():
                 pass  # whoever holds the drive answers the gate; without a record nothing changes
+            case cmd.Record() | cmd.Tell() | cmd.Pull():
+                pass  # the loop's own
 
     @property
     def _run_id(self) -> str:
