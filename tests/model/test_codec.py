@@ -224,7 +224,7 @@ def test_a_value_comes_back_with_its_type_and_text(value: Any) -> None:
     back = CODEC.load(text)
     assert alike(value, back), (value, back)
     assert CODEC.dump(back) == text
-    assert CODEC.identity(value) == text
+    assert CODEC.identity(value, in_order=True) == text
 
 
 @given(VALUES, VALUES)
@@ -409,4 +409,4 @@ def test_lone_surrogates_come_back_from_anywhere() -> None:
     """A string that UTF-8 has no form for may stand in a key, in a set, in a field, in a path."""
     value = Box({"\ud800": [{"\udfff"}, Path("\ud800")], "a": "\ud83d\ude00"}, note="\ud800")
     assert CODEC.load(CODEC.dump(value)) == value
-    assert CODEC.identity(value) == CODEC.dump(value)
+    assert CODEC.identity(value, in_order=True) == CODEC.dump(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,28 @@ def test_what_cannot_be_written_is_named(value: Any, text: str) -> None:
     """The part that cannot be written counts as the name of its class, the rest as it is."""
     assert CODEC.identity(value) == text
     assert CODEC.identity(value) == CODEC.identity(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ({1: "a", (2, 3): {"x", "y"}}, {(2, 3): {"y", "x"}, 1: "a"}),
+        ([{"\ud800": {"a": 1, "b": 2}}], [{"\ud800": {"b": 2, "a": 1}}]),
+        ({frozenset({"b", "a"}): 1, "z": len}, {"z": len, frozenset({"a", "b"}): 1}),
+    ],
+)
+def test_the_order_of_a_dict_is_no_part_of_it(value: Any, other: Any) -> None:
+    """Equal dicts have one text, in whatever order they were filled."""
+    assert value == other
+    assert CODEC.identity(value) == CODEC.identity(other)
+    assert CODEC.identity(value, in_order=True) != CODEC.identity(other, in_order=True)
+
+
+def test_the_order_of_an_ordered_dict_is_part_of_it() -> None:
+    """Such dicts are equal only if their order is."""
+    one, two = OrderedDict(a=1, b=2), OrderedDict(b=2, a=1)
+    assert CODEC.identity(one) != CODEC.identity(two)
 
 
 def test_an_object_that_is_in_the_way_is_named() -> None:

@@ -31,6 +31,7 @@ from handrail.codec.writing import (
     WITH_TEXT,
     Refused,
     Writer,
+    Writers,
     Writing,
     class_of,
     of_cycle,
@@ -86,7 +87,15 @@ def _cut(tree: Any) -> str:
 class Naming(Writing):
     """The writing of a value in which a name stands for what cannot be written. Mutable."""
 
-    __slots__ = ()
+    __slots__ = ("_in_order",)
+
+    def __init__(self, known: Writers, *, surrogates: bool = False, in_order: bool) -> None:
+        super().__init__(known, surrogates=surrogates)
+        self._in_order = in_order
+
+    def unordered(self, pairs: list[Any]) -> list[Any]:
+        """The pairs of a dict by the texts of their keys."""
+        return pairs if self._in_order else sorted(pairs, key=_text_of_key)
 
     def write(self, value: Any, depth: int) -> Any:
         """The tree of the value, or its name."""
@@ -96,6 +105,10 @@ class Naming(Writing):
             if refused.why == TOO_DEEP:
                 raise  # as a whole: in what contains itself there is no end of parts
             return name_of(value)
+
+
+def _text_of_key(pair: list[Any]) -> bytes:
+    return msgspec.json.encode(pair[0], order="deterministic")
 
 
 def name_of(value: Any) -> str:
@@ -297,22 +310,26 @@ class Codec:
         except Unresolvable as error:
             return Unresolved(text, error.tag)
 
-    def identity(self, value: Any) -> str:
+    def identity(self, value: Any, *, in_order: bool = False) -> str:
         """A text that is the same for equal values; never raises.
 
         What cannot be recorded counts as ``<module:Type>``, a function as ``<module:qualname>``.
+        ``in_order``: dicts whose items are in another order have another text, as in the records of
+        version 0.1.
         """
         try:
-            return self._named(value)
+            return self._named(value, in_order=in_order)
         except Exception:  # noqa: BLE001  # a user's properties may do anything
             return msgspec.json.encode(name_of(value)).decode()
 
-    def _named(self, value: Any) -> str:
+    def _named(self, value: Any, *, in_order: bool) -> str:
         kind = class_of(value)
+        order: Any = None if in_order else "deterministic"
         try:
             if kind in WITH_TEXT or (kind is int and INT_MIN <= value <= INT_MAX):
                 return msgspec.json.encode(value).decode()
-            return msgspec.json.encode(Naming(self._classes).write(value, 0)).decode()
+            naming = Naming(self._classes, in_order=in_order)
+            return msgspec.json.encode(naming.write(value, 0), order=order).decode()
         except UnicodeEncodeError:
-            naming = Naming(self._classes, surrogates=True)
-            return msgspec.json.encode(naming.write(value, 0)).decode()
+            naming = Naming(self._classes, surrogates=True, in_order=in_order)
+            return msgspec.json.encode(naming.write(value, 0), order=order).decode()

@@ -114,6 +114,10 @@ class Writing:
             raise refused.inside(holder, f"[{_shown(key)}]") from refused.__cause__
         return written
 
+    def unordered(self, pairs: list[Any]) -> list[Any]:
+        """The pairs of a dict in the order in which they are written: their own."""
+        return pairs
+
     def hashed(self, element: Any) -> None:
         """Note an element of a set or a key; those of users may become equal to one another."""
         if type(element) not in _PROVEN_KEYS:
@@ -217,7 +221,8 @@ def write_dict(writing: Writing, value: dict[Any, Any], depth: int) -> Any:
             return value if written is None else written
     except Refused as refused:
         raise refused.inside(value, f"[{_shown(key)}]") from refused.__cause__
-    return {TAG: "dict", "v": writing.pairs(value, value.items(), depth)}
+    pairs = writing.pairs(value, value.items(), depth)
+    return {TAG: "dict", "v": writing.unordered(pairs)}
 
 
 def _encodable(text: str) -> bool:

@@ -11,7 +11,7 @@ from handrail.core import commands as cmd
 from handrail.core.run_state import RunState
 from handrail.errors import StepChange
 from handrail.record.outputs import held_steps
-from handrail.steps.fingerprint import short
+from handrail.steps.fingerprint import item_digest, item_matches
 from handrail.steps.verbs import Step
 
 
@@ -28,24 +28,19 @@ def step_changed(run: RunState, above: str, step: Step[Any]) -> bool:
         if recorded.at(path).attempt > made and path.rpartition("/")[0] == above:
             continue  # it is of the fallback, which has the name of a step that never began
         was = recorded.fingerprint_of(path)
-        now = run.fingerprint(one) if was else ""
-        if was != now:
-            must_end = note_change(run, StepChange(path, was, now)) or must_end
+        if was and not run.matches(was, one):
+            change = StepChange(path, was, run.fingerprint(one))
+            must_end = note_change(run, change) or must_end
     return must_end
 
 
-def item_changed(run: RunState, path: str, digest: str) -> bool:
+def item_changed(run: RunState, path: str, item: Any) -> bool:
     """Note a member whose record is of another item; True if the drive must not go on."""
-    was = run.recorded.item_of(path)
-    if not was or not digest or was == digest:
+    was, codec, secrets = run.recorded.item_of(path), run.codec, run.setting.secrets
+    if not was or codec is None or item_matches(was, item, codec, secrets):
         return False
-    return note_change(run, StepChange(path, f"item {was}", f"item {digest}"))
-
-
-def item_digest(run: RunState, item: Any) -> str:
-    """What a member's item is, as a text that can be compared with the recorded one."""
-    codec = run.codec
-    return "" if codec is None else short(codec.identity(item), run.setting.secrets)
+    now = item_digest(item, codec, secrets)
+    return note_change(run, StepChange(path, f"item {was}", f"item {now}"))
 
 
 def note_change(run: RunState, change: StepChange) -> bool:

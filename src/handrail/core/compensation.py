@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sized
 from typing import Any, TypeAlias, TypeGuard
 
 from handrail.core import commands as cmd
-from handrail.core.changes import item_changed, item_digest, step_changed
+from handrail.core.changes import item_changed, step_changed
 from handrail.core.failing import failed_result, failure_on_record
 from handrail.core.generators import call, close
 from handrail.core.items import Items, function_of, is_body, keyed
@@ -222,7 +222,7 @@ class CompensationSearch:
                 value, key = keyed(verb, item, index)
                 member = f"{base}/{key}"
                 if member in self._leading_to:
-                    item_changed(self.run, member, item_digest(self.run, item))
+                    item_changed(self.run, member, item)
                     yield self.member(member, verb, value, inputs)
                     left -= 1
                 if not left or (index >= last and not ends):  # there may be no end of items

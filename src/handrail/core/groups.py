@@ -13,7 +13,6 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, assert_never, cast
 
 from handrail.core import commands as cmd
-from handrail.core.changes import item_digest
 from handrail.core.ending import partially_compensated, undo
 from handrail.core.failing import fail
 from handrail.core.failures import Failure, failure_from, failure_of
@@ -35,6 +34,7 @@ from handrail.model import events as ev
 from handrail.model.described import defined_at
 from handrail.model.results import StepResult
 from handrail.record.outputs import OUTPUTS, RESULTS, winner
+from handrail.steps.fingerprint import item_digest
 from handrail.steps.verbs import ForEachGroup, ParallelGroup, RaceGroup, Step
 
 PULLS_PER_TURN = 256
@@ -272,9 +272,9 @@ class GroupNode(CompositeNode):
         member.started_at = run.now
         assert self.live is not None
         self.live[path] = run.nodes[path] = member
-        digest = item_digest(run, item)
-        if replay_member(run, member, verb, digest, value):
+        if replay_member(run, member, verb, item, value):
             return
+        digest = "" if run.codec is None else item_digest(item, run.codec, run.setting.secrets)
         member.phase = Phase.RUNNING
         run.record(ev.MemberStarted(path, index, key, digest))
         _begin_body(run, member, verb, value)

@@ -215,11 +215,11 @@ def _went_on(run: RunState, node: StepNode, record: PathRecord) -> bool:
 
 
 def replay_member(
-    run: RunState, member: MemberNode, verb: ForEachGroup, digest: str, value: Any
+    run: RunState, member: MemberNode, verb: ForEachGroup, item: Any, value: Any
 ) -> bool:
     """Take a member's recorded end from the record; False if it has none."""
     recorded, path = run.recorded, member.path
-    if item_changed(run, path, digest):
+    if item_changed(run, path, item):
         member.phase = Phase.HALTED
         return True
     record = recorded.known(path)

@@ -40,7 +40,7 @@ from handrail.model.results import (
 from handrail.record.outputs import declared_output, member_output, recordable
 from handrail.record.results import children_of
 from handrail.record.run_record import Recorded, attempt_in
-from handrail.steps.fingerprint import fingerprint
+from handrail.steps.fingerprint import fingerprint, matches
 from handrail.steps.verbs import ForEachGroup, SignalWait, Step
 
 if TYPE_CHECKING:
@@ -539,6 +539,11 @@ class RunState:
     def fingerprint(self, step: Step[Any]) -> str:
         """What the step is, for the record; empty where nothing is to be durable."""
         return "" if self.codec is None else fingerprint(step, self.codec, self.setting.secrets)
+
+    def matches(self, recorded: str, step: Step[Any]) -> bool:
+        """True if the step is the one that has this recorded fingerprint."""
+        codec = self.codec
+        return codec is None or matches(recorded, step, codec, self.setting.secrets)
 
     def unrecordable(
         self, value: Any, where: str, declared: Callable[[], tuple[Any, ...]] | None = None

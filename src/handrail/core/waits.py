@@ -113,7 +113,7 @@ class GateNode(CompositeNode):
     def _asks_another(self, run: RunState) -> bool:
         """True if the recorded gate was opened for a step that the code describes otherwise now."""
         was = run.recorded.fingerprint_of(self.path)
-        return bool(was) and was != run.fingerprint(self.step)
+        return bool(was) and not run.matches(was, self.step)
 
     def timer_fired(self, run: RunState) -> None:
         """Answer with the default, or close the gate and fail."""

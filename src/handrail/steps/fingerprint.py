@@ -45,23 +45,31 @@ _LONGEST = 160
 _KEPT = 120
 
 
+Identity = Callable[[Any], str]
+"""A text that is the same for equal values."""
+
+
 def fingerprint(step: Step[Any], codec: Codec, secrets: Mapping[str, str] | None = None) -> str:
     """The step's verb and what follows from it, on one line; equal for equal steps.
 
     The values of ``secrets`` stand there by name, so that it stays when they are renewed.
     """
+    return _of_step(step, codec.identity, secrets)
+
+
+def _of_step(step: Step[Any], identity: Identity, secrets: Mapping[str, str] | None) -> str:
     verb = step.verb
     if type(verb) is PythonCall and not verb.kwargs:  # most steps; the same as below, and quicker
         action, args = verb.action, verb.args
-        named = reference(action) if type(action) is FunctionType else _callable(action, codec)
-        return short(f"python {named} {codec.identity(list(args)) if args else '[]'}", secrets)
-    return short(described(verb, codec), secrets)
+        named = reference(action) if type(action) is FunctionType else _callable(action, identity)
+        return short(f"python {named} {identity(list(args)) if args else '[]'}", secrets)
+    return short(_described(verb, identity), secrets)
 
 
 def matches(
     recorded: str, step: Step[Any], codec: Codec, secrets: Mapping[str, str] | None = None
 ) -> bool:
-    """True if the step is what was recorded: ``recorded == fingerprint(...)``, and quicker.
+    """True if the step is what was recorded.
 
     Where the text is the recorded one as it is, no secret need be looked for in it: there was none.
     """
@@ -70,7 +78,24 @@ def matches(
         said = codec.identity(list(verb.args)) if verb.args else "[]"
         if recorded == f"python {reference(verb.action)} {said}":
             return True
-    return recorded == fingerprint(step, codec, secrets)
+    if recorded == fingerprint(step, codec, secrets):
+        return True
+    in_order = functools.partial(codec.identity, in_order=True)  # of version 0.1
+    return recorded == _of_step(step, in_order, secrets)
+
+
+def item_matches(
+    recorded: str, item: Any, codec: Codec, secrets: Mapping[str, str] | None = None
+) -> bool:
+    """True if a member's item is what was recorded."""
+    if recorded == item_digest(item, codec, secrets):
+        return True
+    return recorded == short(codec.identity(item, in_order=True), secrets)
+
+
+def item_digest(item: Any, codec: Codec, secrets: Mapping[str, str] | None = None) -> str:
+    """What a member's item is, as a text that can be compared with the recorded one."""
+    return short(codec.identity(item), secrets)
 
 
 def short(text: str, secrets: Mapping[str, str] | None = None) -> str:
@@ -82,12 +107,11 @@ def short(text: str, secrets: Mapping[str, str] | None = None) -> str:
     return f"{text[:_KEPT]}... #{digest}"
 
 
-def described(verb: Verb, codec: Codec) -> str:  # noqa: C901, PLR0911, PLR0912  # one case a verb
+def _described(verb: Verb, identity: Identity) -> str:  # noqa: C901, PLR0911, PLR0912  # one case a verb
     """The whole of it, however long."""
-    identity = codec.identity
     match verb:
         case PythonCall():
-            said = f"python {_callable(verb.action, codec)} {identity(list(verb.args))}"
+            said = f"python {_callable(verb.action, identity)} {identity(list(verb.args))}"
             return f"{said} {identity(dict(verb.kwargs))}" if verb.kwargs else said
         case ShellCommand():
             place = "" if verb.cwd is None else f" in {verb.cwd}"
@@ -95,13 +119,13 @@ def described(verb: Verb, codec: Codec) -> str:  # noqa: C901, PLR0911, PLR0912 
             argv = verb.argv if isinstance(verb.argv, str) else list(verb.argv)
             return f"command {identity(argv)}{place}{parsed}"
         case AgentCall():
-            return f"agent {_agent(verb.agent, codec)} {_context(verb.context, codec)}"
+            return f"agent {_agent(verb.agent, identity)} {_context(verb.context, identity)}"
         case Generation():
-            return f"generate {_generator(verb, codec)} {_context(verb.context, codec)}"
+            return f"generate {_generator(verb, identity)} {_context(verb.context, identity)}"
         case StageCheck():
-            return f"stage {_stage(verb.stage, codec)}"
+            return f"stage {_stage(verb.stage, identity)}"
         case Validation():
-            stages = None if verb.stages is None else [_stage(s, codec) for s in verb.stages]
+            stages = None if verb.stages is None else [_stage(s, identity) for s in verb.stages]
             return f"validate {identity(stages)}"
         case ChildWorkflow():
             name = verb.workflow.definition.name
@@ -112,7 +136,7 @@ def described(verb: Verb, codec: Codec) -> str:  # noqa: C901, PLR0911, PLR0912 
         case ParallelGroup():
             return f"parallel {verb.on_error} {identity([step.name for step in verb.steps])}"
         case ForEachGroup():
-            return f"for_each {verb.on_error} {_callable(verb.body, codec)}"
+            return f"for_each {verb.on_error} {_callable(verb.body, identity)}"
         case RaceGroup():
             return f"race {identity([step.name for step in verb.steps])}"
         case Question():
@@ -125,7 +149,7 @@ def described(verb: Verb, codec: Codec) -> str:  # noqa: C901, PLR0911, PLR0912 
             return "sleep"
 
 
-def _callable(target: Any, codec: Codec) -> str:
+def _callable(target: Any, identity: Identity) -> str:
     """A partial counts with what it binds, a workflow by its function."""
     definition = getattr(target, "definition", None)
     if definition is not None:
@@ -134,37 +158,37 @@ def _callable(target: Any, codec: Codec) -> str:
     if not isinstance(target, functools.partial):
         return named
     args, keywords = _bound(target)
-    return f"{named} {codec.identity(args)} {codec.identity(keywords)}"
+    return f"{named} {identity(args)} {identity(keywords)}"
 
 
 def _bound(target: Any) -> tuple[list[Any], dict[str, Any]]:
     return list(target.args), target.keywords
 
 
-def _agent(agent: Any, codec: Codec) -> str:
+def _agent(agent: Any, identity: Identity) -> str:
     """Its name, and what it says of its prompt and output, if it says anything."""
-    identity: Callable[[], Any] | Any = getattr(agent, "identity", None)
-    if callable(identity):
-        identity = identity()
-    return agent.name if identity is None else f"{agent.name} {codec.identity(identity)}"
+    described: Callable[[], Any] | Any = getattr(agent, "identity", None)
+    if callable(described):
+        described = described()
+    return agent.name if described is None else f"{agent.name} {identity(described)}"
 
 
-def _generator(verb: Generation, codec: Codec) -> str:
+def _generator(verb: Generation, identity: Identity) -> str:
     generator: Any = verb.generator
     if callable(getattr(generator, "run", None)):
-        return _agent(generator, codec)
-    return _callable(generator, codec)
+        return _agent(generator, identity)
+    return _callable(generator, identity)
 
 
-def _context(context: Any, codec: Codec) -> str:
-    return _callable(context, codec) if callable(context) else codec.identity(dict(context))
+def _context(context: Any, identity: Identity) -> str:
+    return _callable(context, identity) if callable(context) else identity(dict(context))
 
 
-def _stage(stage: str | Stage, codec: Codec) -> str:
+def _stage(stage: str | Stage, identity: Identity) -> str:
     if isinstance(stage, str):
         return stage
     check = stage.check
-    said = _callable(check, codec) if callable(check) else codec.identity(check)
+    said = _callable(check, identity) if callable(check) else identity(check)
     return f"{stage.name}: {said}"
 
 
