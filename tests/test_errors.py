@@ -32,6 +32,7 @@ from handrail import (
     GateRefusal,
     GroupFailed,
     HandrailError,
+    InputsDiffer,
     InsideEventLoop,
     InvalidAnswer,
     InvalidInput,
@@ -196,6 +197,11 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         RunLocked("r", 12, "host", 3.4),
         r"run r .* process 12 on host \(since 3 s\)\. .*[Ss]top it",
         {"run_id": "r", "pid": 12, "host": "host", "age_s": 3.4},
+    ),
+    (
+        InputsDiffer("r", "n", "1", "2"),
+        "run r was started with n=1, not 2. Give the same inputs",
+        {"run_id": "r", "name": "n", "recorded": "1", "given": "2"},
     ),
     (RunIdTaken("r"), r"run 'r' already.*[Rr]esume", {"run_id": "r"}),
     (

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from handrail.errors import GateRefusal as GateRefusal
     from handrail.errors import GroupFailed as GroupFailed
     from handrail.errors import HandrailError as HandrailError
+    from handrail.errors import InputsDiffer as InputsDiffer
     from handrail.errors import InsideEventLoop as InsideEventLoop
     from handrail.errors import InvalidAnswer as InvalidAnswer
     from handrail.errors import InvalidInput as InvalidInput
@@ -170,7 +171,7 @@ _NAMES = {
     "handrail.engine.stops": "CancelledFromWithin CoreStalled",
     "handrail.errors": """
         BudgetExceeded CommandFailed CommandNotFound DefinitionError DuplicateStepName
-        GateClosed GateNotFound GateRefusal GroupFailed HandrailError InsideEventLoop
+        GateClosed GateNotFound GateRefusal GroupFailed HandrailError InputsDiffer InsideEventLoop
         InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost
         LimitExceeded MissingExtra NoArmChosen NotAStep NotClean NotPortable NotRecorded
         OutputNotSerializable ReplayMismatch RunCancelled RunIdTaken RunLocked

@@ -317,6 +317,25 @@ class RunIdTaken(HandrailError):
         return f"there is a run {self.run_id!r} already. Resume it, or choose another id."
 
 
+class InputsDiffer(HandrailError):
+    """A run that there is already was asked for with another input than it was begun with; the
+    values are texts for people.
+    """
+
+    def __init__(self, run_id: str, name: str, recorded: str, given: str) -> None:
+        super().__init__(run_id, name, recorded, given)
+        self.run_id = run_id
+        self.name = name
+        self.recorded = recorded
+        self.given = given
+
+    def __str__(self) -> str:
+        return (
+            f"run {self.run_id} was started with {self.name}={self.recorded}, not {self.given}. "
+            f"Give the same inputs, or another run id."
+        )
+
+
 class WorkflowNotFound(HandrailError):
     """A run is to be resumed and nobody gave its workflow."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,8 @@ from handrail.cli.inputs import arguments_for, given_inputs
 from handrail.cli.journal import Place, exactly, of_this_id, picked
 from handrail.cli.show import describe_status, info_data
 from handrail.cli.target import labels_of, load, workflow_of
-from handrail.errors import RunIdTaken, WorkflowNotFound
+from handrail.engine.inputs import refuse_other_inputs
+from handrail.errors import InputsDiffer, RunIdTaken, WorkflowNotFound
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 from handrail.model.definition import WorkflowDefinition
@@ -27,7 +27,6 @@ from handrail.ports.journal import Journal, RunInfo
 from handrail.record.reading import history_of, inputs_of
 from handrail.record.run_record import Recorded
 from handrail.record.view import state_of
-from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
     from handrail.agents.cassette.cassette import Cassette
@@ -145,25 +144,15 @@ def go_on(info: RunInfo, workflow: Any, given: Mapping[str, Any], session: Sessi
     if info.status == "cancelled" and info.holder is None:
         resume = session.place.command("resume", info.run_id)
         raise Refused(f"run {info.run_id}", "was cancelled", f"{resume} goes on with it. {another}")
-    _compare(info.run_id, definition, given, session.journal)
+    journal = session.journal
+    recorded = inputs_of(Recorded(history_of(journal, info.run_id)), definition, journal.codec)
+    try:
+        refuse_other_inputs(info.run_id, definition, given, recorded, journal.codec)
+    except InputsDiffer as error:
+        why = f"it was started with {error.name}={error.recorded}, not {error.given}"
+        hint = "Leave the inputs out to go on with it; leave out --run-id to start another run."
+        raise Refused(f"run {info.run_id}", why, hint) from None
     return drive_again(info, workflow, Choices(), session)
-
-
-def _compare(
-    run_id: str, definition: WorkflowDefinition, given: Mapping[str, Any], journal: Journal
-) -> None:
-    recorded = inputs_of(Recorded(history_of(journal, run_id)), definition, journal.codec)
-    kinds = {parameter.name: parameter.kind for parameter in definition.parameters}
-    rest = next((name for name, kind in kinds.items() if kind is Parameter.VAR_KEYWORD), None)
-    for name, value in given.items():
-        of = recorded if name in kinds else recorded.get(rest or "", {})
-        then, now = of.get(name), value
-        if kinds.get(name) is Parameter.VAR_POSITIONAL:
-            then, now = tuple(then or ()), tuple(value)
-        if name not in of or journal.codec.identity(now) != journal.codec.identity(then):
-            why = f"it was started with {name}={short_repr(then)}, not {short_repr(now)}"
-            hint = "Leave the inputs out to go on with it; leave out --run-id to start another run."
-            raise Refused(f"run {run_id}", why, hint)
 
 
 @attrs.frozen

@@ -17,12 +17,16 @@ from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
 from handrail.engine.inbox import post_answer
+from handrail.engine.inputs import bind_inputs, refuse_other_inputs
 from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
+    Begin,
+    Existing,
     Options,
     Parts,
     Start,
     Wiring,
+    check_existing,
     check_parts,
     definition_of,
     new_run_id,
@@ -49,6 +53,7 @@ from handrail.record.reading import (
     history_of,
     inputs_of,
     recorded_result,
+    refuse_other_workflow,
     refuse_partially_compensated,
     refuse_without_inputs,
     workflow_for,
@@ -89,11 +94,25 @@ class Engine:
         self._close_unless_used()
 
     def options(
-        self, *, run_id: str | None = None, labels: Mapping[str, str] | None = None
+        self,
+        *,
+        run_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        existing: Existing = "refuse",
     ) -> Self:
-        """The same executor, whose next run has this id and these labels."""
+        """The same executor, whose next run has this id and these labels.
+
+        ``existing`` says what ``run`` and ``stream`` do where the journal has a run of this id:
+        ``"refuse"`` raises ``RunIdTaken``. ``"go_on"`` resumes a run that has not ended, and gives
+        the recorded result of one that has; other inputs than the recorded ones are
+        ``InputsDiffer``.
+
+        Raises:
+            WrongUse: ``existing`` is neither, or it is ``"go_on"`` without a run id.
+        """
+        check_existing(existing, run_id)
         changed = copy.copy(self)
-        changed._options = Options(run_id, dict(labels or {}))  # noqa: SLF001  # a copy of our own
+        changed._options = Options(run_id, dict(labels or {}), existing)  # noqa: SLF001  # a copy of our own
         return changed
 
     # -- running --------------------------------------------------------------------------------
@@ -105,10 +124,11 @@ class Engine:
 
         Raises:
             TypeError: the arguments do not fit the workflow's signature.
+            InvalidInput: one is not of the type that its parameter declares.
+            RunIdTaken, InputsDiffer: see ``options``.
             DefinitionError: a backend cannot honour what a step tells it; nothing was run.
         """
-        prepared = self._prepare(workflow, args, kwargs)
-        return await self._drive(*prepared, None)
+        return await self._begin(self._prepare(workflow, args, kwargs), None)
 
     def run_sync(
         self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
@@ -118,43 +138,52 @@ class Engine:
         Raises:
             InsideEventLoop: there is one in this thread; the text says what to write instead.
         """
-        prepared = self._prepare(workflow, args, kwargs)
-        return run_outside("run_sync()", "await executor.run(...)", self._drive, *prepared, None)
+        begin = self._prepare(workflow, args, kwargs)
+        return run_outside("run_sync()", "await executor.run(...)", self._begin, begin, None)
 
     def stream(self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """The run as an async context manager that gives its events; see ``Run``."""
-        prepared = self._prepare(workflow, args, kwargs)
+        begin = self._prepare(workflow, args, kwargs)
 
         async def drive(run: Run[Any]) -> WorkflowResult[Any]:
-            return await self._drive(*prepared, run)
+            return await self._begin(begin, run)
 
-        return Run(prepared[1], drive)
+        return Run(begin.run_id, drive)
 
-    def _prepare(
-        self, workflow: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[WorkflowDefinition, str, dict[str, Any]]:
-        definition = definition_of(workflow)
-        inputs = definition.bind(args, kwargs)
+    def _prepare(self, workflow: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Begin:
+        definition, options = definition_of(workflow), self._options
+        inputs = bind_inputs(definition, args, kwargs)
         preflight(definition, self._parts)
-        run_id = self._options.run_id
+        run_id = options.run_id
         if run_id is None:
-            return definition, new_run_id(definition.name), inputs
-        if self._journal.events(run_id):
+            run_id = new_run_id(definition.name, self._parts.clock.now(), self._journal.events)
+        elif options.existing == "refuse" and self._journal.events(run_id):
             raise RunIdTaken(run_id)
-        return definition, run_id, inputs
+        named = definition.signature.bind(*args, **kwargs).arguments
+        return Begin(definition, run_id, inputs, {name: inputs[name] for name in named}, options)
 
-    async def _drive(
-        self,
-        definition: WorkflowDefinition,
-        run_id: str,
-        inputs: dict[str, Any],
-        run: Run[Any] | None,
+    async def _begin(self, begin: Begin, run: Run[Any] | None) -> WorkflowResult[Any]:
+        definition, run_id, options = begin.definition, begin.run_id, begin.options
+        with self._leased(run_id) as secrets:
+            if options.run_id is not None and self._journal.events(run_id):
+                if options.existing == "refuse":
+                    raise RunIdTaken(run_id)  # since the call: by another process
+                return await self._go_on(begin, secrets, run)
+            first = ev.WorkflowStarted(definition.name, begin.inputs, options.labels)
+            return await self._drive_from(Start(definition, run_id, begin.inputs, first), run)
+
+    async def _go_on(
+        self, begin: Begin, secrets: SecretValues, run: Run[Any] | None
     ) -> WorkflowResult[Any]:
-        first = ev.WorkflowStarted(definition.name, inputs, self._options.labels)
-        with self._leased(run_id):
-            if self._options.run_id is not None and self._journal.events(run_id):
-                raise RunIdTaken(run_id)  # since the call: by another process
-            return await self._drive_from(Start(definition, run_id, inputs, first), run)
+        """The recorded result of a run that has ended; of another, what resuming it comes to."""
+        definition, run_id, codec = begin.definition, begin.run_id, self._journal.codec
+        history = history_of(self._journal, run_id, secrets)
+        refuse_other_workflow(history, definition)
+        recorded = inputs_of(Recorded(history), definition, codec)
+        refuse_other_inputs(run_id, definition, begin.given, recorded, codec)
+        if ended(history) is not None:
+            return recorded_result(run_id, definition, history, codec)
+        return await self._resume_from(history, definition, (), (), secrets, run)
 
     @contextlib.contextmanager
     def _leased(self, run_id: str) -> Generator[SecretValues]:
@@ -286,18 +315,31 @@ class Engine:
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
         with self._leased(run_id) as secrets:
-            self._sweep(run_id)
             history = history_of(self._journal, run_id, secrets)
             definition = workflow_for(history, given, self._parts.workflows)
             last = ended(history)
             if last is not None and last.status == "succeeded" and not rerun:
+                self._sweep(run_id)
                 self._tell_missing(run_id, secrets)
                 return recorded_result(run_id, definition, history, self._journal.codec)
-            start = self._start_again(history, definition, reuse, rerun)
-            if start.cancel is None and not start.recorded.is_empty:
-                preflight(definition, self._parts, start.recorded.ended_paths)
-            self._tell_missing(run_id, secrets)
-            return await self._drive_from(start, run)
+            return await self._resume_from(history, definition, reuse, rerun, secrets, run)
+
+    async def _resume_from(  # noqa: PLR0917  # what one resume is told
+        self,
+        history: Sequence[ev.Event],
+        definition: WorkflowDefinition,
+        reuse: Sequence[str],
+        rerun: Sequence[str],
+        secrets: SecretValues,
+        run: Run[Any] | None,
+    ) -> WorkflowResult[Any]:
+        run_id = history[0].run_id
+        self._sweep(run_id)
+        start = self._start_again(history, definition, reuse, rerun)
+        if start.cancel is None and not start.recorded.is_empty:
+            preflight(definition, self._parts, start.recorded.ended_paths)
+        self._tell_missing(run_id, secrets)
+        return await self._drive_from(start, run)
 
     def _tell_missing(self, run_id: str, secrets: SecretValues) -> None:
         if secrets.missing:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, TypeAlias, cast
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import attrs
 
@@ -12,10 +13,11 @@ from handrail.core.admission import Admission
 from handrail.engine.bus import Bus
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.perform import Performer
-from handrail.errors import DefinitionError, WrongUse
+from handrail.errors import DefinitionError, RunIdTaken, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentOptions, AgentSettings
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.described import defined_at
 from handrail.model.policy import Budget, Limits, count_of, seconds_of
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.clock import Clock
@@ -30,6 +32,10 @@ GATE_POLICIES = ("approve", "default", "fail")
 AgentCheck: TypeAlias = Callable[[Any, AgentSettings, Callable[[], AgentSettings] | None], None]
 """Raises what an agent would be refused for with a step's settings and those of the run; without
 the latter, only what the step itself says counts."""
+
+
+Existing: TypeAlias = Literal["refuse", "go_on"]
+"""What becomes of a run whose id the journal knows: an error, or it goes on."""
 
 
 @attrs.frozen
@@ -65,6 +71,18 @@ class Options:
 
     run_id: str | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    existing: Existing = "refuse"
+
+
+@attrs.frozen
+class Begin:
+    """A run as it was asked for; ``given`` are its inputs without defaults."""
+
+    definition: WorkflowDefinition
+    run_id: str
+    inputs: dict[str, Any]
+    given: Mapping[str, Any]
+    options: Options
 
 
 @attrs.frozen
@@ -98,6 +116,24 @@ def check_parts(parts: Parts) -> None:
     for name, agent in parts.agents.items():
         if not callable(getattr(agent, "run", None)):
             raise WrongUse(f"agents[{name!r}] must be an agent, got {agent!r}")
+    named: dict[str, Any] = {}
+    for one in parts.workflows:
+        definition = one.definition
+        if named.setdefault(definition.name, definition) is not definition:
+            raise WrongUse(
+                f"two workflows are named {definition.name!r} "
+                f"({defined_at(named[definition.name].function)} and "
+                f"{defined_at(definition.function)}): a run is resumed by its workflow's name. "
+                f'Name one of them: @workflow(name="...").'
+            )
+
+
+def check_existing(existing: str, run_id: str | None) -> None:
+    """Do nothing, or raise what is wrong with ``options(existing=...)``."""
+    if existing not in get_args(Existing):
+        raise WrongUse(f'existing= takes "refuse" or "go_on", got {existing!r}')
+    if existing == "go_on" and run_id is None:
+        raise WrongUse('existing="go_on" needs a run: options(run_id="...", existing="go_on")')
 
 
 def definition_of(workflow: Any) -> WorkflowDefinition:
@@ -116,9 +152,19 @@ def definition_of(workflow: Any) -> WorkflowDefinition:
     )
 
 
-def new_run_id(name: str) -> str:
-    """A run id for people: the workflow's name and eight random hex digits."""
-    return f"{name}-{os.urandom(4).hex()}"
+def new_run_id(name: str, now: float, is_taken: Callable[[str], object]) -> str:
+    """A run id for people, sorted by time: the workflow's name, the UTC date and time to the
+    second, and eight random hex digits; another one if that is taken.
+
+    Raises:
+        RunIdTaken: so are a hundred.
+    """
+    at = datetime.fromtimestamp(now, UTC).strftime("%y%m%d-%H%M%S")
+    for _ in range(100):
+        run_id = f"{name}-{at}-{os.urandom(4).hex()}"
+        if not is_taken(run_id):
+            return run_id
+    raise RunIdTaken(run_id)
 
 
 _MAPPINGS = {

@@ -73,6 +73,21 @@ def workflow_for(
     return by_name[started.workflow_name]
 
 
+def refuse_other_workflow(history: Sequence[ev.Event], definition: WorkflowDefinition) -> None:
+    """Refuse to go on with a run of another workflow.
+
+    Raises:
+        WrongUse: it is one.
+    """
+    started = history[0]
+    assert isinstance(started, ev.WorkflowStarted)
+    if started.workflow_name != definition.name:
+        raise WrongUse(
+            f"run {started.run_id} is one of workflow {started.workflow_name!r}, not of "
+            f"{definition.name!r}"
+        )
+
+
 def dropped(
     run_id: str, history: Sequence[ev.Event], reuse: Iterable[str], rerun: Iterable[str]
 ) -> tuple[str, ...]:

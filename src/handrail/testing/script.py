@@ -15,6 +15,7 @@ from handrail.core.machine import Machine
 from handrail.core.run_state import Setting
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts, built_context
+from handrail.engine.inputs import bind_inputs
 from handrail.engine.parts import definition_of
 from handrail.errors import GateRefusal
 from handrail.executor import configured_stages
@@ -164,7 +165,7 @@ class Script(Generic[R_co]):
     ) -> None:
         """Begin the run; constructors call this, nobody else."""
         definition = definition_of(workflow)
-        inputs = definition.bind(args, kwargs)
+        inputs = bind_inputs(definition, args, kwargs)
         setting = Setting(options.run_id, options.limits, options.cleanup_timeout_s)
         self._options = options
         self._contexts = Contexts(options.run_id, options.services, options.config)
