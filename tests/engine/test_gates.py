@@ -51,6 +51,12 @@ def asking(**options: Any) -> Steps[Any]:
         ("approve", {"choices": ["yes", "no"]}, "yes"),
         ("approve", {"choices": [3, 4]}, 3),
         ("approve", {"type": bool}, True),
+        ("approve", {"type": bool, "default": False}, True),
+        ("approve", {"type": int, "default": 3}, 3),
+        ("approve", {"type": int, "default": None}, None),
+        ("approve", {"default": "later"}, "later"),
+        ("approve", {}, "yes"),
+        ("default", {"type": int, "default": None}, None),
         ("default", {"choices": ["yes", "no"], "default": "no"}, "no"),
         ("default", {"type": int, "default": 7}, 7),
     ],
@@ -63,11 +69,13 @@ async def test_a_policy_answers(policy: str, options: dict[str, Any], answer: An
     assert policy in (answered.by or "")
 
 
-@pytest.mark.parametrize(("policy", "options"), [("fail", {"default": "x"}), ("default", {})])
+@pytest.mark.parametrize(
+    ("policy", "options"), [("fail", {"default": "x"}), ("default", {}), ("approve", {"type": int})]
+)
 async def test_a_policy_without_an_answer_fails_the_step(
     policy: str, options: dict[str, Any]
 ) -> None:
-    """Fail always, and default where there is none, fail the step."""
+    """Fail always, default where there is none, and approve where yes is no answer."""
     result, _ = await run_seen(just(step("q").ask("Merge?", **options)), gates=policy)
     assert (result.status, result.failed_step) == ("failed", "q")
 

@@ -50,7 +50,7 @@ class Evaluator:
             value = self.begin(command)
             if hasattr(value, "__await__"):
                 value = await value
-        except Exception as error:  # noqa: BLE001  # the user's function
+        except (Exception, GeneratorExit) as error:  # noqa: BLE001  # the user's function
             return Evaluated(command.path, error=error, at=at)
         return Evaluated(command.path, value, at=at)
 
@@ -145,7 +145,7 @@ class Callbacks:
         loop = self._loop
         try:
             value = loop.context().run(self._evaluator.begin, command)
-        except Exception as error:  # noqa: BLE001  # the user's function
+        except (Exception, GeneratorExit) as error:  # noqa: BLE001  # the user's function
             loop.receive(cmd.Evaluated(command.path, error=error, at=loop.now()))
             return
         if hasattr(value, "__await__"):

@@ -2,8 +2,8 @@
 
 Each action runs in a copy of the context that the run was started in, so context variables reach
 it, and those it sets reach no other step. Two hazards are handled here and nowhere else:
-``StopIteration`` must not pass through a coroutine, and a thread that is told to stop can only be
-waited for.
+``StopIteration`` and ``GeneratorExit`` must not pass through a coroutine, and a thread that is told
+to stop can only be waited for.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def call(
     """What the action returns; an awaitable that a sync action returns is awaited.
 
     Raises:
-        ActionRaised: the action raised StopIteration.
+        ActionRaised: the action raised StopIteration or GeneratorExit.
         BaseException: whatever else it raised.
     """
     if is_async(action):
@@ -78,8 +78,8 @@ async def call(
 def _guarded(action: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     try:
         return action(*args, **kwargs)
-    except StopIteration as stop:
-        raise ActionRaised(stop) from None
+    except (StopIteration, GeneratorExit) as error:
+        raise ActionRaised(error) from None
 
 
 def _boxed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,11 +12,14 @@ from handrail.model.results import OpenGate
 
 
 def accepted(gate: OpenGate, answer: Any) -> Any:
-    """The answer as the step will give it: one of the choices, or converted to the type.
+    """The answer as the step will give it: one of the choices, or converted to the type, or the
+    default, which may be of another type.
 
     Raises:
         InvalidAnswer: it is neither.
     """
+    if gate.has_default and type(answer) is type(gate.default) and answer == gate.default:
+        return gate.default
     if gate.choices:
         return _choice(gate, answer)
     from handrail.typed.convert import convert, from_text
@@ -42,10 +46,18 @@ def _choice(gate: OpenGate, answer: Any) -> Any:
     raise InvalidAnswer(gate.path, answer, f"one of: {offered}")
 
 
+_NO_ANSWER = {
+    "approve": "neither yes is an answer to it, nor has it a default",
+    "default": "it has no default",
+    "fail": "the policy is to fail",
+}
+
+
 def by_policy(policy: str, gate: OpenGate) -> Any:
     """What a fixed policy answers.
 
-    ``approve``: the first choice; without choices True, or for a text its default, else "yes".
+    ``approve``: the first choice; without choices True, where that is no answer the default, else
+    "yes".
     ``default``: the default. ``fail``: nothing.
 
     Raises:
@@ -54,12 +66,12 @@ def by_policy(policy: str, gate: OpenGate) -> Any:
     if policy == "approve":
         if gate.choices:
             return gate.choices[0]
-        if gate.type is str:
-            return gate.default if gate.has_default else "yes"
-        return True
+        for answer in (True, gate.default) if gate.has_default else (True, "yes"):
+            with contextlib.suppress(InvalidAnswer):
+                return accepted(gate, answer)
     if policy == "default" and gate.has_default:
         return gate.default
-    why = "it has no default" if policy == "default" else "the policy is to fail"
+    why = _NO_ANSWER[policy]
     raise GateRefusal(gate.path, f"gates={policy!r}, and {why}")
 
 
