@@ -22,6 +22,7 @@ from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
     Begin,
     Existing,
+    Held,
     Options,
     Parts,
     Start,
@@ -46,7 +47,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Letter, Message
 from handrail.record.answers import accepted
 from handrail.record.dropped import cancelled_half_way
-from handrail.record.inbox import asked_to_cancel, check_signal, gate_in, unread
+from handrail.record.inbox import asked_to_cancel, check_signal, gate_in, sort_messages
 from handrail.record.reading import (
     dropped,
     ended,
@@ -164,39 +165,37 @@ class Engine:
 
     async def _begin(self, begin: Begin, run: Run[Any] | None) -> WorkflowResult[Any]:
         definition, run_id, options = begin.definition, begin.run_id, begin.options
-        with self._leased(run_id) as secrets:
+        with self._leased(run_id) as held:
             if options.run_id is not None and self._journal.events(run_id):
                 if options.existing == "refuse":
                     raise RunIdTaken(run_id)  # since the call: by another process
-                return await self._go_on(begin, secrets, run)
+                return await self._go_on(begin, held, run)
             first = ev.WorkflowStarted(definition.name, begin.inputs, options.labels)
             return await self._drive_from(Start(definition, run_id, begin.inputs, first), run)
 
-    async def _go_on(
-        self, begin: Begin, secrets: SecretValues, run: Run[Any] | None
-    ) -> WorkflowResult[Any]:
+    async def _go_on(self, begin: Begin, held: Held, run: Run[Any] | None) -> WorkflowResult[Any]:
         """The recorded result of a run that has ended; of another, what resuming it comes to."""
         definition, run_id, codec = begin.definition, begin.run_id, self._journal.codec
-        history = history_of(self._journal, run_id, secrets)
+        history = history_of(self._journal, run_id, held.secrets)
         refuse_other_workflow(history, definition)
         recorded = inputs_of(Recorded(history), definition, codec)
         refuse_other_inputs(run_id, definition, begin.given, recorded, codec)
         if ended(history) is not None:
             return recorded_result(run_id, definition, history, codec)
-        return await self._resume_from(history, definition, (), (), secrets, run)
+        return await self._resume_from(history, definition, (), (), held, run)
 
     @contextlib.contextmanager
-    def _leased(self, run_id: str) -> Generator[SecretValues]:
-        """While this engine, and nobody else, drives the run; with the secrets of its record.
+    def _leased(self, run_id: str) -> Generator[Held]:
+        """While this engine, and nobody else, drives the run.
 
         Raises:
             RunLocked: somebody else does.
         """
-        journal, secrets = self._journal, self._secrets()
-        lease = journal.acquire(run_id, secrets=secrets)
+        journal, held = self._journal, Held(self._secrets(), self._parts.clock.now())
+        lease = journal.acquire(run_id, secrets=held.secrets)
         self._open.runs += 1
         try:
-            yield secrets
+            yield held
         finally:
             self._open.runs -= 1
             lease.release()
@@ -314,15 +313,15 @@ class Engine:
         rerun: Sequence[str],
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
-        with self._leased(run_id) as secrets:
-            history = history_of(self._journal, run_id, secrets)
+        with self._leased(run_id) as held:
+            history = history_of(self._journal, run_id, held.secrets)
             definition = workflow_for(history, given, self._parts.workflows)
             last = ended(history)
             if last is not None and last.status == "succeeded" and not rerun:
                 self._sweep(run_id)
-                self._tell_missing(run_id, secrets)
+                self._tell_missing(run_id, held.secrets)
                 return recorded_result(run_id, definition, history, self._journal.codec)
-            return await self._resume_from(history, definition, reuse, rerun, secrets, run)
+            return await self._resume_from(history, definition, reuse, rerun, held, run)
 
     async def _resume_from(  # noqa: PLR0917  # what one resume is told
         self,
@@ -330,15 +329,15 @@ class Engine:
         definition: WorkflowDefinition,
         reuse: Sequence[str],
         rerun: Sequence[str],
-        secrets: SecretValues,
+        held: Held,
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
         run_id = history[0].run_id
         self._sweep(run_id)
-        start = self._start_again(history, definition, reuse, rerun)
+        start = self._start_again(history, definition, held.since, reuse, rerun)
         if start.cancel is None and not start.recorded.is_empty:
             preflight(definition, self._parts, start.recorded.ended_paths)
-        self._tell_missing(run_id, secrets)
+        self._tell_missing(run_id, held.secrets)
         return await self._drive_from(start, run)
 
     def _tell_missing(self, run_id: str, secrets: SecretValues) -> None:
@@ -360,17 +359,18 @@ class Engine:
 
             kill_marked(self._mark(run_id))
 
-    def _start_again(
+    def _start_again(  # noqa: PLR0917  # what one resume is told
         self,
         history: Sequence[ev.Event],
         definition: WorkflowDefinition,
+        since: float,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
         cancel: str | None = None,
     ) -> Start:
         """Where a drive goes on from."""
         run_id = history[0].run_id
-        letters = unread(self._journal, run_id, history)
+        letters, late = sort_messages(self._journal, run_id, history, since)
         for number, event in enumerate(letters, len(history) + 2):
             ev.stamp(event, run_id, number, event.at)
         cancel = cancel or asked_to_cancel([*history, *letters])
@@ -380,6 +380,7 @@ class Engine:
             gone = dropped(run_id, history, reuse, rerun)
         recorded = Recorded([*history, *letters], gone)
         refuse_partially_compensated(recorded, run_id, rerun)
+        recorded.read_messages(late)
         recorded.reused.update(reuse)
         recorded.unwinds = cancel is not None
         recorded.run_again(rerun)
@@ -389,7 +390,7 @@ class Engine:
             definition,
             run_id,
             inputs,
-            ev.RunResumed(gone, tuple(reuse), tuple(rerun), definition.name),
+            ev.RunResumed(gone, tuple(reuse), tuple(rerun), definition.name, late),
             recorded,
             len(history),
             tuple(letters),
@@ -414,10 +415,10 @@ class Engine:
         given = None if workflow is None else definition_of(workflow)
         history = history_of(self._journal, run_id, self._secrets())
         definition = workflow_for(history, given, self._parts.workflows)
-        start = self._start_again(history, definition, reuse, rerun)
+        now = self._parts.clock.now()
+        start = self._start_again(history, definition, now, reuse, rerun)
         self._close_unless_used()
-        machine, now = self._machine(start), self._parts.clock.now()
-        parts = self._parts
+        machine, parts = self._machine(start), self._parts
         evaluator = Evaluator(self._contexts(run_id), parts.stages, parts.gates)
         return await plan_of(
             machine, start.first, history, now, evaluator=evaluator, cancel=start.cancel
@@ -486,13 +487,13 @@ class Engine:
             return None
         given = None if workflow is None else definition_of(workflow)
         try:
-            with self._leased(run_id) as secrets:
-                history = history_of(self._journal, run_id, secrets)
+            with self._leased(run_id) as held:
+                history = history_of(self._journal, run_id, held.secrets)
                 definition = workflow_for(history, given, self._parts.workflows)
                 if ended(history) is not None:
                     return recorded_result(run_id, definition, history, self._journal.codec)
-                start = self._start_again(history, definition, cancel=reason)
-                self._tell_missing(run_id, secrets)
+                start = self._start_again(history, definition, held.since, cancel=reason)
+                self._tell_missing(run_id, held.secrets)
                 return await self._drive_from(start, None)
         except RunLocked:
             history_of(self._journal, run_id, self._secrets())

@@ -24,7 +24,7 @@ from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
 from handrail.record.run_record import Recorded
-from handrail.secrets.values import Secrets
+from handrail.secrets.values import Secrets, SecretValues
 from handrail.typed.jsonsafe import short_repr
 
 GATE_POLICIES = ("approve", "default", "fail")
@@ -72,6 +72,14 @@ class Options:
     run_id: str | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
     existing: Existing = "refuse"
+
+
+@attrs.frozen
+class Held:
+    """A run that is driven here: the secrets of its record, and since when it is."""
+
+    secrets: SecretValues
+    since: float
 
 
 @attrs.frozen

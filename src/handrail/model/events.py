@@ -95,12 +95,16 @@ class RunSuspended(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class RunResumed(Stamped):
-    """A new drive of the run began; records of ``superseded`` paths no longer count."""
+    """A new drive of the run began; records of ``superseded`` paths no longer count.
+
+    ``letter`` is the number of the last message that had come too late for the drive before.
+    """
 
     superseded: tuple[str, ...] = ()
     reused: tuple[str, ...] = ()
     rerun: tuple[str, ...] = ()
     workflow_name: str = ""
+    letter: int = 0
 
 
 @dataclass(frozen=True, slots=True)

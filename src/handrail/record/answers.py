@@ -46,18 +46,11 @@ def _choice(gate: OpenGate, answer: Any) -> Any:
     raise InvalidAnswer(gate.path, answer, f"one of: {offered}")
 
 
-_NO_ANSWER = {
-    "approve": "neither yes is an answer to it, nor has it a default",
-    "default": "it has no default",
-    "fail": "the policy is to fail",
-}
-
-
 def by_policy(policy: str, gate: OpenGate) -> Any:
     """What a fixed policy answers.
 
-    ``approve``: the first choice; without choices True, where that is no answer the default, else
-    "yes".
+    ``approve``: the first choice; without choices True, or where that is no answer the default,
+    else "yes".
     ``default``: the default. ``fail``: nothing.
 
     Raises:
@@ -69,9 +62,10 @@ def by_policy(policy: str, gate: OpenGate) -> Any:
         for answer in (True, gate.default) if gate.has_default else (True, "yes"):
             with contextlib.suppress(InvalidAnswer):
                 return accepted(gate, answer)
+        return True
     if policy == "default" and gate.has_default:
         return gate.default
-    why = _NO_ANSWER[policy]
+    why = "it has no default" if policy == "default" else "the policy is to fail"
     raise GateRefusal(gate.path, f"gates={policy!r}, and {why}")
 
 

@@ -7,6 +7,7 @@ process it comes from, and a signal that was accepted is not lost by a crash.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
@@ -23,24 +24,37 @@ from handrail.record.run_record import Recorded
 TIMEOUT = "timeout"
 """Who answered a gate that was closed by its deadline."""
 
-_FROM_MESSAGES = (ev.GateAnswered, ev.SignalReceived, ev.CancelRequested)
+_WITH_NUMBER = (ev.GateAnswered, ev.SignalReceived, ev.CancelRequested, ev.RunResumed)
 
 
 def unread(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> list[ev.Event]:
-    """The messages that came since the run was last driven, and means something to it."""
+    """The messages that came since the run was last driven, and mean something to it."""
+    return sort_messages(journal, run_id, history, math.inf)[0]
+
+
+def sort_messages(
+    journal: Journal, run_id: str, history: Sequence[ev.Event], since: float
+) -> tuple[list[ev.Event], int]:
+    """The messages that came since the run was last driven, and mean something to a drive that
+    holds the lease ``since`` then; and the number of the last one that came too late, or 0.
+
+    A cancellation that came when the run had ended, and before anybody drove it again, was meant
+    for a drive that is over.
+    """
     waiting = journal.letters(run_id, _last_message(history))
     if not waiting:
-        return []
+        return [], 0
     recorded = Recorded(history)
     gates = {
         event.path: gate_key(event.gate) for event in history if isinstance(event, ev.GateOpened)
     }
     found: list[ev.Event] = []
-    over = ended(history)
+    over, late = ended(history), 0
     for letter in waiting:
         event = letter.event
-        if isinstance(event, ev.CancelRequested) and over is not None and event.at <= over.at:
-            continue  # it came too late for that drive, and was not meant for another
+        if isinstance(event, ev.CancelRequested) and over is not None and event.at < since:
+            late = letter.number
+            continue
         if isinstance(event, ev.GateAnswered) and (
             gates.get(event.path) != letter.key
             or event.by == TIMEOUT  # closed by its deadline: the step decides what that means
@@ -49,13 +63,13 @@ def unread(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> list[e
         ):
             continue
         found.append(event_of(letter))
-    return found
+    return found, late
 
 
 def _last_message(history: Sequence[ev.Event]) -> int:
-    if set(map(type, history)).isdisjoint(_FROM_MESSAGES):
+    if set(map(type, history)).isdisjoint(_WITH_NUMBER):
         return 0  # nearly always, and quicker than to look at each
-    return max((one.letter for one in history if isinstance(one, _FROM_MESSAGES)), default=0)
+    return max((one.letter for one in history if isinstance(one, _WITH_NUMBER)), default=0)
 
 
 def event_of(letter: Letter) -> Message:

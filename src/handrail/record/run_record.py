@@ -194,6 +194,11 @@ class Recorded:
         self.reused.update(event.reused)
         self.run_again(event.rerun)
         self._forget_all(event.superseded)
+        self.read_messages(event.letter)
+
+    def read_messages(self, number: int) -> None:
+        """Count the messages up to this number as read."""
+        self.last_message = max(self.last_message, number)
 
     def _drive_broke_off(self) -> None:
         """What is still at work had no end: the process died under it."""
@@ -215,7 +220,7 @@ class Recorded:
         self._at_work.clear()
 
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
-        self._message(event.letter)
+        self.read_messages(event.letter)
         self._unwinding, self._rehearses, self.cancel = True, False, event.reason
 
     def _limit_reached(self, event: ev.LimitReached) -> None:
@@ -388,14 +393,11 @@ class Recorded:
 
     def _gate_answered(self, event: ev.GateAnswered) -> None:
         self.answers.setdefault(event.path, event)
-        self._message(event.letter)
+        self.read_messages(event.letter)
 
     def _signal_received(self, event: ev.SignalReceived) -> None:
         self._signals.append(event)
-        self._message(event.letter)
-
-    def _message(self, number: int) -> None:
-        self.last_message = max(self.last_message, number)
+        self.read_messages(event.letter)
 
     def _record(self, path: str) -> PathRecord:
         record = self._paths.get(path)
