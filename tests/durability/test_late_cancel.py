@@ -52,7 +52,7 @@ async def test_it_counts_for_no_later_drive(*, broken: bool, dies: bool) -> None
     assert plan.unwinds is None
     result = await executor.resume(RUN, flow(broken=False), rerun=rerun)
     assert (result.status, result.value) == ("succeeded", "done")
-    assert [step.path for step in result.steps if not step.replayed] == ["second"]
+    assert [one.path for one in result.step_results if not one.replayed] == ["second"]
 
 
 async def test_one_that_comes_to_the_next_drive_counts() -> None:
