@@ -49,6 +49,7 @@ from handrail import (
     NotRecorded,
     OpenGate,
     OutOfSequence,
+    OutputChanged,
     OutputNotSerializable,
     OutsideStep,
     PatchRefused,
@@ -202,6 +203,11 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         InputsDiffer("r", "n", "1", "2"),
         "run r was started with n=1, not 2. Give the same inputs",
         {"run_id": "r", "name": "n", "recorded": "1", "given": "2"},
+    ),
+    (
+        OutputChanged("b", "a", ".x"),
+        "step 'b' changed in place what step 'a' returned: its output.x.",
+        {"path": "b", "owner": "a", "field": ".x"},
     ),
     (RunIdTaken("r"), r"run 'r' already.*[Rr]esume", {"run_id": "r"}),
     (

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from handrail.errors import NotClean as NotClean
     from handrail.errors import NotPortable as NotPortable
     from handrail.errors import NotRecorded as NotRecorded
+    from handrail.errors import OutputChanged as OutputChanged
     from handrail.errors import OutputNotSerializable as OutputNotSerializable
     from handrail.errors import ReplayMismatch as ReplayMismatch
     from handrail.errors import RunCancelled as RunCancelled
@@ -174,7 +175,7 @@ _NAMES = {
         GateClosed GateNotFound GateRefusal GroupFailed HandrailError InputsDiffer InsideEventLoop
         InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost
         LimitExceeded MissingExtra NoArmChosen NotAStep NotClean NotPortable NotRecorded
-        OutputNotSerializable ReplayMismatch RunCancelled RunIdTaken RunLocked
+        OutputChanged OutputNotSerializable ReplayMismatch RunCancelled RunIdTaken RunLocked
         RunNotFound StagesMissing StepChange StepIsPoisonous StepTimeout
         StepWasInterrupted WorkflowError WorkflowMistake WorkflowNotFound WrongUse
     """,

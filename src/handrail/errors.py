@@ -246,6 +246,23 @@ class JournalDamaged(JournalFailed):
     """What a journal holds is not what was written; none of it is believed."""
 
 
+class OutputChanged(HandrailError):
+    """An action changed in place what an earlier step of a durable run returned."""
+
+    def __init__(self, path: str, owner: str, field: str) -> None:
+        super().__init__(path, owner, field)
+        self.path = path
+        self.owner = owner
+        self.field = field
+
+    def __str__(self) -> str:
+        return (
+            f"step {self.path!r} changed in place what step {self.owner!r} returned: its output"
+            f"{self.field}. That is in no record, so a resumed run would go on with the old value. "
+            f"Change a copy, and return it."
+        )
+
+
 class StepWasInterrupted(HandrailError):
     """A step that must not run twice has begun in an earlier drive, and has no success on record
     that counts: its process ended, say, while it was at work, or it was undone.

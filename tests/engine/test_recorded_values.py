@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from handrail import (
     Executor,
+    MemoryJournal,
     ReplayMismatch,
     Step,
     Steps,
@@ -15,7 +18,7 @@ from handrail import (
     workflow,
 )
 from handrail.testing import TextJournal
-from tests.engine.support import RUN, boom, same
+from tests.engine.support import RUN, Boom, boom, same
 
 
 def in_order(order: str) -> dict[str, int]:
@@ -56,3 +59,96 @@ def other(flow: Any, **values: Any) -> Any:
         return (yield from flow.definition.function(**values))
 
     return changed
+
+
+# -- outputs that are changed in place ------------------------------------------------------------
+
+
+@dataclass
+class Board:
+    """A mutable value."""
+
+    notes: list[str]
+    by: dict[str, list[int]]
+
+
+def board() -> Board:
+    """A value with parts that can change."""
+    return Board(["a"], {"x": [1]})
+
+
+def grow(value: Any, *_: Any) -> None:
+    """Add an item in place."""
+    value.append("b")
+
+
+async def agrow(value: Any) -> None:
+    """The same, on the loop."""
+    value.append("b")
+
+
+def grow_and_fail(value: Any) -> None:
+    """Add an item, and fail."""
+    value.append("b")
+    raise Boom
+
+
+CHANGES: dict[str, tuple[Callable[[Board], Step[Any]], str]] = {
+    "argument": (lambda b: step("x").call(grow, b.notes), ".notes[1]"),
+    "on the loop": (lambda b: step("x").call(agrow, b.notes), ".notes[1]"),
+    "inline": (lambda b: step("x").call(grow, b.notes).inline(), ".notes[1]"),
+    "whole": (lambda b: step("x").call(lambda one: one.by.clear(), b), ".by['x']"),
+    "keyword": (lambda b: step("x").python(grow, kwargs={"value": b.by["x"]}), ".by['x'][1]"),
+    "wrapped": (lambda b: step("x").call(lambda one: grow(one[0]), (b.notes,)), ".notes[1]"),
+    "enclosed": (lambda b: step("x").call(lambda: grow(b.notes)), ".notes[1]"),
+    "retried": (lambda b: step("x").call(grow_and_fail, b.notes).retry(3), ".notes[1]"),
+    "handled": (lambda b: step("x").call(grow, b.notes).default(None), ".notes[1]"),
+}
+
+
+@pytest.mark.parametrize("journal", [TextJournal, MemoryJournal])
+@pytest.mark.parametrize("how", CHANGES)
+async def test_an_action_that_changes_an_output_in_place_fails(how: str, journal: Any) -> None:
+    """The error names both steps and the place; a resume goes on with what is recorded."""
+    changing, place = CHANGES[how]
+
+    @workflow
+    def flow() -> Steps[Any]:
+        made = yield from step("make").call(board)
+        yield from changing(made)
+
+    result = await Executor(journal=journal(), durable=True).run(flow)
+    told = next(one for one in result.step_results if one.path == "x")
+    if how == "handled":
+        assert result.success
+        return
+    assert (result.failed_step, told.attempts) == ("x", 1)
+    assert told.error_type == "handrail.errors.OutputChanged"
+    assert f"what step 'make' returned: its output{place}." in (told.error or "")
+
+
+async def test_what_no_record_has_may_be_changed() -> None:
+    """A list of the body's own, a copy, and outputs that are only passed on."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        made = yield from step("make").call(board)
+        own: list[Any] = [made]
+        yield from step("own").call(grow, own)
+        yield from step("copy").call(grow, list(made.notes))
+        yield from step("pass").call(same, made)
+        yield from step("enclosed").call(lambda: len(made.notes))
+        yield from step("new").call(lambda: grow(own))
+        return len(own)
+
+    for journal in (TextJournal(), MemoryJournal()):
+        result = await Executor(journal=journal, durable=True).run(flow)
+        assert (result.status, result.value) == ("succeeded", 3), result.error
+    assert (await Executor().run(in_memory)).success
+
+
+@workflow
+def in_memory() -> Steps[Any]:
+    """Changes an output where nothing is to be durable."""
+    made = yield from step("make").call(board)
+    yield from step("x").call(grow, made.notes)

@@ -169,6 +169,7 @@ class Driver:
         self._linger_until: float | None = None
         self._waits_for_disk = False
         self._syncing = False
+        self._in_place = wiring.performer.in_place
         self.mask = wiring.bus.mask
         self.mark = wiring.performer.contexts.mark
         self._messages = Inbox(wiring.journal, machine)
@@ -537,9 +538,12 @@ class Driver:
         context.run(CURRENT.set, current)
         try:
             verb: Any = command.step.verb
-            if type(verb) is PythonCall and is_async(verb.action):
+            watch = self._in_place
+            if type(verb) is not PythonCall or (watch is not None and watch.may_change(verb)):
+                coroutine = self._performed(command, current)
+            elif is_async(verb.action):
                 coroutine = verb.action(*verb.args, **(verb.kwargs or _NOTHING))
-            elif type(verb) is PythonCall and command.step.modifiers.inline:
+            elif command.step.modifiers.inline:
                 value = context.run(verb.action, *verb.args, **(verb.kwargs or _NOTHING))
                 if not hasattr(value, "__await__"):
                     return succeeded(command, value, None, self.now())

@@ -16,6 +16,7 @@ from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
+from handrail.engine.in_place import InPlace
 from handrail.engine.inbox import post_answer
 from handrail.engine.inputs import bind_inputs, refuse_other_inputs
 from handrail.engine.outside import run_outside, sync_twin
@@ -217,11 +218,13 @@ class Engine:
         bus = bus_for(run_id, sinks, self._secrets())
         teller = _Teller()
         agents = Replacements(parts.agents)
+        codec = machine.run.codec
+        in_place = None if codec is None else InPlace(machine.run, self._journal, codec)
         wiring = Wiring(
             self._journal,
             bus,
             parts.clock,
-            Performer(contexts, agents, parts.clock, teller, parts.agent_defaults),
+            Performer(contexts, agents, parts.clock, teller, parts.agent_defaults, in_place),
             Evaluator(contexts, parts.stages, parts.gates),
             Admission(parts.limits),
             parts.gates is not None,

@@ -167,7 +167,7 @@ def new_run_id(name: str, now: float, is_taken: Callable[[str], object]) -> str:
     Raises:
         RunIdTaken: so are a hundred.
     """
-    at = datetime.fromtimestamp(now, UTC).strftime("%y%m%d-%H%M%S")
+    at, run_id = datetime.fromtimestamp(now, UTC).strftime("%y%m%d-%H%M%S"), ""
     for _ in range(100):
         run_id = f"{name}-{at}-{os.urandom(4).hex()}"
         if not is_taken(run_id):

@@ -14,8 +14,15 @@ import attrs
 from handrail.core.commands import LaunchFailed, Perform, Queue
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
+from handrail.engine.in_place import InPlace
 from handrail.engine.replacements import Replacements
-from handrail.errors import BudgetExceeded, CommandFailed, DefinitionError, WrongUse
+from handrail.errors import (
+    BudgetExceeded,
+    CommandFailed,
+    DefinitionError,
+    OutputChanged,
+    WrongUse,
+)
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.described import bases_of, text_of, traceback_of
 from handrail.model.events import AttemptFailed, Notice, StepCompleted, StepOutput
@@ -56,6 +63,7 @@ class Performer:
     clock: Clock
     tell: Callable[[Notice], None]
     defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
+    in_place: InPlace | None = None
 
     async def perform(
         self, command: Perform, current: Current
@@ -93,11 +101,7 @@ class Performer:
         verb: Any = command.step.verb
         match verb:
             case PythonCall():
-                inline = command.step.modifiers.inline
-                value = await call(
-                    verb.action, verb.args, verb.kwargs or {}, inline=inline, current=current
-                )
-                return value, None
+                return await self._call(verb, command, current), None
             case ShellCommand():
                 return await self._command(verb, command), None
             case AgentCall():
@@ -109,6 +113,29 @@ class Performer:
                 return await self._stage(verb, command, current), None
             case _:
                 assert_never(verb)
+
+    async def _call(self, verb: PythonCall, command: Perform, current: Current) -> Any:
+        """What the action returns.
+
+        Raises:
+            OutputChanged: it changed an earlier output in place. BaseException: what it raised.
+        """
+        action, args, kwargs = verb.action, verb.args, verb.kwargs or {}
+        inline, watch = command.step.modifiers.inline, self.in_place
+        before = [] if watch is None else watch.before(verb)
+        if not before or watch is None:
+            return await call(action, args, kwargs, inline=inline, current=current)
+        try:
+            value = await call(action, args, kwargs, inline=inline, current=current)
+        except Exception as raised:
+            error = watch.changed(command.path, before)
+            if error is not None:
+                raise error from raised
+            raise
+        error = watch.changed(command.path, before)
+        if error is not None:
+            raise error
+        return value
 
     # -- commands -------------------------------------------------------------------------------
 
@@ -317,7 +344,7 @@ def _is_in_vain(command: Perform | Queue, error: BaseException) -> bool:
     """True if the same attempt again would fail in the same way, whatever happens meanwhile."""
     of_agent = isinstance(command.step.verb, (AgentCall, Generation))
     wrong = isinstance(error, (PromptError, DefinitionError)) and of_agent
-    return wrong or isinstance(error, BudgetExceeded)
+    return wrong or isinstance(error, (BudgetExceeded, OutputChanged))
 
 
 def failed(command: Perform | Queue, error: BaseException) -> AttemptFailed:
