@@ -14,7 +14,7 @@ from bench.measure import Row, interleaved
 from bench.steps import Nothing, action
 from handrail import Executor, SqliteJournal, Steps, Workflow, WorkflowError, step, workflow
 from handrail.model.events import Event, StepStarted
-from handrail.steps.fingerprint import is_still
+from handrail.steps.fingerprint import matches
 
 STEPS = 2000
 SYNCED = 1000
@@ -165,7 +165,7 @@ def readable(count: int, where: Path) -> Callable[[], None]:
         events = journal.events("r")
         begun = [event for event in events if type(event) is StepStarted]
         assert len(begun) == count
-        assert all(is_still(one.fingerprint, now[one.path], journal.codec) for one in begun)
+        assert all(matches(one.fingerprint, now[one.path], journal.codec) for one in begun)
 
     return read
 
