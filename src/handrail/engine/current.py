@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 import msgspec
 
@@ -15,9 +15,6 @@ from handrail.core.commands import View
 from handrail.errors import HandrailError
 from handrail.model.context import WorkflowContext
 from handrail.typed.jsonsafe import short_repr
-
-if TYPE_CHECKING:
-    from handrail.secrets.masking import Mask  # noqa: TC004  # msgspec keeps the annotation as text
 
 
 class OutsideStep(HandrailError, LookupError):
@@ -42,7 +39,8 @@ class Current(msgspec.Struct):
     attempt: int
     interrupted: bool = False
     cancelled: bool = False
-    mask: Mask | None = None
+    mask: Any = None
+    """A ``Mask``, or None. Its class costs more to load than most programs need."""
 
     @property
     def idempotency_key(self) -> str:

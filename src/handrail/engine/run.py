@@ -9,8 +9,11 @@ from typing import Any, Generic, Self, TypeVar
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
 from handrail.engine.driver import Driver
+from handrail.engine.stops import interruption
+from handrail.errors import WrongUse
 from handrail.model.events import Event, Progress
 from handrail.model.results import WorkflowResult
 
@@ -41,6 +44,8 @@ class Run(Generic[R_co]):
 
     Iterate over it for events and progress, as they come. ``result`` is there once the iteration
     has ended, or the block was left. Leaving the block early cancels the run and waits for its end.
+    Being cancelled in it, as by Ctrl-C or a server that shuts down, is none of that: the drive is
+    interrupted, and with a durable journal the run can be resumed.
     """
 
     def __init__(
@@ -55,6 +60,10 @@ class Run(Generic[R_co]):
         self._result: WorkflowResult[R_co] | None = None
         self._error: BaseException | None = None
         self._group: anyio.abc.TaskGroup | None = None
+        self._awaited = False
+        """Somebody waits for the next event."""
+        self._stopped = False
+        """Its drive was cancelled with the task that began it."""
         self._cancel_reason: str | None = None
         self._interrupt_reason: str | None = None
 
@@ -124,9 +133,19 @@ class Run(Generic[R_co]):
             if queue.closed:
                 if self._error is not None:
                     raise self._error
+                if self._stopped:  # whoever cancelled the drive meant this task, too
+                    await anyio.lowlevel.checkpoint()
                 raise StopAsyncIteration
-            queue.wake = anyio.Event()
-            await queue.wake.wait()
+            if self._awaited:
+                raise WrongUse(
+                    f"two tasks iterate over run {self.run_id}, and each would get a part of its "
+                    f"events: iterate in one task, and pass on what others need"
+                )
+            queue.wake, self._awaited = anyio.Event(), True
+            try:
+                await queue.wake.wait()
+            finally:
+                self._awaited = False
         return queue.events.popleft()
 
     async def __aenter__(self) -> Self:
@@ -139,6 +158,8 @@ class Run(Generic[R_co]):
         try:
             self._result = await self._drive(self)
         except anyio.get_cancelled_exc_class():
+            self._stopped = True
+            self._result = None if self.driver is None else self.driver.result
             raise
         except BaseException as error:  # noqa: BLE001  # raised where the caller iterates
             self._error = error
@@ -153,7 +174,11 @@ class Run(Generic[R_co]):
     ) -> None:
         assert self._group is not None
         if not self.queue.closed:
-            self.cancel("its stream was left")
+            stopped = (KeyboardInterrupt, SystemExit, anyio.get_cancelled_exc_class())
+            if isinstance(error, stopped):
+                self.interrupt(interruption(error))
+            else:
+                self.cancel("its stream was left")
         with anyio.CancelScope(shield=True):
             while not self.queue.closed:
                 self.queue.wake = anyio.Event()
