@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,22 @@ async def test_a_loop_that_is_cancelled_does_not_end_as_if_the_run_had() -> None
             after.append(run.result.status)
     assert after == []
     assert run.result.status == "suspended"
+
+
+@pytest.mark.parametrize("seconds", [0.4, 1.6], ids=["in time", "left behind"])
+async def test_a_cancelled_task_suspends_its_run_while_a_thread_works(seconds: float) -> None:
+    """Whether the sync action ends within the grace of a second, or is left behind."""
+    journal = TextJournal()
+
+    @workflow
+    def slow() -> Steps[Any]:
+        yield from step("sync").call(time.sleep, seconds)
+
+    with anyio.move_on_after(0.1) as scope:
+        await Executor(journal=journal).options(run_id=RUN).run(slow)
+    assert scope.cancelled_caught
+    kinds = [type(event) for event in journal.events(RUN)]
+    assert kinds[-2:] == [ev.StepInterrupted, ev.RunSuspended]
 
 
 def test_ctrl_c_under_asyncio_run_suspends_a_streamed_run(tmp_path: Path) -> None:

@@ -277,6 +277,8 @@ class TrioTasks:
             try:
                 result = await awaitable
             except Abandoned:
+                if not flight.stopping:  # the task that runs the drive was cancelled, and is now
+                    await self._trio.lowlevel.checkpoint()
                 raise AttemptStopped(abandoned=True) from None
             finally:
                 flight.handle = None
