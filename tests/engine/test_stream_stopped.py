@@ -146,7 +146,7 @@ async def test_a_cancelled_task_suspends_its_run_while_a_thread_works(seconds: f
 
     @workflow
     def slow() -> Steps[Any]:
-        yield from step("sync").call(time.sleep, seconds)
+        yield from step("sync").call(time.sleep, seconds)  # noqa: TID251  # a thread that works
 
     with anyio.move_on_after(0.1) as scope:
         await Executor(journal=journal).options(run_id=RUN).run(slow)
