@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import math
 import sys
 from collections.abc import Callable
@@ -144,8 +145,8 @@ class Told:
                 for tag, amount in needs.items()
             )
             and all(
-                sum(at >= self.now - WINDOW_S for at in self.starts_of(tag))
-                < self.limits.rates.get(tag, math.inf)
+                self.now - max(self.starts_of(tag), default=-math.inf)
+                > WINDOW_S / self.limits.rates.get(tag, math.inf) * (1 + 1e-9)
                 for tag in needs
             )
         )
@@ -208,13 +209,14 @@ def test_no_limit_is_exceeded_at_any_instant(plan: tuple[Limits, list[Move]]) ->
 
 @given(PLANS)
 def test_no_minute_holds_more_starts_than_its_rate(plan: tuple[Limits, list[Move]]) -> None:
-    """Start number i + N of a tag comes more than 60 s after start number i."""
+    """Start number i + N of a tag comes more than 60 s after start number i, evenly spaced."""
     run = told(plan)
     for tag, most in run.limits.rates.items():
         starts = run.starts_of(tag)
         assert all(
             later - start > WINDOW_S for start, later in zip(starts, starts[most:], strict=False)
         )
+        assert all(later - start > WINDOW_S / most for start, later in itertools.pairwise(starts))
 
 
 @given(PLANS)
@@ -340,17 +342,25 @@ def test_a_withdrawn_request_keeps_nobody_waiting() -> None:
     assert admission.grants(0) == ["late"]
 
 
-def test_a_rate_opens_just_after_the_minute() -> None:
-    """The third start of a rate of two is due right after 60 s since the first, not at 60 s."""
+def test_a_rate_opens_just_after_its_share_of_a_minute() -> None:
+    """The second start of a rate of two is due right after 30 s since the first, not at 30 s."""
     admission = Admission(Limits(rates={"api": 2}))
-    for path in ("a", "b", "c"):
+    for path in ("a", "b"):
         admission.request(path, [("api", 1)])
-    assert admission.grants(100.0) == ["a", "b"]
-    assert admission.grants(160.0) == []
-    due = admission.next_time(160.0)
-    assert due == pytest.approx(160.0)
+    assert admission.grants(100.0) == ["a"]
+    assert admission.grants(130.0) == []
+    due = admission.next_time(130.0)
+    assert due == pytest.approx(130.0)
     assert due is not None
-    assert admission.grants(due) == ["c"]
+    assert admission.grants(due) == ["b"]
+
+
+def test_a_rate_holds_from_the_last_start_of_an_earlier_drive() -> None:
+    """Who was restarted waits as who goes on."""
+    admission = Admission(Limits(rates={"api": 2}), last_start=100.0)
+    admission.request("a", [("api", 1)])
+    assert admission.grants(101.0) == []
+    assert admission.next_time(101.0) == pytest.approx(130.0)
 
 
 def test_the_next_time_is_that_of_the_first_rate_to_open() -> None:
@@ -381,9 +391,9 @@ def test_of_two_rates_that_have_opened_the_older_request_starts() -> None:
 def test_a_rate_counts_starts_and_tags_count_units() -> None:
     """Three units of a tag are one start of its rate."""
     admission = Admission(Limits(tags={"api": 3}, rates={"api": 2}))
-    for path in ("a", "b"):
+    for at, path in ((0, "a"), (30.1, "b")):
         admission.request(path, [("api", 3)])
-        assert admission.grants(0) == [path]
+        assert admission.grants(at) == [path]
         admission.release(path)
 
 

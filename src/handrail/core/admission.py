@@ -17,16 +17,16 @@ That is why a request is looked at only when it becomes first or units come back
 a request, a grant and a release cost the logarithm of the number of waiting ones, times the tags
 of one step; the clock costs one look at each tag with a rate.
 
-*Rates* are sliding windows: the times of the last N starts are kept, and another start needs more
-than 60 s since the oldest of them. So no 60 s, wherever they are laid, both ends included, hold
-more than N starts. A token bucket would be smaller and lets up to 2 N through: a full bucket, then
-what flows in. ``uses("claude", 3)`` takes three units of ``tags``, and is one start for ``rates``.
+*Rates* are spaced: of N starts a minute each comes more than 60/N s after the one before it. So no
+60 s, wherever they are laid, both ends included, hold more than N starts, and they never come as a
+burst. ``last_start`` is when an earlier drive of the run was last at work: the spacing holds over
+drives. ``uses("claude", 3)`` takes three units of ``tags``, and is one start for ``rates``.
 """
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
@@ -34,6 +34,8 @@ from handrail.errors import DefinitionError
 from handrail.model.policy import Limits
 
 WINDOW_S = 60.0
+_MORE = 1 + 1e-9
+"""N gaps are to be more than the window, whatever is rounded."""
 _STALE_ALLOWED = 16
 
 
@@ -45,13 +47,14 @@ class Admission:
     unix seconds; if the clock is set back, no time is taken to have passed.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, last_start: float = -math.inf) -> None:
         names = {**limits.tags, **limits.rates}
         self.trivial = limits.max_concurrency is None and not names
         """True if no limit makes anyone wait, so that nobody need ask."""
         self._slots = math.inf if limits.max_concurrency is None else limits.max_concurrency
         self._tags = {
-            name: _Tag(name, limits.tags.get(name), limits.rates.get(name)) for name in names
+            name: _Tag(name, limits.tags.get(name), limits.rates.get(name), last_start)
+            for name in names
         }
         self._waiting: dict[str, _Request] = {}
         self._running: dict[str, _Request] = {}
@@ -171,8 +174,7 @@ class Admission:
         self._running[request.path] = request
         for tag, amount in request.needs:
             tag.free -= amount
-            if tag.starts is not None:
-                tag.starts.append(now)
+            tag.last_start = now
         self._leave_queues(request)
 
     def _leave_queues(self, request: _Request) -> None:
@@ -195,21 +197,24 @@ class Admission:
     def _set_time(self, now: float) -> None:
         if now < self._now:  # the machine's clock was set back: move what is remembered along
             for tag in self._tags.values():
-                tag.shift(now - self._now)
+                tag.last_start += now - self._now
             self._timed = {request: request.due() for request in self._timed}
         self._now = now
 
 
 class _Tag:
-    """A limited tag: its free units, its last starts, and who waits for it. Mutable."""
+    """A limited tag: its free units, its last start, and who waits for it. Mutable."""
 
-    __slots__ = ("free", "name", "queue", "starts", "units")
+    __slots__ = ("free", "gap_s", "last_start", "name", "queue", "units")
 
-    def __init__(self, name: str, units: int | None, per_minute: int | None) -> None:
+    def __init__(
+        self, name: str, units: int | None, per_minute: int | None, last_start: float
+    ) -> None:
         self.name = name
         self.units = math.inf if units is None else units
         self.free = self.units
-        self.starts: deque[float] | None = None if per_minute is None else deque(maxlen=per_minute)
+        self.gap_s = None if per_minute is None else WINDOW_S / per_minute * _MORE
+        self.last_start = last_start
         # An OrderedDict, because it finds its first and drops any in constant time. A dict looks
         # for its first among all that were dropped before it.
         self.queue: OrderedDict[_Request, None] = OrderedDict()
@@ -221,15 +226,9 @@ class _Tag:
 
     def opens(self) -> float:
         """When the rate has room for one more start; minus infinity if it always had."""
-        starts = self.starts
-        if starts is None or len(starts) != starts.maxlen:
+        if self.gap_s is None:
             return -math.inf
-        return math.nextafter(starts[0] + WINDOW_S, math.inf)
-
-    def shift(self, seconds: float) -> None:
-        """Move the remembered starts by this."""
-        if self.starts is not None:
-            self.starts = deque((at + seconds for at in self.starts), self.starts.maxlen)
+        return math.nextafter(self.last_start + self.gap_s, math.inf)
 
 
 class _Request:

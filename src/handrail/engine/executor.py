@@ -226,7 +226,7 @@ class Engine:
             parts.clock,
             Performer(contexts, agents, parts.clock, teller, parts.agent_defaults, in_place),
             Evaluator(contexts, parts.stages, parts.gates),
-            Admission(parts.limits),
+            Admission(parts.limits, start.last_at),
             parts.gates is not None,
             parts.linger_s,
             parts.suspend_timers_after_s,
@@ -398,6 +398,7 @@ class Engine:
             len(history),
             tuple(letters),
             cancel,
+            history[-1].at,
         )
 
     async def plan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
@@ -97,7 +98,8 @@ class Begin:
 class Start:
     """Where a drive begins: with nothing, or after what is recorded (``seq`` events).
 
-    ``letters`` came since, ``cancel`` says why the run is to be cancelled at once.
+    ``letters`` came since, ``cancel`` says why the run is to be cancelled at once. ``last_at``:
+    when something was last recorded.
     """
 
     definition: WorkflowDefinition
@@ -108,6 +110,7 @@ class Start:
     seq: int = 0
     letters: tuple[ev.Event, ...] = ()
     cancel: str | None = None
+    last_at: float = -math.inf
 
 
 def check_parts(parts: Parts) -> None:

@@ -140,10 +140,10 @@ def _budget(_: Any, __: attrs.Attribute[Any], value: object) -> None:
 class Limits:
     """Bounds of one run, None for none; a run that reaches one ends as failed and names it.
 
-    ``max_concurrency`` and ``tags`` (units of a tag at once) and ``rates`` (starts a minute, by
-    tag) do not end a run, they make steps wait. ``timeout_s`` is wall time from the recorded start
-    of the run. ``max_depth`` bounds nested workflows, ``max_visits`` how often one literal step
-    name may recur through f-strings. ``budget`` bounds what its agents consume.
+    ``max_concurrency`` and ``tags`` (units of a tag at once) and ``rates`` (starts a minute, evenly
+    spaced, by tag) do not end a run, they make steps wait. ``timeout_s`` is wall time from the
+    recorded start of the run. ``max_depth`` bounds nested workflows, ``max_visits`` how often one
+    literal step name may recur through f-strings. ``budget`` bounds what its agents consume.
     """
 
     max_steps: int | None = attrs.field(default=None, validator=_count)
