@@ -146,8 +146,9 @@ class Told:
             )
             and all(
                 self.now - max(self.starts_of(tag), default=-math.inf)
-                > WINDOW_S / self.limits.rates.get(tag, math.inf) * (1 + 1e-9)
+                > WINDOW_S / self.limits.rates[tag] * (1 + 1e-9)
                 for tag in needs
+                if tag in self.limits.rates
             )
         )
 
