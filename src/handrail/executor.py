@@ -12,6 +12,7 @@ import attrs
 
 from handrail.engine.executor import Engine
 from handrail.engine.parts import Parts, check_arguments
+from handrail.engine.shared import shared_admission
 from handrail.errors import DefinitionError
 from handrail.journals.memory import MemoryJournal
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
@@ -35,8 +36,10 @@ class Executor(Engine):
     are shown every event. ``agents`` replaces agents by name. ``stages`` names commands or
     callables for ``validate``; those of ``[tool.handrail.stages]`` in ``pyproject.toml`` count
     too. ``services`` and ``config`` are shown to context builders. ``workflows`` are found by name
-    on ``resume``. ``gates`` answers ``ask``: a callable that is given an ``OpenGate``, or a policy:
-    ``"approve"``, ``"default"``, ``"fail"``; with none the run suspends, after ``linger_s``.
+    on ``resume``. ``limits`` bound each run, ``shared_limits`` (``max_concurrency``, ``tags`` and
+    ``rates``) all runs of the executor together. ``gates`` answers ``ask``: a callable that is
+    given an ``OpenGate``, or a policy: ``"approve"``, ``"default"``, ``"fail"``; with none the run
+    suspends, after ``linger_s``.
     Timers longer than ``suspend_timers_after_s`` suspend the run too (None: never). ``backend``,
     ``model`` and ``agent_options`` hold for agents where neither they nor their steps say other;
     where they are not given, ``HANDRAIL_BACKEND`` and ``HANDRAIL_MODEL`` count, then ``backend``
@@ -55,6 +58,7 @@ class Executor(Engine):
         config: Mapping[str, Any] | None = None,
         workflows: Sequence[WorkflowLike[..., Any]] = (),
         limits: Limits | None = None,
+        shared_limits: Limits | None = None,
         gates: Any = None,
         clock: Clock | None = None,
         linger_s: float = 0,
@@ -78,6 +82,7 @@ class Executor(Engine):
                 "config": config,
                 "workflows": workflows,
                 "limits": limits,
+                "shared_limits": shared_limits,
                 "clock": clock,
                 "linger_s": linger_s,
                 "suspend_timers_after_s": suspend_timers_after_s,
@@ -98,6 +103,7 @@ class Executor(Engine):
                 journal=journal if journal is not None else MemoryJournal(),
                 clock=clock if clock is not None else SystemClock(),
                 sinks=tuple(sinks),
+                shared=shared_admission(shared_limits),
                 agents=dict(agents or {}),
                 stages=lambda: {**configured_stages(), **given},
                 services=dict(services or {}),

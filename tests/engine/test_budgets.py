@@ -403,8 +403,8 @@ async def test_the_first_launch_goes_alone_where_nothing_says_what_one_takes(
 async def test_launches_with_a_share_begin_at_once(budget: Budget) -> None:
     """What is set aside for each bounds them all."""
     agent = Agent("worker", "Work.", backend=FakeBackend([reply(9, 1.0)] * 20, delay=60))
-    executor = Executor(limits=Limits(budget=budget), clock=JumpClock())
-    result = await executor.run(crowd_of(agent, 20))
+    limits = Limits(budget=budget, max_concurrency=20)
+    result = await Executor(limits=limits, clock=JumpClock()).run(crowd_of(agent, 20))
     assert result.success
     assert result.total_duration_ms == pytest.approx(60_000, abs=1)
 

@@ -21,6 +21,9 @@ of one step; the clock costs one look at each tag with a rate.
 60 s, wherever they are laid, both ends included, hold more than N starts, and they never come as a
 burst. ``last_start`` is when an earlier drive of the run was last at work: the spacing holds over
 drives. ``uses("claude", 3)`` takes three units of ``tags``, and is one start for ``rates``.
+
+*Processes*, which agents and commands are, have a tag that nobody names, unless ``max_concurrency``
+bounds them, or one of their own tags does: 80 members of a group are not to be 80 programs at once.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ class Admission:
     unix seconds; if the clock is set back, no time is taken to have passed.
     """
 
-    def __init__(self, limits: Limits, last_start: float = -math.inf) -> None:
+    def __init__(
+        self, limits: Limits, last_start: float = -math.inf, *, processes: int | None = None
+    ) -> None:
         names = {**limits.tags, **limits.rates}
         self.trivial = limits.max_concurrency is None and not names
         """True if no limit makes anyone wait, so that nobody need ask."""
@@ -56,6 +61,8 @@ class Admission:
             name: _Tag(name, limits.tags.get(name), limits.rates.get(name), last_start)
             for name in names
         }
+        bounded = processes is not None and limits.max_concurrency is None
+        self._processes = _Tag("", processes, None, last_start) if bounded else None
         self._waiting: dict[str, _Request] = {}
         self._running: dict[str, _Request] = {}
         self._cleared: list[tuple[int, _Request]] = []  # a heap by age; withdrawn ones are left in
@@ -73,8 +80,9 @@ class Admission:
         """
         self._needs(path, uses)
 
-    def request(self, path: str, uses: Iterable[tuple[str, int]]) -> None:
+    def request(self, path: str, uses: Iterable[tuple[str, int]], *, process: bool = False) -> None:
         """Queue an attempt that uses these amounts of tags; a tag without a limit does not count.
+        ``process``: it is an agent or a command.
 
         Raises:
             DefinitionError: as ``check``.
@@ -83,6 +91,9 @@ class Admission:
         if path in self._waiting or path in self._running:
             raise ValueError(f"{path!r} was requested already, and neither withdrawn nor released")
         needs = self._needs(path, uses)
+        bound = self._processes if process else None
+        if bound is not None and not any(tag.units < math.inf for tag, _ in needs):
+            needs = (*needs, (bound, 1))
         self._requests += 1
         request = _Request(self._requests, path, needs)
         self._waiting[path] = request

@@ -173,7 +173,7 @@ class Driver:
         self.mask = wiring.bus.mask
         self.mark = wiring.performer.contexts.mark
         self._messages = Inbox(wiring.journal, machine)
-        self._line = Line(self, wiring.admission, self._start_flight)
+        self._line = Line(self, wiring.admission, wiring.shared, self._start_flight)
         self._callbacks = Callbacks(
             self, wiring.evaluator, answer=self.answer, interrupted=self._handler_interrupted
         )
@@ -269,6 +269,7 @@ class Driver:
                     await self._loop()
                 raise
             finally:
+                self._line.close()
                 if self.result is None:  # the journal failed: nothing can be recorded any more
                     close_bodies(self.machine.run)
         escaped = self._escaped or self.machine.run.escaped
@@ -361,7 +362,7 @@ class Driver:
         todo, machine, run_id, now = self._todo, self.machine, self.run_id, self.now
         receive, reacts_to = machine.receive, machine.reacts_to
         emit, append = self._wiring.bus.emit, self._wiring.journal.append
-        free = self._line.free
+        free, holders = self._line.free, self._line.holders
         while todo:
             command: Any = todo.popleft()
             kind = type(command)  # pyright: ignore[reportUnknownVariableType]  # of any command
@@ -383,6 +384,8 @@ class Driver:
                     self._line.launch(command)
                     continue
                 event = await self._perform_here(command)
+                if holders:
+                    self._line.release(command.path)
                 if todo:
                     await self._until_written()
                 if event is None:

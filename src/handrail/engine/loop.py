@@ -39,6 +39,9 @@ class Loop(Protocol):
     def record(self, event: ev.Event) -> None:
         """Have an event recorded behind what is to be done already."""
 
+    def post(self, message: Message, *, urgent: bool = False) -> None:
+        """The same as ``next``, and wake the loop."""
+
     def next(self, message: Message) -> None:
         """Do this behind what came in meanwhile."""
 

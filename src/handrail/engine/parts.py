@@ -14,6 +14,7 @@ from handrail.core.admission import Admission
 from handrail.engine.bus import Bus
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.perform import Performer
+from handrail.engine.shared import SharedAdmission
 from handrail.errors import DefinitionError, RunIdTaken, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentOptions, AgentSettings
@@ -46,6 +47,7 @@ class Parts:
     journal: Journal
     clock: Clock
     sinks: tuple[Sink, ...] = ()
+    shared: SharedAdmission | None = None
     agents: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     stages: Callable[[], Mapping[str, Any]] = dict
     services: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
@@ -196,6 +198,7 @@ _KNOWN_BY = {
 """The methods of a part, and what to pass."""
 _OF_CLASS: Mapping[str, tuple[type, str]] = {
     "limits": (Limits, "Limits(...), such as Limits(max_steps=1000)"),
+    "shared_limits": (Limits, "Limits(...), such as Limits(max_concurrency=10)"),
     "secrets": (Secrets, "Secrets(...), such as Secrets(names=('DB_URL',))"),
     "agent_options": (AgentOptions, "AgentOptions(...)"),
     "model": (str, "the name of a model"),
@@ -280,6 +283,7 @@ class Wiring:
     performer: Performer
     evaluator: Evaluator
     admission: Admission
+    shared: SharedAdmission | None
     handles_gates: bool
     linger_s: float
     suspend_timers_after_s: float | None

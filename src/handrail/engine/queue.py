@@ -9,10 +9,25 @@ from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.engine.loop import Loop
 from handrail.engine.perform import failed
+from handrail.engine.running_loop import running_loop
+from handrail.engine.shared import Seat, SharedAdmission
 from handrail.engine.tasks import InFlight
 from handrail.errors import DefinitionError
+from handrail.steps.verbs import AgentCall, Generation, ShellCommand, StageCheck
 
 QUEUED = "queued"
+
+
+def starts_process(command: cmd.Perform | cmd.Queue) -> bool:
+    """True for what is likely to start a process, or to keep one busy elsewhere: an agent, a
+    command, a stage that is one.
+    """
+    verb = command.step.verb
+    if isinstance(verb, StageCheck):
+        return not callable(verb.stage.check)
+    if isinstance(verb, Generation):
+        return callable(getattr(verb.generator, "run", None))
+    return isinstance(verb, (AgentCall, ShellCommand))
 
 
 class Line:
@@ -23,68 +38,130 @@ class Line:
     """
 
     def __init__(
-        self, loop: Loop, admission: Admission, start: Callable[[cmd.Perform], None]
+        self,
+        loop: Loop,
+        admission: Admission,
+        shared: SharedAdmission | None,
+        start: Callable[[cmd.Perform], None],
     ) -> None:
-        self.free = admission.trivial
-        """True if no limit makes anybody wait."""
+        self.free = admission.trivial and shared is None
+        """True if no limit that somebody set makes anybody wait."""
+        self.holders: set[str] = set()
+        """Who has a place."""
         self._loop = loop
         self._admission = admission
         self._start_flight = start
         self._granted: set[str] = set()
         """Whose launch has a place, and is not made yet."""
-        self._look_at = 0.0
+        self._look_at = self._look_at_shared = 0.0
+        self._shared = shared
+        self._seat: Seat | None = None
 
     def launch(self, command: cmd.Perform) -> None:
         """Begin an attempt, now or when it is its turn."""
-        if self.free or command.path in self._granted:
+        if command.path in self._granted:
             self._granted.discard(command.path)
+            self._start_flight(command)
+        elif self.free and not starts_process(command):
             self._start_flight(command)
         else:
             self.join(command)
 
     def join(self, command: cmd.Perform | cmd.Queue) -> None:
         """Wait for what the attempt needs of the run's limits."""
+        uses = command.step.modifiers.uses
         try:
-            if not self.free:
-                self._admission.request(command.path, command.step.modifiers.uses)
+            self._admission.request(command.path, uses, process=starts_process(command))
         except DefinitionError as error:
             self._loop.record(failed(command, error))
             return
         flight = InFlight(command.path, QUEUED, command, None)
         self._loop.flights[command.path, QUEUED] = flight
-        if self.free:
-            self._loop.next(partial(self._grant, flight))
-        else:
-            self.admit()
+        self.admit()
 
     def admit(self) -> None:
         """Let those begin whose turn has come."""
         loop, admission, now = self._loop, self._admission, self._loop.now()
         for path in admission.grants(now):
-            flight = loop.flights[path, QUEUED]
-            if type(flight.command) is cmd.Queue:  # once what made the place is settled
-                loop.next(partial(self._grant, flight))
+            self.holders.add(path)
+            if self._shared is None:
+                self._begin(path)
             else:
-                del loop.flights[path, QUEUED]
-                self._start_flight(flight.command)
+                self._ask_shared(self._shared, path)
         following = admission.next_time(now)
         if following is not None and not now < self._look_at <= following:
             self._look_at = following
             loop.timers.at(following, self.admit)
+        self._look()
+
+    def _begin(self, path: str) -> None:
+        loop, flight = self._loop, self._loop.flights[path, QUEUED]
+        if type(flight.command) is cmd.Queue:  # once what made the place is settled
+            loop.next(partial(self._grant, flight))
+        else:
+            del loop.flights[path, QUEUED]
+            self._start_flight(flight.command)
+
+    # -- what all runs share ----------------------------------------------------------------------
+
+    def _ask_shared(self, shared: SharedAdmission, path: str) -> None:
+        if self._seat is None:
+            self._seat = Seat(running_loop().soon_from_anywhere, self._granted_by_all)
+        flight = self._loop.flights[path, QUEUED]
+        try:
+            shared.request(self._seat, path, flight.command.step.modifiers.uses)
+        except DefinitionError as error:
+            self.leave(path)
+            self._loop.record(failed(flight.command, error))
+
+    def _granted_by_all(self, path: str) -> None:
+        """Begin what is still there, in the turn of the run's own loop."""
+        if (path, QUEUED) in self._loop.flights and path in self.holders:
+            self._loop.post(partial(self._begin_granted, path))
+
+    def _begin_granted(self, path: str) -> None:
+        if (path, QUEUED) in self._loop.flights and path in self.holders:
+            self._begin(path)
+
+    def _look(self) -> None:
+        """Let those begin whose turn has come, of all runs; look again when a rate opens."""
+        if self._shared is None:
+            return
+        now = self._loop.now()
+        following = self._shared.look(now)
+        if following is not None and not now < self._look_at_shared <= following:
+            self._look_at_shared = following
+            self._loop.timers.at(following, self._look)
+
+    def close(self) -> None:
+        """Give back what the drive holds of what all runs share."""
+        if self._shared is not None and self._seat is not None:
+            for path in self.holders:
+                self._shared.leave(self._seat, path)
+            self.holders.clear()
+            self._look()
 
     def release(self, path: str) -> None:
         """Give back what an attempt held of the run's limits, or a launch that is not made."""
         self._granted.discard(path)
-        if not self.free:
+        if path in self.holders:
+            self.holders.discard(path)
             self._admission.release(path)
+            self._leave_shared(path)
             self.admit()
 
     def leave(self, path: str) -> InFlight | None:
         """Give up waiting; what waited, if anything did. ``admit`` is to follow."""
         flight = self._loop.flights.pop((path, QUEUED), None)
         if flight is not None and not self._admission.withdraw(path):
+            self.holders.discard(path)
             self._admission.release(path)
+            self._leave_shared(path)
         return flight
+
+    def _leave_shared(self, path: str) -> None:
+        if self._shared is not None and self._seat is not None:
+            self._shared.leave(self._seat, path)
 
     def _grant(self, flight: InFlight) -> None:
         """Tell the core that a launch may start, unless it was stopped meanwhile."""
