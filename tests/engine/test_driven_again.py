@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import anyio
 import pytest
@@ -37,7 +37,7 @@ class Driven:
         self.journal, self.clock = TextJournal(), JumpClock()
         self.broken: set[str] = set()
         self.done: list[str] = []
-        self.mended = self.retries = False
+        self.mended = False
         self.error: str | None = None
         self.flow = bound(body)(self)
 
@@ -145,6 +145,11 @@ def does(name: str) -> Callable[[Driven], Step[Any]]:
     return lambda run: run.does(name)
 
 
+def undoable(name: str) -> Callable[[Driven], Step[Any]]:
+    """The same, and it can be undone."""
+    return lambda run: run.undoable(name)
+
+
 def a_group(run: Driven) -> Step[Any]:
     """A group of one."""
     return step("g").parallel(run.does("x"))
@@ -161,77 +166,6 @@ def a_child_that_is_undone_whole(run: Driven) -> Step[Any]:
     return child.with_rollback(lambda _: run.act("undo child"))
 
 
-@pytest.mark.parametrize(
-    ("body", "broken", "first", "then"),
-    [
-        pytest.param(
-            fails_before_its_clean_up, "b", ["a", "b", "tidy"], ["b", "tidy"],
-            id="the step that ended the run, and the clean-up, but not what succeeded",
-        ),
-        pytest.param(
-            handles_a_failure, "a b", ["a", "b"], ["b"], id="not a failure that was handled"
-        ),
-        pytest.param(
-            one_after_the_other(lambda run: run.undoable("a"), does("b"), does("c")),
-            "c", ["a", "b", "c", "undo a"], ["a", "c"], id="what was undone",
-        ),
-        pytest.param(
-            one_after_the_other(a_group_in_turn), "m1", ["m0", "m1"], ["m1", "m2"],
-            id="the members of a group that failed or never began",
-        ),
-        pytest.param(
-            one_after_the_other(a_child_that_is_undone_whole, does("c")),
-            "c", ["x", "c", "undo child"], ["x", "c"],
-            id="all of a child that was undone as a whole",
-        ),
-        pytest.param(
-            one_after_the_other(lambda run: a_group(run).retry(2, backoff=0)),
-            "x", ["x", "x"], ["x"], id="a group that used up its attempts",
-        ),
-    ],
-)  # fmt: skip
-async def test_a_failed_run_does_again(
-    body: Callable[[Driven], Steps[Any]], broken: str, first: list[str], then: list[str]
-) -> None:
-    """What is said by the id of the case, and nothing else."""
-    run = Driven(body)
-    assert await run.drive(*broken.split()) == ("failed", first)
-    assert await run.drive() == ("succeeded", then)
-
-
-async def test_a_group_that_is_run_again_runs_its_members_again() -> None:
-    """Also those that succeeded, and no step outside of it."""
-    run = Driven(one_after_the_other(a_group, does("b")))
-    assert await run.drive() == ("succeeded", ["x", "b"])
-    assert await run.drive(rerun=("g",)) == ("succeeded", ["x"])
-
-
-async def test_what_was_undone_in_an_earlier_drive_is_done_again() -> None:
-    """Killed after a rollback, resumed to its failure, and resumed once more."""
-    run = Driven(one_after_the_other(lambda run: run.undoable("a"), does("b")))
-    await run.drive("b", dies_after=(ev.RollbackCompleted, "a"))
-    assert await run.drive("b") == ("failed", [])
-    assert await run.drive() == ("succeeded", ["a", "b"])
-
-
-async def test_clean_up_is_done_again_whichever_drive_the_failure_was_in() -> None:
-    """Killed in the clean-up, resumed to the failure, and resumed once more."""
-    run = Driven(fails_before_its_clean_up)
-    await run.drive("b", dies_after=(ev.StepStarted, "tidy"))
-    assert await run.drive("b") == ("failed", ["tidy"])
-    assert await run.drive("b") == ("failed", ["b", "tidy"])
-
-
-async def test_a_step_that_must_not_run_twice_needs_a_word_to_run_again() -> None:
-    """A resume of the failed run does not run it, however often; ``rerun`` does."""
-    run = Driven(one_after_the_other(lambda run: run.does("pay").once()))
-    await run.drive(dies_after=(ev.StepStarted, "pay"))
-    for _ in range(3):
-        assert await run.drive() == ("failed", [])
-        assert "StepWasInterrupted" in (run.error or "")
-    assert await run.drive(rerun=("pay",)) == ("succeeded", ["pay"])
-
-
 def in_turn(run: Driven) -> Steps[None]:
     """Two members, one after the other."""
 
@@ -242,14 +176,6 @@ def in_turn(run: Driven) -> Steps[None]:
     yield from step("each").for_each([1, 2], member, key=str, max_concurrency=1)
 
 
-async def test_members_that_fail_in_turn_are_not_begun_again_when_they_have_succeeded() -> None:
-    """Every bug is mended and the run is resumed: until the last, what succeeded stays."""
-    run = Driven(in_turn)
-    assert await run.drive("x1") == ("failed", ["x1"])
-    assert await run.drive("y2") == ("failed", ["x1", "y1", "x2", "y2"])
-    assert await run.drive() == ("succeeded", ["y2"])
-
-
 def sleeps(run: Driven) -> Steps[None]:
     """A step that can be cancelled, two others, and a mistake until it is mended."""
     yield from step("nap").sleep(60)
@@ -257,26 +183,6 @@ def sleeps(run: Driven) -> Steps[None]:
     yield from run.does("b")
     if not run.mended:
         raise WorkflowError("a mistake")
-
-
-async def test_a_step_that_was_cancelled_once_and_succeeded_then_is_kept() -> None:
-    """What the second drive came to counts, also if it failed later."""
-    run = Driven(sleeps)
-    await run.drive(dies_after=(ev.TimerSet, "nap"))
-    assert await run.drive(cancel=True) == ("cancelled", [])
-    assert await run.drive("b") == ("failed", ["a", "b"])
-    assert await run.drive() == ("failed", ["b"])
-    run.mended = True
-    assert await run.drive() == ("succeeded", [])
-
-
-async def test_an_old_limit_does_not_end_a_later_drive() -> None:
-    """What is done after it is no clean-up, whatever ends that drive."""
-    run = Driven(sleeps)
-    assert await run.drive(limits=Limits(max_steps=1)) == ("failed", [])
-    assert await run.drive() == ("failed", ["a", "b"])
-    run.mended = True
-    assert await run.drive() == ("succeeded", [])
 
 
 async def test_a_limit_that_is_lower_now_is_hit_by_what_is_new() -> None:
@@ -295,15 +201,6 @@ def letters(run: Driven) -> Steps[None]:
     """Four steps that can be undone."""
     for name in "abcd":
         yield from run.undoable(name)
-
-
-async def test_a_limit_that_was_hit_is_hit_again() -> None:
-    """The steps of groups count, whether they ended in this drive or before."""
-    run = Driven(in_turn)
-    most = Limits(max_steps=4)
-    assert await run.drive(limits=most) == ("failed", ["x1", "y1", "x2"])
-    assert await run.drive(limits=most) == ("failed", [])
-    assert await run.drive() == ("succeeded", ["y2"])
 
 
 def group_that_fails(run: Driven) -> Steps[Any]:
@@ -352,23 +249,6 @@ def all_or_nothing(run: Driven) -> Steps[Any]:
         )
 
 
-async def test_a_handled_failure_that_undid_itself_is_not_entered_again() -> None:
-    """It is raised again, and what it had undone stays undone."""
-    run = Driven(all_or_nothing_handled)
-    assert await run.drive("fails", "after") == (
-        "failed",
-        ["a", "b", "fails", "undo b", "undo a", "after"],
-    )
-    assert await run.drive() == ("succeeded", ["after"])
-
-
-async def test_what_a_group_undid_is_done_again_when_one_of_its_members_is() -> None:
-    """The group succeeds with all of its members, or not at all."""
-    run = Driven(all_or_nothing)
-    assert await run.drive("b") == ("succeeded", ["a", "b", "undo a"])
-    assert await run.drive(rerun=("g/b",)) == ("succeeded", ["a", "b"])
-
-
 def tidies_up(run: Driven) -> Steps[Any]:
     """Members that clean up, whatever they come to; none may take longer than a minute."""
 
@@ -413,26 +293,12 @@ def falls_back(run: Driven) -> Steps[Any]:
     yield from tried.on_error(lambda _context, _failed: run.does("instead"))
 
 
-async def test_a_child_whose_fallback_failed_too_is_tried_again() -> None:
-    """The failure of the fallback does not hide the one that it was to mend."""
-    run = Driven(falls_back)
-    assert await run.drive("x", "instead") == ("failed", ["x", "instead"])
-    assert await run.drive("instead") == ("succeeded", ["x"])
-
-
 def unwraps(run: Driven) -> Steps[Any]:
     """A group collects its failures, and the workflow fails by one of them."""
     found = yield from step("g").parallel(
         run.does("a"), run.does("b"), on_error="continue", max_concurrency=1
     )
     return [one.unwrap() for one in found]
-
-
-async def test_members_that_succeeded_beside_one_that_failed_are_kept() -> None:
-    """They were begun after it, and are no clean-up."""
-    run = Driven(unwraps)
-    assert await run.drive("a") == ("failed", ["a", "b"])
-    assert await run.drive() == ("succeeded", ["a"])
 
 
 def undone_in_the_end(run: Driven) -> Steps[Any]:
@@ -445,17 +311,6 @@ def undone_in_the_end(run: Driven) -> Steps[Any]:
         if not run.mended:
             raise
     yield from run.does("end")
-
-
-async def test_a_run_whose_rollbacks_have_begun_fails_whatever_its_code_says_now() -> None:
-    """It does not succeed with half of it undone; and it can be resumed from there."""
-    run = Driven(undone_in_the_end)
-    await run.drive("fails", dies_after=(ev.RollbackCompleted, "b"))
-    run.mended = True
-    planned = await run.executor().plan(RUN, run.flow)
-    assert planned.undoes == ("a",)
-    assert await run.drive() == ("failed", ["undo a"])
-    assert await run.drive() == ("succeeded", ["a", "b", "end"])
 
 
 async def test_nothing_is_run_again_in_the_midst_of_rollbacks() -> None:
@@ -477,16 +332,7 @@ def undone_in_a_child(run: Driven) -> Steps[Any]:
     yield from step("child").run_workflow(child)
 
 
-async def test_a_plan_tells_what_a_child_has_still_to_undo() -> None:
-    """And the resume undoes that first."""
-    run = Driven(undone_in_a_child)
-    await run.drive("fails", dies_after=(ev.RollbackStarted, "child/b"))
-    planned = await run.executor().plan(RUN, run.flow)
-    assert planned.undoes == ("child/b", "child/a")
-    assert await run.drive() == ("failed", ["undo b", "undo a", "undo before"])
-
-
-def handled_in_a_child(run: Driven) -> Steps[Any]:
+def handled_in_a_child(run: Driven, attempts: int = 1) -> Steps[Any]:
     """A child workflow that undoes itself; mended code handles its failure."""
 
     @workflow
@@ -497,33 +343,12 @@ def handled_in_a_child(run: Driven) -> Steps[Any]:
             yield from run.does("fails")
         yield from run.undoable("end")
 
-    yield from step("child").run_workflow(child).retry(2 if run.retries else 1)
+    yield from step("child").run_workflow(child).retry(attempts)
 
 
-@pytest.mark.parametrize("dies", [ev.RollbackStarted, ev.RollbackCompleted])
-async def test_a_child_whose_rollbacks_have_begun_fails_whatever_its_code_says_now(
-    dies: type[ev.Event],
-) -> None:
-    """It does not succeed with half of it undone, and what it did since is undone with the rest."""
-    run = Driven(handled_in_a_child)
-    await run.drive("fails", dies_after=(dies, "child/b"))
-    run.mended = True
-    b_again = ["undo b"] * (dies is ev.RollbackStarted)
-    assert await run.drive() == ("failed", ["end", "undo end", *b_again, "undo a"])
-    assert "step 'child' had failed before, and its rollbacks had begun" in (run.error or "")
-    assert await run.drive() == ("succeeded", ["a", "b", "end"])
-
-
-async def test_a_child_that_is_undone_is_tried_again_if_it_may_be() -> None:
-    """Only the attempt that was undone fails."""
-    run = Driven(handled_in_a_child)
-    run.retries = True
-    await run.drive("fails", dies_after=(ev.RollbackCompleted, "child/b"))
-    run.mended = True
-    assert await run.drive() == (
-        "succeeded",
-        ["end", "undo end", "undo a", "a", "b", "fails", "end"],
-    )
+def tried_twice_in_a_child(run: Driven) -> Steps[Any]:
+    """The same, with one more attempt."""
+    return handled_in_a_child(run, attempts=2)
 
 
 def all_or_nothing_once(run: Driven) -> Steps[Any]:
@@ -533,15 +358,6 @@ def all_or_nothing_once(run: Driven) -> Steps[Any]:
     yield from step("g").parallel(*members, max_concurrency=1, on_error=how)
 
 
-async def test_a_group_whose_rollbacks_have_begun_fails_whatever_its_code_says_now() -> None:
-    """It does not succeed with half of it undone, and undoes the other half."""
-    run = Driven(all_or_nothing_once)
-    await run.drive("fails", dies_after=(ev.RollbackCompleted, "g/b"))
-    run.mended = True
-    assert await run.drive() == ("failed", ["undo a"])
-    assert await run.drive() == ("succeeded", ["a", "b", "fails"])
-
-
 def all_or_nothing_handled(run: Driven) -> Steps[Any]:
     """The same, whose failure is handled."""
     how = "continue" if run.mended else "all_or_nothing"
@@ -549,14 +365,6 @@ def all_or_nothing_handled(run: Driven) -> Steps[Any]:
     with contextlib.suppress(StepFailed):
         yield from step("g").parallel(*members, max_concurrency=1, on_error=how)
     yield from run.does("after")
-
-
-async def test_a_group_that_was_half_undone_is_undone_though_its_failure_is_handled() -> None:
-    """Whoever handles it may rely on that, as on any group that is all or nothing."""
-    run = Driven(all_or_nothing_handled)
-    await run.drive("fails", dies_after=(ev.RollbackCompleted, "g/b"))
-    run.mended = True
-    assert await run.drive() == ("succeeded", ["undo a", "after"])
 
 
 def half_undone_and_slow(run: Driven) -> Steps[Any]:
@@ -656,18 +464,6 @@ def in_a_child(run: Driven) -> Steps[Any]:
     yield from step("child").run_workflow(child)
 
 
-@pytest.mark.parametrize("own_error", [False, True])
-async def test_what_a_body_did_in_an_earlier_drive_is_not_behind_what_fails_in_this_one(
-    *, own_error: bool
-) -> None:
-    """It is no clean-up, and no sign that the body went on from there."""
-    run = Driven(in_a_child)
-    assert await run.drive("z") == ("failed", ["x", "y", "z", "undo x"])
-    run.mended = own_error
-    assert await run.drive("x") == ("failed", ["x"])
-    assert await run.drive() == ("succeeded", ["x", "z"])
-
-
 def collects_in_a_child(run: Driven) -> Steps[Any]:
     """A child workflow fails by what its group collected."""
 
@@ -681,45 +477,10 @@ def collects_in_a_child(run: Driven) -> Steps[Any]:
     yield from step("child").run_workflow(child)
 
 
-async def test_a_collected_failure_that_ended_a_child_is_tried_again() -> None:
-    """The group had succeeded, and is entered again for it; what was begun after it is kept."""
-    run = Driven(collects_in_a_child)
-    assert await run.drive("b") == ("failed", ["a", "b", "c"])
-    assert await run.drive() == ("succeeded", ["b"])
-
-
 def waits_in_a_group(run: Driven) -> Steps[Any]:
     """One member has ended when the other one is cancelled."""
     yield from step("g").parallel(run.does("a"), step("nap").sleep(60))
     yield from run.does("end")
-
-
-async def test_a_cancellation_that_took_two_drives_drops_what_one_would_have() -> None:
-    """The group is entered again to be cancelled again; that is not to begin it."""
-    run = Driven(waits_in_a_group)
-    await run.drive(dies_after=(ev.StepCompleted, "g/a"))
-    await run.drive(cancel=True, dies_after=(ev.StepCompleted, "g/nap"))
-    assert await run.drive() == ("cancelled", [])
-    assert await run.drive() == ("succeeded", ["end"])
-
-
-async def test_a_limit_that_was_raised_ended_nothing() -> None:
-    """The process died when it was reached; the run went on, and failed by something else."""
-    run = Driven(sleeps)
-    await run.drive(dies_after=(ev.TimerSet, "nap"))
-    await run.drive(limits=Limits(max_steps=1), dies_after=(ev.LimitReached, "a"))
-    assert await run.drive() == ("failed", ["a", "b"])
-    run.mended = True
-    assert await run.drive() == ("succeeded", [])
-
-
-async def test_a_run_that_is_undone_does_not_succeed_when_nothing_is_left_to_do() -> None:
-    """The mended code returns at once."""
-    run = Driven(undone_at_once)
-    await run.drive("fails", dies_after=(ev.RollbackCompleted, "a"))
-    run.mended = True
-    assert await run.drive() == ("failed", [])
-    assert await run.drive() == ("succeeded", ["a"])
 
 
 def undone_at_once(run: Driven) -> Steps[Any]:
@@ -781,9 +542,222 @@ def waits_for_good_to_tidy(run: Driven) -> Steps[Any]:
         yield from run.does("more")
 
 
-async def test_a_clean_up_that_was_stopped_stays_stopped_where_its_process_died() -> None:
-    """Its step was cancelled, and did not fail, so the body does not go on from there."""
-    run = Driven(waits_for_good_to_tidy)
-    limits = Limits(timeout_s=10)
-    await run.drive(limits=limits, dies_after=(ev.StepCompleted, "tidy"))
-    assert await run.drive(limits=limits) == ("failed", [])
+class Drive(NamedTuple):
+    """One drive of a run: how it ends and what it performs, and what is broken or asked for."""
+
+    status: str
+    performed: str
+    broken: str = ""
+    dies_after: At | None = None
+    cancel: bool = False
+    limits: Limits | None = None
+    rerun: tuple[str, ...] = ()
+    mended: bool = False
+    undoes: tuple[str, ...] = ()
+    """What a plan of it tells beforehand."""
+    error: str = ""
+    """A part of what is said in the end."""
+
+
+HALF_UNDONE = Drive("killed", "a, b, fails, undo b", broken="fails")
+HAD_BEGUN = "step 'child' had failed before, and its rollbacks had begun"
+SHORT = Limits(timeout_s=10)
+
+DRIVES: dict[str, tuple[Callable[[Driven], Steps[Any]], *tuple[Drive, ...]]] = {
+    "the step that ended the run runs again, and the clean-up, but not what succeeded": (
+        fails_before_its_clean_up,
+        Drive("failed", "a, b, tidy", broken="b"),
+        Drive("succeeded", "b, tidy"),
+    ),
+    "clean-up is done again whichever drive the failure was in": (
+        fails_before_its_clean_up,
+        Drive("killed", "a, b, tidy", "b", (ev.StepStarted, "tidy")),
+        Drive("failed", "tidy", broken="b"),
+        Drive("failed", "b, tidy", broken="b"),
+    ),
+    "a failure that was handled is not run again": (
+        handles_a_failure, Drive("failed", "a, b", broken="a b"), Drive("succeeded", "b"),
+    ),
+    "what was undone is done again": (
+        one_after_the_other(undoable("a"), does("b"), does("c")),
+        Drive("failed", "a, b, c, undo a", broken="c"),
+        Drive("succeeded", "a, c"),
+    ),
+    "what was undone in an earlier drive is done again": (
+        one_after_the_other(undoable("a"), does("b")),
+        Drive("killed", "a, b, undo a", "b", dies_after=(ev.RollbackCompleted, "a")),
+        Drive("failed", "", broken="b"),
+        Drive("succeeded", "a, b"),
+    ),
+    "the members of a group that failed or never began are run": (
+        one_after_the_other(a_group_in_turn),
+        Drive("failed", "m0, m1", broken="m1"),
+        Drive("succeeded", "m1, m2"),
+    ),
+    "all of a child that was undone as a whole is done again": (
+        one_after_the_other(a_child_that_is_undone_whole, does("c")),
+        Drive("failed", "x, c, undo child", broken="c"),
+        Drive("succeeded", "x, c"),
+    ),
+    "a group that used up its attempts is run again": (
+        one_after_the_other(lambda run: a_group(run).retry(2, backoff=0)),
+        Drive("failed", "x, x", broken="x"),
+        Drive("succeeded", "x"),
+    ),
+    "a group that is run again runs its members again, and no step outside of it": (
+        one_after_the_other(a_group, does("b")),
+        Drive("succeeded", "x, b"),
+        Drive("succeeded", "x", rerun=("g",)),
+    ),
+    "a step that must not run twice needs a word to run again, however often": (
+        one_after_the_other(lambda run: run.does("pay").once()),
+        Drive("killed", "pay", dies_after=(ev.StepStarted, "pay")),
+        Drive("failed", "", error="StepWasInterrupted"),
+        Drive("failed", "", error="StepWasInterrupted"),
+        Drive("failed", "", error="StepWasInterrupted"),
+        Drive("succeeded", "pay", rerun=("pay",)),
+    ),
+    "members that fail in turn are not begun again when they have succeeded": (
+        in_turn,
+        Drive("failed", "x1", broken="x1"),
+        Drive("failed", "x1, y1, x2, y2", broken="y2"),
+        Drive("succeeded", "y2"),
+    ),
+    "a limit that was hit is hit again, and steps of groups count, whenever they ended": (
+        in_turn,
+        Drive("failed", "x1, y1, x2", limits=Limits(max_steps=4)),
+        Drive("failed", "", limits=Limits(max_steps=4)),
+        Drive("succeeded", "y2"),
+    ),
+    "a step that was cancelled once and succeeded then is kept": (
+        sleeps,
+        Drive("killed", "", dies_after=(ev.TimerSet, "nap")),
+        Drive("cancelled", "", cancel=True),
+        Drive("failed", "a, b", broken="b"),
+        Drive("failed", "b"),
+        Drive("succeeded", "", mended=True),
+    ),
+    "an old limit does not end a later drive, so what is done after it is no clean-up": (
+        sleeps,
+        Drive("failed", "", limits=Limits(max_steps=1)),
+        Drive("failed", "a, b"),
+        Drive("succeeded", "", mended=True),
+    ),
+    "a limit that was raised when its process had died ended nothing": (
+        sleeps,
+        Drive("killed", "", dies_after=(ev.TimerSet, "nap")),
+        Drive("killed", "", limits=Limits(max_steps=1), dies_after=(ev.LimitReached, "a")),
+        Drive("failed", "a, b"),
+        Drive("succeeded", "", mended=True),
+    ),
+    "a handled failure that undid itself is raised again, and what it undid stays undone": (
+        all_or_nothing_handled,
+        Drive("failed", "a, b, fails, undo b, undo a, after", broken="fails after"),
+        Drive("succeeded", "after"),
+    ),
+    "what a group undid is done again when one of its members is": (
+        all_or_nothing,
+        Drive("succeeded", "a, b, undo a", broken="b"),
+        Drive("succeeded", "a, b", rerun=("g/b",)),
+    ),
+    "a child whose fallback failed too is tried again": (
+        falls_back,
+        Drive("failed", "x, instead", broken="x instead"),
+        Drive("succeeded", "x", "instead"),
+    ),
+    "members that succeeded beside one that failed are kept, and are no clean-up": (
+        unwraps, Drive("failed", "a, b", broken="a"), Drive("succeeded", "a"),
+    ),
+    "a collected failure that ended a child is tried again, and what was begun after it kept": (
+        collects_in_a_child, Drive("failed", "a, b, c", broken="b"), Drive("succeeded", "b"),
+    ),
+    "a run whose rollbacks have begun fails whatever its code says now": (
+        undone_in_the_end,
+        HALF_UNDONE._replace(dies_after=(ev.RollbackCompleted, "b")),
+        Drive("failed", "undo a", mended=True, undoes=("a",)),
+        Drive("succeeded", "a, b, end", mended=True),
+    ),
+    "a run that is undone does not succeed when nothing is left to do": (
+        undone_at_once,
+        Drive("killed", "a, fails, undo a", "fails", (ev.RollbackCompleted, "a")),
+        Drive("failed", "", mended=True),
+        Drive("succeeded", "a", mended=True),
+    ),
+    "what a child has still to undo is planned, and undone first": (
+        undone_in_a_child,
+        Drive("killed", "before, a, b, fails, undo b", "fails", (ev.RollbackStarted, "child/b")),
+        Drive("failed", "undo b, undo a, undo before", undoes=("child/b", "child/a")),
+    ),
+    "a child fails by rollbacks that had begun, and what it did since is undone with the rest": (
+        handled_in_a_child,
+        HALF_UNDONE._replace(dies_after=(ev.RollbackCompleted, "child/b")),
+        Drive("failed", "end, undo end, undo a", mended=True, error=HAD_BEGUN),
+        Drive("succeeded", "a, b, end", mended=True),
+    ),
+    "a child fails by a rollback that had only begun": (
+        handled_in_a_child,
+        HALF_UNDONE._replace(dies_after=(ev.RollbackStarted, "child/b")),
+        Drive("failed", "end, undo end, undo b, undo a", mended=True, error=HAD_BEGUN),
+        Drive("succeeded", "a, b, end", mended=True),
+    ),
+    "a child that is undone is tried again if it may be": (
+        tried_twice_in_a_child,
+        HALF_UNDONE._replace(dies_after=(ev.RollbackCompleted, "child/b")),
+        Drive("succeeded", "end, undo end, undo a, a, b, fails, end", mended=True),
+    ),
+    "a group whose rollbacks have begun fails whatever its code says now": (
+        all_or_nothing_once,
+        HALF_UNDONE._replace(dies_after=(ev.RollbackCompleted, "g/b")),
+        Drive("failed", "undo a", mended=True),
+        Drive("succeeded", "a, b, fails", mended=True),
+    ),
+    "a group that was half undone is undone though its failure is handled": (
+        all_or_nothing_handled,
+        HALF_UNDONE._replace(dies_after=(ev.RollbackCompleted, "g/b")),
+        Drive("succeeded", "undo a, after", mended=True),
+    ),
+    "what a body did in an earlier drive is no clean-up behind what fails in this one": (
+        in_a_child,
+        Drive("failed", "x, y, z, undo x", broken="z"),
+        Drive("failed", "x", broken="x"),
+        Drive("succeeded", "x, z"),
+    ),
+    "nor is it a sign that the body went on from there with an error of its own": (
+        in_a_child,
+        Drive("failed", "x, y, z, undo x", broken="z"),
+        Drive("failed", "x", broken="x", mended=True),
+        Drive("succeeded", "x, z", mended=True),
+    ),
+    "a cancellation that took two drives drops what one would have": (
+        waits_in_a_group,
+        Drive("killed", "a", dies_after=(ev.StepCompleted, "g/a")),
+        Drive("killed", "", cancel=True, dies_after=(ev.StepCompleted, "g/nap")),
+        Drive("cancelled", ""),
+        Drive("succeeded", "end"),
+    ),
+    "a clean-up that was stopped stays stopped where its process died": (
+        waits_for_good_to_tidy,
+        Drive("killed", "", limits=SHORT, dies_after=(ev.StepCompleted, "tidy")),
+        Drive("failed", "", limits=SHORT),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DRIVES)
+async def test_of_each_step_the_last_end_on_record_counts(case: str) -> None:
+    """What is said by the name of the case, and nothing else."""
+    body, *drives = DRIVES[case]
+    run = Driven(body)
+    for drive in drives:
+        run.mended = drive.mended
+        if drive.undoes:
+            assert (await run.executor().plan(RUN, run.flow)).undoes == drive.undoes
+        ended = await run.drive(
+            *drive.broken.split(),
+            dies_after=drive.dies_after,
+            cancel=drive.cancel,
+            limits=drive.limits,
+            rerun=drive.rerun,
+        )
+        assert ended == (drive.status, [name for name in drive.performed.split(", ") if name])
+        assert drive.error in (run.error or "")
