@@ -19,6 +19,7 @@ from handrail.engine.driver import Driver
 from handrail.engine.in_place import InPlace
 from handrail.engine.inbox import post_answer
 from handrail.engine.inputs import bind_inputs, refuse_other_inputs
+from handrail.engine.journal_users import users_of
 from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
     Begin,
@@ -80,10 +81,10 @@ class Engine:
             self._journal = CheckingJournal(parts.journal)
         self._options = Options()
         self._live: dict[str, Driver] = {}
-        self._open = _Open()
+        self._users = users_of(parts.journal)
 
     async def __aenter__(self) -> Self:
-        self._open.entered += 1
+        self._users.come()
         return self
 
     async def __aexit__(
@@ -92,8 +93,7 @@ class Engine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._open.entered -= 1
-        self._close_unless_used()
+        self._users.go()
 
     def options(
         self,
@@ -192,23 +192,16 @@ class Engine:
         Raises:
             RunLocked: somebody else does.
         """
-        journal, held = self._journal, Held(self._secrets(), self._parts.clock.now())
-        lease = journal.acquire(run_id, secrets=held.secrets)
-        self._open.runs += 1
-        try:
-            yield held
-        finally:
-            self._open.runs -= 1
-            lease.release()
-            self._close_unless_used()
+        held = Held(self._secrets(), self._parts.clock.now())
+        with self._users.using():
+            lease = self._journal.acquire(run_id, secrets=held.secrets)
+            try:
+                yield held
+            finally:
+                lease.release()
 
     def _secrets(self) -> SecretValues:
         return secret_values(self._parts.secrets, os.environ)
-
-    def _close_unless_used(self) -> None:
-        """Outside of ``async with executor`` a journal is open while something runs."""
-        if not self._open.runs and not self._open.entered:
-            self._journal.close()
 
     async def _drive_from(self, start: Start, run: Run[Any] | None) -> WorkflowResult[Any]:
         parts, run_id = self._parts, start.run_id
@@ -418,11 +411,11 @@ class Engine:
                 ``resume``.
         """
         given = None if workflow is None else definition_of(workflow)
-        history = history_of(self._journal, run_id, self._secrets())
-        definition = workflow_for(history, given, self._parts.workflows)
-        now = self._parts.clock.now()
-        start = self._start_again(history, definition, now, reuse, rerun)
-        self._close_unless_used()
+        with self._users.using():
+            history = history_of(self._journal, run_id, self._secrets())
+            definition = workflow_for(history, given, self._parts.workflows)
+            now = self._parts.clock.now()
+            start = self._start_again(history, definition, now, reuse, rerun)
         machine, parts = self._machine(start), self._parts
         evaluator = Evaluator(self._contexts(run_id), parts.stages, parts.gates)
         return await plan_of(
@@ -447,12 +440,12 @@ class Engine:
         if driver is not None:
             return driver.answer(gate, answer, by)
         journal = self._journal
-        opened = gate_in(run_id, history_of(journal, run_id, self._secrets()), gate)
-        value = accepted(opened, answer)
-        event = ev.GateAnswered(gate, value, by)
-        ev.stamp(event, run_id, 0, self._parts.clock.now())
-        post_answer(journal, opened, event, self._secrets())
-        self._close_unless_used()
+        with self._users.using():
+            opened = gate_in(run_id, history_of(journal, run_id, self._secrets()), gate)
+            value = accepted(opened, answer)
+            event = ev.GateAnswered(gate, value, by)
+            ev.stamp(event, run_id, 0, self._parts.clock.now())
+            post_answer(journal, opened, event, self._secrets())
         return value
 
     async def signal(
@@ -469,9 +462,10 @@ class Engine:
         if driver is not None:
             driver.signal(name, payload, by)
             return
-        history = history_of(self._journal, run_id, self._secrets())
-        check_signal(self._journal, history, name, payload)
-        self._post(run_id, ev.SignalReceived(name, payload, by))
+        with self._users.using():
+            history = history_of(self._journal, run_id, self._secrets())
+            check_signal(self._journal, history, name, payload)
+            self._post(run_id, ev.SignalReceived(name, payload, by))
 
     async def cancel(
         self,
@@ -501,26 +495,18 @@ class Engine:
                 self._tell_missing(run_id, held.secrets)
                 return await self._drive_from(start, None)
         except RunLocked:
-            history_of(self._journal, run_id, self._secrets())
-            self._post(run_id, ev.CancelRequested(reason))
+            with self._users.using():
+                history_of(self._journal, run_id, self._secrets())
+                self._post(run_id, ev.CancelRequested(reason))
             return None
 
     def _post(self, run_id: str, event: Message) -> None:
         stamped = ev.stamp(event, run_id, 0, self._parts.clock.now())
         self._journal.post(Letter(stamped), secrets=self._secrets())
-        self._close_unless_used()
 
     answer_sync = sync_twin(answer)
     signal_sync = sync_twin(signal)
     cancel_sync = sync_twin(cancel)
-
-
-class _Open:
-    """Why the journal is open; shared by an executor's copies. Mutable."""
-
-    def __init__(self) -> None:
-        self.runs = 0
-        self.entered = 0
 
 
 class _Teller:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio
 
@@ -66,11 +66,12 @@ def refuse_inside_loop(name: str, instead: str) -> None:
 
 
 def _loop_runs_here() -> bool:
-    asyncio = cast("Any", sys.modules.get("asyncio"))
-    if asyncio is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001  # documented for this use
+    # Another thread may be importing one of them just now: what it has not got yet runs nowhere.
+    running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    if running is not None and running() is not None:
         return True
-    trio = cast("Any", sys.modules.get("trio"))
-    return trio is not None and bool(trio.lowlevel.in_trio_run())
+    in_trio_run = getattr(getattr(sys.modules.get("trio"), "lowlevel", None), "in_trio_run", None)
+    return in_trio_run is not None and bool(in_trio_run())
 
 
 def _in_a_body() -> bool:

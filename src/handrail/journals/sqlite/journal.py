@@ -96,7 +96,7 @@ class SqliteJournal:
         self.codec = codec
         self.durability = durability
         self._power = durability == "power"
-        self._store = Store(Path(path).absolute(), lease_s)
+        self._store = Store(_resolved(path), lease_s)
         self._post = Post(self._store.name, codec)
         weakref.finalize(self, _close, self._store)
 
@@ -108,7 +108,7 @@ class SqliteJournal:
     @property
     def identity(self) -> str:
         """Eight hex digits that tell its runs from those of other journals on this machine."""
-        name = os.fsencode(self._store.path.resolve())
+        name = os.fsencode(self._store.path)
         return hashlib.blake2b(name, digest_size=4).hexdigest()
 
     @property
@@ -228,6 +228,15 @@ class SqliteJournal:
     def _secrets(self, run_id: str) -> Mapping[str, str] | None:
         tail = self._store.tails.get(run_id)
         return tail.secrets if tail else None
+
+
+def _resolved(path: str | os.PathLike[str]) -> Path:
+    """The file itself: beside it SQLite keeps its log, wherever a link to it lies."""
+    absolute = Path(path).absolute()
+    try:
+        return absolute.resolve()
+    except (OSError, RuntimeError):  # links in a circle: it cannot be opened, and that is told then
+        return absolute
 
 
 class SqliteLease:

@@ -161,7 +161,7 @@ class Keeper:
         self._every_s = every_s
         self._due = threading.Event()
         self._starting = threading.Lock()
-        self._ending = False
+        self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
 
@@ -174,17 +174,22 @@ class Keeper:
 
     def _start(self) -> None:
         if self._thread is None:
-            self._ending = False
-            self._thread = threading.Thread(
-                target=self._work, name="handrail journal keeper", daemon=True
+            self._ending = threading.Event()
+            thread = threading.Thread(
+                target=self._work,
+                args=(self._ending,),
+                name="handrail journal keeper",
+                daemon=True,
             )
-            self._thread.start()
+            thread.start()
+            self._thread = thread  # once it can be joined
 
     def stop(self) -> None:
         """End the thread."""
-        thread, self._thread = self._thread, None
+        with self._starting:
+            thread, self._thread = self._thread, None
+            self._ending.set()
         if thread is not None:
-            self._ending = True
             self._due.set()
             if thread is not threading.current_thread():
                 thread.join()
@@ -197,13 +202,13 @@ class Keeper:
         if connection is not None:
             connection.close()
 
-    def _work(self) -> None:
+    def _work(self, ending: threading.Event) -> None:
         next_renewal = time.monotonic() + self._every_s
         while True:
             wait_s = max(0.0, min(LOOK_EVERY_S, next_renewal - time.monotonic()))
             self._due.wait(wait_s if self._held() else None)
             self._due.clear()
-            if self._ending:
+            if ending.is_set():
                 return
             with self.lock:
                 due = time.monotonic() >= next_renewal
@@ -299,14 +304,15 @@ Pending: TypeAlias = AsyncioPending | TrioPending
 
 def pending_here() -> Pending | None:
     """Something to await in the event loop that runs here; None if none runs."""
-    trio = sys.modules.get("trio")
-    if trio is not None and trio.lowlevel.in_trio_run():
+    # A loop that runs has loaded its library; nothing else should. Another thread may be at it.
+    in_trio_run = getattr(getattr(sys.modules.get("trio"), "lowlevel", None), "in_trio_run", None)
+    if in_trio_run is not None and in_trio_run():
         return TrioPending()
-    asyncio = sys.modules.get("asyncio")  # a loop that runs has loaded it; nothing else should
-    if asyncio is None:
+    running_loop = getattr(sys.modules.get("asyncio"), "get_running_loop", None)
+    if running_loop is None:
         return None
     try:
-        return AsyncioPending(asyncio.get_running_loop())
+        return AsyncioPending(running_loop())
     except RuntimeError:
         return None
 

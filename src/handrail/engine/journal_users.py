@@ -1,0 +1,71 @@
+"""Who uses a journal in this process: it is closed when the last of them has gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Generator
+
+from handrail.ports.journal import Journal
+
+
+class JournalUsers:
+    """The runs, calls and ``async with`` blocks of all executors on one journal. Mutable; from any
+    thread.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = weakref.ref(journal)
+        self.forget_all()
+
+    def forget_all(self) -> None:
+        """Count anew: in a child process nobody uses it yet."""
+        self._lock = threading.Lock()
+        self._count = 0
+
+    @contextlib.contextmanager
+    def using(self) -> Generator[None]:
+        """Keep the journal open for as long as this lasts."""
+        self.come()
+        try:
+            yield
+        finally:
+            self.go()
+
+    def come(self) -> None:
+        """Count one more."""
+        with self._lock:
+            self._count += 1
+
+    def go(self) -> None:
+        """Count one less; the last one closes the journal, before another can come."""
+        with self._lock:
+            self._count -= 1
+            journal = self._journal()
+            if not self._count and journal is not None:
+                journal.close()
+
+
+_users: weakref.WeakKeyDictionary[Journal, JournalUsers] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def users_of(journal: Journal) -> JournalUsers:
+    """The users of this journal; the same for all executors that have it."""
+    with _lock:
+        found = _users.get(journal)
+        if found is None:
+            found = _users[journal] = JournalUsers(journal)
+        return found
+
+
+def _forget_all() -> None:
+    global _lock  # noqa: PLW0603  # a thread that is not in the child may have held it
+    _lock = threading.Lock()
+    for users in list(_users.values()):
+        users.forget_all()
+
+
+os.register_at_fork(after_in_child=_forget_all)
