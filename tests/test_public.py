@@ -172,14 +172,14 @@ def test_every_public_error_is_importable_from_handrail() -> None:
 
 
 def test_every_public_error_has_the_one_base() -> None:
-    """All errors derive from HandrailError, but RunCancelled, which is a BaseException."""
+    """All errors derive from HandrailError, but RunCancelled, a BaseException, and a warning."""
     exceptions = [
         value
         for value in (getattr(handrail, name) for name in handrail.__all__)
         if inspect.isclass(value) and issubclass(value, BaseException)
     ]
     others = [one for one in exceptions if not issubclass(one, handrail.HandrailError)]
-    assert others == [handrail.RunCancelled]
+    assert others == [handrail.RunCancelled, handrail.StepNotYielded]
     assert issubclass(handrail.HandrailError, Exception)
     assert not issubclass(handrail.RunCancelled, Exception)
 

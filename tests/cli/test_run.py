@@ -269,3 +269,31 @@ def test_a_thread_that_was_left_behind_does_not_keep_the_command(
     outcome = process("run", "stuck.py", "--quiet")
 
     assert outcome.code == 0
+
+
+SLOPPY = """\
+import time
+from handrail import Steps, step, workflow
+
+@workflow
+def sloppy() -> Steps[None]:
+    step("dropped").call(int){comment}
+    yield from step("real").call(int)
+    time.time()
+"""
+
+
+@pytest.mark.parametrize("comment", ["", "  # handrail: ignore[HR101]"])
+def test_a_target_is_looked_at_before_it_is_run(cli: Cli, folder: Path, comment: str) -> None:
+    """A mistake refuses the run, a warning is told; a comment lets it pass."""
+    (folder / "sloppy.py").write_text(SLOPPY.format(comment=comment))
+    outcome = cli("run", "sloppy.py")
+    assert "warning: " in outcome.err
+    assert "sloppy.py:8:" in outcome.err
+    if comment:
+        assert outcome.code == 0
+    else:
+        assert outcome.code == 2
+        assert "sloppy.py:6:5: HR101" in outcome.err
+        assert "# handrail: ignore" in outcome.err
+        assert not (folder / ".handrail" / "runs.db").exists()

@@ -174,6 +174,7 @@ def run(wanted: Wanted, options: Options, place: Place) -> int:
     """
     with json_channel(wanted=options.as_json) as data:
         workflow = load(wanted.target)
+        look_at(workflow)
         known = None if wanted.run_id is None else _known(wanted.run_id, place)
         if known is not None and wanted.new:
             raise RunIdTaken(known.run_id)
@@ -189,6 +190,30 @@ def run(wanted: Wanted, options: Options, place: Place) -> int:
                 workflow, *args, **kwargs
             )
         )
+
+
+def look_at(workflow: Any) -> None:
+    """Print what the lint warns of in a workflow, before it is run.
+
+    Raises:
+        Refused: it found a mistake by which the run could not go as it is meant to.
+    """
+    from handrail.static.lint import check
+    from handrail.static.source import SourceUnavailable, source_of
+
+    try:
+        found = check(source_of(workflow.definition.function))
+    except SourceUnavailable:
+        return
+    for finding in found:
+        if finding.code.startswith("HR2"):
+            tell(f"warning: {finding}")
+    mistakes = [finding for finding in found if finding.code.startswith("HR1")]
+    if mistakes:
+        listed = "".join(f"\n  {finding}" for finding in mistakes)
+        hint = "\nWhere it is meant so, say it on its line: # handrail: ignore[CODE]."
+        name = workflow.definition.name
+        raise Refused(f"workflow {name!r}", f"is not run, for it has mistakes:{listed}", hint)
 
 
 def _known(run_id: str, place: Place) -> RunInfo | None:

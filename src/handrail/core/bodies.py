@@ -16,7 +16,7 @@ from handrail.errors import DuplicateStepName, RunCancelled
 from handrail.model.described import line_of
 from handrail.model.outcome import RETURNED, YIELDED, resume
 from handrail.model.results import StepFailed, StepResult
-from handrail.steps.verbs import PLAIN, Step, is_simple
+from handrail.steps.verbs import PLAIN, Step, is_simple, take
 
 _UNIQUE = (
     "Names are unique within a workflow: rename one of the two, or in a loop number them, "
@@ -79,6 +79,7 @@ def _yielded(
     if type(step) is not Step:
         run.mistake(not_a_step(step, line_of(generator)))
         return None
+    take(step)
     base = node.path if node.attempt < 2 else node.base
     path = f"{base}/{step.name}" if base else step.name
     seen = node.seen

@@ -64,6 +64,7 @@ from handrail.steps.verbs import (
     Step,
     Steps,
     Validation,
+    take,
 )
 
 if TYPE_CHECKING:
@@ -323,6 +324,8 @@ class StepName:
             raise WrongUse(
                 f"step {self.name!r}: on_failure takes a step with a verb, got {on_failure!r}"
             )
+        if on_failure is not None:
+            take(on_failure)
         if isinstance(stages, (str, Stage)):
             stages = [stages]
         made = None if stages is None else _stages(self.name, stages)
@@ -825,6 +828,7 @@ def _workflow(name: str, workflow: object) -> WorkflowLike[..., Any]:
 
 def _a_step(name: str, verb: str, member: object) -> None:
     if isinstance(member, Step):
+        take(member)
         return
     hint = f" {member.name!r} has no verb yet." if isinstance(member, StepName) else ""
     raise WrongUse(f"step {name!r}: {verb} takes steps, got {member!r}.{hint}")

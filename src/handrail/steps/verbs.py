@@ -37,6 +37,7 @@ from handrail.model.results import (
     WorkflowResult,
 )
 from handrail.model.shapes import AgentLike, WorkflowLike
+from handrail.steps.forgotten import warn_if_forgotten
 from handrail.typed.reference import importable
 
 T_co = TypeVar("T_co", covariant=True)
@@ -320,6 +321,18 @@ def is_simple(modifiers: Modifiers) -> bool:
     return modifiers is PLAIN or modifiers is INLINE or modifiers is CHECKPOINT or modifiers is ONCE
 
 
+_NOT_ITS_OUTPUT = (
+    "{step!r} is a step, not its output, and it has not run: write `yield from step(...)...`, and "
+    "use what that gives"
+)
+_set = object.__setattr__
+
+
+def take(step: Step[Any]) -> None:
+    """Note that somebody has taken the step to run it, or to make another of it."""
+    _set(step, "_taken", True)  # noqa: FBT003  # as it must be
+
+
 @attrs.frozen(eq=False, repr=False, hash=False)
 class Step(Generic[T_co]):
     """One unit of work that has a verb; ``yield from`` it inside a workflow to get its output."""
@@ -327,6 +340,8 @@ class Step(Generic[T_co]):
     name: str
     verb: Verb
     modifiers: Modifiers = PLAIN
+    _taken: bool = attrs.field(default=False, init=False)
+    """It was yielded, or is part of another step: nobody forgot it."""
 
     def __iter__(self) -> Generator[Step[Any], Any, T_co]:
         result: T_co = yield self
@@ -347,6 +362,23 @@ class Step(Generic[T_co]):
                 f"Did you forget `yield from`?"
             )
 
+        def __bool__(self) -> bool:
+            """Refuse to be taken for the output, which is what was meant."""
+            raise WrongUse(_NOT_ITS_OUTPUT.format(step=self))
+
+        def __eq__(self, other: object) -> bool:
+            """Steps are equal if they are the same; nothing else is meant to be compared."""
+            if isinstance(other, Step):
+                return self is other
+            raise WrongUse(_NOT_ITS_OUTPUT.format(step=self))
+
+        __hash__ = object.__hash__
+
+        def __del__(self) -> None:
+            """Warn of a step that a body made and dropped."""
+            if not self._taken:
+                warn_if_forgotten(self.name)
+
     @property
     def kind(self) -> str:
         """The verb as results and events call it: ``python``, ``command``, ``agent``, ..."""
@@ -355,6 +387,7 @@ class Step(Generic[T_co]):
     # -- modifiers ---------------------------------------------------------------------------
 
     def _with(self, **changes: Any) -> Any:
+        take(self)
         values = dict(zip(_NAMES, _values(self.modifiers), strict=True))
         values.update(changes)  # three times as fast as attrs.evolve
         changed: Step[Any] = Step(self.name, self.verb, Modifiers(**values))
@@ -413,12 +446,14 @@ class Step(Generic[T_co]):
     def checkpoint(self) -> Step[T_co]:
         """Have the record of this step on disk, fsynced, before the run goes on."""
         if self.modifiers is PLAIN:
+            take(self)
             return Step(self.name, self.verb, CHECKPOINT)
         return cast("Step[T_co]", self._with(checkpoint=True))
 
     def once(self) -> Step[T_co]:
         """Run at most once: if it was interrupted, it fails and is never run again."""
         if self.modifiers is PLAIN:
+            take(self)
             return Step(self.name, self.verb, ONCE)
         _once_or_retry(self.name, self.modifiers.retry, once=True)
         return cast("Step[T_co]", self._with(once=True))
@@ -431,6 +466,7 @@ class Step(Generic[T_co]):
                 f"this is a {self.verb.kind} step"
             )
         if self.modifiers is PLAIN:
+            take(self)
             return Step(self.name, self.verb, INLINE)
         return cast("Step[T_co]", self._with(inline=True))
 
