@@ -328,7 +328,7 @@ _NOT_ITS_OUTPUT = (
 _set = object.__setattr__
 
 
-def take(step: Step[Any]) -> None:
+def take(step: object) -> None:
     """Note that somebody has taken the step to run it, or to make another of it."""
     _set(step, "_taken", True)  # noqa: FBT003  # as it must be
 
