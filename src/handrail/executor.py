@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from handrail.engine.executor import Engine
-from handrail.engine.parts import Parts, check_arguments
+from handrail.engine.parts import OnChange, Parts, check_arguments
+from handrail.engine.perform import Around
 from handrail.engine.shared import shared_admission
 from handrail.errors import DefinitionError
 from handrail.journals.memory import MemoryJournal
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
-from handrail.model.policy import Limits
+from handrail.model.policy import Ladder, Limits
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.agent import AgentBackend
 from handrail.ports.clock import Clock
@@ -44,7 +45,11 @@ class Executor(Engine):
     ``model`` and ``agent_options`` hold for agents where neither they nor their steps say other;
     where they are not given, ``HANDRAIL_BACKEND`` and ``HANDRAIL_MODEL`` count, then ``backend``
     and ``model`` in ``[tool.handrail]`` of ``pyproject.toml``. ``cassette`` records agents, or is
-    replayed in their place.
+    replayed in their place. ``ladder`` holds for agents that have none of their own. ``around``
+    makes async context managers of the ``Current``: each attempt runs inside of them, in its own
+    context. ``on_change`` says what a resume does with recorded steps that the code describes
+    otherwise now: ``"refuse"`` raises ``ReplayMismatch``, ``"reuse"`` keeps their record,
+    ``"rerun"`` runs them again.
     """
 
     def __init__(
@@ -71,6 +76,9 @@ class Executor(Engine):
         model: str | None = None,
         agent_options: AgentOptions = NO_OPTIONS,
         cassette: Cassette | None = None,
+        ladder: Ladder | None = None,
+        around: Sequence[Around] = (),
+        on_change: OnChange = "refuse",
     ) -> None:
         check_arguments(
             {
@@ -93,6 +101,9 @@ class Executor(Engine):
                 "model": model,
                 "agent_options": agent_options,
                 "cassette": cassette,
+                "ladder": ladder,
+                "around": around,
+                "on_change": on_change,
             }
         )
         given = dict(stages or {})
@@ -110,6 +121,8 @@ class Executor(Engine):
                 config=dict(config or {}),
                 workflows=tuple(workflows),
                 limits=limits if limits is not None else Limits(),
+                around=tuple(around),
+                on_change=on_change,
                 gates=gates,
                 linger_s=linger_s,
                 suspend_timers_after_s=suspend_timers_after_s,
@@ -121,6 +134,7 @@ class Executor(Engine):
                     lambda: attrs.evolve(
                         agent_defaults(backend, model, agent_options),
                         wrap=None if cassette is None else cassette.wrapper(secrets),
+                        ladder=ladder,
                     )
                 ),
                 check_agent=_check_agent,

@@ -285,7 +285,9 @@ class Agent(Generic[T_co]):
             files_section(self.files, folder, self.name),
             results_section(self.context_mode, results, self.context_tokens),
         )
-        talk = Conversation(self.name, self.output, routes, self.ladder, self.max_reasks, request)
+        ladder = request.defaults.ladder if self.ladder is DEFAULT_LADDER else self.ladder
+        ladder = DEFAULT_LADDER if ladder is None else ladder
+        talk = Conversation(self.name, self.output, routes, ladder, self.max_reasks, request)
         return await talk.hold(text)
 
 

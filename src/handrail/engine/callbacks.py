@@ -214,7 +214,11 @@ class Callbacks:
         loop = self._loop
         if loop.closing:
             return
-        current = Current(loop.run_id, command.path, 1, mask=loop.mask)
+        contexts = self._evaluator.contexts
+        services, config = contexts.services, contexts.config
+        current = Current(
+            loop.run_id, command.path, 1, services=services, config=config, mask=loop.mask
+        )
         flight = InFlight(command.path, ROLLBACK, command, current)
         context = loop.context()
         context.run(CURRENT.set, current)

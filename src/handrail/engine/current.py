@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeGuard, cast
 
 import msgspec
@@ -27,10 +28,14 @@ class OutsideStep(HandrailError, LookupError):
         )
 
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
 class Current(msgspec.Struct):
     """The running attempt: ``run_id``, ``path``, ``attempt`` (from 1), ``interrupted`` (an earlier
     process died, or was stopped, while this step ran), and ``cancelled``, which turns true when the
-    step is asked to stop: a thread cannot be killed, it can look. ``mask`` keeps secrets out of
+    step is asked to stop: a thread cannot be killed, it can look. ``services`` and ``config`` are
+    those of the executor. ``mask`` keeps secrets out of
     its log.
     """
 
@@ -39,6 +44,8 @@ class Current(msgspec.Struct):
     attempt: int
     interrupted: bool = False
     cancelled: bool = False
+    services: Mapping[str, Any] = _NOTHING
+    config: Mapping[str, Any] = _NOTHING
     mask: Any = None
     """A ``Mask``, or None. Its class costs more to load than most programs need."""
 

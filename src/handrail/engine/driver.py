@@ -169,9 +169,10 @@ class Driver:
         self._linger_until: float | None = None
         self._waits_for_disk = False
         self._syncing = False
-        self._in_place = wiring.performer.in_place
+        self._in_place, self._around = wiring.performer.in_place, wiring.performer.around
         self.mask = wiring.bus.mask
-        self.mark = wiring.performer.contexts.mark
+        contexts = wiring.performer.contexts
+        self.mark, self.services, self.config = contexts.mark, contexts.services, contexts.config
         self._messages = Inbox(wiring.journal, machine)
         self._line = Line(self, wiring.admission, wiring.shared, self._start_flight)
         self._callbacks = Callbacks(
@@ -536,13 +537,24 @@ class Driver:
             await anyio.lowlevel.checkpoint()
         context = self.context()
         current = Current(
-            self.run_id, command.path, command.attempt, command.interrupted, mask=self.mask
+            self.run_id,
+            command.path,
+            command.attempt,
+            command.interrupted,
+            False,  # noqa: FBT003  # by position, for speed: not cancelled
+            self.services,
+            self.config,
+            self.mask,
         )
         context.run(CURRENT.set, current)
         try:
             verb: Any = command.step.verb
             watch = self._in_place
-            if type(verb) is not PythonCall or (watch is not None and watch.may_change(verb)):
+            if (
+                type(verb) is not PythonCall
+                or self._around
+                or (watch is not None and watch.may_change(verb))
+            ):
                 coroutine = self._performed(command, current)
             elif is_async(verb.action):
                 coroutine = verb.action(*verb.args, **(verb.kwargs or _NOTHING))
@@ -614,7 +626,14 @@ class Driver:
 
     def _start_flight(self, command: cmd.Perform) -> None:
         current = Current(
-            self.run_id, command.path, command.attempt, command.interrupted, mask=self.mask
+            self.run_id,
+            command.path,
+            command.attempt,
+            command.interrupted,
+            False,  # noqa: FBT003  # by position, for speed: not cancelled
+            self.services,
+            self.config,
+            self.mask,
         )
         flight = InFlight(command.path, ATTEMPT, command, current)
         context = self.context()

@@ -40,7 +40,7 @@ from handrail.engine.preflight import preflight
 from handrail.engine.replacements import Replacements
 from handrail.engine.replay import warn_of_missing
 from handrail.engine.run import Run
-from handrail.errors import RunIdTaken, RunLocked
+from handrail.errors import ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.plan import Plan
@@ -217,7 +217,9 @@ class Engine:
             self._journal,
             bus,
             parts.clock,
-            Performer(contexts, agents, parts.clock, teller, parts.agent_defaults, in_place),
+            Performer(
+                contexts, agents, parts.clock, teller, parts.agent_defaults, in_place, parts.around
+            ),
             Evaluator(contexts, parts.stages, parts.gates),
             Admission(parts.limits, start.last_at, processes=max(4, os.cpu_count() or 1)),
             parts.shared,
@@ -329,13 +331,24 @@ class Engine:
         held: Held,
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
-        run_id = history[0].run_id
+        run_id, on_change = history[0].run_id, self._parts.on_change
         self._sweep(run_id)
-        start = self._start_again(history, definition, held.since, reuse, rerun)
-        if start.cancel is None and not start.recorded.is_empty:
-            preflight(definition, self._parts, start.recorded.ended_paths)
-        self._tell_missing(run_id, held.secrets)
-        return await self._drive_from(start, run)
+        while True:
+            start = self._start_again(history, definition, held.since, reuse, rerun)
+            if start.cancel is None and not start.recorded.is_empty:
+                preflight(definition, self._parts, start.recorded.ended_paths)
+            self._tell_missing(run_id, held.secrets)
+            try:
+                return await self._drive_from(start, run)
+            except ReplayMismatch as mismatch:
+                changed = [one.path for one in mismatch.changes]
+                known = {*reuse, *rerun}
+                if mismatch.late or on_change == "refuse" or not known.isdisjoint(changed):
+                    raise
+            if on_change == "reuse":  # nothing was run or written: begin again, and say so
+                reuse = [*reuse, *changed]
+            else:
+                rerun = [*rerun, *changed]
 
     def _tell_missing(self, run_id: str, secrets: SecretValues) -> None:
         if secrets.missing:

@@ -13,14 +13,14 @@ import attrs
 from handrail.core.admission import Admission
 from handrail.engine.bus import Bus
 from handrail.engine.callbacks import Evaluator
-from handrail.engine.perform import Performer
+from handrail.engine.perform import Around, Performer
 from handrail.engine.shared import SharedAdmission
 from handrail.errors import DefinitionError, RunIdTaken, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentOptions, AgentSettings
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import defined_at
-from handrail.model.policy import Budget, Limits, count_of, seconds_of
+from handrail.model.policy import Budget, Ladder, Limits, count_of, seconds_of
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
@@ -36,6 +36,9 @@ AgentCheck: TypeAlias = Callable[[Any, AgentSettings, Callable[[], AgentSettings
 the latter, only what the step itself says counts."""
 
 
+OnChange: TypeAlias = Literal["refuse", "reuse", "rerun"]
+"""What becomes of recorded steps that the code describes otherwise now."""
+
 Existing: TypeAlias = Literal["refuse", "go_on"]
 """What becomes of a run whose id the journal knows: an error, or it goes on."""
 
@@ -48,6 +51,8 @@ class Parts:
     clock: Clock
     sinks: tuple[Sink, ...] = ()
     shared: SharedAdmission | None = None
+    around: tuple[Around, ...] = ()
+    on_change: OnChange = "refuse"
     agents: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     stages: Callable[[], Mapping[str, Any]] = dict
     services: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
@@ -187,6 +192,7 @@ _MAPPINGS = {
     "config": "a mapping of names to settings, such as {'style': 'terse'}",
 }
 _LISTS = {
+    "around": "a list of functions that make an async context manager, such as [span_of]",
     "sinks": "a list of sinks, such as [ConsoleSink()]",
     "workflows": "a list of workflows, such as [ship]",
 }
@@ -203,6 +209,7 @@ _OF_CLASS: Mapping[str, tuple[type, str]] = {
     "agent_options": (AgentOptions, "AgentOptions(...)"),
     "model": (str, "the name of a model"),
     "durable": (bool, "True or False"),
+    "ladder": (Ladder, "Ladder(...), such as Ladder(crash_retries=5)"),
 }
 _SECONDS = ("linger_s", "suspend_timers_after_s", "cleanup_timeout_s")
 
@@ -223,6 +230,9 @@ def check_arguments(given: Mapping[str, Any]) -> None:
             _check_list(name, value)
         elif name in _SECONDS:
             seconds_of(value, f"{name} of an Executor")
+        elif name == "on_change":
+            if value not in get_args(OnChange):
+                raise WrongUse(f'on_change= takes "refuse", "reuse" or "rerun", got {value!r}')
         elif name == "max_crashes":
             count_of(value, f"{name} of an Executor")
         else:

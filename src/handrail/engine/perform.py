@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, assert_never
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeAlias, assert_never
 
 import attrs
 
@@ -54,6 +55,10 @@ _step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
 _step_completed = assembler(StepCompleted)
 
 
+Around: TypeAlias = Callable[[Current], AbstractAsyncContextManager[Any]]
+"""Makes what is entered before an attempt and left behind it, in its context."""
+
+
 @attrs.frozen
 class Performer:
     """Performs the leaf steps of one run."""
@@ -64,6 +69,7 @@ class Performer:
     tell: Callable[[Notice], None]
     defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
     in_place: InPlace | None = None
+    around: tuple[Around, ...] = ()
 
     async def perform(
         self, command: Perform, current: Current
@@ -77,7 +83,10 @@ class Performer:
 
         began = self.clock.now()
         try:
-            output, usage = await self._output(command, current)
+            if self.around:
+                output, usage = await self._surrounded(command, current)
+            else:
+                output, usage = await self._output(command, current)
         except (KeyboardInterrupt, SystemExit, Abandoned, anyio.get_cancelled_exc_class()):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
@@ -96,6 +105,22 @@ class Performer:
             return ended
         now = self.clock.now()
         return LaunchFailed(command.path, fault, ended, max(0.0, now - began), now)
+
+    async def _surrounded(self, command: Perform, current: Current) -> tuple[Any, Usage | None]:
+        """The output, with the executor's context managers round the attempt."""
+        from contextlib import AsyncExitStack
+
+        raised: BaseException | None = None
+        async with AsyncExitStack() as stack:
+            for factory in self.around:
+                await stack.enter_async_context(factory(current))
+            try:
+                return await self._output(command, current)
+            except BaseException as error:
+                raised = error
+                raise
+        assert raised is not None
+        raise raised  # a failure stays one, though a context manager swallowed it
 
     async def _output(self, command: Perform, current: Current) -> tuple[Any, Usage | None]:
         verb: Any = command.step.verb

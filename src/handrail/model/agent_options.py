@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 import attrs
 
 from handrail.errors import DefinitionError
-from handrail.model.policy import count_of, positive_seconds
+from handrail.model.policy import Ladder, count_of, positive_seconds
 from handrail.model.results import Usage
 from handrail.typed.jsonsafe import short_repr
 
@@ -218,6 +218,7 @@ class AgentSettings:
     worktree: bool = False
     wrap: Callable[[Any], Any] | None = None
     session_backend: str = ""
+    ladder: Ladder | None = None
 
 
 NO_SETTINGS = AgentSettings()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from pathlib import Path
@@ -21,7 +22,7 @@ def warn_if_forgotten(name: str) -> None:
     if sys.is_finalizing():
         return
     at: tuple[str, int] | None = None
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # and so on to who dropped it
+    frame: FrameType | None = inspect.currentframe()  # and so on to who dropped it
     while frame is not None:
         code = frame.f_code
         if code is outcome.resume.__code__:

@@ -828,7 +828,7 @@ def _workflow(name: str, workflow: object) -> WorkflowLike[..., Any]:
 
 def _a_step(name: str, verb: str, member: object) -> None:
     if isinstance(member, Step):
-        take(member)
+        take(member)  # pyright: ignore[reportUnknownArgumentType]  # a step of anything
         return
     hint = f" {member.name!r} has no verb yet." if isinstance(member, StepName) else ""
     raise WrongUse(f"step {name!r}: {verb} takes steps, got {member!r}.{hint}")
