@@ -103,8 +103,8 @@ def used() -> Steps[Report]:
     return done.output
 
 
-ask.agent("planner")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-ask.agent(report, "task")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+ask.agent("planner")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+ask.agent(report, "task")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 ask.agent(report, lambda: {"task": "x"})  # type: ignore[arg-type, misc]  # pyright: ignore[reportArgumentType]
 
 # -- generate
@@ -120,3 +120,11 @@ assert_type(ask.generate(later, build), Step[str])
 
 ask.generate(len)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 ask.generate(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+# -- answer, and a default for it
+
+assert_type(ask.agent(text).answer(), Step[str])
+assert_type(ask.agent(report).retry(2).answer(), Step[Report])
+assert_type(ask.agent(report).answer().retry(2), Step[Report])
+assert_type(ask.agent(report, default=None), Step[AgentResult[Report | None]])
+assert_type(ask.agent(report, {"task": "x"}, default="none").answer(), Step[Report | str])

@@ -131,7 +131,7 @@ class Performer:
                 return await self._command(verb, command), None
             case AgentCall():
                 result = await self._agent(verb.agent, verb, command, current)
-                return result, result.usage
+                return (result.output if verb.answers else result), result.usage
             case Generation():
                 return await self._generate(verb, command, current)
             case StageCheck():

@@ -122,6 +122,8 @@ def _of_verb(verb: Any) -> Any:
             return hints_of(action).get("return", Any)
         case ShellCommand():
             return _of(CommandResult, verb.parse)
+        case AgentCall(answers=True):
+            return getattr(verb.agent, "output", Any)
         case AgentCall():
             return _of(AgentResult, getattr(verb.agent, "output", None))
         case Generation():

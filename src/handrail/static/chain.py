@@ -64,7 +64,9 @@ class StepName:
 
     def matches(self, name: str) -> bool:
         """True if a step of this name can come from here."""
-        return re.fullmatch(".*".join(map(re.escape, self.fixed)), name, re.DOTALL) is not None
+        pattern = ".*".join(map(re.escape, self.fixed))
+        texts = (name, name.replace("%2F", "/"))  # as it stands in a path
+        return any(re.fullmatch(pattern, text, re.DOTALL) for text in texts)
 
 
 @dataclass(frozen=True, slots=True)

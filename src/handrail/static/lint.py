@@ -72,7 +72,7 @@ CODES: dict[str, Rule] = {
     ),
     "HR105": Rule(
         "a name that no step can have",
-        "A name has 1 to 120 printable characters, no `/`, no blank at its ends, is not `.` or "
+        "A name has 1 to 120 printable characters, no blank at its ends, is not `.` or "
         "`..`, and does not end in `~` and digits.",
     ),
     "HR106": Rule(

@@ -179,8 +179,6 @@ def _bad_name(name: str) -> str:
         return "is a blank name"
     if len(name) > 120:
         return f"has {len(name)} characters, and a step's name at most 120"
-    if "/" in name:
-        return "has a `/` in it, which separates the names of a path"
     if name != name.strip():
         return "begins or ends with a blank"
     if name in {".", ".."} or re.search(r"~\d+$", name):

@@ -119,7 +119,8 @@ def _described(verb: Verb, identity: Identity) -> str:  # noqa: C901, PLR0911, P
             argv = verb.argv if isinstance(verb.argv, str) else list(verb.argv)
             return f"command {identity(argv)}{place}{parsed}"
         case AgentCall():
-            return f"agent {_agent(verb.agent, identity)} {_context(verb.context, identity)}"
+            what = "answer" if verb.answers else "agent"
+            return f"{what} {_agent(verb.agent, identity)} {_context(verb.context, identity)}"
         case Generation():
             return f"generate {_generator(verb, identity)} {_context(verb.context, identity)}"
         case StageCheck():

@@ -12,10 +12,7 @@ from datetime import datetime, timedelta
 from typing import (
     TYPE_CHECKING,
     Any,
-    Literal,
     ParamSpec,
-    Required,
-    TypedDict,
     TypeVar,
     TypeVarTuple,
     Unpack,
@@ -27,7 +24,7 @@ import attrs
 
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
-from handrail.model.paths import check_name
+from handrail.model.paths import check_name, encode_key
 from handrail.model.policy import (
     ON_ERROR_MODES,
     OnError,
@@ -45,6 +42,7 @@ from handrail.model.results import (
 )
 from handrail.model.shapes import AgentLike, WorkflowLike
 from handrail.steps.agent_step import agent_settings
+from handrail.steps.options import Continuing, Launching, Program, Raising
 from handrail.steps.verbs import (
     AgentCall,
     Branching,
@@ -87,31 +85,6 @@ T7 = TypeVar("T7")
 T8 = TypeVar("T8")
 
 
-class Raising(TypedDict, total=False):
-    """The options of a group that fails when a member does."""
-
-    on_error: Literal["fail_fast", "all_or_nothing"]
-    max_concurrency: int | None
-    min_success: float | None
-
-
-class Continuing(TypedDict, total=False):
-    """The options of a group whose output tells of each member how it ended."""
-
-    on_error: Required[Literal["continue"]]
-    max_concurrency: int | None
-    min_success: float | None
-
-
-class Program(TypedDict, total=False):
-    """The options of ``.command()`` that do not decide the type of its output."""
-
-    cwd: Any
-    env: Mapping[str, str] | None
-    stdin: str | bytes | None
-    check: bool
-
-
 class _Missing:
     """Stands for an argument that was not given, where None could be given."""
 
@@ -130,9 +103,13 @@ _STEP_AS_VALUE = (
 def step(name: str) -> StepName:
     """A name that waits for its verb: ``step("plan").agent(...)``, ``step("x").call(f, 1)``.
 
+    A ``/`` in it becomes ``%2F``, as in the keys of ``for_each``: it is part of no path.
+
     Raises:
-        DefinitionError: the name is not 1 to 120 printable characters without ``/``.
+        DefinitionError: the name is not 1 to 120 printable characters.
     """
+    if isinstance(name, str) and "/" in name:
+        name = encode_key(name)
     return StepName(check_name(name))
 
 
@@ -262,9 +239,22 @@ class StepName:
             raise DefinitionError(f"step {self.name!r}: .command() needs a program, got {argv!r}")
         return Step(self.name, ShellCommand(words, cwd, env, stdin, check, parse))
 
+    @overload
+    def agent(
+        self, agent: AgentLike[T], context: Context | None = None, **launch: Unpack[Launching]
+    ) -> Step[AgentResult[T]]: ...
+    @overload
     def agent(
         self,
         agent: AgentLike[T],
+        context: Context | None = None,
+        *,
+        default: V,
+        **launch: Unpack[Launching],
+    ) -> Step[AgentResult[T | V]]: ...
+    def agent(
+        self,
+        agent: AgentLike[Any],
         context: Context | None = None,
         *,
         backend: AgentBackend | str | None = None,
@@ -274,7 +264,8 @@ class StepName:
         fork: bool = False,
         writes: Sequence[str] | None = None,
         worktree: bool = False,
-    ) -> Step[AgentResult[T]]:
+        default: Any = _MISSING,
+    ) -> Step[AgentResult[Any]]:
         """Give the agent its context (a mapping, or a function of the ``WorkflowContext``).
 
         ``backend``, ``model`` and ``options`` are for this step, before the agent's own.
@@ -282,7 +273,13 @@ class StepName:
         copy of it; else the agent starts clean. ``writes`` are patterns of the files that it may
         change, in a git repository: other changes are put into a patch file and undone, and the
         step fails. ``worktree`` gives it a git worktree of its own, merged back when it succeeds.
+        ``default`` is the answer if the step fails; ``.answer()`` makes the answer the output.
         """
+        if isinstance(agent, type):
+            raise WrongUse(
+                f"step {self.name!r}: .agent() takes an agent, got the class {agent.__name__}. "
+                f"Make one of it: {agent.__name__}(...)."
+            )
         if not isinstance(getattr(agent, "name", None), str) or not callable(
             getattr(agent, "run", None)
         ):
@@ -293,7 +290,9 @@ class StepName:
         settings = agent_settings(
             self.name, backend, model, options, session, fork=fork, writes=writes, worktree=worktree
         )
-        return Step(self.name, AgentCall(agent, _context(self.name, context), settings))
+        call = AgentCall(agent, _context(self.name, context), settings)
+        made: Step[AgentResult[Any]] = Step(self.name, call)
+        return made if default is _MISSING else made.default(AgentResult(default))
 
     def generate(
         self,

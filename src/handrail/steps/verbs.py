@@ -7,7 +7,7 @@ their verb and modifiers. Verbs are plain data; ``kind`` is what results and eve
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast, get_args
@@ -112,6 +112,8 @@ class AgentCall:
     agent: AgentLike[Any]
     context: Context
     settings: AgentSettings = NO_SETTINGS
+    answers: bool = False
+    """The output is the answer itself, and not the result that it came in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,6 +430,24 @@ class Step(Generic[T_co]):
         if self.modifiers.skip_on_error:
             raise DefinitionError(_TWO_FALLBACKS.format(name=self.name))
         return cast("Step[T_co | V]", self._with(default=Default(value)))
+
+    def answer(self: Step[AgentResult[U]]) -> Step[U]:
+        """The agent's answer itself as the output, for who needs neither its usage nor its session.
+
+        Raises:
+            WrongUse: this is no ``.agent()`` step.
+        """
+        verb, default = self.verb, self.modifiers.default
+        if not isinstance(verb, AgentCall):
+            raise WrongUse(
+                f"step {self.name!r}: .answer() is for .agent(), this is a {verb.kind} step"
+            )
+        modifiers = self.modifiers
+        if default is not None:
+            answer: Any = getattr(default.value, "output", default.value)
+            modifiers = attrs.evolve(modifiers, default=Default(answer))
+        take(self)
+        return Step(self.name, replace(verb, answers=True), modifiers)
 
     def skip_on_error(self) -> Step[T_co | Skipped]:
         """Go on with a falsy ``Skipped`` if the step fails; its status is then ``skipped``."""

@@ -269,7 +269,7 @@ class Pending:
                 self._land(undone(self.path))
             case AgentCall():
                 result = value if _is_agent_result(value) else AgentResult(value, usage)
-                self._succeed(result, result.usage)
+                self._succeed(result.output if self.verb.answers else result, result.usage)
             case ShellCommand() if isinstance(value, str):
                 self.exits(0, value)
             case ShellCommand() if not isinstance(value, CommandResult):
