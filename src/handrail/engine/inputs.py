@@ -53,11 +53,12 @@ def _input(name: str, value: Any, annotation: Any) -> Any:
     if annotation is Parameter.empty:
         return value
     try:
-        return convert(value, annotation, name=name)
+        converted = convert(value, annotation, name=name)
     except InvalidInput:
         if _is_data(value) or plain(annotation) in _SCALARS:
             raise
         return value
+    return value if type(value) is int and type(converted) is float else converted  # it is one
 
 
 def _is_data(value: object) -> bool:

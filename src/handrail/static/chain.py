@@ -36,6 +36,7 @@ MODIFIERS = frozenset(
         "retry",
         "on_error",
         "default",
+        "answer",
         "skip_on_error",
         "with_rollback",
         "checkpoint",
