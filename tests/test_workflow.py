@@ -19,6 +19,7 @@ from handrail import (
     WorkflowDefinition,
     WorkflowParameter,
     WorkflowResult,
+    WrongUse,
     step,
     workflow,
 )
@@ -77,7 +78,7 @@ def test_name_and_description_may_be_given_by_keyword() -> None:
     assert (one.definition.name, one.definition.description) == ("one", "d")
 
 
-@pytest.mark.parametrize("name", ["", " ", " a", "x" * 121, "a\n", ".", ".."])
+@pytest.mark.parametrize("name", ["", " ", "a/b", " a", "x" * 121, "a\n", ".", ".."])
 def test_a_workflows_name_is_checked(name: str) -> None:
     """A blank name, one with a slash, edge blanks or control characters is refused."""
     with pytest.raises(DefinitionError, match="name"):
@@ -354,3 +355,17 @@ def test_two_calls_share_nothing() -> None:
     first, second = ship("a"), ship("b")
     assert first.run_id != second.run_id
     assert (first.value, second.value) == ("a!", "b!")
+
+
+def test_name_and_description_may_be_given_by_place() -> None:
+    """`@workflow("name", "description")`; anything else in its place is refused."""
+
+    @workflow("ship it", "Ship a task")
+    def flow() -> Steps[None]:
+        yield from step("a").call(same)
+
+    assert (flow.definition.name, flow.definition.description) == ("ship it", "Ship a task")
+    loose: Any = workflow
+    for wrong in (("a", 3), (flow, "b")):
+        with pytest.raises(WrongUse, match="takes two texts"):
+            loose(*wrong)

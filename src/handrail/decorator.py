@@ -114,17 +114,26 @@ Body = Callable[P, Generator[Step[Any], Any, R]]
 def workflow(function: Callable[P, Generator[Step[Any], Any, R]], /) -> Workflow[P, R]: ...
 @overload
 def workflow(
-    name: str, /, *, description: str | None = None
+    name: str, description: str | None = None, /
+) -> Callable[[Callable[P, Generator[Step[Any], Any, R]]], Workflow[P, R]]: ...
+@overload
+def workflow(
+    name: str, /, *, description: str
 ) -> Callable[[Callable[P, Generator[Step[Any], Any, R]]], Workflow[P, R]]: ...
 @overload
 def workflow(
     *, name: str | None = None, description: str | None = None
 ) -> Callable[[Callable[P, Generator[Step[Any], Any, R]]], Workflow[P, R]]: ...
 def workflow(
-    function: Any = None, /, *, name: str | None = None, description: str | None = None
+    function: Any = None,
+    about: str | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
 ) -> Any:
     """Make a workflow of a generator function: ``@workflow``, ``@workflow("name")``,
-    ``@workflow(name=..., description=...)``.
+    ``@workflow("name", "description")``, ``@workflow(name=..., description=...)``.
 
     Without a name it is the function's; without a description the docstring's first line.
 
@@ -135,6 +144,10 @@ def workflow(
         if name is not None:
             raise WrongUse(f"@workflow got two names, {function!r} and {name!r}")
         function, name = None, function
+    if about is not None:
+        if not isinstance(about, str) or description is not None or name is None:
+            raise WrongUse(f'@workflow("name", "description") takes two texts, got {about!r}')
+        description = about
     if name is not None:
         check_name(name, "workflow")
     if function is not None:

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -23,7 +24,7 @@ from handrail.errors import DefinitionError, MissingExtra
 from handrail.model.launch import Launch, PromptError
 from handrail.model.results import AgentResult, CommandResult, StepResult
 from handrail.shortening import shortened
-from handrail.typed.jsonsafe import json_safe, short_repr
+from handrail.typed.jsonsafe import json_safe, record_items, short_repr
 from handrail.typed.reference import reference
 
 if TYPE_CHECKING:
@@ -134,14 +135,32 @@ def _environment(source: _Source) -> Environment:
         import jinja2
     except ImportError as error:
         raise MissingExtra("Agent prompts", "jinja2", "agents") from error
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         autoescape=False,  # noqa: S701  # prompts are no HTML
         keep_trailing_newline=True,
+        finalize=_in_template,
         loader=jinja2.FileSystemLoader(source.file.parent)
         if source.file
         else jinja2.DictLoader({}),
         undefined=jinja2.StrictUndefined,
     )
+    environment.filters["tojson"] = _as_json
+    return environment
+
+
+def _in_template(value: Any) -> Any:
+    """What stands in a prompt for ``{{ value }}``: JSON for what is no text and no number."""
+    if isinstance(value, (AgentResult, CommandResult)):
+        return _text_of(value)
+    is_data = isinstance(value, (dict, list, tuple, set, frozenset, Enum))
+    return _as_json(value) if is_data or record_items(value) is not None else value
+
+
+def _as_json(value: Any, indent: int | None = None) -> str:
+    """The filter ``tojson``: of a typed output, too; no HTML, so nothing is escaped for it."""
+    if isinstance(value, AgentResult):
+        value = cast("AgentResult[object]", value).output
+    return json.dumps(json_safe(value), indent=indent, ensure_ascii=False)
 
 
 def _why(error: Exception, source: _Source, variables: Mapping[str, Any]) -> str:
@@ -360,9 +379,7 @@ def _text_of(output: Any) -> str:
         case CommandResult():
             return output.stdout.strip()
         case _:
-            import json
-
-            return json.dumps(json_safe(output), indent=2, ensure_ascii=False)
+            return _as_json(output, 2)
 
 
 def files_section(files: Sequence[Files], folder: Path, agent: str) -> str:

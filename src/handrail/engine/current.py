@@ -24,7 +24,8 @@ class OutsideStep(HandrailError, LookupError):
     def __str__(self) -> str:
         return (
             "handrail.current() is for actions: functions that a step calls while it runs. "
-            "A workflow's own body, predicates and context builders are given a context instead."
+            "Predicates, context builders, handlers and rollbacks are given a context instead; a "
+            "workflow's own body has its inputs, and calls what needs more in a step."
         )
 
 
