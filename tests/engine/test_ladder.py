@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -396,6 +397,59 @@ async def test_a_retry_of_what_did_not_get_through_says_the_same_again() -> None
     assert prompts[2] == prompts[1]
     assert "I did A." in prompts[3]
     assert prompts[4] == prompts[3]
+
+
+class Out:
+    """A backend behind a network that is out until a time."""
+
+    name = "out"
+
+    def __init__(self, clock: JumpClock, until_s: float) -> None:
+        self.clock, self.until = clock, START + until_s
+        self.launches: list[float] = []
+
+    async def complete(self, turn: Any) -> AgentReply:
+        """Answer once the network is back."""
+        self.launches.append(self.clock.now())
+        if self.clock.now() < self.until:
+            raise AgentError("coder", "fetch failed", kind="transient")
+        return AgentReply("done")
+
+
+@pytest.mark.parametrize("hours", [300 / 3600, 6.0, 11.5])
+async def test_an_outage_of_hours_is_waited_out(hours: float) -> None:
+    """With pauses that grow to 15 minutes and no longer."""
+    clock = JumpClock()
+    backend = Out(clock, hours * HOUR)
+    result = await ran(backend, clock=clock)
+    assert (result.status, result.step("code").attempts) == ("succeeded", 1)
+    pauses = [later - at for at, later in itertools.pairwise(backend.launches)]
+    assert max(pauses) <= 900.1
+    assert clock.now() - START < hours * HOUR + 901
+
+
+async def test_an_outage_that_does_not_end_suspends_the_run_and_does_not_fail_it() -> None:
+    """After twelve hours; once a person resumes it, it is patient again."""
+    clock, journal = JumpClock(), TextJournal()
+    backend = Out(clock, 30 * HOUR)
+    flow = flow_of(Agent("coder", "Do it.", backend=backend))
+    executor = Executor(clock=clock, journal=journal)
+    result = await executor.options(run_id="r").run(flow)
+    assert result.status == "suspended"
+    assert "tried again for 12 hours" in (result.error or "")
+    assert 11 * HOUR < clock.now() - START <= 12 * HOUR
+    clock.advance(12 * HOUR)
+    assert (await executor.resume("r", flow)).unwrap().output == "done"
+
+
+async def test_a_fallback_takes_over_before_patience_is_needed() -> None:
+    """After a few minutes; the last of the chain is patient."""
+    clock = JumpClock()
+    first, second = Out(clock, 10 * HOUR), Out(clock, 2 * HOUR)
+    agent = Agent("coder", "Do it.", backend=first, fallback=[second])
+    result = await Executor(clock=clock).run(flow_of(agent))
+    assert (result.status, len(first.launches)) == ("succeeded", 7)
+    assert first.launches[-1] - START < 600
 
 
 async def test_a_given_session_is_not_gone_back_to_by_another_backend() -> None:

@@ -4,7 +4,8 @@ Everything is decided from how the launch failed and from the ladder steps that 
 the same attempt, so a resumed run goes on where it stood:
 
     the session is gone       retry in a new one
-    transient, rate_limit     retry with backoff, or at the time that was named
+    transient, rate_limit     retry with backoff, or at the time that was named; for hours, then a
+                              person (where there is a chain, its next one takes over before)
     crashed, interrupted      retry, in the session
     timeout                   retry, in the session
     usage_cap                 wait until it is over, with one early probe; too long: a person
@@ -55,8 +56,6 @@ class GiveUp:
 Following: TypeAlias = Next | Park | GiveUp
 _GIVE_UP = GiveUp()
 _RETRIED = {
-    "transient": "transient_retries",
-    "rate_limit": "transient_retries",
     "crashed": "crash_retries",
     "interrupted": "crash_retries",
     "timeout": "timeout_retries",
@@ -65,6 +64,10 @@ _WORDED: frozenset[Rung] = frozenset({"reask", "summarise", "reframe"})
 _THE_SAME_AGAIN: frozenset[Rung] = frozenset({"retry", "wait"})
 _IN_A_NEW_SESSION: frozenset[Rung] = frozenset({"summarise", "reframe", "fallback"})
 _PAUSED = frozenset({"transient", "rate_limit"})
+_CAPPED = frozenset({"usage_cap"})
+RETRIES_BEFORE_FALLBACK = 6
+"""After so many, the next of ``Agent(fallback=)`` takes over, where nothing else is said."""
+_LONG_LAUNCH_S = 900.0
 _FOR_A_PERSON = frozenset({"spending_cap", "auth"})
 
 
@@ -81,8 +84,10 @@ def following(fault: Fault, past: Sequence[LadderStep], now: float, seed: str) -
     chosen: Following | None = None
     if _session_is_gone(fault):
         return Next(_anew(fault, "retry"), now)
-    if fault.kind in _RETRIED:
-        chosen = _retried(fault, here, now, seed)
+    if fault.kind in _PAUSED:
+        chosen = _waited_out(fault, here, now, seed)
+    elif fault.kind in _RETRIED:
+        chosen = _retried(fault, here, now)
     elif fault.kind == "usage_cap":
         leaves = fault.ladder.cap == "fallback" and _has_fallback(fault)
         chosen = None if leaves else _capped(fault, here, now)
@@ -106,25 +111,44 @@ def _on_this_route(past: Sequence[LadderStep]) -> list[LadderStep]:
     return list(past[changes[-1] + 1 :] if changes else past)
 
 
-def _retried(fault: Fault, here: Sequence[LadderStep], now: float, seed: str) -> Next | None:
+def _retried(fault: Fault, here: Sequence[LadderStep], now: float) -> Next | None:
     allowance = _RETRIED[fault.kind]
     used = sum(1 for step in here if _RETRIED.get(step.kind) == allowance)
     if used >= getattr(fault.ladder, allowance):
         return None
-    due = now
-    if fault.kind in _PAUSED:
-        due = now + delay_s(fault.ladder.backoff, used + 1, f"{seed}/{fault.launch.number}")
-        if fault.retry_at is not None:
-            due = max(due, fault.retry_at)
-    if due - now > fault.ladder.cap_max_wait_s:
+    return Next(_again(fault, "retry"), now)
+
+
+def _waited_out(
+    fault: Fault, here: Sequence[LadderStep], now: float, seed: str
+) -> Following | None:
+    """Retry until the outage is over; ``since`` is when it was first met."""
+    ladder = fault.ladder
+    outage = _last_of(here, now, _PAUSED, max(ladder.backoff.max_s, _LONG_LAUNCH_S))
+    most = ladder.transient_retries
+    if most is None and _has_fallback(fault):
+        most = RETRIES_BEFORE_FALLBACK
+    used = len(outage) if ladder.transient_retries is None else _count(here, _PAUSED)
+    if most is not None and used >= most:
         return None
+    due = now + delay_s(ladder.backoff, used + 1, f"{seed}/{fault.launch.number}")
+    if fault.retry_at is not None:
+        due = max(due, fault.retry_at)
+        if due - now > ladder.cap_max_wait_s:
+            return None
+    elif due - (outage[0].at if outage else now) > ladder.transient_max_wait_s:
+        return Park(_still_out(fault), _again(fault, "retry"))
     return Next(_again(fault, "retry"), due)
+
+
+def _count(here: Sequence[LadderStep], kinds: frozenset[str]) -> int:
+    return sum(1 for step in here if step.kind in kinds)
 
 
 def _capped(fault: Fault, here: Sequence[LadderStep], now: float) -> Following:
     """Wait for the end of the cap; ``since`` is when this cap was first met."""
     ladder = fault.ladder
-    waits = _last_waits(here, now, ladder.cap_wait_s)
+    waits = _last_of(here, now, _CAPPED, ladder.cap_wait_s)
     since = waits[0].at if waits else now
     if fault.retry_at is not None and fault.retry_at > now:
         due = fault.retry_at + ladder.cap_margin_s
@@ -138,13 +162,16 @@ def _capped(fault: Fault, here: Sequence[LadderStep], now: float) -> Following:
     return Next(_again(fault, "wait"), now + ladder.cap_wait_s)
 
 
-def _last_waits(here: Sequence[LadderStep], now: float, long_s: float) -> Sequence[LadderStep]:
-    """The steps at the end of those that waited for one and the same cap: a launch that was at work
-    for long before it was capped met a new one.
+def _last_of(
+    here: Sequence[LadderStep], now: float, kinds: frozenset[str], long_s: float
+) -> Sequence[LadderStep]:
+    """The steps at the end of those that waited for one and the same cap, or outage: a launch that
+    was at work for long before it failed met a new one, and so does one after a person acted.
     """
     count, failed_at = 0, now
     for step in reversed(here):
-        if step.kind != "usage_cap" or failed_at - max(step.at, step.due) > long_s:
+        over = step.kind not in kinds or failed_at - max(step.at, step.due) > long_s
+        if over or (step.parked and kinds is _PAUSED):
             break
         count, failed_at = count + 1, step.at
     return here[len(here) - count :]
@@ -231,6 +258,15 @@ def _advice(fault: Fault) -> str:
         else "Raise the limit or add credit, then resume the run."
     )
     return f"{of}{fault.reason.rstrip('.')}. {what}"
+
+
+def _still_out(fault: Fault) -> str:
+    hours = fault.ladder.transient_max_wait_s / 3600
+    of = f"{fault.backend}: " if fault.backend else ""
+    return (
+        f"{of}{fault.reason.rstrip('.')}. It was tried again for {hours:g} hours, as long as "
+        f"Ladder(transient_max_wait_s=) allows. Resume the run when it is over."
+    )
 
 
 def _too_long(fault: Fault) -> str:

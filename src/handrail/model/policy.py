@@ -236,6 +236,11 @@ def _tries(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
     count_of(value, f"{attribute.name} of a Ladder", least=0)
 
 
+def _optional_tries(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value is not None:
+        _tries(_, attribute, value)
+
+
 def _on_cap(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
     if value not in ON_CAP:
         raise DefinitionError(
@@ -265,8 +270,10 @@ def _probe_s(value: float | timedelta | None) -> float | None:
 class Ladder:
     """How an agent step goes on after a launch that failed. Its ``.retry`` counts none of these.
 
-    - ``transient_retries`` after a failed server, connection or a rate limit, with pauses by
-      ``backoff``, or until the time that the reply named.
+    - After a failed server, connection or a rate limit it tries again, with pauses by ``backoff``,
+      or at the time that the reply named, for up to ``transient_max_wait_s``; then the run is
+      suspended. Where there is a fallback it takes over after 6 retries. ``transient_retries`` says
+      another count: after so many it falls back, or fails.
     - ``crash_retries`` after a program that ended without its own word that it is done;
       ``timeout_retries`` after one that hung. Both go on in the session, if the backend can.
     - A usage cap with a known end is waited for until ``cap_margin_s`` after it, with one probe
@@ -281,9 +288,10 @@ class Ladder:
     - Then the next of ``Agent(fallback=)``. ``max_launches`` bounds one attempt in all.
     """
 
-    transient_retries: int = attrs.field(default=6, validator=_tries)
+    transient_retries: int | None = attrs.field(default=None, validator=_optional_tries)
+    transient_max_wait_s: float = attrs.field(default=DAY_S / 2, converter=_wait_s)
     backoff: Backoff = attrs.field(
-        default=Backoff(initial_s=5.0, factor=2.0, max_s=300.0, jitter=0.5), validator=_backoff
+        default=Backoff(initial_s=5.0, factor=2.0, max_s=900.0, jitter=0.5), validator=_backoff
     )
     crash_retries: int = attrs.field(default=2, validator=_tries)
     timeout_retries: int = attrs.field(default=2, validator=_tries)
