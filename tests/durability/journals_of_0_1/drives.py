@@ -294,7 +294,12 @@ JOURNALS: dict[str, dict[str, Run]] = {
         "values": Run(values.values, FULL, INPUTS),
     },
     "values_killed": {
-        "values-killed": Run(values.values, FULL, {**INPUTS, "ends": "killed"}),
+        "values-killed": Run(
+            values.values,
+            FULL,
+            {**INPUTS, "ends": "killed"},
+            end=Life(reuse=("with settings of handrail",)),
+        ),
     },
     "composed": {
         "composed": Run(flows.composed, ("m",)),

@@ -258,7 +258,7 @@ VALUES: dict[str, Callable[[], Any]] = {
         Budget(tokens=10),
         Files(("a.py",), max_bytes=5),
         Holder(1, "host", 2.0),
-        Ladder(crash_retries=1),
+        Ladder(transient_retries=6, backoff=Backoff(5.0, 2.0, 300.0), crash_retries=1),
         Limits(max_steps=3, tags={"gpu": 1}),
         Plan("r", "w", None, (PlannedStep("a", "will run"),)),
         Probe(found=True),
