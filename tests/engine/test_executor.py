@@ -182,19 +182,19 @@ async def test_a_mistake_names_a_helpers_own_line() -> None:
     assert f"test_executor.py:{line}" in (result.error or "")
 
 
-@pytest.mark.parametrize("name", ["", " ", "a/b", " a", "a\n", "..", "x~2", "y" * 121, 3, None])
+@pytest.mark.parametrize("name", ["", " ", " a", "a\n", "..", "x~2", "y" * 121, 3, None])
 def test_a_step_name_is_checked(name: Any) -> None:
-    """A blank name, one with a slash, control characters or a number after ~ is refused."""
+    """A blank name, one with control characters or a number after ~ is refused."""
     with pytest.raises((TypeError, ValueError), match="name"):
         step(name)
 
 
 async def test_a_bad_name_in_a_body_fails_the_run_with_the_line() -> None:
-    """The error of `step("a/b")` in a body ends the run and names the user's line."""
+    """The error of `step("..")` in a body ends the run and names the user's line."""
 
     @workflow
     def flow() -> Steps[Any]:
-        yield from step("a/b").call(give)
+        yield from step("..").call(give)
 
     result, _ = await run_seen(flow)
     assert result.status == "failed"

@@ -200,7 +200,9 @@ def _events_of(kind: type[Any]) -> st.SearchStrategy[Any]:
         field.name: OWN_MEANING.get((kind.__name__, field.name), FIELDS[field.name])
         for field in dataclasses.fields(kind)
     }
-    return st.builds(kind, **by_field)
+    return st.builds(kind, **by_field).map(
+        lambda event: ev.stamp(event, event.run_id, event.seq, event.at)
+    )
 
 
 KINDS: list[type[Any]] = list(get_args(ev.Event))

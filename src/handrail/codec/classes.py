@@ -10,7 +10,7 @@ import types
 import typing
 from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple, cast
 
@@ -20,6 +20,7 @@ from handrail.codec.builtins import Node
 from handrail.codec.shapes import EnumShape, Shape
 from handrail.codec.types import OWN_TAGS, SHORT_NAMES, tag_of
 from handrail.codec.writing import TAG, Refused, Writing, class_of
+from handrail.typed.reference import NEWER
 from handrail.typed.schema import is_alias, is_pydantic
 
 FIELDS_SET, EXTRA, PRIVATE = "$set", "$extra", "$private"
@@ -205,7 +206,8 @@ def _dataclass_shape(cls: Any) -> Shape:
     names = tuple(f.name for f in fields)
     arguments = {f.name: f.name for f in fields if f.init}
     plain = not any(hasattr(cls, hook) for hook in ("__post_init__", "__pydantic_validator__"))
-    return _constructed(cls, names, arguments, plain=plain)
+    newer = {f.name: f.default for f in fields if f.metadata == NEWER}
+    return replace(_constructed(cls, names, arguments, plain=plain), newer=newer)
 
 
 def _attrs_shape(cls: Any) -> Shape:
@@ -215,7 +217,8 @@ def _attrs_shape(cls: Any) -> Shape:
     hooks = ("__attrs_pre_init__", "__attrs_post_init__")
     plain = not any(a.converter or a.validator for a in attributes)
     plain = plain and not any(hasattr(cls, hook) for hook in hooks)
-    return _constructed(cls, names, arguments, plain=plain)
+    newer = {str(a.name): a.default for a in attributes if a.metadata == NEWER}
+    return replace(_constructed(cls, names, arguments, plain=plain), newer=newer)
 
 
 def _constructed(

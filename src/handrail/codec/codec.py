@@ -87,6 +87,7 @@ def _cut(tree: Any) -> str:
 class Naming(Writing):
     """The writing of a value in which a name stands for what cannot be written. Mutable."""
 
+    names = True
     __slots__ = ("_in_order",)
 
     def __init__(self, known: Writers, *, surrogates: bool = False, in_order: bool) -> None:

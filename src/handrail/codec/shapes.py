@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,8 @@ class Shape:
 
     ``proven``: an instance made of the fields of another is equal to it, whatever they are.
     ``beside`` are keys for what is no field. ``known``: all keys of a record made now; one that was
-    made earlier may have more or fewer, if the class has changed.
+    made earlier may have more or fewer, if the class has changed. ``newer`` are fields with
+    their defaults that are left out of a fingerprint, and of a record if they have the default.
     """
 
     cls: Any
@@ -27,6 +28,7 @@ class Shape:
     make: Callable[[Node], Any]
     proven: bool
     beside: tuple[str, ...] = ()
+    newer: Mapping[str, Any] = field(default_factory=dict[str, Any])
     known: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -38,7 +40,7 @@ class Shape:
             writing.met(self.tag, self.cls)
         if not self.proven:
             writing.proven = False
-        as_is = writing.as_is
+        as_is, newer = writing.as_is, self.newer
         node: Node = {TAG: self.tag}
         name = ""
         try:
@@ -48,6 +50,8 @@ class Shape:
                 except Exception as error:
                     why = f"reading it raised {type(error).__name__}: {error}"
                     raise Refused(why) from error
+                if name in newer and (writing.names or item == newer[name]):
+                    continue
                 kind = class_of(item)
                 if kind in as_is or (kind is int and INT_MIN <= item <= INT_MAX):
                     node[name] = item

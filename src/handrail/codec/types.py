@@ -21,6 +21,7 @@ _RESULTS = (
     results.AgentResult,
     results.BranchResult,
     results.CommandResult,
+    results.Failure,
     results.OpenGate,
     results.RollbackError,
     results.Skipped,

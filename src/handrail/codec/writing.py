@@ -62,6 +62,8 @@ class Writing:
     it must be tried. ``surrogates``: strings may hold what UTF-8 has no form for. Mutable.
     """
 
+    names = False
+    """It makes a name for the value, which is never read again."""
     __slots__ = ("_known", "as_is", "classes", "proven", "surrogates")
 
     def __init__(self, known: Writers, *, surrogates: bool = False) -> None:

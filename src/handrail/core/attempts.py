@@ -7,7 +7,7 @@ from typing import Any
 from handrail.core import commands as cmd
 from handrail.core.ending import hit_limit
 from handrail.core.failing import fail_for_good, must_not_run_again
-from handrail.core.failures import Failure, failure_of
+from handrail.core.failures import AttemptFailure, failure_of
 from handrail.core.launches import first_launch, validation_above
 from handrail.core.nodes import Node, Phase, cleans_up, is_late
 from handrail.core.replaying import replay
@@ -55,7 +55,7 @@ def predicate_answered(run: RunState, node: StepNode, report: cmd.Evaluated) -> 
         _start_to_fail(run, node, failure_of(report.error))
     elif not isinstance(report.value, bool):
         text = f"the predicate of .when() must return a bool, got {report.value!r}"
-        _start_to_fail(run, node, Failure(text, "builtins.TypeError", _TYPE_ERROR_BASES))
+        _start_to_fail(run, node, AttemptFailure(text, "builtins.TypeError", _TYPE_ERROR_BASES))
     elif report.value:
         _start(run, node, verdict=True)
     else:
@@ -72,7 +72,7 @@ def _start(run: RunState, node: StepNode, *, verdict: bool | None = None) -> Non
     attempt(run, node)
 
 
-def _start_to_fail(run: RunState, node: StepNode, failure: Failure) -> None:
+def _start_to_fail(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
     """A failing predicate goes past retry, fallback and default."""
     node.started_at = run.now
     node.phase = Phase.RUNNING

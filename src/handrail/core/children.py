@@ -8,7 +8,7 @@ from typing import Any, cast
 from handrail.core import commands as cmd
 from handrail.core.ending import child_result, hit_limit, partially_compensated, undo
 from handrail.core.failing import fail, fail_with
-from handrail.core.failures import Failure, failure_from, failure_of, failure_of_body
+from handrail.core.failures import AttemptFailure, failure_from, failure_of, failure_of_body
 from handrail.core.generators import call
 from handrail.core.nodes import Node
 from handrail.core.run_state import BodyStepNode, CompositeNode, RunState, declared_for
@@ -159,7 +159,7 @@ class WorkflowNode(BodyStepNode):
         failure.error = f"workflow {name!r} failed: {failure.error}"
         undo(run, self, lambda: self._fail(run, failure))
 
-    def _fail(self, run: RunState, failure: Failure) -> None:
+    def _fail(self, run: RunState, failure: AttemptFailure) -> None:
         self.is_open = False
         run.record(ev.SubworkflowEnded(self.path, self.name, "failed", failure.error))
         fail(run, self, failure)

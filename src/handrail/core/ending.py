@@ -300,6 +300,7 @@ def _finish(
         error=error,
         orphaned=orphaned,
         incidents=tuple(run.incidents),
+        at=at,
     )
     run.emit(cmd.Finish(result))
 
@@ -314,4 +315,5 @@ def child_result(run: RunState, node: Node, name: str, value: Any) -> WorkflowRe
         top=children_of(run.tree, node.path),
         duration_ms=max(0.0, (run.now - node.started_at) * 1000),
         completed=ev.WorkflowCompleted("succeeded", value),
+        at=run.now,
     )

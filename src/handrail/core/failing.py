@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from handrail.core import commands as cmd
-from handrail.core.failures import Failure, failure_from, failure_of
+from handrail.core.failures import AttemptFailure, failure_from, failure_of
 from handrail.core.nodes import Phase
 from handrail.core.retry import RetryAfter, next_attempt
 from handrail.core.run_state import Attempt, EndStopped, RunState, StepNode
@@ -18,10 +18,11 @@ from handrail.model import events as ev
 from handrail.model.paths import join
 from handrail.model.policy import RetryOn
 from handrail.model.results import Skipped, StepFailed, StepResult, qualified
+from handrail.record.outputs import members_results
 from handrail.steps.verbs import Step
 
 
-def fail(run: RunState, node: StepNode, failure: Failure) -> None:
+def fail(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
     """Let the attempt of a node that is no leaf fail; retry, fallback and default follow."""
     run.drop_timers(node)
     retry = node.step.modifiers.retry
@@ -44,9 +45,22 @@ def fail_with(
     fail(run, node, failure_of(error, retryable=retryable))
 
 
-def fail_for_good(run: RunState, node: StepNode, failure: Failure) -> None:
+def fail_for_good(
+    run: RunState,
+    node: StepNode,
+    failure: AttemptFailure,
+    handled: tuple[AttemptFailure, ...] = (),
+) -> None:
     """End as failed, past every modifier that could still save the step."""
-    run.end_step(node, "failed", output=failure.output, failure=failure, usage=failure.usage)
+    run.end_step(
+        node,
+        "failed",
+        output=failure.output,
+        failure=failure,
+        handled=handled,
+        usage=failure.usage,
+        derived=failure.derived,
+    )
 
 
 def must_not_run_again(run: RunState, node: StepNode) -> bool:
@@ -67,6 +81,8 @@ def attempt_failed(run: RunState, event: ev.AttemptFailed) -> None:
     if node is None:
         return
     failure = node.failure = failure_on_record(event)
+    if event.composed and event.output is None:
+        failure.output = members_results(run.recorded, event.path, event.attempt, node.step)
     if node.stop is not None:
         run.end_step(node, "cancelled", error=node.stop)
         return
@@ -87,7 +103,9 @@ def attempt_failed(run: RunState, event: ev.AttemptFailed) -> None:
         node.timer = run.wait(node, due)
 
 
-def retry_judged(run: RunState, node: StepNode, failure: Failure, report: cmd.Evaluated) -> None:
+def retry_judged(
+    run: RunState, node: StepNode, failure: AttemptFailure, report: cmd.Evaluated
+) -> None:
     """Record the failure as retryable or not; a predicate that raised ends the tries."""
     if report.error is not None:
         _record_failure(run, node, failure_of(report.error), retryable=False)
@@ -99,10 +117,11 @@ def fallback_chosen(run: RunState, node: StepNode, report: cmd.Evaluated) -> Non
     """Run the step that the handler returned; anything else settles the failure."""
     chosen: Step[Any] = report.value
     if report.error is not None:
-        _settle(run, node, failure_of(report.error))
+        _settle(run, node, failure_of(report.error), _primary(node))
     elif not isinstance(chosen, Step):
         text = f"the handler of .on_error() must return a step, got {chosen!r}"
-        _settle(run, node, failure_of(NotAStep(repr(chosen), run.where(node), text)))
+        error = NotAStep(repr(chosen), run.where(node), text)
+        _settle(run, node, failure_of(error), _primary(node))
     else:
         path = join(node.path, chosen.name)
         if run.take_path(node, path, node.path, "Give the fallback step a name of its own."):
@@ -114,13 +133,20 @@ def fallback_ended(run: RunState, node: StepNode, result: StepResult[Any]) -> No
     if node.stop is not None:
         run.push(EndStopped(node))
     elif result.success:
-        run.end_step(node, "succeeded", output=result.output)
+        run.end_step(node, "succeeded", output=result.output, handled=_primary(node))
     else:
         text = f"fallback {result.name!r} failed too: {result.error}"
-        _settle(run, node, failure_from(result, text))
+        _settle(run, node, failure_from(result, text), _primary(node))
 
 
-def _record_failure(run: RunState, node: StepNode, failure: Failure, *, retryable: bool) -> None:
+def _primary(node: StepNode) -> tuple[AttemptFailure, ...]:
+    """The failure that the fallback of a step was asked for."""
+    return () if node.failure is None else (node.failure,)
+
+
+def _record_failure(
+    run: RunState, node: StepNode, failure: AttemptFailure, *, retryable: bool
+) -> None:
     run.record(
         ev.AttemptFailed(
             node.path,
@@ -134,11 +160,12 @@ def _record_failure(run: RunState, node: StepNode, failure: Failure, *, retryabl
             failure.usage,
             node.consumed_signal,
             run.unreached_children(node),
+            failure.derived,
         )
     )
 
 
-def _fall_back(run: RunState, node: StepNode, failure: Failure) -> None:
+def _fall_back(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
     handler = node.step.modifiers.on_error
     if handler is None:
         _settle(run, node, failure)
@@ -149,22 +176,33 @@ def _fall_back(run: RunState, node: StepNode, failure: Failure) -> None:
     run.ask(node, cmd.AskFallback(node.path, handler, failed, run.view(node)))
 
 
-def _settle(run: RunState, node: StepNode, failure: Failure) -> None:
-    """The step has failed for good; ``default`` or ``skip_on_error`` may still have a say."""
+def _settle(
+    run: RunState,
+    node: StepNode,
+    failure: AttemptFailure,
+    before: tuple[AttemptFailure, ...] = (),
+) -> None:
+    """The step has failed for good; ``default`` or ``skip_on_error`` may still have a say.
+
+    ``before``: the failure that its fallback was asked for, if it had one.
+    """
     modifiers = node.step.modifiers
+    handled, usage = (*before, failure), failure.usage
     if modifiers.default is not None:
         output = modifiers.default.value
-        run.end_step(node, "defaulted", output=output, failure=failure, usage=failure.usage)
+        run.end_step(
+            node, "defaulted", output=output, failure=failure, handled=handled, usage=usage
+        )
     elif modifiers.skip_on_error:
         skipped = Skipped(failure.error)
-        run.end_step(node, "skipped", output=skipped, failure=failure, usage=failure.usage)
+        run.end_step(node, "skipped", output=skipped, failure=failure, handled=handled, usage=usage)
     else:
-        fail_for_good(run, node, failure)
+        fail_for_good(run, node, failure, before)
 
 
-def failure_on_record(event: ev.AttemptFailed) -> Failure:
+def failure_on_record(event: ev.AttemptFailed) -> AttemptFailure:
     """The failure that an event records."""
-    failure = Failure(
+    failure = AttemptFailure(
         event.error,
         event.error_type,
         event.error_bases,
@@ -172,12 +210,12 @@ def failure_on_record(event: ev.AttemptFailed) -> Failure:
         output=event.output,
         retryable=event.retryable,
     )
-    failure.usage = event.usage
+    failure.usage, failure.derived = event.usage, event.composed
     return failure
 
 
 def failed_result(
-    step: Step[Any], path: str, failure: Failure, attempt: int, duration_ms: float
+    step: Step[Any], path: str, failure: AttemptFailure, attempt: int, duration_ms: float
 ) -> StepResult[Any]:
     """What the handler of ``on_error`` is shown."""
     return StepResult(
@@ -195,14 +233,14 @@ def failed_result(
     )
 
 
-def _is_covered(on: RetryOn, failure: Failure) -> bool:
+def _is_covered(on: RetryOn, failure: AttemptFailure) -> bool:
     wanted = cast("tuple[type, ...]", on if isinstance(on, tuple) else (on,))
     names = {failure.kind, *failure.bases}
     return any(qualified(kind) in names for kind in wanted)
 
 
 def _predicate_of_record(
-    on: Callable[[BaseException], bool], failure: Failure
+    on: Callable[[BaseException], bool], failure: AttemptFailure
 ) -> Callable[[Any], bool]:
     """A predicate of retry for a composite, whose failure is known by its record alone."""
     result: StepResult[Any] = StepResult(

@@ -6,13 +6,13 @@ from typing import Any
 
 from handrail.errors import DefinitionError, HandrailError, RunCancelled, WorkflowError
 from handrail.model.described import bases_of, raised_at, text_of, traceback_of
-from handrail.model.results import StepFailed, StepResult, qualified
+from handrail.model.results import Failure, StepFailed, StepResult, qualified
 
 
-class Failure:
-    """Why an attempt failed: the recorded facts of an exception."""
+class AttemptFailure:
+    """Why an attempt failed, what it gives all the same, what it used. Mutable."""
 
-    __slots__ = ("bases", "error", "kind", "output", "retryable", "traceback", "usage")
+    __slots__ = ("bases", "derived", "error", "kind", "output", "retryable", "traceback", "usage")
 
     def __init__(
         self,
@@ -31,11 +31,18 @@ class Failure:
         self.output = output
         self.retryable = retryable
         self.usage: Any = None
+        self.derived = ""
+        """How the output follows from what is recorded below the step; see ``record.outputs``."""
+
+    @property
+    def facts(self) -> Failure:
+        """What a result says of it, if the step got over it."""
+        return Failure(self.error, self.kind, self.bases, self.traceback)
 
 
-def failure_from(result: StepResult[Any], text: str) -> Failure:
+def failure_from(result: StepResult[Any], text: str) -> AttemptFailure:
     """A failure that a child's failure caused: the child's kind of error, in the parent's words."""
-    return Failure(
+    return AttemptFailure(
         text,
         result.error_type or "handrail.errors.StepFailed",
         result.error_bases,
@@ -43,9 +50,9 @@ def failure_from(result: StepResult[Any], text: str) -> Failure:
     )
 
 
-def failure_of(error: BaseException, *, retryable: bool = True) -> Failure:
+def failure_of(error: BaseException, *, retryable: bool = True) -> AttemptFailure:
     """The recorded facts of an exception."""
-    return Failure(
+    return AttemptFailure(
         text_of(error),
         qualified(type(error)),
         bases_of(error),
@@ -54,7 +61,7 @@ def failure_of(error: BaseException, *, retryable: bool = True) -> Failure:
     )
 
 
-def failure_of_body(error: BaseException) -> Failure:
+def failure_of_body(error: BaseException) -> AttemptFailure:
     """The facts of an exception that ended a body; a step's failure counts as its own."""
     if isinstance(error, StepFailed):
         return failure_from(error.result, str(error))

@@ -9,13 +9,14 @@ who wins a race, is decided by time.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, assert_never, cast
 
 from handrail.core import commands as cmd
 from handrail.core.ending import partially_compensated, undo
 from handrail.core.failing import fail
-from handrail.core.failures import Failure, failure_from, failure_of
+from handrail.core.failures import AttemptFailure, failure_from, failure_of
 from handrail.core.items import Items, function_of, is_body, keyed
 from handrail.core.mistakes import not_a_step
 from handrail.core.nodes import MemberNode, Node, Phase, RollbackEntry, is_late
@@ -41,6 +42,8 @@ PULLS_PER_TURN = 256
 """How many members are started before the event loop gets a turn."""
 
 Mode: TypeAlias = Literal["fail_fast", "continue", "all_or_nothing", "race"]
+_FAILURES_TOLD = 5
+"""A group that failed tells so many failures of members whole; of more, the first one."""
 GroupVerb: TypeAlias = ParallelGroup | ForEachGroup | RaceGroup
 
 
@@ -369,7 +372,9 @@ class GroupNode(CompositeNode):
         if failure is None:
             output = _output(self.verb, members)
             run.succeed(self, output, derived=_derived(members))
-        elif undone is not None or members.mode == "all_or_nothing":
+            return
+        failure.output, failure.derived = _results(self.verb, members), RESULTS
+        if undone is not None or members.mode == "all_or_nothing":
             undo(run, self, lambda: fail(run, self, failure))
         else:
             fail(run, self, failure)
@@ -438,7 +443,7 @@ def _size(verb: GroupVerb) -> int | None:
         return None
 
 
-def _failure(path: str, verb: GroupVerb, members: Members) -> Failure | None:
+def _failure(path: str, verb: GroupVerb, members: Members) -> AttemptFailure | None:
     """Why the group fails, or None if it does not."""
     match members.mode:
         case "race":
@@ -448,21 +453,34 @@ def _failure(path: str, verb: GroupVerb, members: Members) -> Failure | None:
         case _:
             if members.first_failure is None:
                 return None
-            return failure_from(members.first_failure, _first_failure_text(members))
+            text = _what_failed(members, members.first_failure)
+            return failure_from(members.first_failure, text + _what_else(verb, members))
 
 
-def _first_failure_text(members: Members) -> str:
-    first = members.first_failure
-    assert first is not None
-    text = f"member {first.name!r} failed: {first.error}"
+def _what_failed(members: Members, first: StepResult[Any] | None = None) -> str:
+    """Each failure by name, the first one first; if there are many, the others by reason."""
+    failed = [result for _, result in sorted(members.results.items()) if result.status == "failed"]
+    if first is not None:
+        failed = [first, *(one for one in failed if one is not first)]
+    told = failed if len(failed) <= _FAILURES_TOLD else failed[:1]
+    text = "; ".join(f"member {one.name!r} failed: {one.error}" for one in told)
+    others = failed[len(told) :]
+    if others:
+        reasons = Counter((one.error_type or "").rpartition(".")[2] for one in others)
+        counted = ", ".join(f"{reason} × {number}" for reason, number in reasons.most_common())  # noqa: RUF001  # the sign is meant
+        names = _listed([one.name for one in others])
+        text += f"; {len(others)} more failed, {counted}: {names}"
+    return text
+
+
+def _what_else(verb: GroupVerb, members: Members) -> str:
     stopped = [
         result.name for _, result in sorted(members.results.items()) if result.status == "cancelled"
     ]
-    others = members.failed - 1
-    if others:
-        text += f"; {others} more failed"
-    if stopped:
-        text += f"; cancelled: {_listed(stopped)}"
+    text = f"; cancelled: {_listed(stopped)}" if stopped else ""
+    size = _size(verb)
+    if size is not None and size > members.started:
+        text += f"; {size - members.started} not begun"
     return text
 
 
@@ -478,14 +496,13 @@ def _winner(members: Members) -> StepResult[Any] | None:
     return next((result for result in members.results.values() if result.success), None)
 
 
-def _nobody_won(path: str, members: Members) -> Failure:
-    ends = [f"{result.name}: {result.error}" for _, result in sorted(members.results.items())]
-    why = f"all {len(ends)} steps of the race failed: {_listed(ends, 5)}"
+def _nobody_won(path: str, members: Members) -> AttemptFailure:
+    why = f"all {len(members.results)} steps of the race failed: {_what_failed(members)}"
     first = members.results[min(members.results)]
     return failure_from(first, f"group {path!r}: {why}")
 
 
-def _too_few(path: str, members: Members, wanted: float | None) -> Failure | None:
+def _too_few(path: str, members: Members, wanted: float | None) -> AttemptFailure | None:
     if wanted is None:
         return None
     good = sum(1 for result in members.results.values() if result.success)
@@ -494,6 +511,8 @@ def _too_few(path: str, members: Members, wanted: float | None) -> Failure | Non
     if good >= needed:
         return None
     why = f"{good} of {total} members succeeded, min_success={wanted} asks for more"
+    if members.failed:
+        why += f": {_what_failed(members)}"
     return failure_of(GroupFailed(path, why))
 
 
@@ -506,10 +525,17 @@ def _derived(members: Members) -> str:
 
 
 def _output(verb: GroupVerb, members: Members) -> Any:
-    ordered = [result for _, result in sorted(members.results.items())]
     if members.mode == "race":
         won = _winner(members)
         assert won is not None
         return won.output
-    values = ordered if members.mode == "continue" else [result.output for result in ordered]
+    if members.mode == "continue":
+        return _results(verb, members)
+    values = [result.output for _, result in sorted(members.results.items())]
     return values if isinstance(verb, ForEachGroup) else tuple(values)
+
+
+def _results(verb: GroupVerb, members: Members) -> Any:
+    """The results of the members that began, in the group's order."""
+    ordered = [result for _, result in sorted(members.results.items())]
+    return ordered if isinstance(verb, ForEachGroup) else tuple(ordered)

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Any, TypeAlias
 
 from handrail.core.commands import View
-from handrail.core.failures import Failure
+from handrail.core.failures import AttemptFailure
 from handrail.model.paths import attempt_base
 from handrail.steps.verbs import Rollback
 
@@ -53,7 +53,7 @@ class Node:
     attempt: int = 0
     body_inputs: Mapping[str, Any] | None = None
     """What its children see as the workflow's inputs, where that differs from its own."""
-    failure: Failure | None = None
+    failure: AttemptFailure | None = None
     generator: Generator[Any, Any, Any] | None = None
     late: bool = False
     """Its deadline had passed when this drive began."""

@@ -14,7 +14,7 @@ import attrs
 import msgspec
 
 from handrail.core import commands as cmd
-from handrail.core.failures import Failure
+from handrail.core.failures import AttemptFailure
 from handrail.core.items import Items
 from handrail.core.ledger import BudgetState
 from handrail.core.mistakes import SecretNames, names_a_secret, secret_names
@@ -615,7 +615,8 @@ class RunState:
         *,
         output: Any = None,
         error: str | None = None,
-        failure: Failure | None = None,
+        failure: AttemptFailure | None = None,
+        handled: tuple[AttemptFailure, ...] = (),
         usage: Usage | None = None,
         abandoned: bool = False,
         derived: str = "",
@@ -641,6 +642,7 @@ class RunState:
             node.attempt,
             abandoned=abandoned,
             usage=usage,
+            handled=tuple([one.facts for one in handled]),
         )
         modifiers = step.modifiers
         on_disk = modifiers.checkpoint or modifiers.once
@@ -654,7 +656,7 @@ class RunState:
         status: StepStatus,
         *,
         output: Any = None,
-        failure: Failure | None = None,
+        failure: AttemptFailure | None = None,
         error: str | None = None,
         derived: str = "",
     ) -> None:

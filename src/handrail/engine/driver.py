@@ -39,7 +39,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -356,7 +356,7 @@ class Driver:
             self._todo.popleft()
             await self._on_disk(written.event, written.pending)
 
-    async def _carry_out(self) -> None:  # noqa: C901, PLR0912  # see its text
+    async def _carry_out(self) -> None:  # noqa: C901, PLR0912, PLR0915  # see its text
         """Carry out commands in order. One long function on purpose: it runs for each step, and a
         call costs as much as what most of its lines do.
         """
@@ -405,7 +405,10 @@ class Driver:
             self._seq = seq = self._seq + 1
             _set(event, "run_id", run_id)
             _set(event, "seq", seq)
-            _set(event, "at", now())
+            at = now()
+            _set(event, "at", at)
+            if type(event) in ev.ENDS:
+                _set(cast("ev.StepCompleted", event).result, "at", at)
             try:
                 pending = append(event, sync=sync)
             except OutputNotSerializable as error:

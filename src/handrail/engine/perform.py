@@ -357,6 +357,8 @@ def succeeded(command: Perform, output: Any, usage: Usage | None, now: float) ->
         False,  # noqa: FBT003
         False,  # noqa: FBT003
         usage,
+        (),
+        0.0,
     )
     return _step_completed("", 0, 0.0, path, result, "", 0, ())
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from handrail.model.launch import Launch
 from handrail.model.results import (
@@ -47,6 +47,8 @@ def stamp(event: E, run_id: str, seq: int, at: float) -> E:
     _set(event, "run_id", run_id)
     _set(event, "seq", seq)
     _set(event, "at", at)
+    if type(event) in ENDS:
+        _set(cast("StepCompleted", event).result, "at", at)
     return event
 
 
@@ -156,7 +158,7 @@ class AttemptFailed(Stamped):
     """An attempt failed; ``retryable`` is the verdict of ``retry(on=)`` on the live exception.
 
     ``took`` is the number of the signal that a ``wait_for`` took and that did not fit, ``left_out``
-    as in ``StepCompleted``.
+    and ``composed`` are as in ``StepCompleted``.
     """
 
     path: str
@@ -170,6 +172,7 @@ class AttemptFailed(Stamped):
     usage: Usage | None = None
     took: int = 0
     left_out: tuple[str, ...] = ()
+    composed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,6 +435,9 @@ class BudgetRaised(Stamped):
     path: str
     scope: str
 
+
+ENDS: frozenset[type] = frozenset({StepCompleted, MemberCompleted})
+"""The kinds whose result says when it ended, which is known when the event is stamped."""
 
 Event: TypeAlias = (
     WorkflowStarted

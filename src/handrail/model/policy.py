@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, cast
 import attrs
 
 from handrail.errors import DefinitionError
+from handrail.typed.reference import NEWER
 
 OnError: TypeAlias = Literal["fail_fast", "continue", "all_or_nothing"]
 RetryOn: TypeAlias = (
@@ -289,7 +290,7 @@ class Ladder:
     """
 
     transient_retries: int | None = attrs.field(default=None, validator=_optional_tries)
-    transient_max_wait_s: float = attrs.field(default=DAY_S / 2, converter=_wait_s)
+    transient_max_wait_s: float = attrs.field(default=DAY_S / 2, converter=_wait_s, metadata=NEWER)
     backoff: Backoff = attrs.field(
         default=Backoff(initial_s=5.0, factor=2.0, max_s=900.0, jitter=0.5), validator=_backoff
     )

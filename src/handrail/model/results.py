@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 from handrail.errors import HandrailError, NotClean
 from handrail.model.frozen import unchangeable
 from handrail.shortening import shortened
-from handrail.typed.reference import recorded_name
+from handrail.typed.reference import NEWER, recorded_name
 
 if TYPE_CHECKING:
     from handrail.secrets.values import Secrets
@@ -94,6 +95,25 @@ def _minus(a: N | None, b: N | None) -> N | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed: the recorded facts of an exception.
+
+    ``error`` is its text, ``error_type`` its ``module.Qualname``, ``error_bases`` the same for its
+    base classes, ``traceback`` text.
+    """
+
+    error: str
+    error_type: str
+    error_bases: tuple[str, ...] = ()
+    traceback: str | None = None
+
+    def is_a(self, error: type[BaseException] | str) -> bool:
+        """True if the error is of this class or derived from it; compares full names."""
+        wanted = error if isinstance(error, str) else qualified(error)
+        return wanted == self.error_type or wanted in self.error_bases
+
+
+@dataclass(frozen=True, slots=True)
 class Skipped:
     """The output of a step that did not run, or whose failure was skipped. It is falsy."""
 
@@ -112,6 +132,9 @@ class StepResult(Generic[T_co]):
     ``error_type`` is ``module.Qualname``, ``error_bases`` the same for its base classes,
     ``traceback`` text. ``replayed``: taken from the record of an earlier drive. ``abandoned``: a
     thread that could not be stopped was left behind. ``masked``: a secret was cut from the output.
+    ``handled`` are failures that the step's fallback, default or skip got over, the first one
+    first; if a fallback failed too, the step's own ``error`` is that of the fallback. ``at`` is
+    when it ended, in unix seconds; 0.0 of a step that has just ended and is not recorded yet.
     """
 
     name: str
@@ -129,6 +152,8 @@ class StepResult(Generic[T_co]):
     abandoned: bool = False
     masked: bool = False
     usage: Usage | None = None
+    handled: tuple[Failure, ...] = field(default=(), metadata=NEWER)
+    at: float = field(default=0.0, metadata=NEWER)
 
     def __post_init__(self) -> None:
         if self.duration_ms < 0:
@@ -140,6 +165,16 @@ class StepResult(Generic[T_co]):
     def success(self) -> bool:
         """True if succeeded, skipped or defaulted."""
         return self.status in _SUCCESS
+
+    @property
+    def started_at(self) -> datetime:
+        """When its first attempt began, in UTC."""
+        return _utc(self.at - self.duration_ms / 1000)
+
+    @property
+    def ended_at(self) -> datetime:
+        """When it ended, in UTC."""
+        return _utc(self.at)
 
     @property
     def degraded(self) -> bool:
@@ -165,6 +200,10 @@ class StepResult(Generic[T_co]):
         """True if the step's error is of this class or derived from it; compares full names."""
         wanted = error if isinstance(error, str) else qualified(error)
         return wanted == self.error_type or wanted in self.error_bases
+
+
+def _utc(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
 
 
 def qualified(cls: type) -> str:
@@ -333,7 +372,8 @@ class WorkflowResult(Generic[R_co]):
     exactly what the workflow returned (None unless it succeeded); ``final_output`` falls back to
     the output of the last top-level step that was not skipped. ``orphaned`` are paths of recorded
     steps that the code, changed since, did not come to. ``incidents`` are failures of agents that
-    the run lived through, in all its drives.
+    the run lived through, in all its drives. ``at`` is when it ended, or was suspended, in unix
+    seconds.
     """
 
     workflow_name: str
@@ -354,6 +394,17 @@ class WorkflowResult(Generic[R_co]):
     waiting_signals: tuple[str, ...] = ()
     orphaned: tuple[str, ...] = ()
     incidents: tuple[Incident, ...] = ()
+    at: float = field(default=0.0, metadata=NEWER)
+
+    @property
+    def started_at(self) -> datetime:
+        """When its first drive began, in UTC."""
+        return _utc(self.at - self.total_duration_ms / 1000)
+
+    @property
+    def ended_at(self) -> datetime:
+        """When it ended, or was suspended, in UTC."""
+        return _utc(self.at)
 
     @property
     def success(self) -> bool:

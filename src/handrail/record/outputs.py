@@ -194,7 +194,7 @@ def recordable(
 # The ``derived`` field of an end says how:
 #
 # outputs            the members' outputs, in the order of the group
-# results            the members' results, in the order of the group
+# results            the members' results, in the order of the group; of one that failed, too
 # child              the output of the only step below
 # winner PATH        the output of the member that won
 # arm INDEX PATH     a ``BranchResult`` with the output of the arm's step
@@ -244,7 +244,7 @@ def _output(recorded: Recorded, path: str, record: PathRecord, derived: str, run
             members = [_result(recorded, member) for member in _members(recorded, path, record)]
             values = members if how == "results" else [member.output for member in members]
             kind = record.end.step_type if record.end is not None else ""
-            return tuple(values) if kind == "parallel" else values
+            return values if kind in {"for_each", ""} else tuple(values)
         case "child":
             return _result(recorded, _ended(recorded, path)[0]).output
         case "winner":
@@ -261,6 +261,19 @@ def _members(recorded: Recorded, path: str, record: PathRecord) -> list[str]:
     """The members of the attempt that counts, in order."""
     base = attempt_base(path, record.end.attempts if record.end is not None else 1)
     return [one for one in _ended(recorded, path) if one.startswith(f"{base}/")]
+
+
+def members_results(
+    recorded: Recorded, path: str, attempt: int, step: Step[Any]
+) -> list[StepResult[Any]] | tuple[StepResult[Any], ...]:
+    """The results of the members of a group's attempt that failed, as they are recorded."""
+    base = attempt_base(path, attempt)
+    found = [
+        _result(recorded, one)
+        for one in recorded.children(path)
+        if one.startswith(f"{base}/") and recorded.at(one).ended()
+    ]
+    return found if isinstance(step.verb, ForEachGroup) else tuple(found)
 
 
 def _ended(recorded: Recorded, path: str) -> list[str]:
@@ -286,6 +299,7 @@ def _child_result(recorded: Recorded, path: str, record: PathRecord, run_id: str
         top=children_of(tree, path),
         duration_ms=record.end.duration_ms,
         completed=WorkflowCompleted("succeeded", record.value),
+        at=record.value_at,
     )
 
 

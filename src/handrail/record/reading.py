@@ -168,6 +168,7 @@ def recorded_result(
 ) -> WorkflowResult[Any]:
     """The result of a run that has ended, from its record alone."""
     last = next(one for one in reversed(history) if isinstance(one, ev.WorkflowCompleted))
+    ended_at = last.at
     recorded = Recorded(history)
     for path in recorded.children(""):
         derive(recorded, path, run_id)
@@ -201,4 +202,5 @@ def recorded_result(
         completed=last,
         orphaned=last.orphaned,
         incidents=tuple(recorded.incidents),
+        at=ended_at,
     )

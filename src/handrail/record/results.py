@@ -57,6 +57,7 @@ def workflow_result(
     error: str | None = None,
     orphaned: tuple[str, ...] = (),
     incidents: tuple[Incident, ...] = (),
+    at: float,
 ) -> WorkflowResult[Any]:
     """The result; ``top`` are the paths of the top-level steps, in order of yield."""
     value = completed.value if completed is not None else None
@@ -79,6 +80,7 @@ def workflow_result(
         signals,
         orphaned,
         incidents,
+        at,
     )
 
 

@@ -16,6 +16,7 @@ from handrail.model import events as ev
 from handrail.model.events import Event
 from handrail.model.launch import Launch
 from handrail.model.results import (
+    Failure,
     OpenGate,
     RollbackError,
     StageResult,
@@ -68,6 +69,7 @@ def _default(field: Field[Any]) -> Any:
 
 
 _USAGE = tuple(field.name for field in fields(Usage))
+_FAILURE = tuple(field.name for field in fields(Failure))
 _LAUNCH = {field.name: _default(field) for field in fields(Launch)}
 
 
@@ -104,14 +106,30 @@ def _rollback_errors(bodies: list[Body]) -> tuple[RollbackError, ...]:
     return tuple(RollbackError(b["path"], b["error"], b["error_type"]) for b in bodies)
 
 
+def _handled_body(failures: tuple[Failure, ...]) -> list[Body]:
+    return [
+        {name: item for name in _FAILURE if (item := getattr(failure, name))}
+        for failure in failures
+    ]
+
+
+def _handled(bodies: Iterable[Body]) -> tuple[Failure, ...]:
+    return tuple(
+        Failure(b["error"], b["error_type"], tuple(b.get("error_bases", ())), b.get("traceback"))
+        for b in bodies
+    )
+
+
 _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "labels": dict,
+    "handled": _handled_body,
     "next": _launch_body,
     "rollback_errors": _rollback_errors_body,
     "usage": _usage_body,
 }
 _RESTORED: Mapping[str, Callable[[Any], Any]] = {
     "labels": dict,
+    "handled": _handled,
     "next": _launch,
     "rollback_errors": _rollback_errors,
     "usage": _usage,
@@ -151,7 +169,7 @@ def _by_fields(
             item = getattr(event, name)
             if item is not default and item != default:
                 body[name] = item if written is None else written(item)
-        held = getattr(event, value) if value else None
+        held = getattr(event, value) if value and "composed" not in body else None
         if empty is not None:
             held = empty(held) or None
         return body, held, talks
@@ -181,7 +199,7 @@ _RESULT_DEFAULTS = {field.name: _default(field) for field in fields(StepResult)}
 _RESULT_BODY = {
     name: default
     for name, default in _RESULT_DEFAULTS.items()
-    if name not in {"name", "path", "step_type", "status", "output", "duration_ms", "usage"}
+    if name not in {"name", "path", "step_type", "status", "output", "duration_ms", "usage", "at"}
 }
 _RESULT_RESTORING = [
     (index, _RESTORED[name]) for index, name in enumerate(_RESULT_DEFAULTS) if name in _RESTORED
@@ -204,7 +222,7 @@ def _write_step_completed(event: ev.StepCompleted) -> Parts:
 
 def _read_step_completed(row: Row, path: str, body: Body, value: Any) -> ev.StepCompleted:
     composed, took, left_out = body.get("composed", ""), body.get("took", 0), _left_out(body)
-    result = _result(path, body, value)
+    result = _result(row[2], path, body, value)
     return assembler(ev.StepCompleted)(*row, path, result, composed, took, left_out)
 
 
@@ -221,7 +239,7 @@ def _write_member_completed(event: ev.MemberCompleted) -> Parts:
 
 def _read_member_completed(row: Row, path: str, body: Body, value: Any) -> ev.MemberCompleted:
     index, composed, left_out = body["index"], body.get("composed", ""), _left_out(body)
-    result = _result(path, body, value)
+    result = _result(row[2], path, body, value)
     return assembler(ev.MemberCompleted)(*row, path, index, result, composed, left_out)
 
 
@@ -230,7 +248,7 @@ def _left_out(body: Body) -> tuple[str, ...]:
 
 
 def _talks(body: Body) -> bool:
-    return "error" in body or "traceback" in body
+    return "error" in body or "traceback" in body or "handled" in body
 
 
 def _result_body(result: StepResult[Any], path: str) -> Body:
@@ -247,16 +265,17 @@ def _result_body(result: StepResult[Any], path: str) -> Body:
         return body
     for (name, default), item in zip(_RESULT_BODY.items(), unusual, strict=False):
         if item != default:
-            body[name] = item
+            body[name] = item if name != "handled" else _handled_body(item)
     if result.usage is not None:
         body["usage"] = _usage_body(result.usage)
     return body
 
 
-def _result(path: str, body: Body, output: Any) -> StepResult[Any]:
+def _result(at: float, path: str, body: Body, output: Any) -> StepResult[Any]:
     if "step_type" not in body or "status" not in body:
         raise KeyError(*{"step_type", "status"}.difference(body))
     body["output"] = output
+    body["at"] = at
     body["path"] = body.get("result_path", path)
     if "name" not in body:
         body["name"] = path.rpartition("/")[2]
@@ -605,6 +624,7 @@ def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read
                     where.rpartition("/")[2] if "/" in where else where,
                     where, end.step_type, "succeeded", None if value is None else _any(value),
                     None, None, (), None, end.duration_ms, 1, False, False, False, None,  # noqa: FBT003
+                    (), at,
                 )  # fmt: skip
                 return new_end(run_id, seq, at, where, result, "", 0, ())
         except msgspec.MsgspecError:

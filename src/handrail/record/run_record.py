@@ -52,7 +52,8 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     unreached_children: tuple[str, ...] = ()
     """By its end, or its last attempt: what is recorded just below, and was not come to."""
     value: Any = None
-    """What a child workflow returned, and its name."""
+    """What a child workflow returned, when, and its name."""
+    value_at: float = 0.0
     workflow_name: str = ""
     ladder: tuple[ev.LadderStep, ...] = ()
     session: ev.AgentSessionStarted | None = None
@@ -359,7 +360,7 @@ class Recorded:
 
     def _subworkflow_ended(self, event: ev.SubworkflowEnded) -> None:
         record = self._record(event.path)
-        record.value = event.value
+        record.value, record.value_at = event.value, event.at
         record.workflow_name = event.workflow_name
         if type(event.value) is Unresolved:
             self.unresolved.add(event.path)

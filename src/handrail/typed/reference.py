@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from types import FunctionType
 from typing import Any
+
+NEWER: Mapping[str, Any] = {"newer": True}
+"""Metadata of fields that version 0.1 did not have. They have defaults, which are not recorded, and
+are no part of a fingerprint, so that a run whose steps were given such an object is resumed.
+"""
 
 _RECORDED_AS = {
     "handrail.codec.unresolved:Unresolvable": "handrail.model.unresolved:Unresolvable",

@@ -294,12 +294,7 @@ JOURNALS: dict[str, dict[str, Run]] = {
         "values": Run(values.values, FULL, INPUTS),
     },
     "values_killed": {
-        "values-killed": Run(
-            values.values,
-            FULL,
-            {**INPUTS, "ends": "killed"},
-            end=Life(reuse=("with settings of handrail",)),
-        ),
+        "values-killed": Run(values.values, FULL, {**INPUTS, "ends": "killed"}),
     },
     "composed": {
         "composed": Run(flows.composed, ("m",)),
