@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from handrail.model.results import AgentResult as AgentResult
     from handrail.model.results import BranchResult as BranchResult
     from handrail.model.results import CommandResult as CommandResult
+    from handrail.model.results import Failure as Failure
     from handrail.model.results import Incident as Incident
     from handrail.model.results import OpenGate as OpenGate
     from handrail.model.results import RollbackError as RollbackError
@@ -190,7 +191,7 @@ _NAMES = {
     "handrail.model.plan": "Plan PlannedStep",
     "handrail.model.policy": "Backoff Budget Ladder Limits Retry",
     "handrail.model.results": """
-        AgentResult BranchResult CommandResult Incident OpenGate RollbackError Skipped
+        AgentResult BranchResult CommandResult Failure Incident OpenGate RollbackError Skipped
         StageFailed StageResult StepFailed StepResult Usage ValidationFailed
         ValidationResult ValidationRoundResult WorkflowFailed WorkflowResult
     """,

@@ -17,7 +17,7 @@ def test_a_live_run_is_cancelled_by_its_own_process(cli: Cli) -> None:
     """It is asked and waited for; its rollbacks ran there, and it ends with its own code."""
     with live("run", "durable.py:holds", "--run-id", "h") as child:
         outcome = cli("cancel", "h", "--reason", "not today")
-        out, _ = child.communicate(timeout=30)
+        _, err = child.communicate(timeout=30)
 
     assert outcome.code == 0
     assert outcome.err.splitlines() == [
@@ -25,7 +25,7 @@ def test_a_live_run_is_cancelled_by_its_own_process(cli: Cli) -> None:
         "handrail: run h has been cancelled",
     ]
     assert child.returncode == 4
-    assert "cancelling  not today" in out
+    assert "cancelling  not today" in err
     assert notes() == ["before", "undone"]
 
 

@@ -103,13 +103,13 @@ def test_a_signal_ends_the_run_in_order(signum: signal.Signals, code: int) -> No
     """The children are gone, nothing was undone, and how to go on is told."""
     with running("slow.py:slow", "--run-id", "s") as child:
         child.send_signal(signum)
-        out, err = child.communicate(timeout=30)
+        _, err = child.communicate(timeout=30)
 
     assert child.returncode == code
     assert not is_alive("leader")
     assert not is_alive("child")
     assert not Path("notes").exists()
-    assert "slow suspended after" in out
+    assert "slow suspended after" in err
     assert "interrupted: 1 succeeded (before)" in err
     assert "nothing was rolled back; go on with: handrail resume s\n" in err
     assert "Traceback" not in err
@@ -135,7 +135,7 @@ def test_an_interrupted_run_goes_on_where_it_was(cli: Callable[..., Outcome]) ->
     outcome = cli("resume", "s")
 
     assert outcome.code == 0
-    assert "1 step taken from the record" in outcome.out
+    assert "1 step taken from the record" in outcome.err
     assert Path("notes").read_text() == "cleaned up\n"
 
 

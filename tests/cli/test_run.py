@@ -47,9 +47,9 @@ def test_a_run_shows_its_steps_and_what_it_returned(cli: Cli) -> None:
     """Without a terminal each step is a line on stdout, and the value comes last."""
     outcome = cli("run", "flows.py:greet", "--input", "who=Ada", "--input", "times=3")
 
-    assert "text  python" in outcome.out
-    assert outcome.out.endswith("Greeting(text='hello Ada', times=3)\n")
-    assert outcome.err == ""
+    assert "text  python" in outcome.err
+    assert outcome.out == "Greeting(text='hello Ada', times=3)\n"
+    assert outcome.err.startswith("▸ greet  started")
 
 
 @pytest.mark.usefixtures("flows")
@@ -83,7 +83,7 @@ def test_a_suspended_run_says_how_it_can_be_answered(cli: Cli) -> None:
     """It prints the command that answers and the one that resumes; a quiet one the question too."""
     said = cli("run", "flows.py:asks", "--run-id", "a").err.splitlines()
 
-    assert said == [
+    assert said[-2:] == [
         "handrail: it waits for an answer: handrail answer a 'merge?' yes   (or no)",
         "handrail: nothing was rolled back; go on with: handrail resume a",
     ]
@@ -213,18 +213,18 @@ def prove():
 
 
 def test_a_run_goes_on_when_nobody_reads_its_output_any_more(folder: Path) -> None:
-    """With a closed pipe for stdout it still comes to its end, and its exit code says so."""
+    """With closed pipes for its outputs it still comes to its end, and its exit code says so."""
     (folder / "long.py").write_text(LONG, "utf-8")
     command = [sys.executable, "-m", "handrail.cli", "run", "long.py"]
 
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stderr is not None
-        child.stdout.readline()
+        child.stderr.readline()
         child.stdout.close()
-        said = child.stderr.read()
+        child.stderr.close()
 
-    assert (child.returncode, said) == (0, b"")
+    assert child.returncode == 0
     assert (folder / "proof").exists()
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from handrail.cli.show import format_spending, format_usage
+from handrail.cli.show import format_spending
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.results import StepResult, Usage
 from handrail.record.view import Spent, view_of
+from handrail.sinks.console_words import usage_text
 
 PART = Usage(100, 10, 0.25)
 MORE = Usage(900, 90)
@@ -103,7 +104,7 @@ def test_a_run_has_the_sum_of_its_steps() -> None:
 )
 def test_what_is_unknown_is_never_zero(spent: Spent, text: str) -> None:
     """It is a question mark, and a sum that lacks something says so."""
-    assert format_usage(spent) == text
+    assert usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost) == text
 
 
 def test_a_sum_says_how_many_launches_were_silent() -> None:

@@ -112,15 +112,15 @@ def test_an_error_is_shown_once_with_its_lines(cli: Cli) -> None:
     at = next(place for place, line in enumerate(lines) if " check  python" in line)
     assert lines[at - 2].endswith("  at 0/check")
     assert lines[at - 1].endswith("  at check")
-    assert lines[at].endswith("  ValueError: compared:")
+    assert lines[at].endswith("  ValueError: compared: (flow.py:31)")
     assert lines[at + 1 : at + 3] == ["            got: 1", "          wanted: 2"]
-    assert "failed: all/0/check: ValueError: compared: ..." in lines
+    assert "failed: all/0/check: ValueError: compared: ... (flow.py:31)" in lines
     assert "\n".join(lines).count("wanted") == 1
 
 
 def test_an_error_of_the_body_keeps_its_lines(cli: Cli) -> None:
     """No step has it: it stands whole at the end, and above the last line of a run."""
-    told = cli("run", "flow.py:raises", "--run-id", "e").out.splitlines()
+    told = cli("run", "flow.py:raises", "--run-id", "e").err.splitlines()[:-1]
     assert told[-3].endswith("ValueError: one")
     assert told[-2] == "    two"
     shown = cli("show", "e").out.splitlines()

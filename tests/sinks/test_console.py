@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import builtins
 import io
+import os
+import pty
+import re
 import subprocess
 import sys
 import textwrap
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -294,7 +298,7 @@ def test_an_event_between_drives_starts_no_display(terminal: Callable[..., Any])
     console = terminal()
     sink = ConsoleSink(console)
     Story(sink.emit).tell(ev.GateAnswered("merge?", "yes", "ann"))
-    assert console.file.getvalue() == "▸ merge?  answered by ann\n"
+    assert console.file.getvalue() == "▸ merge?  answered yes by ann\n"
     assert sink._display is None
 
 
@@ -456,3 +460,38 @@ def test_another_console_is_refused() -> None:
     """A stream is no console; the error says what is."""
     with pytest.raises(WrongUse, match=r"takes a rich\.console\.Console, got"):
         ConsoleSink(sys.stderr)  # type: ignore[arg-type]
+
+
+def test_log_lines_go_above_the_tree() -> None:
+    """What a handler of `logging` writes, made before the run, is a line of its own above it."""
+    program = """
+        import logging, pty, os, sys
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        from rich.console import Console
+        from handrail.model import events as ev
+        from handrail.sinks.console import ConsoleSink
+        handler = logging.getLogger().handlers[0]
+        sink = ConsoleSink(Console(stderr=True, width=80, height=20), live=True)
+        sink.emit(ev.stamp(ev.WorkflowStarted("ship"), "ship-1", 1, 1.0))
+        logging.info("one " + "x" * 30)
+        logging.info("two")
+        sink.emit(ev.stamp(ev.WorkflowCompleted("succeeded"), "ship-1", 2, 2.0))
+        assert handler.stream is sys.__stderr__
+        logging.info("after")
+    """
+    screen, inside = pty.openpty()
+    done = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stderr=inside)
+    os.close(inside)
+    told = b""
+    with suppress(OSError):  # the terminal has gone
+        while data := os.read(screen, 4096):
+            told += data
+    os.close(screen)
+    assert done.wait(60) == 0
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in told.decode().split("\r\n")]
+    kept = [line.rpartition("\r")[2] for line in lines]
+    assert [one for one in kept if one.startswith(("one", "two", "after"))] == [
+        "one " + "x" * 30,
+        "two",
+        "after",
+    ]

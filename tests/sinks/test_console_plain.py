@@ -11,10 +11,10 @@ import pytest
 
 from handrail.model import events as ev
 from handrail.model.launch import Launch
-from handrail.model.results import Skipped
+from handrail.model.results import Skipped, Usage
 from handrail.record.live_view import LiveRun
-from handrail.sinks.console_plain import LOUD, PlainLog
-from handrail.sinks.console_text import ASCII, UNICODE, text_of
+from handrail.sinks.console_plain import LOUD, PlainLog, ending
+from handrail.sinks.console_text import ASCII, UNICODE, pace, text_of
 from handrail.testing.contracts.sample_events import sample_progress
 from tests.sinks.story import Story
 
@@ -115,7 +115,7 @@ def test_gates_and_timers_and_signals_are_told(log: Log, story: Story) -> None:
     story.tell(ev.SignalReceived("go", None, "ben"))
     assert log.said == [
         "⏸ merge?  ask  Merge it? [yes, no], answer in 20 s",
-        "▸ merge?  answered by ann",
+        "▸ merge?  answered yes by ann",
         "⏸ pause  sleep  in 29 s",
         "▸ signal go  received from ben",
     ]
@@ -191,8 +191,8 @@ def test_a_large_group_speaks_for_its_members(log: Log, story: Story) -> None:
         "▸ review  for_each  1000 members",
         *(f"▸ review  for_each  {done} of 1000 done" for done in (100, 200, 300, 400)),
         "✗ review/450  failed  3.0 s  ValueError: boom",
-        *(f"▸ review  for_each  {done} of 1000 done, 1 failed" for done in range(500, 1000, 100)),
-        "✓ review  for_each  1000 of 1000 done, 1 failed  50 min 1 s",
+        *(f"▸ review  for_each  {done} of 1000 done, 1 failed" for done in range(499, 999, 100)),
+        "✓ review  for_each  999 of 1000 done, 1 failed  50 min 1 s",
     ]
 
 
@@ -203,7 +203,7 @@ def test_ten_thousand_failures_are_no_ten_thousand_lines(log: Log, story: Story)
         story.run(f"review/{index}", status="failed")
     story.end("review", "failed")
     assert len(log.said) == 1 + LOUD + 9 + 1
-    assert log.said[-1].startswith("✗ review  parallel  failed  10000 of 10000 done, 10000 failed")
+    assert log.said[-1].startswith("✗ review  parallel  failed  0 of 10000 done, 10000 failed")
 
 
 def test_a_group_of_unknown_size_goes_quiet(log: Log, story: Story) -> None:
@@ -380,8 +380,11 @@ def test_a_group_names_the_member_that_failed(log: Log, story: Story) -> None:
     story.end("outer", "failed", error=f"member 'all' failed: {told}")
     assert [line for line in log.said if " at " in line] == [
         "✗ outer/all/x  failed  3.0 s  at check",
-        "✗ outer/all  for_each  failed  1 of 2 done, 1 failed  4.0 s  at x/check; 1 more failed",
-        "✗ outer  parallel  failed  1 done, 1 failed  6.0 s  at all/x/check",
+        (
+            "✗ outer/all  for_each  failed  0 of 2 done, 1 failed, 1 not begun  4.0 s  "
+            "at x/check; 1 more failed"
+        ),
+        "✗ outer  parallel  failed  0 done, 1 failed  6.0 s  at all/x/check",
     ]
     assert "".join(log.said).count("wanted: 2") == 1
 
@@ -399,7 +402,7 @@ def test_the_error_of_a_default_is_told_once_too(log: Log, story: Story) -> None
     story.start("all", "parallel")
     story.run("all/x", status="failed", error="boom")
     story.end("all", "defaulted", error="member 'x' failed: boom")
-    assert log.said[-1] == "↷ all  parallel  defaulted  1 done, 1 failed  3.0 s  at x"
+    assert log.said[-1] == "↷ all  parallel  defaulted  0 done, 1 failed  3.0 s  at x"
 
 
 def test_a_failed_attempt_of_a_group_names_its_member(log: Log, story: Story) -> None:
@@ -412,3 +415,50 @@ def test_a_failed_attempt_of_a_group_names_its_member(log: Log, story: Story) ->
     story.end("all", "failed", attempts=2, error="member 'x' failed: boom")
     assert log.said[1] == "↻ all  attempt 1 failed, again in 5 s: at x"
     assert log.said[-1].endswith("×2  6.0 s  at all~2/x")
+
+
+def test_a_step_that_is_long_at_work_is_told_now_and_then(log: Log, story: Story) -> None:
+    """After a minute, then after twice as long each time, with what it does; waiting is no work."""
+    story.begin()
+    story.group("review", 2)
+    story.member("review/a")
+    story.start("review/a/read", "agent")
+    story.tell(ev.StepOutput("review/a/read", "stdout", "page 3"), after=0)
+    began = story.at
+    told = [
+        text_of(line)
+        for after in range(0, 600, 15)
+        for line in log.log.alive(log.view, began + after)
+    ]
+    since = time.strftime("%H:%M", time.localtime(began))
+    assert told == [
+        f"▸ review/a/read  agent  at work for {spent}, since {since}: page 3"
+        for spent in ("1 min", "2 min", "4 min", "8 min")
+    ]
+    story.end("review/a/read")
+    assert [one for one in log.log.alive(log.view, began + 6000) if "read" in text_of(one)] == []
+
+
+@pytest.mark.parametrize(
+    ("done", "left", "spent_s", "text"),
+    [
+        (2, 98, 10.0, ""),
+        (50, 50, 0.5, ""),
+        (50, 100, 10.0, "5.0/s, 20 s left"),
+        (10, 30, 600.0, "1.0/min, 30 min left"),
+        (60, 0, 60.0, "1.0/s"),
+    ],
+)
+def test_a_large_group_tells_its_pace(done: int, left: int, spent_s: float, text: str) -> None:
+    """How many a second or minute, and how long the rest takes; not before it can be known."""
+    assert pace(done, left, spent_s) == text
+
+
+def test_what_agents_used_is_in_the_last_line(log: Log, story: Story) -> None:
+    """Of steps that ended and of attempts that failed, tokens and dollars."""
+    story.begin()
+    story.start("a", "agent")
+    story.tell(ev.AttemptFailed("a", 1, "no", "app.Busy", usage=Usage(1_000, 200, 0.1)))
+    story.end("a", "succeeded", usage=Usage(2_000, 300, 0.3))
+    line = ending(log.view, ev.WorkflowCompleted("succeeded", 1), UNICODE)
+    assert "3k in, 500 out, $0.40" in text_of(line)

@@ -121,7 +121,7 @@ def test_a_gate_shows_its_question(tree: LiveRun, story: Story) -> None:
     story.end("merge?")
     assert drawn(tree, now=3.0) == [
         "⠋ ship  3.0 s  run ship-1",
-        "└─ ✓ merge?  ask  2.0 s",
+        "└─ ✓ merge?  ask  2.0 s  answered yes",
     ]
 
 

@@ -33,9 +33,9 @@ def used() -> Steps[int]:
     done = yield from run.command(["version"], parse=Version)
     assert_type(done.exit_code, int)
     assert_type(done.stdout, str)
-    assert_type(done.data, Version | None)
+    assert_type(done.data, Version)
     vague = yield from either
-    assert_type(vague.data, Any | None)
+    assert_type(vague.data, Any)
     return done.exit_code
 
 

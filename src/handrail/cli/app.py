@@ -180,20 +180,22 @@ def list_(path: Path = Path(), /, *, as_json: Json = False) -> int:
 
 
 @app.command
-def show(what: str, /, *, as_json: Json = False, folder: Dir = None) -> int:
-    """Show a workflow's inputs and steps, or how a run stands.
+def show(what: str, path: str = "", /, *, as_json: Json = False, folder: Dir = None) -> int:
+    """Show a workflow's inputs and steps, or how a run stands, or one step of it.
 
     Parameters
     ----------
     what
         `file.py:name` or `module:name`; or a run's id, or the beginning of it.
+    path
+        The path of a step of the run, which is shown whole: attempts, tracebacks, output.
     as_json
         Print it as JSON: of a workflow its `describe()`.
     """
     from handrail.cli.journal import place_of
     from handrail.cli.show import show as show_either
 
-    return show_either(what, place_of(folder), as_json=as_json)
+    return show_either(what, place_of(folder), step=path, as_json=as_json)
 
 
 @app.command

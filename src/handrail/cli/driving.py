@@ -204,7 +204,7 @@ def drive(
 
     ``place`` is the journal's, if it has one on disk: what is not finished can be resumed.
     """
-    screen = None if options.quiet else Screen(Console(stderr=options.as_json))
+    screen = None if options.quiet else Screen(Console(stderr=True))
     sinks: list[Sink] = [] if screen is None else [screen]
     if place is not None and options.artifacts:
         sinks.append(ArtifactsSink(place.artifacts))
@@ -258,6 +258,6 @@ def _gates(wanted: Gates | None, screen: Screen | None) -> Any:
 def _report(result: WorkflowResult[Any], data: TextIO | None) -> None:
     if data is not None:
         write_json(result.to_dict(), data)
-    elif result.success and result.final_output is not None:
-        write_value(result.final_output)
+    elif result.success and result.value is not None:
+        write_value(result.value)
         sys.stdout.flush()

@@ -141,6 +141,29 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Typing:
+    """A line that is being typed."""
+
+    typed: str = ""
+
+    def after(self, key: str) -> Typing | Done:
+        """The state after a key: its name (``enter``, ...), or a character as it is."""
+        match key:
+            case "enter":
+                return Done(self.typed)
+            case "closed":
+                return Done(None)
+            case "backspace":
+                return Typing(self.typed[:-1])
+            case "escape":
+                return Typing()
+            case _ if len(key) == 1 and key.isprintable():
+                return Typing(self.typed + key)
+            case _:
+                return self
+
+
+@dataclass(frozen=True, slots=True)
 class Choosing:
     """Which of the choices is under the cursor, and what was typed to find it.
 
@@ -226,6 +249,8 @@ def gate_handler(screen: Screen | None = None) -> Ask:
 
     async def console(gate: OpenGate) -> Any:  # its name is on record as who answered
         async with one_at_a_time:
+            if screen is not None and screen.draws and os.isatty(0):
+                return await Prompt(gate, lines, screen.console, screen).answer()
             with ExitStack() as stack:
                 shared = None if screen is None else stack.enter_context(screen.pause())
                 return await Prompt(gate, lines, _screen(shared)).answer()
@@ -241,8 +266,12 @@ def _screen(shared: Console | None) -> Console:
 class Prompt:
     """One gate, asked until it is answered. Mutable."""
 
-    def __init__(self, gate: OpenGate, lines: Lines, console: Console) -> None:
+    def __init__(
+        self, gate: OpenGate, lines: Lines, console: Console, screen: Screen | None = None
+    ) -> None:
         self.gate = gate
+        self._below = screen
+        """Where a tree stays while it is asked."""
         self.lines = lines
         self.console = console
         self.choices = tuple(map(str, gate.choices)) or (("yes", "no") if gate.type is bool else ())
@@ -253,9 +282,11 @@ class Prompt:
         Raises:
             GateRefusal: the input ended.
         """
-        by_keys = self.choices and self.console.is_terminal and os.isatty(0)
+        by_keys = self._below is not None or (
+            self.choices and self.console.is_terminal and os.isatty(0)
+        )
         while True:
-            text = await (self._choose() if by_keys else self._type())
+            text = await (self._by_keys() if by_keys else self._type())
             if text is None:
                 return self.gate.default
             try:
@@ -271,38 +302,59 @@ class Prompt:
 
     async def _type(self) -> str | None:
         """A line that was typed; None stands for the default."""
-        hint = " / ".join(self.choices)
-        if not hint and self.gate.type is not str:
-            hint = describe_type(self.gate.type)
-        after = Text(shown(f"[{hint}] ") if hint else "", "dim")
-        if self.gate.has_default:
-            after.append(shown(f"({self._default()}) "), "dim")
-        self.console.print(self._question(after), end="", soft_wrap=True)
+        self.console.print(self._question(self._hint()), end="", soft_wrap=True)
         self.console.file.flush()
         line = await self.lines.next()
         if not os.isatty(0):
             self.console.print(Text(shown(line or ""), "bold"), soft_wrap=True)
         if line is None:
             raise GateRefusal(self.gate.path, "the input ended before it was answered")
+        return self._or_default(line)
+
+    def _or_default(self, line: str) -> str | None:
         text = line.strip()
         return None if not text and self.gate.has_default else text
 
-    # -- by choosing ---------------------------------------------------------------------------
+    def _hint(self) -> Text:
+        """What may be typed, and what an empty line means."""
+        hint = " / ".join(self.choices)
+        if not hint and self.gate.type is not str:
+            hint = describe_type(self.gate.type)
+        after = Text(shown(f"[{hint}] ") if hint else "", "dim")
+        if self.gate.has_default:
+            after.append(shown(f"({self._default()}) "), "dim")
+        return after
 
-    async def _choose(self) -> str:
+    # -- by keys -------------------------------------------------------------------------------
+
+    async def _by_keys(self) -> str | None:
+        state: Choosing | Typing = Typing()
+        if self.choices:
+            state = Choosing(self.choices, self._first())
+        with keys_from(0) as keys, self._drawing() as draw:
+            while True:
+                draw(self._picture(state) if isinstance(state, Choosing) else self._line(state))
+                found = state.after(await keys.next())
+                if not isinstance(found, Done):
+                    state = found
+                elif found.choice is None:
+                    raise GateRefusal(self.gate.path, "the input ended before it was answered")
+                else:
+                    return found.choice if self.choices else self._or_default(found.choice)
+
+    @contextmanager
+    def _drawing(self) -> Generator[Callable[[Text], None]]:
+        """What draws the question: below the tree, or in a place of its own."""
+        if self._below is not None:
+            try:
+                yield self._below.draw_below
+            finally:
+                self._below.draw_below(None)
+            return
         from rich.live import Live
 
-        state = Choosing(self.choices, self._first())
-        live = Live(console=self.console, auto_refresh=False, transient=True)
-        with keys_from(0) as keys, live:
-            while True:
-                live.update(self._picture(state), refresh=True)
-                found = state.after(await keys.next())
-                if isinstance(found, Done):
-                    if found.choice is None:
-                        raise GateRefusal(self.gate.path, "the input ended before it was answered")
-                    return found.choice
-                state = found
+        with Live(console=self.console, auto_refresh=False, transient=True) as live:
+            yield lambda text: live.update(text, refresh=True)
 
     def _first(self) -> int:
         default = self._default() if self.gate.has_default else ""
@@ -311,10 +363,15 @@ class Prompt:
     def _picture(self, state: Choosing) -> Text:
         said = f"{state.typed}  (no choice; Enter takes none)" if state.refused else state.typed
         text = self._question(Text(said, "bold"))
-        for line, is_chosen in picture(state, max(3, self.console.height - 4)):
+        height = self.console.height // 2 if self._below is not None else self.console.height - 4
+        for line, is_chosen in picture(state, max(3, height)):
             text.append(f"\n{shown(line)}", "bold cyan" if is_chosen else "")
         text.append(f"\n  arrow keys or typing, then Enter{self._deadline()}", "dim")
         return text
+
+    def _line(self, state: Typing) -> Text:
+        text = self._question(self._hint()).append(f"{state.typed}\u2588", "bold")
+        return text.append(f"\n  type it, then Enter{self._deadline()}", "dim")
 
     # -- words ---------------------------------------------------------------------------------
 

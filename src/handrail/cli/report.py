@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
@@ -149,6 +150,11 @@ def tell_ending(
 
 _STUCK = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
 """The errors of steps that fail again unless somebody says that they are to run."""
+
+
+def format_time(at: float) -> str:
+    """A time of day, with its date, as it is here."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
 
 
 def left_behind(orphaned: Sequence[str]) -> str:

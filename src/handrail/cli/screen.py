@@ -12,6 +12,7 @@ from handrail.sinks.console import ConsoleSink
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 
 class Screen:
@@ -30,6 +31,21 @@ class Screen:
         except OSError:  # a closed pipe, a terminal that has gone, a full disk
             self._sink = None
             silence(self._console.file.fileno())
+
+    @property
+    def draws(self) -> bool:
+        """True if a tree is on the screen."""
+        return self._sink is not None and self._sink.draws
+
+    @property
+    def console(self) -> Console:
+        """Where it is drawn."""
+        return self._console
+
+    def draw_below(self, text: Text | None) -> None:
+        """Keep a text below the tree, until it is another or None."""
+        if self._sink is not None:
+            self._sink.draw_below(text)
 
     @contextmanager
     def pause(self) -> Generator[Console]:

@@ -14,16 +14,16 @@ from typing import Any, TextIO, TypeAlias
 import anyio
 
 from handrail.cli.channels import json_channel, tell, write_json
-from handrail.cli.exits import EXIT_OF, Exit
+from handrail.cli.exits import EXIT_OF, Exit, Refused
 from handrail.cli.inputs import type_name
 from handrail.cli.journal import Place, chosen, exactly, matching, picked, whole
 from handrail.cli.masking import shown, shown_value
-from handrail.cli.report import in_lines, left_behind, one_line, readable, shortened
+from handrail.cli.report import format_time, in_lines, left_behind, one_line, readable, shortened
+from handrail.cli.show_step import show_step
 from handrail.cli.target import is_file, is_module, load, target_of
 from handrail.cli.waiting import answers_to, signals_to
 from handrail.model import events as ev
 from handrail.model.definition import REQUIRED
-from handrail.model.results import Usage
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import unread
 from handrail.record.reading import history_of
@@ -35,18 +35,27 @@ from handrail.record.view import (
     RunView,
     Spent,
     StepView,
+    exit_code_of,
     plain,
     state_of,
     view_of,
 )
 from handrail.shortening import clean
 from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration
-from handrail.sinks.console_words import cause_in_short, error_lines, origin_from, printable
+from handrail.sinks.console_words import (
+    at_line,
+    cause_in_short,
+    error_lines,
+    handled_text,
+    origin_from,
+    printable,
+    usage_text,
+)
 from handrail.typed.jsonsafe import short_repr
 
 
-def show(what: str, place: Place, *, as_json: bool) -> int:
-    """Print it; the exit code.
+def show(what: str, place: Place, *, step: str = "", as_json: bool) -> int:
+    """Print it, or one ``step`` of a run; the exit code.
 
     It is a run if it is the id of one; or, with no colon and no file of this name, the beginning of
     an id; then, if no id begins so, a module.
@@ -59,7 +68,9 @@ def show(what: str, place: Place, *, as_json: bool) -> int:
             journal = place.find()
             run = _find_run(journal, what)
             if run is not None:
-                return _show_run(run, journal, place, data)
+                return _show_run(run, journal, place, data, step)
+    if step:
+        raise Refused(what, "there is no such run", f"See them with: {place.command('runs')}")
     return _show_workflow(what, as_json=as_json)
 
 
@@ -127,11 +138,13 @@ MOST_OF_A_VALUE = 12
 """Lines of a text that a run returned."""
 
 
-def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None) -> int:
+def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None, step: str) -> int:
     """Print what is recorded of a run, for people or as JSON into ``data``; the exit code."""
     history = history_of(journal, info.run_id)
     inbox = unread(journal, info.run_id, history)
     view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
+    if step:
+        return show_step(step, info.run_id, view, history, data)
     if data is not None:
         write_json({**info_data(info), **view.to_dict()}, data)
         return Exit.SUCCEEDED
@@ -198,17 +211,20 @@ def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
         parts.append("undone" if failed is None else f"rollback failed: {one_line(failed)}")
     if step.spent is not None and step.spent.launches:
         parts.append(_spent_text(step.spent))
+    handled = shown(handled_text(step.state, step.handled, exit_code_of(step.output)))
+    told = [handled] if handled else []
     if step.cause is None:
-        return ["  ".join(parts)]
+        return ["  ".join([*parts, *told])]
     cause = _masked(step.cause)
     if cause.inner is not None:
-        return ["  ".join([*parts, origin_from(cause, step.path)])]
+        return ["  ".join([*parts, origin_from(cause, step.path), *told])]
     first, *others = error_lines(cause.error, cause.error_type) or [""]
-    return ["  ".join([*parts, first] if first else parts), *(f"{margin}{one}" for one in others)]
+    said = [first + at_line(cause), *told] if first else told
+    return ["  ".join([*parts, *said]), *(f"{margin}{one}" for one in others)]
 
 
 def _spent_text(spent: Spent) -> str:
-    text = format_usage(spent)
+    text = usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)
     return text if spent.launches == 1 else f"{_launches(spent)}, {text}"
 
 
@@ -302,11 +318,6 @@ def describe_status(info: RunInfo) -> str:
     return f"running (pid {holder.pid}{where})"
 
 
-def format_time(at: float) -> str:
-    """A time of day, with its date, as it is here."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-
-
 def info_data(info: RunInfo) -> dict[str, Any]:
     """All there is to say of it, JSON-safe; times are unix seconds."""
     holder = info.holder
@@ -329,23 +340,11 @@ def info_data(info: RunInfo) -> dict[str, Any]:
 # -- spending --------------------------------------------------------------------------------------
 
 
-def format_usage(spent: Spent) -> str:
-    """``120k in, 4.5k out, $0.41``; ``?`` if unknown, ``at least`` if partly so."""
-    usage = spent.usage or Usage()
-    tokens = "tokens ?"
-    if usage.tokens is not None:
-        tokens = f"{_count(usage.input_tokens)} in, {_count(usage.output_tokens)} out"
-        if spent.unknown_tokens:
-            tokens = f"at least {tokens}"
-    cost = "$?" if usage.cost_usd is None else _dollars(usage)
-    if usage.cost_usd is not None and spent.unknown_cost and not tokens.startswith("at least"):
-        cost = f"at least {cost}"
-    return f"{tokens}, {cost}"
-
-
 def format_spending(spent: Spent) -> str:
     """The same after the launches, and of how many of these it is unknown."""
-    text = f"{_launches(spent)}, {format_usage(spent)}"
+    text = (
+        f"{_launches(spent)}, {usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)}"
+    )
     tokens, cost = spent.unknown_tokens, spent.unknown_cost
     if tokens and tokens == cost:
         return f"{text} ({tokens} did not say what they used)"
@@ -357,22 +356,6 @@ def format_spending(spent: Spent) -> str:
 def _launches(spent: Spent) -> str:
     """``1 launch``, ``5 launches``."""
     return f"{spent.launches} launch{'es' * (spent.launches != 1)}"
-
-
-def _count(number: int | None) -> str:
-    if number is None:
-        return "?"
-    if number < 1_000:
-        return str(number)
-    size, unit = (1_000, "k") if number < 999_500 else (1_000_000, "M")
-    scaled = number / size
-    return f"{scaled:.1f}".removesuffix(".0") + unit if scaled < 10 else f"{scaled:.0f}{unit}"
-
-
-def _dollars(usage: Usage) -> str:
-    cost = usage.cost_usd or 0.0
-    about = "about " if usage.cost_source == "table" else ""
-    return f"{about}${cost:.2f}" if cost >= 0.01 or not cost else f"{about}${cost:.2g}"
 
 
 # -- incidents -------------------------------------------------------------------------------------

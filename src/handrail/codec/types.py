@@ -27,6 +27,7 @@ _RESULTS = (
     results.Skipped,
     results.StageResult,
     results.StepResult,
+    results.UnparsedCommandResult,
     results.Usage,
     results.ValidationResult,
     results.ValidationRoundResult,

@@ -34,6 +34,7 @@ from handrail.model.results import (
     StageFailed,
     StageResult,
     StepResult,
+    UnparsedCommandResult,
     Usage,
     qualified,
 )
@@ -48,6 +49,7 @@ from handrail.steps.verbs import (
     ShellCommand,
     StageCheck,
 )
+from handrail.typed.convert import DoesNotFit
 
 _STAGE_OUTPUT = 20_000
 _EXIT_OUTPUT = 2_000
@@ -177,7 +179,15 @@ class Performer:
         )
         if verb.check and done.exit_code != 0:
             raise CommandFailed(_shown(verb.argv), done.exit_code, done.stdout, done.stderr)
-        data = None if verb.parse is None else _parsed(done.stdout, verb.parse)
+        if verb.parse is None:
+            return CommandResult(done.exit_code, done.stdout, done.stderr)
+        try:
+            data = _parsed(done.stdout, verb.parse)
+        except DoesNotFit as error:
+            found = UnparsedCommandResult(done.exit_code, done.stdout, done.stderr)
+            if done.exit_code == 0:
+                raise _NotParsed(error, found) from None
+            return found
         return CommandResult(done.exit_code, done.stdout, done.stderr, data)
 
     def _marker(self, command: Perform) -> str:
@@ -308,7 +318,7 @@ def takes_one(check: Callable[..., Any]) -> bool:
 
 
 def _parsed(text: str, type_: Any) -> Any:
-    from handrail.typed.convert import DoesNotFit, fit_json
+    from handrail.typed.convert import fit_json
     from handrail.typed.jsonsafe import short_repr
     from handrail.typed.schema import describe_type
 
@@ -363,6 +373,15 @@ def succeeded(command: Perform, output: Any, usage: Usage | None, now: float) ->
     return _step_completed("", 0, 0.0, path, result, "", 0, ())
 
 
+class _NotParsed(Exception):
+    """A command's output is not what was asked for. ``result`` is the command's."""
+
+    def __init__(self, error: Exception, result: UnparsedCommandResult) -> None:
+        super().__init__(error, result)
+        self.error = error
+        self.result = result
+
+
 def _sum(a: Usage | None, b: Usage | None) -> Usage | None:
     return a or b if a is None or b is None else a + b
 
@@ -376,8 +395,15 @@ def _is_in_vain(command: Perform | Queue, error: BaseException) -> bool:
 
 def failed(command: Perform | Queue, error: BaseException) -> AttemptFailed:
     """The event of an attempt that raised; ``on=`` is judged here, where the exception is alive."""
+    output: Any = None
     if isinstance(error, ActionRaised):
         error = error.error
+    elif isinstance(error, _NotParsed):
+        output, error = error.result, error.error
+    elif isinstance(error, CommandFailed):
+        output = CommandResult[None](error.exit_code, error.stdout, error.stderr)
+    elif isinstance(error, StageFailed):
+        output = error.result
     retryable = isinstance(error, Exception) and not _is_in_vain(command, error)
     retry = command.step.modifiers.retry
     if retry is not None and retryable:
@@ -385,9 +411,6 @@ def failed(command: Perform | Queue, error: BaseException) -> AttemptFailed:
             retryable = retry.covers(error)
         except Exception as broken:  # noqa: BLE001  # the user's predicate
             error, retryable = broken, False
-    output = None
-    if isinstance(error, StageFailed):
-        output = error.result
     usage = command.launch.spent
     if isinstance(error, AgentError):
         usage = error.fault.spent if error.fault is not None else _sum(usage, error.usage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from collections.abc import Generator
 from pathlib import PurePath
@@ -55,9 +56,8 @@ def _own(code: CodeType) -> bool:
     return code.co_filename.startswith(_OWN)
 
 
-def _foreign(code: CodeType) -> bool:
+def _foreign(path: str) -> bool:
     """True for generated code, the standard library and installed packages."""
-    path = code.co_filename
     if path.startswith("<"):
         return True
     return path.startswith(_STANDARD) or not _INSTALLED.isdisjoint(PurePath(path).parts)
@@ -102,9 +102,19 @@ def raised_at(error: BaseException) -> str | None:
         if not _own(code):
             place = _position(trace.tb_frame, trace.tb_lineno)
             first = first or place
-            last = last if _foreign(code) else place
+            last = last if _foreign(code.co_filename) else place
         trace = trace.tb_next
     return last or first
+
+
+_FRAME = re.compile(r'^  File "(.+)", line (\d+), in ', re.MULTILINE)
+
+
+def raised_in(traceback_text: str | None) -> str:
+    """``file:line`` of the author's code that a recorded traceback passed through last, or ""."""
+    frames: list[tuple[str, str]] = _FRAME.findall(traceback_text or "")
+    own = [(path, line) for path, line in frames if not path.startswith(_OWN)]
+    return next((f"{path}:{line}" for path, line in reversed(own) if not _foreign(path)), "")
 
 
 def _position(frame: FrameType, line: int) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
-from handrail.errors import HandrailError, NotClean
+from handrail.errors import HandrailError, NotClean, WrongUse
 from handrail.model.frozen import unchangeable
 from handrail.shortening import shortened
 from handrail.typed.reference import NEWER, recorded_name
@@ -211,15 +211,66 @@ def qualified(cls: type) -> str:
     return recorded_name(f"{cls.__module__}:{cls.__qualname__}").replace(":", ".")
 
 
+_NO_DATA: Any = None
+
+
 @unchangeable
 @dataclass(frozen=True, slots=True)
 class CommandResult(Generic[T_co]):
-    """What a command did: exit code, decoded output, and stdout parsed as JSON if asked."""
+    """What a command did: exit code, decoded output, and stdout parsed as JSON if asked.
+
+    With ``parse=T``, ``data`` is a ``T``. Of a command that was allowed to fail (``check=False``),
+    did, and printed something else, it is not set: reading it is a ``WrongUse``.
+    """
 
     exit_code: int
     stdout: str
     stderr: str
-    data: T_co | None = None
+    data: T_co = _NO_DATA
+
+
+class DataNotSet(WrongUse, AttributeError):
+    """The ``data`` of a command's result was read, and its output did not parse."""
+
+
+class UnparsedCommandResult(CommandResult[Any]):
+    """The result of a command that failed, as it may, and whose output did not parse."""
+
+    __slots__ = ()
+
+    def __init__(self, exit_code: int, stdout: str, stderr: str) -> None:
+        for name, item in (("exit_code", exit_code), ("stdout", stdout), ("stderr", stderr)):
+            object.__setattr__(self, name, item)
+
+    if not TYPE_CHECKING:
+
+        @property
+        def data(self) -> Any:
+            """Not there.
+
+            Raises:
+                DataNotSet: always.
+            """
+            said = _tail(self.stderr) or _tail(self.stdout) or "nothing"
+            raise DataNotSet(
+                f"this command's result has no data: it exited with {self.exit_code}, and its "
+                f"output does not parse. It said: {said}. Look at .exit_code first."
+            )
+
+    def _parts(self) -> tuple[int, str, str]:
+        return (self.exit_code, self.stdout, self.stderr)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other._parts() == self._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def __repr__(self) -> str:
+        return f"UnparsedCommandResult{self._parts()!r}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (UnparsedCommandResult, self._parts())
 
 
 @unchangeable

@@ -24,9 +24,10 @@ from itertools import islice
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from handrail.model import events as ev
+from handrail.model.described import raised_in
 from handrail.model.paths import is_budget_gate
-from handrail.model.results import RunStatus, Skipped, StepResult
-from handrail.record.view import LAUNCHED, Cause, StepView
+from handrail.model.results import Failure, RunStatus, Skipped, StepResult, Usage
+from handrail.record.view import LAUNCHED, Cause, StepView, exit_code_of
 from handrail.shortening import last_line
 
 AnyEvent: TypeAlias = ev.Event | ev.Progress
@@ -59,8 +60,10 @@ class LiveStep:
         "done",
         "due",
         "ended_at",
+        "exit_code",
         "failed",
         "failures",
+        "handled",
         "kind",
         "latest",
         "name",
@@ -69,6 +72,7 @@ class LiveStep:
         "parent",
         "path",
         "problem",
+        "recorded",
         "replayed",
         "running",
         "size",
@@ -98,6 +102,8 @@ class LiveStep:
         self.problem: Cause | None = None
         """Its last failure, or why it was interrupted."""
         self.skipped: Skipped | None = None
+        self.handled: tuple[Failure, ...] = ()
+        self.exit_code = 0
         self.answer: ev.GateAnswered | None = None
         """Of a question that is no step."""
         self.note: ev.Event | None = None
@@ -107,6 +113,8 @@ class LiveStep:
         self.due: float | None = None
         self.verdict: State | None = None  # of a round, which ends before its fix does
         self.replayed = False
+        self.recorded = 0
+        """How many of its children that ended were taken from the record."""
         self.aliases: list[str] | None = None
         self.size: int | None = None
         self.tally: dict[str, int] | None = None
@@ -268,6 +276,8 @@ class LiveRun:
         """The failure that ended the run, if a step's did."""
         self.ended: dict[str, int] = {}
         self.replayed = 0
+        self.usage: Usage | None = None
+        """What agents used, of steps that ended and attempts that failed."""
         self.root = LiveStep("", self.workflow_name, "workflow", parent=None, order=0, at=0.0)
         self._steps: dict[str, LiveStep] = {}
         self._timers: list[tuple[float, int, LiveStep]] = []
@@ -293,6 +303,16 @@ class LiveRun:
             if step.due == due:
                 step.due = step.note = None
                 self._reconsider(step)
+
+    def at_work(self) -> Iterator[LiveStep]:
+        """The steps that run and have none below them that does, in order of their starts."""
+        stack = [self.root]
+        while stack:
+            step = stack.pop()
+            below = list((step.running or {}).values())
+            stack.extend(reversed(below))
+            if not below and step is not self.root and step.state == "running":
+                yield step
 
     def steps(self) -> Iterator[StepView]:
         """The steps that are live or still known, those above before those below them, each as it
@@ -414,7 +434,7 @@ class LiveRun:
     def _run_ended(self, event: ev.WorkflowCompleted) -> None:
         self.status = event.status
         if event.status == "failed":
-            self.cause = _failure(self.root, "", event.error or "", event.error_type).inner
+            self.cause = _failure(self.root, "", event).inner
         self._end(
             self.root, "interrupted" if event.status == "suspended" else event.status, event.at
         )
@@ -449,6 +469,8 @@ class LiveRun:
         kind = "" if event.result is None else event.result.step_type
         step = self._open(event.path, kind, event.at)
         step.replayed = True
+        if step.parent is not None:
+            step.parent.recorded += 1
         if event.result is not None:
             return self._take(step, event.result, event.at)
         self._end(step, "succeeded", event.at)
@@ -469,13 +491,21 @@ class LiveRun:
     def _take(self, step: LiveStep, result: StepResult[Any], at: float) -> LiveStep:
         step.attempts = result.attempts
         step.problem = None
+        if step.kind in LAUNCHED:
+            self._used(result.usage if result.success else None)
+        step.handled = result.handled
+        step.exit_code = exit_code_of(result.output)
         if result.error is not None or result.error_type is not None:
-            step.problem = _failure(step, result.name, result.error or "", result.error_type)
+            step.problem = _failure(step, result.name, result)
         elif isinstance(result.output, Skipped):
             step.skipped = result.output
         self._end(step, result.status, at)
         step.started_at = step.ended_at - result.duration_ms / 1000
         return step
+
+    def _used(self, usage: Usage | None) -> None:
+        if usage is not None:
+            self.usage = usage if self.usage is None else self.usage + usage
 
     def _gate_opened(self, event: ev.GateOpened) -> LiveStep:
         step = self._open(event.path, "ask", event.at)
@@ -502,9 +532,10 @@ class LiveRun:
         self._end(step, "interrupted", event.at)
 
     def _attempt_failed(self, step: LiveStep, event: ev.AttemptFailed) -> None:
-        step.problem = _failure(step, step.name, event.error, event.error_type)
+        step.problem = _failure(step, step.name, event)
         step.failures += 1
         step.latest = None
+        self._used(event.usage)
 
     def _launch_failed(self, step: LiveStep, event: ev.LadderStep) -> None:
         step.problem = Cause(step.path, step.name, event.error)
@@ -540,7 +571,7 @@ class LiveRun:
 
     def _group_completed(self, step: LiveStep, event: ev.GroupCompleted) -> None:
         """Its counts stand: members that were taken from the record came without an event."""
-        step.size = event.total
+        step.size = max(step.size or 0, event.total)
         counts = {
             "succeeded": event.succeeded,
             "failed": event.failed,
@@ -566,9 +597,8 @@ class LiveRun:
         self._perhaps_end_round(found, event.at)
 
     def _gate_answered(self, step: LiveStep, event: ev.GateAnswered) -> None:
-        step.note = None
+        step.note, step.answer = None, event
         if _asks_for_budget(step):  # it has no end of its own
-            step.answer = event
             self._end(step, "succeeded", event.at)
         else:
             self._move(step, "running")
@@ -624,10 +654,14 @@ class LiveRun:
     }
 
 
-def _failure(step: LiveStep, name: str, error: str, error_type: str | None) -> Cause:
+def _failure(
+    step: LiveStep, name: str, end: StepResult[Any] | ev.AttemptFailed | ev.WorkflowCompleted
+) -> Cause:
     """A step's failure, with the one below it that it comes from."""
     causes = (child.problem for child in _failed_below(step) if child.problem is not None)
-    return Cause(step.path, name, error, error_type).with_inner(causes)
+    place = raised_in(end.traceback)
+    cause = Cause(step.path, name, end.error or "", end.error_type, place=place)
+    return cause.with_inner(causes)
 
 
 def _failed_below(step: LiveStep) -> Iterator[LiveStep]:

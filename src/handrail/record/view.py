@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from handrail.codec.unresolved import Unresolved
 from handrail.model import events as ev
+from handrail.model.described import raised_in
 from handrail.model.paths import is_budget_gate
-from handrail.model.results import OpenGate, RunStatus, StepStatus, Usage
+from handrail.model.results import CommandResult, Failure, OpenGate, RunStatus, StepStatus, Usage
 from handrail.ports.journal import RunInfo
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord, Recorded
@@ -55,13 +56,17 @@ def state_of(info: RunInfo) -> RunState:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A failure as it was recorded, and the one inside of it that it came from, if it is known."""
+    """A failure as it was recorded, and the one inside of it that it came from, if it is known.
+
+    ``place`` is ``file:line`` of the author's code that it passed through last, if it did.
+    """
 
     path: str
     name: str
     error: str
     error_type: str | None = None
     inner: Cause | None = None
+    place: str = ""
 
     @property
     def origin(self) -> Cause:
@@ -149,7 +154,7 @@ class StepView:
 
     ``duration_ms`` is None while it has no end, ``cause`` None if it has no error, ``answer`` that
     of a question that was answered, ``undone`` the end of its rollback, ``spent`` of an agent's
-    step.
+    step, ``handled`` the failures that it got over.
     """
 
     path: str
@@ -163,6 +168,7 @@ class StepView:
     answer: ev.GateAnswered | None = None
     undone: ev.RollbackCompleted | None = None
     spent: Spent | None = None
+    handled: tuple[Failure, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON-safe data."""
@@ -177,6 +183,7 @@ class StepView:
             "output": json_safe(plain(self.output)),
             **({} if self.spent is None else self.spent.to_dict()),
             **({} if self.answer is None else {"answered_by": self.answer.by}),
+            **({"handled": json_safe(self.handled)} if self.handled else {}),
             **({} if self.undone is None else {"undone": {"error": self.undone.error}}),
         }
 
@@ -226,6 +233,11 @@ def _fields(event: ev.Event) -> Mapping[str, Any]:
     found = json_safe(event)
     assert isinstance(found, dict)
     return found
+
+
+def exit_code_of(output: Any) -> int:
+    """That of a command's result; 0 of all else."""
+    return output.exit_code if isinstance(output, CommandResult) else 0
 
 
 def plain(value: Any) -> Any:
@@ -414,7 +426,8 @@ def _step(
     if end is not None:
         cause = None
         if end.error is not None or end.error_type is not None:
-            cause = Cause(path, end.name, end.error or "", end.error_type)
+            place = raised_in(end.traceback)
+            cause = Cause(path, end.name, end.error or "", end.error_type, place=place)
         return StepView(
             path,
             depth,
@@ -427,12 +440,14 @@ def _step(
             answer,
             record.undone,
             spent,
+            end.handled,
         )
     state = _unfinished(kind, record, alive=alive)
     attempts = record.attempts + (state in {"running", "interrupted"})
     failed, cause = record.failure, None
     if failed is not None:
-        cause = Cause(path, path.rpartition("/")[2], failed.error, failed.error_type)
+        name, place = path.rpartition("/")[2], raised_in(failed.traceback)
+        cause = Cause(path, name, failed.error, failed.error_type, place=place)
     return StepView(path, depth, kind, state, attempts, cause=cause, answer=answer, spent=spent)
 
 

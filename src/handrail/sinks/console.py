@@ -9,12 +9,13 @@ other, and an event is taken in while the display draws.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from handrail.errors import MissingExtra, WrongUse
@@ -41,6 +42,8 @@ FINAL_HEIGHT = 200
 """Lines of the tree that stays printed when a run ends."""
 
 REFRESHES_PER_SECOND = 10
+PULSE_S = 15.0
+"""A log looks so often whether a step has been at work for long."""
 _LEAST_HEIGHT = 4
 _REMEMBERED_NAMES = 100
 
@@ -97,6 +100,11 @@ class ConsoleSink:
         self._runs: dict[str, _Drawn] = {}
         self._names: dict[str, str] = {}
         self._display: Live | None = None
+        self._below: Text | None = None
+        self._logs: list[tuple[Any, Any]] = []
+        self._quiet = threading.Event()
+        """Set when no run is under way, so that nobody need look whether it is alive."""
+        self._quiet.set()
         self._pauses = 0
         self._held: list[Line] = []
         self._event_at = (0.0, 0.0)
@@ -115,6 +123,7 @@ class ConsoleSink:
             self._print(lines)
         if is_start:
             self._start_display()
+            self._start_pulse()
         elif isinstance(event, (WorkflowCompleted, RunSuspended)):
             self._finish(drawn, event)
 
@@ -126,6 +135,7 @@ class ConsoleSink:
             with self._state:
                 runs = list(self._runs.values())
                 self._runs.clear()
+                self._quiet.set()
                 lines = [line for drawn in runs for line in self._tree(drawn, FINAL_HEIGHT)]
             if was_live:
                 self._write(lines, cropped=True)
@@ -148,6 +158,19 @@ class ConsoleSink:
                     self._release()
                     self._start_display()
 
+    @property
+    def draws(self) -> bool:
+        """True if a tree is on the screen."""
+        return self._display is not None
+
+    def draw_below(self, text: Text | None) -> None:
+        """Keep a text below the trees, such as a question, until it is another or None."""
+        with self._state:
+            self._below = text
+        with self._screen:
+            if self._display is not None:
+                self._display.refresh()
+
     # -- runs --------------------------------------------------------------------------------
 
     def _open(self, run_id: str) -> _Drawn:
@@ -167,6 +190,8 @@ class ConsoleSink:
                 error = error_below(drawn.view, event, told=not self._is_live)
                 end = ending(drawn.view, event, self._glyphs)
                 is_last = not self._runs
+                if is_last:
+                    self._quiet.set()
             if is_last:
                 self._stop_display()
             self._release()
@@ -203,27 +228,53 @@ class ConsoleSink:
                 self._is_live = False
                 return
             self._display = display
+            self._logs = _logs_above()
             atexit.register(self.close)
+
+    def _start_pulse(self) -> None:
+        """Have the log say now and then which steps are still at work, while a run is."""
+        with self._state:
+            if self._is_live or not self._quiet.is_set():
+                return
+            self._quiet = threading.Event()
+        beat = threading.Thread(
+            target=self._beat, args=[self._quiet], name="handrail console", daemon=True
+        )
+        beat.start()
+
+    def _beat(self, quiet: threading.Event) -> None:
+        while not quiet.wait(PULSE_S):
+            with self._state:
+                at, seen = self._event_at
+                now = at + (time.monotonic() - seen)
+                lines = [one for run in self._runs.values() for one in run.log.alive(run.view, now)]
+            with suppress(Exception):  # whoever reads it may have gone; the next event tells
+                self._print(lines)
 
     def _stop_display(self) -> bool:
         """True if the display was there."""
         display, self._display = self._display, None
         if display is None:
             return False
+        logs, self._logs = self._logs, []
+        for handler, stream in logs:
+            handler.setStream(stream)
         atexit.unregister(self.close)
         display.stop()
         return True
 
     def _frame(self) -> Text:
         with self._state:
-            runs = list(self._runs.values())
-            height = max(_LEAST_HEIGHT, self._console.height - 1)
+            runs, below = list(self._runs.values()), self._below
+            taken = 1 if below is None else 2 + below.plain.count("\n")
+            height = max(_LEAST_HEIGHT, self._console.height - taken)
             each = max(_LEAST_HEIGHT, height // max(1, len(runs)))
             fitting = max(1, height // each)
             lines = [line for drawn in runs[:fitting] for line in self._tree(drawn, each)]
         if len(runs) > fitting:
             lines[-1] = (Span(f"{self._glyphs.more} {len(runs) - fitting} more runs", "dim"),)
-        return self._text(lines, cropped=True)
+        text = self._text(lines, cropped=True)
+        return text if below is None else text.append("\n").append_text(below)
 
     def _tree(self, drawn: _Drawn, height: int) -> list[Line]:
         at, seen = self._event_at
@@ -292,6 +343,23 @@ def _glyphs_for(console: Console) -> Glyphs:
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return UNICODE
+
+
+def _logs_above() -> list[tuple[Any, Any]]:
+    """Have the handlers of ``logging`` that write to the terminal write above what is drawn there;
+    each with the stream that it had.
+    """
+    loggers = [logging.getLogger(), *map(logging.getLogger, list(logging.root.manager.loggerDict))]
+    found: list[tuple[Any, Any]] = []
+    for handler in {id(h): h for logger in loggers for h in logger.handlers}.values():
+        if not isinstance(handler, logging.StreamHandler):
+            continue
+        of_stream: Any = handler  # pyright: ignore[reportUnknownVariableType]  # of any stream
+        for real, drawn in ((sys.__stderr__, sys.stderr), (sys.__stdout__, sys.stdout)):
+            if of_stream.stream is real and drawn is not real:
+                of_stream.setStream(drawn)
+                found.append((of_stream, real))
+    return found
 
 
 def _is_terminal(stream: Any) -> bool:

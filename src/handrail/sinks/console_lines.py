@@ -19,15 +19,18 @@ from handrail.sinks.console_text import (
     Span,
     Tone,
     duration,
+    pace,
     until,
 )
 from handrail.sinks.console_words import (
     activity_text,
     answer_text,
     error_of,
+    handled_text,
     name_of,
     note_text,
     origin_from,
+    usage_text,
 )
 
 BAR = 12
@@ -87,7 +90,8 @@ class Drawing:
 
     def draw_run(self, run: LiveRun) -> None:
         """Draw everything, or one line more than there is room for."""
-        self.lines.append((*self._row(run.root), Span(f"  run {run.run_id}", "dim")))
+        used = "" if run.usage is None else f"  {usage_text(run.usage)}"
+        self.lines.append((*self._row(run.root), Span(f"{used}  run {run.run_id}", "dim")))
         self._draw_children(run.root, "")
 
     def _draw_children(self, step: LiveStep, prefix: str) -> None:
@@ -170,15 +174,16 @@ class Drawing:
     def _remark(self, step: LiveStep) -> list[Span]:
         """What it waits for, what went wrong, or the last line that it printed."""
         if not step.live:
-            error = self._error(step)
-            return [Span(f"  {error}", "bad" if step.state == "failed" else "dim")] if error else []
+            told = [self._error(step), handled_text(step.state, step.handled, step.exit_code)]
+            tone: Tone = "bad" if step.state == "failed" else "dim"
+            return [Span(f"  {one}", tone) for one in told if one]
         spans: list[Span] = []
         note = note_text(step.note)
         if step.due is not None:
             before = f"{note} " if note else ""
             spans.append(Span(f"  {before}{until(step.due, self._now)}", "wait"))
         elif note:
-            tone: Tone = "wait" if step.state == "waiting" or step.kind == "workflow" else "dim"
+            tone = "wait" if step.state == "waiting" or step.kind == "workflow" else "dim"
             spans.append(Span(f"  {note}", tone))
         activity = activity_text(step.latest)
         if activity:
@@ -214,6 +219,9 @@ class Drawing:
             if count:
                 tone = TONES[state]
                 spans += [Span(f" {self._glyphs.dot} ", "dim"), Span(f"{count} {state}", tone)]
+        if step.live and size is not None and size > BAR:
+            told = pace(ended - step.recorded, size - ended, self._now - step.started_at)
+            spans += [Span(f" {self._glyphs.dot} {told}", "dim")] if told else []
         return spans
 
     def _stages(self, step: LiveStep) -> list[Span]:

@@ -23,20 +23,26 @@ from handrail.sinks.console_text import (
     Line,
     Span,
     Tone,
+    clock,
     counted,
     duration,
     error_text,
     until,
 )
 from handrail.sinks.console_words import (
+    activity_text,
+    answer_text,
+    at_line,
     budget_text,
     cause_in_short,
     error_lines,
     first_line,
+    handled_text,
     heard_text,
     ladder_text,
     origin_from,
     question_of,
+    usage_text,
     whose_budget,
 )
 from handrail.steps.verbs import LEAF_KINDS
@@ -90,6 +96,8 @@ class PlainLog:
         """Attempts that failed, until it turns out whether another follows."""
         self._replayed = 0
         self._heard = Heard()
+        self._alive: dict[str, tuple[float, float]] = {}
+        """When each step that is at work for long began, and when it is told next."""
         self._large: dict[str, None] = {}
         """Where members of large groups failed: what is inside of those has no lines."""
 
@@ -103,6 +111,23 @@ class PlainLog:
             taken = f"{counted(self._replayed, 'step')} taken from the record"
             lines.insert(0, (Span(f"{self._glyphs.started} {taken}", "dim"),))
             self._replayed = 0
+        return lines
+
+    def alive(self, run: LiveRun, now: float) -> list[Line]:
+        """Which steps have been at work for a minute, two, four and so on, and since when."""
+        lines: list[Line] = []
+        before, self._alive = self._alive, {}
+        for step in run.at_work():
+            path, began = step.path, step.started_at
+            known = before.get(path, (began, began + QUIET_S * 2))
+            due = known[1] if known[0] == began else began + QUIET_S * 2
+            if now >= due and len(lines) < LOUD:
+                spent, activity = now - began, activity_text(step.latest)
+                told = f"at work for {duration(spent)}, since {clock(began)}"
+                told += f": {activity}" if activity else ""
+                lines.append(self._line("started", clean(path), step.kind, told, tone="dim"))
+                due = began + spent * 2
+            self._alive[path] = (began, due)
         return lines
 
     # -- the run -----------------------------------------------------------------------------
@@ -221,8 +246,7 @@ class PlainLog:
         return [self._line("waiting", clean(event.path), "ask", question)]
 
     def _gate_answered(self, event: ev.GateAnswered, _: object) -> list[Line]:
-        who = f" by {clean(event.by)}" if event.by else ""
-        return [self._line("started", clean(event.path), "", f"answered{who}")]
+        return [self._line("started", clean(event.path), "", answer_text(event))]
 
     def _timer_set(self, event: ev.TimerSet, step: LiveStep | None) -> list[Line]:
         if event.reason == "retry":
@@ -290,7 +314,8 @@ class PlainLog:
         error = self._why(result, step)
         if not error and isinstance(result.output, Skipped):
             error = [clean(result.output.reason)]
-        told = "  ".join([*parts, *error[:1]])
+        handled = handled_text(result.status, result.handled, step.exit_code)
+        told = "  ".join([*parts, *error[:1], *([handled] if handled else [])])
         kind = "" if result.step_type == "member" else result.step_type
         line = self._line(result.status, clean(path), kind, told)
         return [line, *_below(error)] if len(error) > 1 else [line]
@@ -300,7 +325,8 @@ class PlainLog:
         cause = None if step.problem is None else self._in_log(step.problem)
         if cause is not None and cause.inner is not None:
             return [origin_from(cause, step.path)]
-        return error_lines(result.error, result.error_type)
+        first, *others = error_lines(result.error, result.error_type) or [""]
+        return [first + ("" if cause is None else at_line(cause)), *others] if first else []
 
     def _in_log(self, cause: Cause) -> Cause:
         """A failure with the inner ones as far as they have lines."""
@@ -376,8 +402,11 @@ def _outermost_large_group(step: LiveStep | None) -> LiveStep | None:
 
 def _counts(group: LiveStep) -> str:
     of = f" of {group.size}" if group.size is not None else ""
-    failed = f", {group.count('failed')} failed" if group.count("failed") else ""
-    return f"{group.ended}{of} done{failed}"
+    counts = {state: group.count(state) for state in ("failed", "cancelled")}
+    done = group.ended - sum(counts.values())
+    if not group.live and group.size is not None:
+        counts["not begun"] = group.size - group.ended
+    return ", ".join([f"{done}{of} done", *(f"{n} {what}" for what, n in counts.items() if n)])
 
 
 _STATES = ("failed", "cancelled", "defaulted", "skipped")
@@ -391,6 +420,8 @@ def ending(run: LiveRun, event: WorkflowCompleted | RunSuspended, glyphs: Glyphs
         spent = event.duration_ms / 1000
     took = f"{'after' if status == 'suspended' else 'in'} {duration(spent)}"
     parts = [took, _ended_counts(run)]
+    if run.usage is not None:
+        parts.append(usage_text(run.usage))
     parts += _waits(event) if isinstance(event, RunSuspended) else _failures(run, event)
     parts.append(f"run {clean(run.run_id)}")
     dot = f" {glyphs.dot} "
@@ -436,7 +467,8 @@ def _failures(run: LiveRun, event: WorkflowCompleted) -> list[str]:
     if run.cause is not None and run.cause.inner is not None:
         parts.append(cause_in_short(run.cause))
     elif error:
-        parts.append(error if not step or step in error else f"{clean(step)}: {error}")
+        where = "" if run.cause is None else at_line(run.cause)
+        parts.append((error if not step or step in error else f"{clean(step)}: {error}") + where)
     if event.rollback_errors:
         undone = ", ".join(clean(error.path, 80) for error in event.rollback_errors[:3])
         parts.append(f"{counted(len(event.rollback_errors), 'rollback')} failed: {undone}")

@@ -147,6 +147,23 @@ def until(due: float, now: float) -> str:
     return f"until {clock} (in {left // size:.0f} {unit})"
 
 
+def clock(at: float) -> str:
+    """A time of day, as it is here: ``14:32``."""
+    try:
+        return time.strftime("%H:%M", time.localtime(at))
+    except (OverflowError, ValueError, OSError):  # a time that no calendar has
+        return f"{at:.0f}"
+
+
+def pace(done: int, left: int, spent_s: float) -> str:
+    """How fast it goes, and how long it still takes: ``5.2/s, 2 min left``; empty too early."""
+    if done < 3 or spent_s < 1:
+        return ""
+    each_s = spent_s / done
+    rate = f"{1 / each_s:.1f}/s" if each_s <= 1 else f"{60 / each_s:.1f}/min"
+    return f"{rate}, {duration(left * each_s)} left" if left else rate
+
+
 def counted(number: int, noun: str) -> str:
     """``1 step``, ``2 steps``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -6,11 +6,13 @@ them all prints one error many times. ``Cause`` has the one that it began with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from handrail.model import events as ev
-from handrail.model.results import OpenGate
+from handrail.model.results import Failure, OpenGate, Usage
 from handrail.record.live_view import LiveStep
 from handrail.record.view import Cause
 from handrail.shortening import clean, last_line
@@ -35,12 +37,29 @@ def origin_from(cause: Cause, above: str = "") -> str:
 def cause_in_short(cause: Cause) -> str:
     """The first line of the error that a failure began with, after its path."""
     origin = cause.origin
-    return f"{clean(origin.path)}: {first_line(origin.error, origin.error_type)}"
+    return f"{clean(origin.path)}: {first_line(origin.error, origin.error_type)}{at_line(origin)}"
 
 
 def error_of(cause: Cause) -> str:
     """A failure on one line."""
-    return error_text(cause.error, cause.error_type)
+    return error_text(cause.error, cause.error_type) + at_line(cause)
+
+
+def at_line(cause: Cause) -> str:
+    """`` (flows.py:14)``: the author's line that a failure passed through last, or nothing."""
+    place = cause.place if cause.inner is None else ""
+    near = place.removeprefix(f"{Path.cwd()}{os.sep}")
+    return f" ({clean(near)})" if place else ""
+
+
+def handled_text(status: str, handled: Sequence[Failure], exit_code: int = 0) -> str:
+    """``by its fallback, after Gone: no``: what a step got over, and its own error does not say."""
+    if exit_code and status == "succeeded":
+        return f"exit code {exit_code}"
+    if status == "succeeded" and handled:
+        return f"by its fallback, after {error_text(handled[0].error, handled[0].error_type)}"
+    before = handled if status == "failed" else handled[:-1]
+    return "; ".join(f"before that {error_text(one.error, one.error_type)}" for one in before)
 
 
 def name_of(step: LiveStep) -> str:
@@ -188,6 +207,36 @@ def budget_text(event: ev.BudgetWarning) -> str:
     if event.name == "first_launch":
         return "waits for its first launch, to know what one takes; reserve_* says it beforehand"
     return f"used {event.used:g} of {event.limit:g} {clean(event.name, 80)}"
+
+
+def usage_text(usage: Usage | None, unknown_tokens: int = 0, unknown_cost: int = 0) -> str:
+    """``120k in, 4.5k out, $0.41``; ``?`` if unknown, ``at least`` if launches did not say it."""
+    usage = usage or Usage()
+    tokens = "tokens ?"
+    if usage.tokens is not None:
+        tokens = f"{_count(usage.input_tokens)} in, {_count(usage.output_tokens)} out"
+        if unknown_tokens:
+            tokens = f"at least {tokens}"
+    cost = "$?" if usage.cost_usd is None else _dollars(usage)
+    if usage.cost_usd is not None and unknown_cost and not tokens.startswith("at least"):
+        cost = f"at least {cost}"
+    return f"{tokens}, {cost}"
+
+
+def _count(number: int | None) -> str:
+    if number is None:
+        return "?"
+    if number < 1_000:
+        return str(number)
+    size, unit = (1_000, "k") if number < 999_500 else (1_000_000, "M")
+    scaled = number / size
+    return f"{scaled:.1f}".removesuffix(".0") + unit if scaled < 10 else f"{scaled:.0f}{unit}"
+
+
+def _dollars(usage: Usage) -> str:
+    cost = usage.cost_usd or 0.0
+    about = "about " if usage.cost_source == "table" else ""
+    return f"{about}${cost:.2f}" if cost >= 0.01 or not cost else f"{about}${cost:.2g}"
 
 
 def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:

@@ -1,0 +1,110 @@
+"""``handrail show RUN PATH``: all that is recorded of one step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, TextIO, cast
+
+from handrail.cli.channels import write_json
+from handrail.cli.exits import Exit
+from handrail.cli.masking import shown, shown_value
+from handrail.cli.report import format_time, readable
+from handrail.errors import NotRecorded
+from handrail.model import events as ev
+from handrail.model.results import AgentResult, Failure, StepResult
+from handrail.record.reading import near
+from handrail.record.view import RunView, StepView, plain
+from handrail.sinks.console_text import duration, error_text
+from handrail.sinks.console_words import ladder_text, printable
+from handrail.typed.jsonsafe import json_safe
+
+
+def show_step(
+    path: str, run_id: str, view: RunView, history: Sequence[ev.Event], data: TextIO | None
+) -> int:
+    """Print one step of a run whole: its attempts, tracebacks, output; the exit code.
+
+    Raises:
+        NotRecorded: nothing is recorded at this path.
+    """
+    step = next((one for one in view.steps if one.path == path), None)
+    if step is None:
+        raise NotRecorded(run_id, path, near(path, [one.path for one in view.steps]))
+    events = [event for event in history if getattr(event, "path", None) == path]
+    ends = [one.result for one in events if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))]
+    end = ends[-1] if ends and step.duration_ms is not None else None
+    if data is not None:
+        write_json(_as_data(step, end, events), data)
+        return Exit.SUCCEEDED
+    print(shown(f"{path}, {step.step_type} of run {run_id}: {step.state}"))
+    for line in _lines(step, end, events):
+        print(shown(line))
+    sys.stdout.flush()
+    return Exit.SUCCEEDED
+
+
+def _as_data(
+    step: StepView, end: StepResult[Any] | None, events: Sequence[ev.Event]
+) -> dict[str, Any]:
+    attempts = [one for one in events if isinstance(one, (ev.AttemptFailed, ev.LadderStep))]
+    return {
+        **step.to_dict(),
+        "started_at": None if end is None else end.started_at.isoformat(),
+        "ended_at": None if end is None else end.ended_at.isoformat(),
+        "traceback": None if end is None else end.traceback,
+        "failed_attempts": [
+            {"type": type(one).__name__, **cast("dict[str, Any]", json_safe(one))}
+            for one in attempts
+        ],
+    }
+
+
+def _lines(
+    step: StepView, end: StepResult[Any] | None, events: Sequence[ev.Event]
+) -> Iterator[str]:
+    began = [one for one in events if isinstance(one, (ev.StepStarted, ev.MemberStarted))]
+    if began:
+        yield f"  started  {format_time(began[0].at)}"
+    if end is not None:
+        yield f"  ended    {format_time(end.at)}, after {duration(end.duration_ms / 1000)}"
+    if step.attempts > 1:
+        yield f"  attempts {step.attempts}"
+    failed = [one for one in events if isinstance(one, (ev.AttemptFailed, ev.LadderStep))]
+    for one in failed:
+        yield ""
+        if isinstance(one, ev.LadderStep):
+            yield f"{format_time(one.at)}  a launch failed: {ladder_text(one)}"
+        else:
+            facts = Failure(one.error, one.error_type, one.error_bases, one.traceback)
+            yield from _failure(f"{format_time(one.at)}  attempt {one.attempt} failed", facts)
+    if end is not None and end.error and not _is_told(end, failed):
+        yield ""
+        facts = Failure(end.error, end.error_type or "", end.error_bases, end.traceback)
+        yield from _failure(end.status, facts)
+    if end is not None and end.success:
+        yield ""
+        yield from _output(plain(end.output))
+
+
+def _is_told(end: StepResult[Any], failed: Sequence[Any]) -> bool:
+    """True if the step ended with the error of its last attempt."""
+    return any(isinstance(one, ev.AttemptFailed) and one.error == end.error for one in failed)
+
+
+def _failure(head: str, failure: Failure) -> Iterator[str]:
+    yield f"{head}: {error_text(failure.error, failure.error_type, limit=2_000)}"
+    for line in (failure.traceback or "").splitlines():
+        yield f"    {printable(line)}"
+
+
+def _output(value: Any) -> Iterator[str]:
+    from rich.pretty import pretty_repr
+
+    yield "output:"
+    if isinstance(value, AgentResult):
+        parts = {"model": value.model, "session": value.session, "backend": value.backend}
+        yield from (f"  {name:8} {said}" for name, said in parts.items() if said)
+    held = readable(value)
+    text = held if isinstance(held, str) else pretty_repr(shown_value(held))
+    yield from (f"  {printable(line)}" for line in text.splitlines())

@@ -1,0 +1,89 @@
+"""``handrail show RUN PATH``: one step whole, and what trees say of failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Outcome
+
+Cli = Callable[..., Outcome]
+FLOW = """\
+from handrail import step, workflow
+
+
+def deep(number):
+    if number % 3 == 0:
+        raise ValueError(f"no {number}")
+    return number
+
+
+def act():
+    return deep(3)
+
+
+def each(number):
+    return step("x").call(deep, number)
+
+
+def instead(ctx, failed):
+    return step("other").call(str)
+
+
+@workflow
+def flow():
+    yield from step("kept").call(act).on_error(instead)
+    yield from step("left").call(act).default({"a": "b"})
+    yield from step("exits").command("echo out; exit 3", check=False)
+    yield from step("group").for_each([1, 2, 3, 4, 5], each, max_concurrency=1)
+"""
+
+
+@pytest.fixture
+def run(cli: Cli, folder: Path) -> str:
+    """The id of a run of it, whose group failed."""
+    (folder / "flow.py").write_text(FLOW, "utf-8")
+    assert cli("run", "flow.py:flow", "--run-id", "r-1").code == 1
+    return "r-1"
+
+
+def test_a_tree_names_the_authors_line_and_what_was_got_over(cli: Cli, run: str) -> None:
+    """Each failure once, with its place; a fallback, an exit code and what never began are seen."""
+    shown = cli("show", run).out
+    assert "kept  python  " in shown
+    assert "by its fallback, after ValueError: no 3" in shown
+    assert "ValueError: no 3 (flow.py:6)" in shown
+    assert "exit code 3" in shown
+    assert "at 2/x; 2 not begun" in shown
+
+
+def test_the_log_counts_what_a_group_did(cli: Cli, folder: Path) -> None:
+    """What was done of how many, what failed, and what never began."""
+    (folder / "flow.py").write_text(FLOW, "utf-8")
+    told = cli("run", "flow.py:flow").err
+    assert "2 of 5 done, 1 failed, 2 not begun" in told
+    assert "by its fallback, after ValueError: no 3" in told
+    assert "group/2/x: ValueError: no 3 (flow.py:6)" in told
+
+
+def test_one_step_is_shown_whole(cli: Cli, run: str) -> None:
+    """Its times, the traceback of each attempt, and its output."""
+    shown = cli("show", run, "left").out
+    assert "left, python of run r-1: defaulted" in shown
+    assert 'flow.py", line 6, in deep' in shown
+    assert shown.count("Traceback") == 1
+    assert "{'a': 'b'}" in shown
+    data = cli("show", run, "left", "--json").data
+    assert (data["status"], data["output"]) == ("defaulted", {"a": "b"})
+    assert [one["error"] for one in data["handled"]] == ["no 3"]
+    assert data["ended_at"].endswith("+00:00")
+
+
+def test_a_path_that_is_not_recorded_is_an_error(cli: Cli, run: str) -> None:
+    """It names those that look like it."""
+    outcome = cli("show", run, "lefd")
+    assert outcome.code == 2
+    assert "has no recorded step 'lefd'. Did you mean 'left'?" in outcome.err
+    assert cli("show", "nobody", "left").code == 2
