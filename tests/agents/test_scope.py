@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from handrail import (
     Agent,
     AgentError,
+    CallbackSink,
     DefinitionError,
     Executor,
     FakeBackend,
@@ -26,6 +28,7 @@ from handrail import (
     workflow,
 )
 from handrail.model.agent_options import AgentOptions, AgentSettings
+from handrail.model.events import StepOutput
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.workspace.git import repository_of
@@ -531,3 +534,156 @@ def test_exactly_the_allowed_changes_remain(
         patch = found(root, ".handrail/quarantine/*/*.patch")[0]
         apply(root, str(patch))
         assert contents(root) == left
+
+
+# -- what is no file any more, and where nothing else looks ----------------------------------------
+
+
+async def test_a_pipe_in_place_of_a_file_is_undone(repo: Path, launch: Callable[..., Any]) -> None:
+    """Nor is a socket or device: the file is there again, as it was."""
+
+    def work(at: Path) -> None:
+        (at / "docs/guide.md").unlink()
+        os.mkfifo(at / "docs/guide.md")
+
+    with pytest.raises(ScopeViolated) as caught:
+        await launch(repo, work, "src/**")
+    assert caught.value.files == ("docs/guide.md (deleted)",)
+    assert contents(repo)["docs/guide.md"] == ("file", b"# Guide\n")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
+async def test_a_file_that_cannot_be_read_is_undone(repo: Path, launch: Callable[..., Any]) -> None:
+    """To take the right to read it away hides nothing."""
+
+    def work(at: Path) -> None:
+        (at / "docs/guide.md").write_text("hidden")
+        (at / "docs/guide.md").chmod(0)
+
+    with pytest.raises(ScopeViolated):
+        await launch(repo, work, "src/**")
+    assert contents(repo)["docs/guide.md"] == ("file", b"# Guide\n")
+
+
+HIDDEN = {
+    "a large hook": (".git/hooks/pre-commit", "#!/bin/sh\n" + "#" * (17 << 20)),
+    "settings of one worktree": (".git/config.worktree", "[core]\n\tfsmonitor = evil\n"),
+    "a hook of a submodule": (".git/modules/sub/hooks/post-checkout", "#!/bin/sh\n"),
+    "settings of a submodule": (".git/modules/sub/config", "[core]\n\tfsmonitor = evil\n"),
+    "a hook in a folder that a setting names": (".husky/_/pre-commit", "#!/bin/sh\nevil\n"),
+}
+
+
+@pytest.mark.parametrize("case", HIDDEN)
+@pytest.mark.parametrize("existed", [True, False])
+async def test_what_git_would_run_is_put_back(
+    case: str, *, existed: bool, repo: Path, launch: Callable[..., Any]
+) -> None:
+    """Wherever git looks for hooks and settings, and whether git ignores the place or not."""
+    name, content = HIDDEN[case]
+    git(repo, "config", "core.hooksPath", ".husky/_")
+    write(repo, {".gitignore": ".husky/_\n"})
+    for file in ("HEAD", "objects/x", "config"):
+        write(repo, {f".git/modules/sub/{file}": ""})
+    if existed:
+        write(repo, {name: "as it was\n"})
+    before = (repo / name).read_bytes() if (repo / name).exists() else None
+    with pytest.raises(ScopeViolated) as caught:
+        await launch(repo, lambda at: write(at, {name: content}), "src/**")
+    what = "added" if before is None else "changed"
+    assert caught.value.files == (f"{name} ({what})",)
+    now = (repo / name).read_bytes() if (repo / name).exists() else None
+    assert now == before
+
+
+async def test_an_agent_cannot_reach_what_its_check_relies_on(
+    repo: Path, launch: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Nothing of the check is in the working tree; what is put there is not believed, nor run."""
+    marker = tmp_path / "executed"
+
+    def work(at: Path) -> None:
+        assert not list(at.rglob("before.json"))
+        evil = f'[filter "x"]\n\tclean = touch {marker}\n[core]\n\tfsmonitor = touch {marker}\n'
+        for folder in (at / ".handrail/launches/r/work/plan", at / ".handrail"):
+            write(folder, {"config": evil, "info/exclude": "docs\n", "before.json": "{}"})
+        write(at, {"docs/guide.md": "mine\n", ".gitattributes": "* filter=x\n"})
+
+    with pytest.raises(ScopeViolated):
+        await launch(repo, work, "src/**")
+    assert not marker.exists()
+    assert contents(repo)["docs/guide.md"] == ("file", b"# Guide\n")
+
+
+def test_a_folder_that_cannot_be_made_is_told(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step fails before anything is launched, and the text says what to do."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with pytest.raises(DefinitionError, match="XDG_STATE_HOME names another place"):
+        places_of(repo, "r", "a").make()
+
+
+# -- one at a time ---------------------------------------------------------------------------------
+
+OTHER = """
+import sys
+from pathlib import Path
+from handrail import Agent, AgentOptions, Executor, FakeBackend, SqliteJournal, step, workflow
+
+repo = Path(sys.argv[1])
+
+def work(turn):
+    (repo / "begun").write_text("")
+    while not (repo.parent / "go").exists():
+        pass
+    (repo / "b").mkdir()
+    (repo / "b/x").write_text("of b")
+    (repo / "begun").unlink()
+    return "done"
+
+agent = Agent("b", "work", backend=FakeBackend([work]), options=AgentOptions(cwd=str(repo)))
+
+@workflow
+def flow():
+    yield from step("b").agent(agent, writes=["b/**", "begun"])
+
+sys.exit(not Executor().run_sync(flow).success)
+"""
+
+
+def test_two_that_write_in_one_tree_take_turns(repo: Path) -> None:
+    """Two steps of one run, and a process beside it: none undoes the work of another, and who
+    waits is told for whom.
+    """
+    waits: list[str] = []
+
+    def writer(name: str) -> Agent[str]:
+        def work(_: AgentTurn) -> str:
+            assert not (repo / "begun").exists()
+            write(repo, {f"{name}/x": f"of {name}"})
+            return "done"
+
+        options = AgentOptions(cwd=str(repo))
+        return Agent(name, "work", backend=FakeBackend([work]), options=options)
+
+    @workflow
+    def flow() -> Steps[Any]:
+        members = [step(n).agent(writer(n), writes=[f"{n}/**"]) for n in ("c", "d")]
+        return (yield from step("all").parallel(*members))
+
+    def seen(event: Any) -> None:
+        if isinstance(event, StepOutput):
+            waits.append(event.text)
+            (repo.parent / "go").touch()
+
+    with subprocess.Popen([sys.executable, "-c", OTHER, str(repo)]) as other:
+        while not (repo / "begun").exists():
+            assert other.poll() is None
+        result = Executor(sinks=[CallbackSink(seen)]).run_sync(flow)
+        assert other.wait(60) == 0
+    assert result.success, result.error
+    kept = contents(repo)
+    assert [kept[f"{name}/x"][1].decode() for name in "bcd"] == ["of b", "of c", "of d"]
+    assert any("step 'b' of run flow-" in told for told in waits)

@@ -229,7 +229,7 @@ class CommandResult(Generic[T_co]):
     data: T_co = _NO_DATA
 
 
-class DataNotSet(WrongUse, AttributeError):
+class _DataNotSet(WrongUse, AttributeError):
     """The ``data`` of a command's result was read, and its output did not parse."""
 
 
@@ -249,10 +249,10 @@ class UnparsedCommandResult(CommandResult[Any]):
             """Not there.
 
             Raises:
-                DataNotSet: always.
+                _DataNotSet: always.
             """
             said = _tail(self.stderr) or _tail(self.stdout) or "nothing"
-            raise DataNotSet(
+            raise _DataNotSet(
                 f"this command's result has no data: it exited with {self.exit_code}, and its "
                 f"output does not parse. It said: {said}. Look at .exit_code first."
             )

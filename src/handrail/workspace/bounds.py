@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -20,13 +21,20 @@ from handrail.workspace.git import repository_of
 from handrail.workspace.places import Places, folder_of, places_of
 from handrail.workspace.scope import Findings, Scope, before_launch
 from handrail.workspace.shadow import Shadow
+from handrail.workspace.tree_lock import tree_locked
 from handrail.workspace.worktree import Worktree, worktree_of
 
 
 async def confine(
-    request: AgentRequest, agent: str, backend: AgentBackend, options: AgentOptions
+    request: AgentRequest,
+    agent: str,
+    backend: AgentBackend,
+    options: AgentOptions,
+    until_checked: AsyncExitStack,
 ) -> Confined:
     """A launch made ready to be confined as the step's settings ask.
+
+    A launch in the working tree itself waits for its lock, and has it until ``until_checked`` ends.
 
     Raises:
         DefinitionError: there is no repository, or the backend works in no other folder.
@@ -45,6 +53,7 @@ async def confine(
         here, shadow, before = worktree.here, worktree.shadow, worktree.before
     else:
         worktree, here = None, repository
+        await until_checked.enter_async_context(tree_locked(places, partial(_waits, request)))
         shadow = Shadow(places.shadow, repository.root, marker)
         ours: Sequence[Path] = getattr(backend, "own_folders", ())  # a cassette's recordings
         before = await before_launch(shadow, places, repository, ours)
@@ -95,6 +104,12 @@ class Confined:
         return ScopeViolated(self.agent, findings.files, findings.patch, self.scope.patterns, notes)
 
 
+def _waits(request: AgentRequest, holder: str) -> None:
+    """Tell that the launch waits, and for whom."""
+    told = f"waits for the working tree: {holder or 'another step'} writes there\n"
+    request.emit(StepOutput(request.path, "stderr", told))
+
+
 def _no_repository(request: AgentRequest, folder: Path) -> DefinitionError:
     asked = "worktree=True" if request.settings.worktree else "writes="
     return DefinitionError(
@@ -139,7 +154,17 @@ async def bounds_of(
         yield Bounds(options)
         return
 
-    confined = await confine(request, agent, backend, options)
+    async with AsyncExitStack() as until_checked:
+        confined = await confine(request, agent, backend, options, until_checked)
+        async with _checked(request, confined, options) as bounds:
+            yield bounds
+
+
+@asynccontextmanager
+async def _checked(
+    request: AgentRequest, confined: Confined, options: AgentOptions
+) -> AsyncGenerator[Bounds, None]:
+    """The launch, and its check behind it, however it ends."""
     bounds = Bounds(options if confined.worktree is None else confined.worktree.mapped(options))
     try:
         yield bounds

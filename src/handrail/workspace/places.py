@@ -1,12 +1,18 @@
-"""Where handrail keeps what it needs of an agent's launch: files beside the repository's."""
+"""Where handrail keeps what it needs of an agent's launch.
+
+Worktrees and patches are beside the repository's own files. What a check of an agent relies on is
+not: an agent may write into the working tree, also one in a sandbox, and must not reach it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.paths import on_disk
 from handrail.ports.agent import AgentBackend
@@ -17,9 +23,11 @@ class Places:
     """Folders and names for one step of one run; ``base`` is theirs alone.
 
     ``base`` is ``HANDRAIL_DIR``, or ``.handrail`` in the repository. git ignores what is in it.
+    ``safe`` is of the working tree, and outside of it.
     """
 
     base: Path
+    safe: Path
     run_id: str
     path: str
 
@@ -44,12 +52,12 @@ class Places:
     @property
     def shadow(self) -> Path:
         """What is known of the state before the step's launch, until that has ended."""
-        return self.base.joinpath("launches", *self.parts)
+        return self.safe.joinpath("launches", *self.parts)
 
     @property
-    def merging(self) -> Path:
-        """The file whose lock the step holds that merges into the working tree."""
-        return self.base / "merging.lock"
+    def tree_lock(self) -> Path:
+        """The file whose lock the step holds that writes into the working tree, or merges there."""
+        return self.safe / "tree.lock"
 
     def quarantine(self) -> Path:
         """A patch file that is not there yet."""
@@ -61,7 +69,19 @@ class Places:
         return file
 
     def make(self) -> None:
-        """Make the base, and have git ignore it."""
+        """Make the base, and have git ignore it.
+
+        Raises:
+            DefinitionError: the folder outside of the working tree cannot be made.
+        """
+        try:
+            self.safe.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise DefinitionError(
+                f"step {self.path!r}: writes= and worktree=True keep the state before a launch out "
+                f"of the agent's reach, in {self.safe}, and that folder cannot be made: {error}. "
+                f"XDG_STATE_HOME names another place."
+            ) from error
         self.base.mkdir(parents=True, exist_ok=True)
         ignore = self.base / ".gitignore"
         if not ignore.exists():
@@ -70,7 +90,7 @@ class Places:
     def forget(self) -> None:
         """Remove what is known of the state before the launch, and folders that are empty now."""
         shutil.rmtree(self.shadow, ignore_errors=True)
-        prune(self.shadow.parent, self.base)
+        prune(self.shadow.parent, self.safe)
 
 
 def folder_of(options: AgentOptions, backend: AgentBackend) -> Path:
@@ -83,7 +103,16 @@ def places_of(root: Path, run_id: str, path: str) -> Places:
     """The places of a step in the repository at ``root``."""
     named = os.environ.get("HANDRAIL_DIR")
     base = Path(named).resolve() if named else root / ".handrail"
-    return Places(base, run_id or "run", path)
+    safe = state_home() / "handrail" / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+    if named and not base.is_relative_to(root):
+        safe = base
+    return Places(base, safe, run_id or "run", path)
+
+
+def state_home() -> Path:
+    """Where programs keep what is to last and is not for people. Source: XDG base directories."""
+    named = os.environ.get("XDG_STATE_HOME", "")
+    return Path(named) if Path(named).is_absolute() else Path.home() / ".local" / "state"
 
 
 def prune(folder: Path, base: Path) -> None:

@@ -14,8 +14,7 @@ next launch of the step finds it, and takes up that check: a crash is no way out
 Files that git ignores are left alone, as are those that this process has open: its journal, its
 logs. Of a repository within the repository (a submodule) only its commit is looked at.
 
-A working tree has one state, so steps with ``writes=`` must not overlap with others that write into
-the same one, or their changes are taken for the agent's. Give them worktrees of their own instead.
+A working tree has one state, so launches with ``writes=`` take turns in it (see ``tree_lock``).
 """
 
 from __future__ import annotations
@@ -42,49 +41,69 @@ from handrail.workspace.shadow import Change, Shadow, State
 
 _SETTINGS = ("config", "info/exclude", "info/attributes")
 _SAMPLE = ".sample"
-_LARGEST = 1 << 20
+_LARGEST = 16 << 20
+"""Of a larger file only size and time are kept: it is seen if it is another, and not put back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A file's bytes, mode and time."""
 
-    data: bytes
+    data: bytes | None
     mode: int
     at_ns: int
+    size: int = -1
 
     def same(self, other: Kept | None) -> bool:
         """True if it is the same file but for its time."""
-        return other is not None and (self.data, self.mode) == (other.data, other.mode)
+        if other is None or (self.data, self.mode) != (other.data, other.mode):
+            return False
+        return self.data is not None or (self.size, self.at_ns) == (other.size, other.at_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
     """HEAD as a commit (None: there is none yet) and as a branch (None: it is on none), the index,
-    and the hooks and settings by their names within the git directory.
+    and the hooks and settings by their names, seen from the git directory.
+
+    They are those of the repository, of this working tree and of submodules, and those in the
+    folder ``hooks`` that a setting names, which may lie in the working tree and be ignored.
     """
 
     head: str | None
     branch: str | None
     index: Kept | None
     files: dict[str, Kept]
+    hooks: str = ""
 
 
-async def inside_of(repository: Repository, marker: str) -> Inside:
-    """What there is now."""
+async def inside_of(repository: Repository, marker: str, hooks: str | None = None) -> Inside:
+    """What there is now. ``hooks``: the folder that was named before, if it is known."""
     git = repository.git(marker)
     _, branch, _ = await git.ends("symbolic-ref", "--quiet", "HEAD")
-    files = {name: kept for name in _names(repository) if (kept := _kept(repository.common / name))}
-    return Inside(await head_of(git), branch.strip() or None, _index(repository), files)
+    if hooks is None:
+        # The words that keep hooks from running name the setting, too: it is asked for by file.
+        words = ("config", "--show-origin", "--type=path", "--get-all", "core.hooksPath")
+        _, said, _ = await git.ends(*words)
+        named = [line.partition("\t") for line in said.splitlines()]
+        own = [path for origin, _, path in named if not origin.startswith("command line")]
+        hooks = str(repository.root / own[-1]) if own else ""
+    names = _names(repository, hooks)
+    files = {name: kept for name in names if (kept := _kept(repository.common / name))}
+    return Inside(await head_of(git), branch.strip() or None, _index(repository), files, hooks)
 
 
-def _names(repository: Repository) -> list[str]:
-    hooks = repository.common / "hooks"
-    found = sorted(hooks.iterdir()) if hooks.is_dir() else []
-    return [
-        *_SETTINGS,
-        *(f"hooks/{f.name}" for f in found if f.suffix != _SAMPLE and f.name.isprintable()),
-    ]
+def _names(repository: Repository, hooks: str) -> list[str]:
+    common = repository.common
+    submodules = [head.parent for head in sorted((common / "modules").rglob("HEAD"))]
+    homes = [common, *(folder for folder in submodules if (folder / "objects").is_dir())]
+    found = [home / name for home in homes for name in (*_SETTINGS, "config.worktree")]
+    found.append(repository.own / "config.worktree")
+    folders = [home / "hooks" for home in homes] + ([Path(hooks)] if hooks else [])
+    for folder in folders:
+        there = sorted(folder.iterdir()) if folder.is_dir() else []
+        found += [f for f in there if f.suffix != _SAMPLE and f.name.isprintable()]
+    return list(dict.fromkeys(os.path.relpath(file, common) for file in found))
 
 
 def _index(repository: Repository) -> Kept | None:
@@ -94,9 +113,10 @@ def _index(repository: Repository) -> Kept | None:
 def _kept(file: Path, largest: int | None = _LARGEST) -> Kept | None:
     try:
         known = file.stat()
-        if not file.is_file() or (largest is not None and known.st_size > largest):
+        if not file.is_file():
             return None
-        return Kept(file.read_bytes(), known.st_mode & 0o777, known.st_mtime_ns)
+        data = None if largest is not None and known.st_size > largest else file.read_bytes()
+        return Kept(data, known.st_mode & 0o777, known.st_mtime_ns, known.st_size)
     except OSError:
         return None
 
@@ -110,6 +130,8 @@ def _write(file: Path, wanted: Kept | None) -> None:
     if file.is_symlink() or wanted is None:
         file.unlink(missing_ok=True)
     if wanted is None:
+        return
+    if wanted.data is None:
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(wanted.data)
@@ -283,7 +305,8 @@ class Scope:
     async def enforced(self) -> Findings:
         """What was found, set aside and undone; nothing in it if the agent kept to its scope."""
         found = _Found()
-        after = await inside_of(self.repository, self.shadow.marker)
+        before = self.before.inside
+        after = await inside_of(self.repository, self.shadow.marker, before.hooks)
         self._settings(after, found)
         for _ in range(_MAX_PASSES):
             now = await self.shadow.state()
@@ -348,14 +371,20 @@ class Scope:
             old, new = before.get(name), after.files.get(name)
             if (old is None and new is None) or (old is not None and old.same(new)):
                 continue
-            if allows(self.patterns, f".git/{name}"):
+            shown = os.path.normpath(f"{_GIT}/{name}")
+            if allows(self.patterns, shown):
                 continue
-            found.files.append(f".git/{name} ({_what(old, new)})")
+            found.files.append(f"{shown} ({_what(old, new)})")
             if new is not None:
-                aside = self._aside(found).with_suffix(".git") / name
+                aside = self._aside(found).with_suffix(".git") / name.replace("../", "")
                 aside.parent.mkdir(parents=True, exist_ok=True)
-                aside.write_bytes(new.data)
-                found.notes.append(f"What it wrote into .git/{name} is in {aside}.")
+                if new.data is None:
+                    shutil.move(self.repository.common / name, aside)
+                else:
+                    aside.write_bytes(new.data)
+                found.notes.append(f"What it wrote into {shown} is in {aside}.")
+            if old is not None and old.data is None:
+                found.notes.append(f"{shown} was too large to be kept, and is not put back.")
             put_back(self.repository, name, old)
 
     async def _commits(self, after: Inside, found: _Found) -> None:

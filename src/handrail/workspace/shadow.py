@@ -1,4 +1,4 @@
-"""What a folder held, byte for byte, kept in a repository of our own beside the one it is in.
+"""What a folder held, byte for byte, kept in a repository of our own, out of its reach.
 
 Theory of operation. A *shadow* is a small git directory that borrows the objects of the user's
 repository and has an index of its own; its working tree is the user's folder. So a state can be
@@ -107,12 +107,30 @@ class Shadow:
             await git("read-tree", head)
         code, _, _ = await git.ends("add", "--all", "--ignore-errors", "--", ".")
         bare = await self._bare() if code else ()
+        if code:
+            await self._drop_unreadable()
         return State((await git("write-tree")).strip(), bare)
 
     async def _bare(self) -> tuple[str, ...]:
         """Repositories without a commit: git cannot take them into a tree."""
         listed = await self._git()("ls-files", "-z", "--others", "--exclude-standard")
         return tuple(name[:-1] for name in listed.split("\0") if name.endswith("/"))
+
+    async def _drop_unreadable(self) -> None:
+        """Take out of the index what is no file any more, or cannot be read: git leaves it there
+        as it was.
+        """
+        git = self._git()
+        entries = (await git("ls-files", "-z", "--stage")).split("\0")[:-1]
+        names = [entry.partition("\t") for entry in entries]
+        gone = [
+            name
+            for fields, _, name in names
+            if not fields.startswith(_REPOSITORY) and _is_unreadable(self.root / name)
+        ]
+        if gone:
+            told = "".join(f"{name}\0" for name in gone)
+            await git("update-index", "-z", "--force-remove", "--stdin", stdin=os.fsencode(told))
 
     async def changes(self, before: State, after: State) -> tuple[Change, ...]:
         """What became of each path, sorted."""
@@ -225,6 +243,17 @@ def _change(fields: str, path: str) -> Change:
     before = None if mode == _NOTHING else Entry(mode, blob)
     after = None if new_mode == _NOTHING else Entry(new_mode, new_blob)
     return Change(path, before, after)
+
+
+def _is_unreadable(file: Path) -> bool:
+    """True for a pipe, socket or device, and for a file without the right to read it."""
+    try:
+        mode = file.lstat().st_mode
+        if stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
+            return False
+        return not stat.S_ISREG(mode) or not os.access(file, os.R_OK)
+    except OSError:  # it is not there, or what it is in cannot be looked into
+        return True
 
 
 def _remove(root: Path, path: str) -> None:

@@ -13,15 +13,10 @@ step begins anew: then it is set aside as a patch.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import shutil
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import anyio
 import anyio.to_thread
 
 from handrail.errors import CommandFailed, DefinitionError
@@ -32,8 +27,7 @@ from handrail.workspace.git import Repository, head_of, repository_of
 from handrail.workspace.places import Places, prune
 from handrail.workspace.scope import Before, before_launch, left_from_before
 from handrail.workspace.shadow import Shadow
-
-_POLL_S = 0.02
+from handrail.workspace.tree_lock import tree_locked
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +71,7 @@ class Worktree:
             # A repository within the worktree is not merged: its files are in no tree of ours.
             wanted = await self.shadow.mixed(self.before.state, files)
             patch = await self.shadow.patch(self.before.state, wanted)
-            async with _alone(self.places.merging):
+            async with tree_locked(self.places):
                 await self._apply(agent, patch)
         await self.remove()
 
@@ -165,15 +159,3 @@ async def _removed(main: Repository, places: Places, marker: str) -> None:
     await git.ends("worktree", "prune")
     await git.ends("branch", "--quiet", "-D", places.branch)
     prune(places.worktree.parent, places.base)
-
-
-@asynccontextmanager
-async def _alone(file: Path) -> AsyncGenerator[None, None]:
-    """Only one at a time is in here, of all tasks and processes."""
-    with file.open("ab") as lock:
-        while True:
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            await anyio.sleep(_POLL_S)
-        yield
