@@ -13,6 +13,7 @@ from handrail.executor import Executor
 from handrail.model.definition import REQUIRED, WorkflowDefinition, define
 from handrail.model.described import text_of
 from handrail.model.paths import check_name
+from handrail.model.policy import Limits
 from handrail.model.results import WorkflowResult
 from handrail.steps.verbs import Step
 
@@ -114,15 +115,18 @@ Body = Callable[P, Generator[Step[Any], Any, R]]
 def workflow(function: Callable[P, Generator[Step[Any], Any, R]], /) -> Workflow[P, R]: ...
 @overload
 def workflow(
-    name: str, description: str | None = None, /
+    name: str, description: str | None = None, /, *, limits: Limits | None = None
 ) -> Callable[[Callable[P, Generator[Step[Any], Any, R]]], Workflow[P, R]]: ...
 @overload
 def workflow(
-    name: str, /, *, description: str
+    name: str, /, *, description: str, limits: Limits | None = None
 ) -> Callable[[Callable[P, Generator[Step[Any], Any, R]]], Workflow[P, R]]: ...
 @overload
 def workflow(
-    *, name: str | None = None, description: str | None = None
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    limits: Limits | None = None,
 ) -> Callable[[Callable[P, Generator[Step[Any], Any, R]]], Workflow[P, R]]: ...
 def workflow(
     function: Any = None,
@@ -131,11 +135,14 @@ def workflow(
     *,
     name: str | None = None,
     description: str | None = None,
+    limits: Limits | None = None,
 ) -> Any:
     """Make a workflow of a generator function: ``@workflow``, ``@workflow("name")``,
     ``@workflow("name", "description")``, ``@workflow(name=..., description=...)``.
 
     Without a name it is the function's; without a description the docstring's first line.
+    ``limits`` bound each run of it, where its executor has no such limit; as a child of another
+    workflow it is under the limits of the run.
 
     Raises:
         TypeError: it is not a sync generator function; the text says what to write instead.
@@ -148,21 +155,26 @@ def workflow(
         if not isinstance(about, str) or description is not None or name is None:
             raise WrongUse(f'@workflow("name", "description") takes two texts, got {about!r}')
         description = about
+    if limits is not None and not isinstance(limits, Limits):
+        raise WrongUse(f"@workflow(limits=) takes Limits(...), got {limits!r}")
     if name is not None:
         check_name(name, "workflow")
     if function is not None:
-        return _made(function, name, description)
+        return _made(function, name, description, limits)
 
     def decorate(decorated: Any) -> Workflow[..., Any]:
-        return _made(decorated, name, description)
+        return _made(decorated, name, description, limits)
 
     return decorate
 
 
-def _made(function: Any, name: str | None, description: str | None) -> Workflow[..., Any]:
+def _made(
+    function: Any, name: str | None, description: str | None, limits: Limits | None
+) -> Workflow[..., Any]:
     _check_function(function)
     said = description if description is not None else _first_line(function)
-    return Workflow(define(function, name or check_name(function.__name__, "workflow"), said))
+    name = name or check_name(function.__name__, "workflow")
+    return Workflow(define(function, name, said, limits))
 
 
 def _first_line(function: Callable[..., Any]) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -14,7 +13,6 @@ from handrail.engine.executor import Engine
 from handrail.engine.parts import OnChange, Parts, check_arguments
 from handrail.engine.perform import Around
 from handrail.engine.shared import shared_admission
-from handrail.errors import DefinitionError
 from handrail.journals.memory import MemoryJournal
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
 from handrail.model.policy import Ladder, Limits
@@ -23,6 +21,7 @@ from handrail.ports.agent import AgentBackend
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
+from handrail.project import configured_stages, project_table
 from handrail.secrets.values import Secrets
 from handrail.system.clock import SystemClock
 
@@ -197,10 +196,7 @@ def _said_around() -> Iterator[tuple[str, str | None, str | None]]:
         variables.get("HANDRAIL_BACKEND") or None,
         variables.get("HANDRAIL_MODEL") or None,
     )
-    table = _project_table(None)
-    for name in ("backend", "model"):
-        if not isinstance(table.get(name, ""), str):
-            raise DefinitionError(f"[tool.handrail] {name} must be text, got {table[name]!r}")
+    table = project_table()
     where = "[tool.handrail] backend of pyproject.toml"
     yield where, table.get("backend") or None, table.get("model") or None
 
@@ -211,44 +207,3 @@ def _is_for(said: str | None, chosen: AgentBackend | str | None) -> bool:
         return True
     name = chosen if isinstance(chosen, str) else chosen.name
     return said.partition(":")[0] == name.partition(":")[0]
-
-
-def configured_stages(start: Path | None = None) -> dict[str, Any]:
-    """``[tool.handrail.stages]`` of the nearest ``pyproject.toml`` at or above a folder.
-
-    Raises:
-        DefinitionError: that file is not TOML, or a stage is neither text nor a list of texts.
-    """
-    table = _project_table(start)
-    return _checked_stages(table.get("file", ""), table.get("stages", {}))
-
-
-def _project_table(start: Path | None) -> dict[str, Any]:
-    """``[tool.handrail]`` of the nearest ``pyproject.toml`` at or above a folder."""
-    folder = (start or Path.cwd()).resolve()
-    for above in (folder, *folder.parents):
-        file = above / "pyproject.toml"
-        if file.is_file():
-            return _table_in(file)
-    return {}
-
-
-def _table_in(file: Path) -> dict[str, Any]:
-    import tomllib
-
-    try:
-        table = tomllib.loads(file.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DefinitionError(f"{file} cannot be read as TOML: {error}") from None
-    return {"file": str(file), **table.get("tool", {}).get("handrail", {})}
-
-
-def _checked_stages(file: str, stages: Mapping[str, Any]) -> dict[str, Any]:
-    for name, command in stages.items():
-        words = cast("list[object]", command if isinstance(command, list) else [command])
-        if not words or not all(isinstance(word, str) for word in words):
-            raise DefinitionError(
-                f"{file}: [tool.handrail.stages] {name} must be a command as text or a list of "
-                f"texts, got {command!r}"
-            )
-    return dict(stages)

@@ -39,6 +39,13 @@ Dir = Annotated[
         help="The folder of the journal: by default HANDRAIL_DIR, or .handrail here.",
     ),
 ]
+ExecutorName = Annotated[
+    str | None,
+    Parameter(
+        name="--executor",
+        help="The executor of your code, file.py:name or module:name: itself, or what makes it.",
+    ),
+]
 RunId = Annotated[str, Parameter(help="Its id, or the beginning of it.")]
 RunTarget = Annotated[
     str | None, Parameter(help="Its workflow, if it is not where the run was started from.")
@@ -69,6 +76,16 @@ class Driving:
         Write what agents are asked, say and change into this folder.
     replay
         Launch no agents: take what was recorded in this folder.
+    max_steps
+        End the run as failed at so many steps.
+    timeout
+        End it as failed so many seconds after it began.
+    budget_usd
+        What its agents may cost, in dollars.
+    max_launches
+        How often its agents may be launched. If nothing bounds a run, it asks after 200 launches.
+    label
+        NAME=VALUE, recorded with the run; repeatable.
     """
 
     as_json: Json = False
@@ -79,11 +96,18 @@ class Driving:
     no_artifacts: bool = False
     record: Cassette = None
     replay: Cassette = None
+    max_steps: int | None = None
+    timeout: float | None = None
+    budget_usd: float | None = None
+    max_launches: int | None = None
+    label: Words = None
 
     def options(self) -> Options:
         """The same for those who drive the run."""
         from handrail.cli.driving import Options
         from handrail.cli.run import cassette_of
+        from handrail.cli.settings import labels_typed, limits_of
+        from handrail.project import project_table
 
         return Options(
             as_json=self.as_json,
@@ -93,6 +117,13 @@ class Driving:
             backend=self.backend,
             model=self.model,
             cassette=cassette_of(self.record, self.replay),
+            limits=limits_of(
+                max_steps=self.max_steps,
+                timeout=self.timeout,
+                budget_usd=self.budget_usd,
+                max_launches=self.max_launches,
+            ),
+            labels=labels_typed(self.label or [], project_table()),
         )
 
 
@@ -137,6 +168,7 @@ def run(
     new: bool = False,
     driving: Driving = DRIVING,
     folder: Dir = None,
+    executor: ExecutorName = None,
 ) -> int:
     """Run a workflow.
 
@@ -160,7 +192,7 @@ def run(
     from handrail.cli.run import run as run_target
 
     wanted = Wanted(target, input or [], inputs, run_id, new)
-    return run_target(wanted, driving.options(), place_of(folder))
+    return run_target(wanted, driving.options(), place_of(folder, executor))
 
 
 @app.command(name="list")
@@ -180,7 +212,15 @@ def list_(path: Path = Path(), /, *, as_json: Json = False) -> int:
 
 
 @app.command
-def show(what: str, path: str = "", /, *, as_json: Json = False, folder: Dir = None) -> int:
+def show(
+    what: str,
+    path: str = "",
+    /,
+    *,
+    as_json: Json = False,
+    folder: Dir = None,
+    executor: ExecutorName = None,
+) -> int:
     """Show a workflow's inputs and steps, or how a run stands, or one step of it.
 
     Parameters
@@ -195,7 +235,7 @@ def show(what: str, path: str = "", /, *, as_json: Json = False, folder: Dir = N
     from handrail.cli.journal import place_of
     from handrail.cli.show import show as show_either
 
-    return show_either(what, place_of(folder), step=path, as_json=as_json)
+    return show_either(what, place_of(folder, executor), step=path, as_json=as_json)
 
 
 @app.command
@@ -264,7 +304,12 @@ def quickstart(folder: Path | None = None, /) -> int:
 
 
 @app.command
-def doctor(*, as_json: Json = False, folder: Dir = None) -> int:
+def doctor(
+    *,
+    as_json: Json = False,
+    folder: Dir = None,
+    executor: ExecutorName = None,
+) -> int:
     """Look at what is here: Python, git, the journal, each backend and its login. Asks no model.
 
     The exit code is 1 if something is missing without which nothing runs.
@@ -277,7 +322,7 @@ def doctor(*, as_json: Json = False, folder: Dir = None) -> int:
     from handrail.cli.doctor import doctor as look
     from handrail.cli.journal import place_of
 
-    return look(place_of(folder), as_json=as_json)
+    return look(place_of(folder, executor), as_json=as_json)
 
 
 # -- runs ------------------------------------------------------------------------------------------
@@ -293,6 +338,7 @@ def resume(
     target: RunTarget = None,
     driving: Driving = DRIVING,
     folder: Dir = None,
+    executor: ExecutorName = None,
 ) -> int:
     """Go on with a run that was killed, interrupted or suspended, or that failed.
 
@@ -304,7 +350,7 @@ def resume(
     from handrail.cli.journal import place_of
     from handrail.cli.run import resume as resume_run
 
-    options, place = driving.options(), place_of(folder)
+    options, place = driving.options(), place_of(folder, executor)
     return resume_run(run, options, place, latest=latest, choices=changed.choices(), target=target)
 
 
@@ -317,6 +363,7 @@ def plan(
     target: RunTarget = None,
     as_json: Json = False,
     folder: Dir = None,
+    executor: ExecutorName = None,
 ) -> int:
     """Show what a resume would do, step by step, without running anything.
 
@@ -329,7 +376,7 @@ def plan(
     from handrail.cli.plan import plan as plan_run
 
     return plan_run(
-        run, place_of(folder), choices=changed.choices(), as_json=as_json, target=target
+        run, place_of(folder, executor), choices=changed.choices(), as_json=as_json, target=target
     )
 
 
@@ -340,6 +387,7 @@ def runs(
     workflow: Words = None,
     as_json: Json = False,
     folder: Dir = None,
+    executor: ExecutorName = None,
 ) -> int:
     """List the runs, the newest last.
 
@@ -356,11 +404,15 @@ def runs(
     from handrail.cli.show import runs as list_runs
 
     statuses, workflows = status or [], workflow or []
-    return list_runs(place_of(folder), statuses=statuses, workflows=workflows, as_json=as_json)
+    return list_runs(
+        place_of(folder, executor), statuses=statuses, workflows=workflows, as_json=as_json
+    )
 
 
 @app.command
-def tail(run: RunId, /, *, as_json: Json = False, folder: Dir = None) -> int:
+def tail(
+    run: RunId, /, *, as_json: Json = False, folder: Dir = None, executor: ExecutorName = None
+) -> int:
     """Follow a run of another process until it ends; the exit code is the run's.
 
     Parameters
@@ -371,7 +423,7 @@ def tail(run: RunId, /, *, as_json: Json = False, folder: Dir = None) -> int:
     from handrail.cli.journal import place_of
     from handrail.cli.show import tail as tail_run
 
-    return tail_run(run, place_of(folder), as_json=as_json)
+    return tail_run(run, place_of(folder, executor), as_json=as_json)
 
 
 @app.command
@@ -385,6 +437,7 @@ def cancel(
     as_json: Json = False,
     quiet: Quiet = False,
     folder: Dir = None,
+    executor: ExecutorName = None,
 ) -> int:
     """Cancel a run: it unwinds and is rolled back, by the process that drives it or else here.
 
@@ -402,7 +455,7 @@ def cancel(
     from handrail.cli.run import cancel as cancel_run
 
     options = Options(as_json=as_json, quiet=quiet)
-    place = place_of(folder)
+    place = place_of(folder, executor)
     return cancel_run(run, reason, place, options, timeout_s=timeout, target=target)
 
 
@@ -417,6 +470,7 @@ def answer(
     target: RunTarget = None,
     as_json: Json = False,
     folder: Dir = None,
+    executor: ExecutorName = None,
 ) -> int:
     """Answer an open gate of a run that is alive, suspended or dead; exit code 1 if it is closed.
 
@@ -434,7 +488,9 @@ def answer(
     from handrail.cli.answer import answer as answer_gate
     from handrail.cli.journal import place_of
 
-    return answer_gate(run, gate, text, place_of(folder), by=by, as_json=as_json, target=target)
+    return answer_gate(
+        run, gate, text, place_of(folder, executor), by=by, as_json=as_json, target=target
+    )
 
 
 @app.command
@@ -447,6 +503,7 @@ def signal(
     by: str | None = None,
     as_json: Json = False,
     folder: Dir = None,
+    executor: ExecutorName = None,
 ) -> int:
     """Send a signal to a run that is alive, suspended or dead; a `wait_for` takes it.
 
@@ -464,4 +521,4 @@ def signal(
     from handrail.cli.answer import signal as send_signal
     from handrail.cli.journal import place_of
 
-    return send_signal(run, name, payload, place_of(folder), by=by, as_json=as_json)
+    return send_signal(run, name, payload, place_of(folder, executor), by=by, as_json=as_json)

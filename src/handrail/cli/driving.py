@@ -9,7 +9,8 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
 from types import FrameType, TracebackType
 from typing import Any, Literal, Self, TextIO, TypeAlias, cast
 
@@ -25,12 +26,18 @@ from handrail.cli.gates import can_ask, gate_handler
 from handrail.cli.journal import Place
 from handrail.cli.report import tell_ending, tell_mismatch, tell_missing, write_value
 from handrail.cli.screen import Screen
+from handrail.engine.executor import Engine
 from handrail.engine.parts import Start
 from handrail.engine.run import Run
 from handrail.errors import ReplayMismatch
+from handrail.executor import agent_defaults
+from handrail.model.agent_options import NO_OPTIONS, AgentSettings
+from handrail.model.definition import WorkflowDefinition
+from handrail.model.policy import NO_LIMITS, Budget, Limits
 from handrail.model.results import WorkflowResult
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
+from handrail.secrets.values import Secrets
 from handrail.sinks.artifacts import ArtifactsSink
 from handrail.system.run import kill_marked
 
@@ -154,6 +161,8 @@ class Options:
     backend: str | None = None
     model: str | None = None
     cassette: Cassette | None = None
+    limits: Limits = NO_LIMITS
+    labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
 @attrs.frozen
@@ -165,15 +174,24 @@ class Session:
     place: Place
     journal: Journal
 
-    def drive(self, begin: Begin) -> int:
-        """Drive what ``begin`` gives to its end; the exit code."""
-        return drive(begin, self.options, self.data, self.place, journal=self.journal)
+    def drive(self, begin: Begin, workflow: Any) -> int:
+        """Drive what ``begin`` gives, a run of the workflow, to its end; the exit code."""
+        definition = workflow.definition
+        options, place = self.options, self.place
+        return drive(begin, options, self.data, place, journal=self.journal, workflow=definition)
 
 
 class DrivingExecutor(Executor):
     """An executor whose resumed runs are held by a ``Run`` too, so that signals reach them."""
 
     _held: Run[Any] | None = None
+
+    @classmethod
+    def of(cls, executor: Executor, **parts: Any) -> Self:
+        """The same as another executor, but for these parts."""
+        made = cls.__new__(cls)
+        Engine.__init__(made, attrs.evolve(executor.parts, **parts))
+        return made
 
     def held(
         self, run_id: str, work: Callable[[], Awaitable[WorkflowResult[Any] | None]]
@@ -208,14 +226,7 @@ def drive(
     sinks: list[Sink] = [] if screen is None else [screen]
     if place is not None and options.artifacts:
         sinks.append(ArtifactsSink(place.artifacts))
-    executor = DrivingExecutor(
-        sinks=sinks,
-        gates=_gates(options.gates, screen),
-        backend=options.backend,
-        model=options.model,
-        cassette=options.cassette,
-        **parts,
-    )
+    executor = _executor(options, place, screen, sinks, parts.pop("workflow", None), parts)
     with Interruption(place) as interruption:
         try:
             result = anyio.run(_streamed, executor, begin, interruption)
@@ -229,7 +240,61 @@ def drive(
         tell_ending(result, quiet=options.quiet, interrupted=interruption.exit, place=place)
     if interruption.exit is not None and not result.success:
         return interruption.exit
+    if result.status == "cancelled" and result.rollback_errors:
+        return Exit.FAILED
     return EXIT_OF[result.status]
+
+
+ASKS_AFTER = 200
+"""A run that nothing bounds asks after so many launches of agents whether it may go on."""
+
+
+def _executor(  # noqa: PLR0917  # what one drive is told
+    options: Options,
+    place: Place | None,
+    screen: Screen | None,
+    sinks: list[Sink],
+    definition: WorkflowDefinition | None,
+    parts: Mapping[str, Any],
+) -> DrivingExecutor:
+    """The executor that was named, or else one as the project says, with what was typed."""
+    from handrail.cli.settings import project_executor
+
+    base = None if place is None else place.executor
+    if base is None:
+        base = project_executor(options)
+    known = base.parts
+    limits = options.limits.over(known.limits)
+    bounds = limits if definition is None else limits.over(definition.limits)
+    if not bounds.bounds_agents:
+        budget = Budget(launches=ASKS_AFTER, on_breach="ask")
+        limits = attrs.evolve(limits, budget=budget)
+    gates = _gates(options.gates, screen)
+    return DrivingExecutor.of(
+        base,
+        **parts,
+        sinks=(*known.sinks, *sinks),
+        gates=known.gates if gates is None else gates,
+        limits=limits,
+        agent_defaults=agents_of(options, known.agent_defaults),
+    )
+
+
+def agents_of(options: Options, known: Callable[[], AgentSettings]) -> Callable[[], AgentSettings]:
+    """What holds for agents: what was typed, over what the executor says."""
+
+    def settings() -> AgentSettings:
+        found = known()
+        if options.backend is not None or options.model is not None:
+            typed = agent_defaults(options.backend, options.model, NO_OPTIONS)
+            found = attrs.evolve(
+                found, backend=typed.backend, options=typed.options.over(found.options)
+            )
+        if options.cassette is not None:
+            found = attrs.evolve(found, wrap=options.cassette.wrapper(Secrets()))
+        return found
+
+    return cache(settings)
 
 
 async def _streamed(

@@ -14,9 +14,10 @@ import attrs
 from handrail.cli.exits import Refused
 from handrail.errors import JournalFailed
 from handrail.ports.journal import Journal, RunInfo
+from handrail.project import project_table
 
 if TYPE_CHECKING:
-    from handrail import SqliteJournal
+    from handrail import Executor, SqliteJournal  # noqa: TC004  # attrs does not look at it
 
 
 FOLDER = ".handrail"
@@ -34,6 +35,13 @@ class Place:
     folder: Path
     typed: str = ""
     target: str | None = None
+    executor: Executor | None = None
+    """What runs are driven with, if one was named; its journal counts, if that is a file and no
+    folder was named.
+    """
+    executor_typed: str = ""
+    named: bool = False
+    """A folder was named, by ``--dir`` or the environment."""
 
     @property
     def base(self) -> Path:
@@ -43,7 +51,14 @@ class Place:
     @property
     def file(self) -> Path:
         """The journal itself."""
-        return self.folder / FILE
+        own = self._own_journal()
+        return self.folder / FILE if own is None else own.path
+
+    def _own_journal(self) -> SqliteJournal | None:
+        from handrail import SqliteJournal
+
+        journal = None if self.executor is None or self.named else self.executor.journal
+        return journal if isinstance(journal, SqliteJournal) else None
 
     @property
     def artifacts(self) -> Path:
@@ -75,6 +90,9 @@ class Place:
         from handrail import SqliteJournal
 
         self.is_there()
+        own = self._own_journal()
+        if own is not None:
+            return own
         try:
             if not self.folder.exists():
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -98,13 +116,16 @@ class Place:
             hint = f"There is one in {near}: cd there, or " if near else "Elsewhere? Then "
             hint += f"name its folder with --dir or {VARIABLE}."
             raise Refused(f"journal {self.file}", "there is none, so there are no runs", hint)
-        return SqliteJournal(self.file)
+        own = self._own_journal()
+        return SqliteJournal(self.file) if own is None else own
 
     def command(self, *words: str) -> str:
         """A command of this tool for people to type, which reaches the same journal, and the same
         workflow.
         """
         again = ["--dir", self.typed] if self.typed else []
+        if self.executor_typed:
+            again += ["--executor", self.executor_typed]
         if self.target is not None and words[0] in {"resume", "plan"}:
             again += ["--target", self.target]
         return shlex.join(["handrail", *words, *again])
@@ -114,10 +135,31 @@ class Place:
         return next(above, None)
 
 
-def place_of(wanted: Path | None) -> Place:
-    """The folder that ``--dir`` names, or ``HANDRAIL_DIR``, or ``.handrail`` here."""
-    named = wanted or os.environ.get(VARIABLE) or FOLDER
-    return Place(Path(named).resolve(), "" if wanted is None else str(wanted))
+def place_of(wanted: Path | None, executor: str | None = None) -> Place:
+    """The folder that ``--dir`` names, or ``HANDRAIL_DIR``; or that of the journal of the executor
+    that ``--executor`` or the project names; or ``.handrail`` here.
+
+    Raises:
+        Refused: there is no such executor. DefinitionError: the project's table is wrong.
+    """
+    named = wanted or os.environ.get(VARIABLE)
+    typed = "" if wanted is None else str(wanted)
+    place = Place(Path(named or FOLDER).resolve(), typed, named=named is not None)
+    target = executor or project_table().get("executor")
+    if target is None:
+        return place
+    from handrail.cli.target import load_executor
+
+    place = attrs.evolve(place, executor_typed=executor or "")
+    return with_executor(place, load_executor(target))
+
+
+def with_executor(place: Place, executor: Executor) -> Place:
+    """The same with an executor, and its journal unless a folder was named."""
+    place = attrs.evolve(place, executor=executor)
+    if not place.named and place.file.parent != place.folder:
+        place = attrs.evolve(place, folder=place.file.parent)
+    return place
 
 
 MOST = 8

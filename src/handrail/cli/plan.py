@@ -31,7 +31,7 @@ def plan(
         journal = place.find()
         info = picked(journal, name)
         workflow = workflow_of(info, place, target)
-        executor = Executor(journal=journal)
+        executor = Executor(journal=journal) if place.executor is None else place.executor
         found = executor.plan_sync(info.run_id, workflow, reuse=choices.reuse, rerun=choices.rerun)
         if data is None:
             _show(found, info, choices, attrs.evolve(place, target=target))

@@ -15,16 +15,16 @@ from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.driving import Options, Session
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import arguments_for, given_inputs
-from handrail.cli.journal import Place, exactly, of_this_id, picked
+from handrail.cli.journal import Place, exactly, of_this_id, picked, with_executor
 from handrail.cli.show import describe_status, info_data
-from handrail.cli.target import labels_of, load, workflow_of
+from handrail.cli.target import labels_of, load_with_executor, workflow_of
 from handrail.engine.inputs import refuse_other_inputs
 from handrail.errors import InputsDiffer, RunIdTaken, WorkflowNotFound
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.reading import history_of, inputs_of
+from handrail.record.reading import ended, history_of, inputs_of
 from handrail.record.run_record import Recorded
 from handrail.record.view import state_of
 
@@ -119,7 +119,8 @@ def drive_again(info: RunInfo, workflow: Any, choices: Choices, session: Session
         lambda executor: executor.held(
             info.run_id,
             lambda: executor.resume(info.run_id, workflow, reuse=reuse, rerun=rerun),
-        )
+        ),
+        workflow,
     )
 
 
@@ -173,7 +174,9 @@ def run(wanted: Wanted, options: Options, place: Place) -> int:
         HandrailError: the target or the inputs are wrong, and nothing was run.
     """
     with json_channel(wanted=options.as_json) as data:
-        workflow = load(wanted.target)
+        workflow, executor = load_with_executor(wanted.target)
+        if executor is not None:
+            place = with_executor(place, executor)
         look_at(workflow)
         known = None if wanted.run_id is None else _known(wanted.run_id, place)
         if known is not None and wanted.new:
@@ -183,12 +186,17 @@ def run(wanted: Wanted, options: Options, place: Place) -> int:
             options = as_recorded(options, known.labels)
             return go_on(known, workflow, given, Session(options, data, place, place.find()))
         args, kwargs = arguments_for(workflow.definition, wanted.typed, wanted.file)
-        labels = {**labels_of(wanted.target, workflow, place), **agent_labels(options)}
+        labels = {
+            **options.labels,
+            **labels_of(wanted.target, workflow, place),
+            **agent_labels(options),
+        }
         session = Session(options, data, place, place.make())
         return session.drive(
             lambda executor: executor.options(run_id=wanted.run_id, labels=labels).stream(
                 workflow, *args, **kwargs
-            )
+            ),
+            workflow,
         )
 
 
@@ -273,7 +281,8 @@ def _unwind(info: RunInfo, reason: str, session: Session, target: str | None) ->
     run_id = info.run_id
     workflow: Any = workflow_of(info, session.place, target)
     return session.drive(
-        lambda executor: executor.held(run_id, lambda: executor.cancel(run_id, reason, workflow))
+        lambda executor: executor.held(run_id, lambda: executor.cancel(run_id, reason, workflow)),
+        workflow,
     )
 
 
@@ -301,7 +310,14 @@ def _print_outcome(info: RunInfo, what: str, session: Session) -> int:
         write_json(info_data(info), session.data)
     if not session.options.quiet:
         tell(what)
-    return Exit.SUCCEEDED if state_of(info) == "cancelled" else Exit.FAILED
+    if state_of(info) != "cancelled":
+        return Exit.FAILED
+    last = ended(history_of(session.journal, info.run_id))
+    failed = () if last is None else last.rollback_errors
+    if failed:
+        paths = ", ".join(one.path for one in failed)
+        tell(f"run {info.run_id}: what these steps did was not undone: {paths}")
+    return Exit.FAILED if failed else Exit.SUCCEEDED
 
 
 def _ended(info: RunInfo) -> str:

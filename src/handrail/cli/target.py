@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
@@ -25,6 +25,9 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import RunInfo
 from handrail.static.lint import workflows_in
 from handrail.static.source import SourceUnavailable, parse, starts_at
+
+if TYPE_CHECKING:
+    from handrail import Executor
 
 
 def import_file(path: Path) -> ModuleType:
@@ -178,6 +181,68 @@ def load(target: str) -> Any:
     return _named(place, name, module, workflows)
 
 
+def load_object(target: str, whose: str) -> Any:
+    """What ``file.py:name`` or ``module:name`` names.
+
+    Raises:
+        Refused: there is no such thing.
+    """
+    place, name = split(target)
+    module = _imported(place)
+    if not name or not hasattr(module, name):
+        raise Refused(f"{whose} {target!r}", "names nothing", "It is file.py:name or module:name.")
+    return getattr(module, name)
+
+
+def load_executor(target: str) -> Executor:
+    """The executor that ``file.py:name`` or ``module:name`` names, or the function there makes.
+
+    Raises:
+        Refused: there is none, or making it fails.
+    """
+    place, name = split(target)
+    if not name:
+        raise Refused(f"executor {target!r}", "is not file.py:name or module:name")
+    found = _made_executor(target, getattr(_imported(place), name, None))
+    if found is None:
+        hint = "It is an Executor, or a function without arguments that returns one."
+        raise Refused(f"executor {target!r}", "is none", hint)
+    return found
+
+
+def _made_executor(target: str, value: Any) -> Executor | None:
+    from handrail import Executor
+
+    if isinstance(value, Executor):
+        return value
+    if is_workflow(value) or isinstance(value, type) or not callable(value):
+        return None
+    try:
+        made = value()
+    except Exception as error:
+        raise _refused(target.rpartition(":")[0], error) from error
+    return made if isinstance(made, Executor) else None
+
+
+def load_with_executor(target: str) -> tuple[Any, Executor | None]:
+    """The workflow that a TARGET names; if it names a factory of an executor, that and its only
+    workflow.
+
+    Raises:
+        Refused: as ``load``, or the executor has not one workflow.
+    """
+    place, name = split(target)
+    value = getattr(_imported(place), name, None) if name else None
+    made = None if value is None or is_workflow(value) else _made_executor(target, value)
+    if made is None:
+        return load(target), None
+    if len(made.workflows) != 1:
+        names = ", ".join(one.definition.name for one in made.workflows) or "none"
+        hint = f"It has: {names}. Name the workflow, and this with --executor {target}."
+        raise Refused(target, "is an executor that has not just one workflow", hint)
+    return made.workflows[0], made
+
+
 def split(target: str) -> tuple[str, str]:
     """The file or module of a TARGET, and the name in it, or no name."""
     if ":" not in target or Path(target).exists():
@@ -281,6 +346,10 @@ def workflow_of(info: RunInfo, place: Place, target: str | None = None) -> Any:
         return load(target)
     recorded = info.labels.get(TARGET)
     if recorded is None:
+        known = () if place.executor is None else place.executor.workflows
+        for one in known:
+            if one.definition.name == info.workflow_name:
+                return one
         why = "was not started by this command, so its workflow is not known"
         raise Refused(f"run {info.run_id}", why, "Name it: --target file.py:name.")
     _go_to(place.base / info.labels.get(FOLDER, ""))

@@ -44,9 +44,10 @@ from handrail.errors import ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.plan import Plan
+from handrail.model.policy import Limits
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
-from handrail.ports.journal import Letter, Message
+from handrail.ports.journal import Journal, Letter, Message
 from handrail.record.answers import accepted
 from handrail.record.dropped import cancelled_half_way
 from handrail.record.inbox import asked_to_cancel, check_signal, gate_in, sort_messages
@@ -82,6 +83,21 @@ class Engine:
         self._options = Options()
         self._live: dict[str, Driver] = {}
         self._users = users_of(parts.journal)
+
+    @property
+    def parts(self) -> Parts:
+        """All that it was given."""
+        return self._parts
+
+    @property
+    def journal(self) -> Journal:
+        """Where its runs are recorded."""
+        return self._parts.journal
+
+    @property
+    def workflows(self) -> tuple[WorkflowLike[..., Any], ...]:
+        """Those that it finds by name."""
+        return self._parts.workflows
 
     async def __aenter__(self) -> Self:
         self._users.come()
@@ -221,7 +237,7 @@ class Engine:
                 contexts, agents, parts.clock, teller, parts.agent_defaults, in_place, parts.around
             ),
             Evaluator(contexts, parts.stages, parts.gates),
-            Admission(parts.limits, start.last_at, processes=max(4, os.cpu_count() or 1)),
+            Admission(self._limits(start), start.last_at, processes=max(4, os.cpu_count() or 1)),
             parts.shared,
             parts.gates is not None,
             parts.linger_s,
@@ -238,6 +254,9 @@ class Engine:
             del self._live[run_id]
             agents.tell(run_id)
 
+    def _limits(self, start: Start) -> Limits:
+        return self._parts.limits.over(start.definition.limits)
+
     def _contexts(self, run_id: str) -> Contexts:
         parts = self._parts
         return Contexts(run_id, parts.services, parts.config, self._mark(run_id))
@@ -247,7 +266,7 @@ class Engine:
         codec = self._journal.codec if self._journal.durable or parts.durable else None
         setting = Setting(
             start.run_id,
-            parts.limits,
+            self._limits(start),
             parts.cleanup_timeout_s,
             start.recorded,
             codec,

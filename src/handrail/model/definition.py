@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from inspect import _ParameterKind  # pyright: ignore[reportPrivateUsage]  # has no public name
 from typing import Any, get_type_hints
 
+from handrail.model.policy import Limits
 from handrail.typed.jsonsafe import short_repr
 
 REQUIRED: Any = inspect.Parameter.empty
@@ -34,13 +35,14 @@ class WorkflowParameter:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowDefinition:
-    """A workflow's name, description, parameters, and its generator function."""
+    """A workflow's name, description, parameters, its generator function, and its own limits."""
 
     name: str
     description: str
     parameters: tuple[WorkflowParameter, ...]
     function: Callable[..., Any]
     signature: inspect.Signature
+    limits: Limits | None = None
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs by parameter name, defaults included.
@@ -105,7 +107,9 @@ def _value_words(default: Any) -> Any:
     return REQUIRED if default is REQUIRED else _Words(short_repr(default))
 
 
-def define(function: Callable[..., Any], name: str, description: str) -> WorkflowDefinition:
+def define(
+    function: Callable[..., Any], name: str, description: str, limits: Limits | None = None
+) -> WorkflowDefinition:
     """The definition of a generator function; annotations are resolved where they can be."""
     signature = inspect.signature(function)
     hints = _hints(function)
@@ -118,7 +122,7 @@ def define(function: Callable[..., Any], name: str, description: str) -> Workflo
         )
         for parameter in signature.parameters.values()
     )
-    return WorkflowDefinition(name, description, parameters, function, signature)
+    return WorkflowDefinition(name, description, parameters, function, signature, limits)
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -156,7 +156,24 @@ class Limits:
     max_visits: int | None = attrs.field(default=None, validator=_count)
     budget: Budget | None = attrs.field(default=None, validator=_budget)
 
+    def over(self, other: Limits | None) -> Limits:
+        """These, and those of ``other`` where these say nothing."""
+        if other is None:
+            return self
+        said = {
+            field.name: value
+            for field in attrs.fields(Limits)
+            if (value := getattr(self, field.name)) != getattr(NO_LIMITS, field.name)
+        }
+        return attrs.evolve(other, **said)
 
+    @property
+    def bounds_agents(self) -> bool:
+        """True if a run comes to an end by them, however its agents behave."""
+        return (self.max_steps, self.timeout_s, self.budget) != (None, None, None)
+
+
+NO_LIMITS = Limits()
 OnBreach: TypeAlias = Literal["fail", "suspend", "ask"]
 ON_BREACH = ("fail", "suspend", "ask")
 

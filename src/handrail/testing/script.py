@@ -18,12 +18,12 @@ from handrail.engine.current import Contexts, built_context
 from handrail.engine.inputs import bind_inputs
 from handrail.engine.parts import definition_of
 from handrail.errors import GateRefusal
-from handrail.executor import configured_stages
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
 from handrail.model.policy import Limits, seconds_of
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
+from handrail.project import configured_stages
 from handrail.record.answers import accepted
 from handrail.steps.verbs import AgentCall, Generation, Stage
 from handrail.testing.clock import START

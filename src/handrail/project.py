@@ -1,0 +1,98 @@
+"""``[tool.handrail]`` of a project's ``pyproject.toml``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from handrail.errors import DefinitionError
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_text, cast("list[object]", value)))
+
+
+def _table(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+_KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "backend": (_text, "text, such as 'claude'"),
+    "model": (_text, "text"),
+    "stages": (_table, "a table of commands by name"),
+    "executor": (_text, "'file.py:name' or 'module:name'"),
+    "max_steps": (_number, "a number"),
+    "timeout": (_number, "a number of seconds"),
+    "budget_usd": (_number, "a number of dollars"),
+    "max_launches": (_number, "a number"),
+    "labels": (_table, "a table of texts by name"),
+    "ladder": (_table, "a table of the fields of Ladder"),
+    "instructions": (_text, "text"),
+    "sinks": (_texts, "a list of 'module:factory'"),
+    "services": (_text, "'module:factory'"),
+}
+
+
+def project_table(start: Path | None = None) -> dict[str, Any]:
+    """The table of the nearest ``pyproject.toml`` at or above a folder; ``file`` is that file.
+
+    Raises:
+        DefinitionError: the file is not TOML, or the table has an unknown key or a wrong value.
+    """
+    folder = (start or Path.cwd()).resolve()
+    for above in (folder, *folder.parents):
+        file = above / "pyproject.toml"
+        if file.is_file():
+            return {"file": str(file), **_checked(file, _table_in(file))}
+    return {"file": ""}
+
+
+def _table_in(file: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        table = tomllib.loads(file.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DefinitionError(f"{file} cannot be read as TOML: {error}") from None
+    found: dict[str, Any] = table.get("tool", {}).get("handrail", {})
+    return found
+
+
+def _checked(file: Path, table: dict[str, Any]) -> dict[str, Any]:
+    for name, value in table.items():
+        if name not in _KEYS:
+            near = difflib.get_close_matches(name, _KEYS, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"It may have: {', '.join(_KEYS)}."
+            raise DefinitionError(f"{file}: [tool.handrail] has no key {name!r}. {hint}")
+        fits, wanted = _KEYS[name]
+        if not fits(value):
+            raise DefinitionError(f"{file}: [tool.handrail] {name} must be {wanted}, got {value!r}")
+    return table
+
+
+def configured_stages(start: Path | None = None) -> dict[str, Any]:
+    """``[tool.handrail.stages]`` of the nearest ``pyproject.toml`` at or above a folder.
+
+    Raises:
+        DefinitionError: that file is not TOML, or a stage is neither text nor a list of texts.
+    """
+    table = project_table(start)
+    stages: dict[str, Any] = table.get("stages", {})
+    for name, command in stages.items():
+        words = cast("list[object]", command if isinstance(command, list) else [command])
+        if not words or not all(isinstance(word, str) for word in words):
+            raise DefinitionError(
+                f"{table['file']}: [tool.handrail.stages] {name} must be a command as text or a "
+                f"list of texts, got {command!r}"
+            )
+    return dict(stages)

@@ -1,0 +1,248 @@
+"""One executor for code and command, and what bounds a run on the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Outcome
+
+Cli = Callable[..., Outcome]
+APP = """\
+from pathlib import Path
+from handrail import Executor, Limits, SqliteJournal, current, step, workflow
+
+
+def save():
+    return current().services["db"].name
+
+
+def undo(ctx):
+    Path("undone").write_text(ctx.services["db"].name)
+
+
+def refuse(ctx):
+    raise OSError("it is gone")
+
+
+def first():
+    if not Path("go").exists():
+        raise OSError("not yet")
+
+
+@workflow
+def keeps():
+    name = yield from step("save").call(save).with_rollback(undo)
+    yield from step("wait").wait_for("never")
+    return name
+
+
+@workflow
+def stays():
+    yield from step("save").call(save).with_rollback(refuse)
+    yield from step("wait").wait_for("never")
+
+
+@workflow
+def saves():
+    return (yield from step("save").call(save))
+
+
+@workflow(limits=Limits(max_steps=3))
+def long():
+    for number in range(10):
+        yield from step(f"s-{number}").call(str)
+
+
+def services():
+    return {"db": Path("the-db")}
+
+
+def make_executor():
+    return Executor(
+        journal=SqliteJournal("data/app.db"), services=services(), workflows=[keeps, stays]
+    )
+
+
+def one():
+    return Executor(services=services(), workflows=[saves])
+"""
+LOOP = """\
+from handrail import Agent, FakeBackend, step, workflow
+
+agent = Agent("reviewer", "look", backend=FakeBackend(["no"] * 1_000))
+
+
+@workflow
+def loop():
+    number = 0
+    while True:
+        number += 1
+        if (yield from step(f"look-{number}").agent(agent).answer()) == "yes":
+            return number
+"""
+
+
+@pytest.fixture(autouse=True)
+def app(folder: Path) -> None:
+    """An application with an executor of its own."""
+    (folder / "app.py").write_text(APP, "utf-8")
+
+
+def project(folder: Path, *lines: str) -> None:
+    """Write the project's table."""
+    text = "\n".join(["[tool.handrail]", *lines])
+    (folder / "pyproject.toml").write_text(text, "utf-8")
+
+
+@pytest.mark.parametrize("where", ["typed", "project"])
+def test_a_run_of_the_application_is_reached_with_its_executor(
+    where: str, cli: Cli, folder: Path
+) -> None:
+    """It has its journal, its services and its workflows; the rollback that needs them runs."""
+    words = ["--executor", "app.py:make_executor"] if where == "typed" else []
+    if where == "project":
+        project(folder, 'executor = "app:make_executor"')
+    assert cli("run", "app.py:keeps", "--run-id", "k", *words).code == 3
+    assert (folder / "data/app.db").exists()
+    assert not (folder / ".handrail").exists()
+    assert "k    " in cli("runs", *words).out
+    assert "wait_for" in cli("show", "k", *words).out
+    assert cli("plan", "k", *words).code == 0
+    assert cli("cancel", "k", *words).code == 0
+    assert (folder / "undone").read_text() == "the-db"
+
+
+def test_a_run_that_was_begun_in_code_needs_no_target(cli: Cli, folder: Path) -> None:
+    """Its workflow is one of the executor's."""
+    project(folder, 'executor = "app:make_executor"')
+    code = (
+        "import app; executor = app.make_executor(); "
+        "executor.options(run_id='k').run_sync(app.keeps)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=folder)
+    assert cli("signal", "k", "never").code == 0
+    outcome = cli("resume", "k")
+    assert (outcome.code, outcome.out) == (0, "the-db\n")
+
+
+def test_a_rollback_that_failed_is_no_success(cli: Cli) -> None:
+    """`cancel` exits with 1, and says what was not undone."""
+    words = ["--executor", "app.py:make_executor"]
+    assert cli("run", "app.py:stays", "--run-id", "s", *words).code == 3
+    outcome = cli("cancel", "s", *words)
+    assert outcome.code == 1
+    assert "1 rollback failed: save" in outcome.err
+
+
+def test_a_target_may_be_what_makes_an_executor(cli: Cli) -> None:
+    """With one workflow it is run; with several somebody must say which."""
+    assert cli("run", "app.py:one").out == "the-db\n"
+    outcome = cli("run", "app.py:make_executor")
+    assert outcome.code == 2
+    assert "It has: keeps, stays. Name the workflow" in outcome.err
+
+
+@pytest.mark.parametrize("name", ["app.py:nothing", "app.py:keeps", "app", "no.py:x"])
+def test_an_executor_that_is_none_is_one_line(name: str, cli: Cli) -> None:
+    """What was named, and what it should be."""
+    outcome = cli("run", "app.py:saves", "--executor", name)
+    assert outcome.code == 2
+    assert len(outcome.err.splitlines()) == 1
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--max-launches", "5"], "launches"),
+        (["--max-steps", "7"], "max_steps"),
+        (["--timeout", "0.3"], "timeout_s"),
+    ],
+)
+def test_a_loop_that_never_ends_is_bounded(
+    words: list[str], said: str, cli: Cli, folder: Path
+) -> None:
+    """By what is typed."""
+    (folder / "loop.py").write_text(LOOP, "utf-8")
+    outcome = cli("run", "loop.py", *words)
+    assert outcome.code == 1
+    assert said in outcome.err
+
+
+def test_a_run_that_nothing_bounds_asks_after_200_launches(cli: Cli, folder: Path) -> None:
+    """It waits for an answer, and goes on with as many again."""
+    (folder / "loop.py").write_text(LOOP, "utf-8")
+    outcome = cli("run", "loop.py", "--run-id", "l", "--quiet")
+    assert outcome.code == 3
+    assert cli("show", "l", "--json").data["launches"] == 200
+    assert cli("answer", "l", "look-201/budget-1", "allow").code == 0
+    assert cli("resume", "l", "--quiet").code == 3
+    assert cli("show", "l", "--json").data["launches"] == 400
+
+
+def test_a_workflow_has_limits_of_its_own(cli: Cli, folder: Path) -> None:
+    """They count where nothing else was said."""
+    outcome = cli("run", "app.py:long")
+    assert outcome.code == 1
+    assert "max_steps" in outcome.err
+    assert cli("run", "app.py:long", "--max-steps", "20").code == 0
+    project(folder, "max_steps = 20")
+    assert cli("run", "app.py:long").code == 0
+
+
+# -- the project's table ---------------------------------------------------------------------------
+
+
+def test_the_project_says_what_runs_have(cli: Cli, folder: Path) -> None:
+    """Services, labels, sinks, the ladder and instructions, for runs of the command."""
+    (folder / "more.py").write_text(
+        "from pathlib import Path\nfrom handrail import CallbackSink\n"
+        "def sink():\n    return CallbackSink(lambda event: Path('seen').touch())\n",
+        "utf-8",
+    )
+    project(
+        folder,
+        'services = "app:services"',
+        'sinks = ["more:sink"]',
+        'instructions = "Be terse."',
+        "[tool.handrail.labels]",
+        'team = "a"',
+        "[tool.handrail.ladder]",
+        "max_launches = 3",
+    )
+    outcome = cli("run", "app.py:saves", "--run-id", "s", "--label", "why=test")
+    assert (outcome.code, outcome.out) == (0, "the-db\n")
+    assert (folder / "seen").exists()
+    labels = cli("show", "s", "--json").data["labels"]
+    assert (labels["team"], labels["why"]) == ("a", "test")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('backnd = "x"', "has no key 'backnd'. Did you mean 'backend'?"),
+        ("zzz = 1", "has no key 'zzz'. It may have: backend, model"),
+        ('max_steps = "many"', "max_steps must be a number, got 'many'"),
+        ('sinks = "x"', "sinks must be a list of 'module:factory'"),
+        ("ladder = {tries = 3}", "unexpected keyword argument 'tries'"),
+        ('services = "app:nothing"', "names nothing"),
+    ],
+)
+def test_a_wrong_table_is_refused(line: str, said: str, cli: Cli, folder: Path) -> None:
+    """An unknown key, too: what is misspelt has no effect otherwise."""
+    project(folder, line)
+    outcome = cli("run", "app.py:saves")
+    assert outcome.code == 2
+    assert said in " ".join(outcome.err.split())
+
+
+def test_a_label_needs_a_name(cli: Cli) -> None:
+    """It is NAME=VALUE."""
+    assert "is not NAME=VALUE" in cli("run", "app.py:saves", "--label", "x").err
