@@ -139,6 +139,7 @@ if TYPE_CHECKING:
     from handrail.sinks.structlog import StructlogSink as StructlogSink
     from handrail.static.source import SourceUnavailable as SourceUnavailable
     from handrail.steps.forgotten import StepNotYielded as StepNotYielded
+    from handrail.steps.scope import scope as scope
     from handrail.steps.step import step as step
     from handrail.steps.verbs import Stage as Stage
     from handrail.steps.verbs import Step as Step
@@ -210,6 +211,7 @@ _NAMES = {
     "handrail.sinks.structlog": "StructlogSink",
     "handrail.static.source": "SourceUnavailable",
     "handrail.steps.forgotten": "StepNotYielded",
+    "handrail.steps.scope": "scope",
     "handrail.steps.step": "step",
     "handrail.steps.verbs": "Stage Step Steps",
     "handrail.system.spawn": "CommandNotStarted",

@@ -1,7 +1,8 @@
-"""Verbs with one child at a time: ``branch`` and ``subworkflow``."""
+"""Verbs with one child at a time: ``branch``, ``subworkflow`` and ``scope``."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -10,14 +11,14 @@ from handrail.core.ending import child_result, hit_limit, partially_compensated,
 from handrail.core.failing import fail, fail_with
 from handrail.core.failures import AttemptFailure, failure_from, failure_of, failure_of_body
 from handrail.core.generators import call
-from handrail.core.nodes import Node
+from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import BodyStepNode, CompositeNode, RunState, declared_for
-from handrail.errors import NoArmChosen
+from handrail.errors import NoArmChosen, WrongUse
 from handrail.model import events as ev
 from handrail.model.paths import join
 from handrail.model.results import BranchResult, StepResult
 from handrail.record.outputs import WORKFLOW, arm
-from handrail.steps.verbs import Branching, ChildWorkflow, Step
+from handrail.steps.verbs import Branching, ChildWorkflow, ScopedBody, Step
 
 
 class BranchNode(CompositeNode):
@@ -169,6 +170,56 @@ class WorkflowNode(BodyStepNode):
         if self.is_open:
             self.is_open = False
             run.record(ev.SubworkflowEnded(self.path, self.name, "cancelled", self.stop))
+
+
+class ScopeNode(BodyStepNode):
+    """Runs a helper's generator below the step's path."""
+
+    __slots__ = ()
+
+    @property
+    def verb(self) -> ScopedBody:
+        """What the step is."""
+        return cast("ScopedBody", self.step.verb)
+
+    def begin(self, run: RunState) -> None:
+        """Enter the generator, unless what holds the step had run it before; this must not depend
+        on whether it was in this drive.
+        """
+        body = self.verb.body
+        if _is_repeated(self) or inspect.getgeneratorstate(body) != inspect.GEN_CREATED:
+            why = (
+                f"step {self.path!r}: a scope's generator runs once, and this is another attempt. "
+                f"Make a workflow of the helper, and .subworkflow(...) of the scope."
+            )
+            fail_with(run, self, WrongUse(why), retryable=False)
+            return
+        self.body_inputs = self.inputs
+        run.enter(self, body)
+
+    def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
+        """Give what the helper returned, or fail with what it raised; nothing is undone yet."""
+        if error is None:
+            where = f"scope {self.path!r}"
+            error = run.unrecordable(value, where, lambda: declared_for(self))
+        if error is None:
+            run.succeed(self, value)
+        else:
+            fail(run, self, failure_of_body(error))
+
+
+def _is_repeated(node: Node) -> bool:
+    """True if a step that is held by another one is begun for another time, by a retry of that or
+    in another round. What a body yields, or gives for an item, was made anew, as was a fallback.
+    """
+    above = node.parent
+    while isinstance(above, CompositeNode) and not isinstance(above, BodyStepNode):
+        if above.phase is Phase.FALLING_BACK:
+            return False
+        if above.begins_again:
+            return True
+        above = above.parent
+    return False
 
 
 def _depth(node: Node) -> int:

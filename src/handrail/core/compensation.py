@@ -32,6 +32,7 @@ from handrail.steps.verbs import (
     ForEachGroup,
     ParallelGroup,
     RaceGroup,
+    ScopedBody,
     Step,
     Validation,
 )
@@ -196,6 +197,8 @@ class CompensationSearch:
             yield self._members(base, path, verb, inputs, items)
         elif isinstance(verb, ChildWorkflow):
             yield self._child(base, verb)
+        elif isinstance(verb, ScopedBody):  # nothing, if it has run
+            yield self._body(base, verb.body, inputs)
         self._concurrent.add(base)
         for one in held:
             below = f"{base}/{one.name}"

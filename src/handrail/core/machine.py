@@ -52,7 +52,7 @@ from handrail.core import commands as cmd
 from handrail.core.attempts import attempt, open_step, predicate_answered
 from handrail.core.bodies import advance, go_on
 from handrail.core.budget import settle_total
-from handrail.core.children import BranchNode, WorkflowNode
+from handrail.core.children import BranchNode, ScopeNode, WorkflowNode
 from handrail.core.ending import (
     cancel_requested,
     close_run,
@@ -123,6 +123,7 @@ from handrail.steps.verbs import (
     PythonCall,
     Question,
     RaceGroup,
+    ScopedBody,
     ShellCommand,
     SignalWait,
     StageCheck,
@@ -138,6 +139,7 @@ NODE_TYPES: Mapping[type, type[StepNode]] = {
     Generation: AgentNode,
     Branching: BranchNode,
     ChildWorkflow: WorkflowNode,
+    ScopedBody: ScopeNode,
     Validation: ValidationNode,
     ParallelGroup: GroupNode,
     ForEachGroup: GroupNode,

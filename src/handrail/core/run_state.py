@@ -138,6 +138,11 @@ class CompositeNode(StepNode):
 
     __slots__ = ("deadline", "late", "overdue")
 
+    @property
+    def begins_again(self) -> bool:
+        """True if the steps that it holds may have begun before."""
+        return self.attempt > 1
+
     def __init__(
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
     ) -> None:

@@ -50,6 +50,11 @@ class ValidationNode(CompositeNode):
         passed = bool(self._rounds) and self._rounds[-1].passed
         return ValidationResult(passed, tuple(self._rounds))
 
+    @property
+    def begins_again(self) -> bool:
+        """True in another attempt, and for the fix of another round."""
+        return super().begins_again or len(self._rounds) > 1
+
     def begin(self, run: RunState) -> None:
         """Ask for the stages: those of names are known to the engine alone."""
         self._reset()

@@ -219,7 +219,9 @@ class _Walk:
 
 def _always(part: Part) -> bool:
     """False for what a condition of the run decides: an arm, a fallback, a filtered member."""
-    return part.role in {"member", "body", "fix"} and not (part.repeated and _filtered(part.label))
+    return part.role in {"member", "body", "fix", "scope"} and not (
+        part.repeated and _filtered(part.label)
+    )
 
 
 def _filtered(loop: str) -> bool:

@@ -264,6 +264,9 @@ class _Drawing:
         parts = [part for part in node.parts if part.role != "fallback"]
         if node.verb in _GROUPS and parts:
             name, ends = self.group(node, parts, ports)
+        elif node.verb == "scope":
+            helper = HelperNode(node.name.text, parts[0].nodes, node.line, node.column)
+            return self.helper(helper, ports)
         elif node.verb == "branch":
             name, ends = self.choice(node, parts, ports)
         else:

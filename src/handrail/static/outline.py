@@ -36,7 +36,7 @@ class Part:
     times (``repeated``).
     """
 
-    role: Literal["member", "arm", "body", "fix", "fallback"]
+    role: Literal["member", "arm", "body", "fix", "fallback", "scope"]
     nodes: tuple[Node, ...]
     label: str = ""
     repeated: bool = False
@@ -495,6 +495,8 @@ class _Reading:
         """The steps that a call yields or returns."""
         if not isinstance(node, ast.Call):
             return (unknown_step(node, typed=typed),)
+        if self.symbols.is_ours(node.func, "scope") and len(node.args) > 1:
+            return (self.scoped(node, typed=typed),)
         function = self.symbols.function_named(node.func)
         if function is None or self.symbols.is_workflow(function):
             helper = HelperNode(self.told(node), None, node.lineno, node.col_offset)
@@ -506,6 +508,24 @@ class _Reading:
                 return (step,)
             case nodes:
                 return (HelperNode(self.told(node), nodes, node.lineno, node.col_offset),)
+
+    def scoped(self, node: ast.Call, *, typed: bool) -> StepNode:
+        """``scope(name, helper(...))``."""
+        name, body = node.args[:2]
+        nodes = self.built(body, typed=False, driven=True)
+        match nodes:
+            case (HelperNode(nodes=tuple(inside)),):
+                nodes = inside
+            case _:
+                pass
+        return StepNode(
+            name_of(name, self.symbols),
+            "scope",
+            node.lineno,
+            node.col_offset,
+            parts=(Part("scope", nodes, shown(body)),),
+            typed=typed,
+        )
 
     def followed(self, function: Region) -> tuple[Node, ...] | None:
         """What a function of this text does, or None if it is being read already."""

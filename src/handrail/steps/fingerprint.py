@@ -28,6 +28,7 @@ from handrail.steps.verbs import (
     PythonCall,
     Question,
     RaceGroup,
+    ScopedBody,
     ShellCommand,
     SignalWait,
     Stage,
@@ -132,6 +133,8 @@ def _described(verb: Verb, identity: Identity) -> str:  # noqa: C901, PLR0911, P
             name = verb.workflow.definition.name
             said = f"subworkflow {name} {identity(list(verb.args))}"
             return f"{said} {identity(dict(verb.kwargs))}" if verb.kwargs else said
+        case ScopedBody():
+            return f"scope {verb.function}"
         case Branching():
             return f"branch {identity([arm.name for _, arm in verb.arms])}"
         case ParallelGroup():

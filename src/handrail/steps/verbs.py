@@ -159,6 +159,16 @@ class ChildWorkflow:
 
 
 @dataclass(frozen=True, slots=True)
+class ScopedBody:
+    """Run the steps of a generator, which runs once, below the step's path."""
+
+    kind: ClassVar[str] = "scope"
+    leaf: ClassVar[bool] = False
+    body: Generator[Step[Any], Any, Any]
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
 class Branching:
     """Run the first arm whose predicate is true."""
 
@@ -244,6 +254,7 @@ Verb: TypeAlias = (
     | StageCheck
     | Validation
     | ChildWorkflow
+    | ScopedBody
     | Branching
     | ParallelGroup
     | ForEachGroup
@@ -413,6 +424,11 @@ class Step(Generic[T_co]):
     ) -> Step[T_co]:
         """Try up to ``max_attempts`` times in all; ``on``: exception types, or a predicate."""
         count_of(max_attempts, "retry(max_attempts)")
+        if type(self.verb) is ScopedBody:
+            raise DefinitionError(
+                f"step {self.name!r}: a scope cannot be retried, for its generator runs once. Make "
+                f"a workflow of the helper, and .subworkflow(...) of the scope."
+            )
         _check_retry_on(on, self.name)
         retry = Retry(max_attempts, backoff_of(backoff), on)
         _once_or_retry(self.name, retry, once=self.modifiers.once)

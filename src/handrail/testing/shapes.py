@@ -22,6 +22,7 @@ from handrail.errors import WorkflowError
 from handrail.model.context import WorkflowContext
 from handrail.model.policy import OnError
 from handrail.model.results import StepFailed
+from handrail.steps.scope import scope
 from handrail.steps.step import step
 from handrail.steps.verbs import ForEachGroup, ParallelGroup, Stage, Step, Steps
 
@@ -92,6 +93,13 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True)
+class Inner:
+    """A ``scope``."""
+
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """A question, to be answered with "yes"."""
 
@@ -111,7 +119,9 @@ class Listen:
     """A ``wait_for`` of the signal "go"."""
 
 
-What: TypeAlias = Act | Together | Each | Race | Rounds | Choice | Child | Ask | Nap | Listen
+What: TypeAlias = (
+    Act | Together | Each | Race | Rounds | Choice | Child | Inner | Ask | Nap | Listen
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +273,7 @@ def step_of(shape: Shape, label: str) -> Step[Any]:
 def _modified(made: Step[Any], shape: Shape) -> Step[Any]:
     if shape.when is not None:
         made = made.when(_predicate(None if shape.when == "raises" else shape.when))
-    if shape.attempts > 1:
+    if shape.attempts > 1 and not isinstance(shape.what, Inner):
         made = made.retry(shape.attempts, backoff=shape.backoff_s)
     if shape.timeout_s is not None:
         made = made.timeout(shape.timeout_s)
@@ -275,7 +285,7 @@ def _modified(made: Step[Any], shape: Shape) -> Step[Any]:
     return made
 
 
-def _verb(what: What, label: str) -> Step[Any]:
+def _verb(what: What, label: str) -> Step[Any]:  # noqa: C901  # one case a verb
     named = step(label)
     match what:
         case Act(failures=failures):
@@ -302,6 +312,8 @@ def _verb(what: What, label: str) -> Step[Any]:
             )
         case Child(body=body):
             return named.run_workflow(workflow_of(body))
+        case Inner(body=body):
+            return scope(label, _run(body.statements, ""))
         case Ask(timeout_s=timeout_s, has_default=True):
             return named.ask("?", default="default", timeout=timeout_s)
         case Ask(timeout_s=timeout_s):

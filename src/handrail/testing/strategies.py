@@ -25,6 +25,7 @@ from handrail.testing.shapes import (
     Child,
     Choice,
     Each,
+    Inner,
     Listen,
     Nap,
     Race,
@@ -160,6 +161,7 @@ def _composites(drawn: _Drawn, depth: int) -> tuple[st.SearchStrategy[Any], ...]
         ),
         st.builds(Choice, st.lists(st.tuples(verdicts, inner), min_size=1, max_size=2).map(tuple)),
         st.builds(Child, body),
+        st.builds(Inner, body),
     ]
     if not drawn.timeless:
         found.append(st.builds(Race, some))

@@ -1,0 +1,40 @@
+"""``scope(name, helper(...))``: the steps of a helper below a path of their own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+from handrail.errors import WrongUse
+from handrail.steps.step import step
+from handrail.steps.verbs import ScopedBody, Step
+
+R = TypeVar("R")
+
+
+def scope(name: str, body: Generator[Step[Any], Any, R] | Step[R], /) -> Step[R]:
+    """A step that runs a helper's steps below its own path, and gives what the helper returns.
+
+    So a helper can be called again: its steps have other paths each time.
+    ``yield from scope(f"round-{n}", improve(draft))``. What the helper raises fails the scope. A
+    scope cannot be retried, for a generator runs once: ``subworkflow`` can.
+
+    Raises:
+        WrongUse: ``body`` is no step and no generator that has not begun.
+    """
+    if type(body) is Step:
+        body = _alone(body)
+    if not inspect.isgenerator(body) or inspect.getgeneratorstate(body) != inspect.GEN_CREATED:
+        raise WrongUse(
+            f"scope({name!r}, ...) takes what a helper gives, a generator that has not begun: "
+            f"scope({name!r}, helper(...)). Got {body!r}"
+        )
+    generator: Any = body
+    module = generator.gi_frame.f_globals.get("__name__", "")
+    function = f"{module}:{generator.gi_code.co_qualname}"
+    return Step(step(name).name, ScopedBody(generator, function))
+
+
+def _alone(one: Step[R]) -> Generator[Step[Any], Any, R]:
+    return (yield from one)
