@@ -560,6 +560,31 @@ def test_blocks_are_joined_by_their_message() -> None:
     assert got.reply.text == "c"
 
 
+def test_what_was_said_before_a_tool_that_was_denied_is_no_part_of_the_answer() -> None:
+    """Also where the agent goes on in the same message, or asked before it told of the call."""
+    call = {"toolCallId": "c", "kind": "execute", "title": "rm"}
+    asks = {
+        "id": 9,
+        "method": "session/request_permission",
+        "params": {"sessionId": "s1", "toolCall": call, "options": []},
+    }
+    denied = update("tool_call_update", toolCallId="c", status="failed")
+    for message in ({"messageId": "m"}, {}):
+        before, after = chunk("I run.", **message), chunk("done", **message)
+        assert talk("x", before, asks, after, ended(**USED)).reply.text == "done"
+        assert talk("x", before, asks, denied, after, ended(**USED)).reply.text == "done"
+        assert talk("x", before, asks, denied, ended(**USED)).reply.text == "I run."
+
+
+def test_a_turn_of_no_word_and_no_token_was_refused() -> None:
+    """As gemini ends one whose prompt was blocked. A tool alone is a turn."""
+    nothing = {"usage": {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}}
+    assert talk("x", ended(**nothing)).error.kind == "refusal"
+    call = update("tool_call", toolCallId="c", status="completed")
+    assert talk("x", call, ended(**nothing)).reply.text == ""
+    assert talk("x", ended(**USED)).reply.text == ""
+
+
 @pytest.mark.parametrize(
     ("stop", "kind"),
     [

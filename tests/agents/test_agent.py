@@ -146,6 +146,16 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(
     assert "missing required field `score`" in backend.turns[1].prompt
 
 
+async def test_an_answer_of_no_text_is_asked_for_again(
+    climb: Climb, make_request: MakeRequest
+) -> None:
+    """It is the answer of an agent that has none."""
+    backend = FakeBackend(["", " \n", "done"])
+    result = await climb(Agent("worker", "Do it.", backend=backend), make_request())
+    assert (result.output, result.attempts) == ("done", 3)
+    assert "it gave no text" in backend.turns[1].prompt
+
+
 async def test_a_backend_without_a_session_is_told_everything_again(
     climb: Climb,
     make_request: MakeRequest,

@@ -20,7 +20,12 @@ from pydantic_ai.messages import (
     ThinkingPart,
     ToolCallPart,
 )
-from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.models.function import (
+    AgentInfo,
+    DeltaToolCall,
+    FunctionModel,
+    FunctionStreamedResponse,
+)
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.usage import RequestUsage
@@ -89,6 +94,22 @@ def prompts(messages: list[ModelMessage]) -> list[str]:
         for part in message.parts
         if part.part_kind == "user-prompt"
     ]
+
+
+async def test_a_stream_of_a_provider_that_ends_early_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A provider says why its model stopped; a model of a test need not."""
+
+    async def partial(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield "partial answ"
+
+    backend = ApiBackend(FunctionModel(stream_function=partial))
+    assert (await backend.complete(TURN)).text == "partial answ"
+    monkeypatch.setattr(FunctionStreamedResponse, "provider_name", "openai")
+    with pytest.raises(AgentError, match="ended before the model said") as caught:
+        await backend.complete(TURN)
+    assert (caught.value.kind, caught.value.text) == ("transient", "partial answ")
 
 
 class TestApiBackend(BackendContract):

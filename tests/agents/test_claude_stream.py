@@ -482,6 +482,19 @@ def test_claudes_own_words_for_a_failure_are_no_answer(said: str, kind: str) -> 
     assert say(init(), assistant(text(said)), result(said)).reply.text == said
 
 
+def test_an_empty_result_does_not_hide_what_the_model_said() -> None:
+    """The answer is what its last message holds."""
+    assert say(init(), assistant(text("Done.")), result("")).reply.text == "Done."
+
+
+def test_a_command_of_claudes_own_is_no_answer() -> None:
+    """It took the prompt for one, and asked no model."""
+    helped = result("Usage: ...", num_turns=0)
+    error = say(init(), helped, turn=turn_of(prompt="/help me")).error
+    assert (error.kind, "took the prompt for a command" in error.reason) == ("bad_request", True)
+    assert say(init(), helped, turn=turn_of(prompt="/compact")).reply.text == "Usage: ..."
+
+
 def test_a_refusal_may_be_told_by_the_line_alone() -> None:
     """The result of a refused request may name the end of the program's own message."""
     refused = complaint("x", error="invalid_request")

@@ -16,7 +16,7 @@ from handrail.agents.codex.errors import (
     status_of_info,
     status_of_message,
 )
-from handrail.agents.transport.parser import kind_of_status
+from handrail.agents.transport.failures import kind_of_status
 from tests.agents.recorded import NOW
 
 CAP = (

@@ -51,7 +51,7 @@ def test_a_successful_result_is_an_answer() -> None:
     played = read("tool")
     reply = played.reply
     assert (reply.text, reply.model) == ("The command printed tool-ok.", "gemini-2.5-flash")
-    assert reply.usage == Usage(2400, 50, cached_tokens=800)
+    assert reply.usage == Usage(2400, 70, cached_tokens=800, reasoning_tokens=20)
     ref = "run_shell_command__run_shell_command_1795294210558_0"
     given = {"command": "echo tool-ok", "description": "print"}
     assert played.notices[:5] == (

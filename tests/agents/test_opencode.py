@@ -212,6 +212,16 @@ def test_a_tool_that_is_told_twice_ran_once() -> None:
     assert len(of_type(said(use, use).notices, AgentToolCompleted)) == 1
 
 
+def test_a_tool_that_is_not_allowed_is_a_wrong_setting() -> None:
+    """It ends well by its own account, and another launch would end the same."""
+    state = {"status": "error", "error": "The user rejected permission to use this tool."}
+    use = {"type": "tool_use", "part": {"callID": "c", "tool": "bash", "state": state}}
+    step = {"type": "step_finish", "part": {"reason": "tool-calls"}}
+    error = said(use, step).error
+    assert (error.kind, "rejected permission" in error.reason) == ("config", True)
+    assert said(use, step, STOPPED).reply.text == ""
+
+
 def test_another_session_is_no_part_of_the_turn() -> None:
     """Neither the answer nor the end of an agent that this one started is its own."""
     text = {"type": "text", "part": {"text": "mine"}}

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from handrail import AgentError
+from handrail.agents.transport.failures import judged_by_words, kind_by_words
 from handrail.agents.transport.parser import Ending, kind_of_end, said_on_stderr, words_of_end
 
 
@@ -27,6 +29,47 @@ from handrail.agents.transport.parser import Ending, kind_of_end, said_on_stderr
 def test_an_end_has_a_kind(ending: Ending, kind: str) -> None:
     """A refusal before the first event is a wrong setting or login; what we stopped is ours."""
     assert kind_of_end(ending, alive=False) == kind
+
+
+WORDS: list[tuple[Any, str, Any]] = [
+    ("config", "claude exited with 1: Error: read ECONNRESET", "transient"),
+    ("config", "API Error: 529 Overloaded", "transient"),
+    ("config", "API Error (429)", "rate_limit"),
+    ("config", "HTTP 404 at /v1/messages", "bad_request"),
+    ("config", "You\u2019ve hit your weekly limit", "usage_cap"),
+    ("config", "Credit balance is too low", "spending_cap"),
+    ("config", "ENOSPC: no space left on device, write", "transient"),
+    ("config", "EMFILE: too many open files", "transient"),
+    ("config", "unknown option --x", "config"),
+    ("auth", "Failed to authenticate. API Error: fetch failed", "transient"),
+    ("auth", "Not logged in", "auth"),
+    ("crashed", "getaddrinfo EAI_AGAIN api.example.com", "transient"),
+    ("crashed", "connect ENETUNREACH 10.0.0.1:443", "transient"),
+    ("crashed", "connect EHOSTUNREACH 10.0.0.1:443", "transient"),
+    ("crashed", "panicked at src/main.rs", "crashed"),
+    ("bad_request", "Input is too long for requested model", "context_overflow"),
+    ("bad_request", "prompt exceeds the maximum of 200000 input tokens", "context_overflow"),
+    ("bad_request", "image dimensions exceed max allowed size: 2000 pixels", "context_overflow"),
+    ("bad_request", "session 7 not found", "bad_request"),
+    ("transient", "500 the model gpt-99 does not exist", "bad_request"),
+    ("transient", "Too many tokens, please wait before trying again", "transient"),
+    ("crashed", "the response was blocked by the content filter", "refusal"),
+    ("rate_limit", "fetch failed", "rate_limit"),
+    (None, "fetch failed", None),
+]
+
+
+@pytest.mark.parametrize(("kind", "words", "better"), WORDS)
+def test_words_know_better_than_a_vague_kind(kind: Any, words: str, better: Any) -> None:
+    """The network before a login; what a program says of itself stays if words add nothing."""
+    assert kind_by_words(kind, words) == better
+
+
+def test_a_failure_that_may_pass_keeps_the_time_that_its_words_name() -> None:
+    """The advice for what it was taken for is dropped."""
+    error = AgentError("a", "usage limit reached, resets in 2 hours", kind="config", hint="--help")
+    judged_by_words(error, 1_000.0)
+    assert (error.kind, error.retry_at, error.hint) == ("usage_cap", 1_000.0 + 7_200, "")
 
 
 def test_a_program_that_had_begun_crashed() -> None:

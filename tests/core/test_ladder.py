@@ -147,6 +147,21 @@ def test_what_only_a_person_can_mend_parks(kind: AgentErrorKind) -> None:
     assert after.advice.endswith("it failed. Run `x login`.")
 
 
+def test_a_program_that_crashed_has_a_moment() -> None:
+    """What it crashed of may be over then; an interruption and a hang need none."""
+    assert [due - NOW for due, _ in climbed(fault("crashed", ladder=STEADY))][:3] == [0, 5, 15]
+    assert [due for due, _ in climbed(fault("interrupted", ladder=STEADY))][:3] == [NOW] * 3
+
+
+def test_a_login_is_looked_for_again_where_that_is_wanted() -> None:
+    """After a minute, then each half hour, until the bound; then a person is needed."""
+    climb = climbed(fault("auth", ladder=Ladder(auth="probe", max_launches=1_000)))
+    assert [due - NOW for due, _ in climb[:4]] == [0, 60, 1_860, 3_660]
+    assert all(isinstance(after, Next) and after.launch.rung == "wait" for _, after in climb[:-1])
+    assert isinstance(climb[-1][1], Park)
+    assert climb[-1][0] - NOW <= 8 * DAY
+
+
 def test_a_session_that_is_full_is_compacted_and_then_left() -> None:
     """First the same session made smaller, then a new one with a summary, then the end."""
     assert rungs(fault("context_overflow", can_compact=True)) == ["compact", "summarise", "GiveUp"]

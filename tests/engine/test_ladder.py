@@ -102,6 +102,9 @@ async def test_a_step_whose_session_is_gone_goes_on_in_a_new_one(tmp_path: Path)
     assert ["resume" in call.argv for call in codex.calls] == [False, True, False]
 
 
+WORTH = {"StepStarted", "LadderStep", "AttemptFailed"}
+
+
 async def test_what_is_used_up_fails_the_attempt_and_then_counts_as_one() -> None:
     """A failure that goes on is the attempt's, the step's retry follows with a clean session."""
     down = AgentError("coder", "gone", kind="crashed", session="s-1")
@@ -112,7 +115,8 @@ async def test_what_is_used_up_fails_the_attempt_and_then_counts_as_one() -> Non
     result = await Executor(clock=JumpClock(), sinks=[sink]).run(flow)
     assert result.success
     assert result.step_results[0].attempts == 2
-    assert kinds(sink) == ["StepStarted", "LadderStep", "LadderStep", "AttemptFailed"]
+    told = [kind for kind in kinds(sink) if kind in WORTH]
+    assert told == ["StepStarted", "LadderStep", "LadderStep", "AttemptFailed"]
     assert [turn.session for turn in backend.turns] == [None, "s-1", "s-1", None]
     assert [turn.turn for turn in backend.turns] == [1, 2, 3, 1]
 
@@ -482,7 +486,7 @@ async def test_all_launches_of_an_attempt_share_its_timeout() -> None:
 
     async def dies(turn: Any) -> Any:
         await turn.sleep(40)
-        return AgentError("c", "gone", kind="crashed")
+        return AgentError("c", "gone", kind="interrupted")
 
     clock, backend = JumpClock(), FakeBackend([dies] * 3)
     agent = Agent("c", "Do it.", backend=backend)

@@ -141,7 +141,6 @@ def _opencode(_: Path, url: str) -> Mapping[str, str]:
         "model": "stub/m",
         "small_model": "stub/m",
         "provider": {"stub": stub},
-        "permission": {"bash": "ask"},
     }
     switches = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS")
     off = {f"OPENCODE_DISABLE_{switch}": "1" for switch in switches}

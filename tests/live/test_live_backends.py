@@ -155,6 +155,18 @@ async def test_a_refusal_of_the_api_is_known_for_what_it_is(
     assert (finished.status, finished.kind) == ("failed", kind)
 
 
+@pytest.mark.live_on("opencode", "gemini")
+@pytest.mark.parametrize("level", ["read_only", "workspace"])
+async def test_a_level_below_full_runs_no_command(
+    open_session: Open, live: Any, level: str
+) -> None:
+    """Also of a program that would run it without a question."""
+    session = open_session(live.tool("touch ran"), Text("I did not."), permission=level)
+    await session.reply()
+    assert [one.ok for one in session.of(AgentToolCompleted)] == [False]
+    assert not list(session.home.rglob("ran"))
+
+
 @pytest.mark.live_on("claude", "codex", "codex-exec")
 async def test_a_used_up_plan_says_when_it_opens_again(open_session: Open, live: Any) -> None:
     """The cap is known as one, with the time that the API gave, as exactly as it is told."""

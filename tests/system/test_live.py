@@ -303,6 +303,18 @@ async def test_a_flood_while_it_is_ended_takes_bounded_memory(
     assert len(lines) <= (1 << 20) / live_module.LINE_COST_BYTES
 
 
+async def test_what_comes_with_a_line_of_any_length_is_heard(
+    marker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line before the last is as long as all that may be unread, the last one the result."""
+    monkeypatch.setattr(live_module, "UNREAD_BYTES", 1 << 20)
+    program = "import sys; sys.stdout.write('x' * (3 << 20) + '\\nresult\\n')"
+    async with open_live([*PYTHON, program], marker=marker) as live:
+        lines, code = await heard(live)
+    assert code == 0
+    assert [(stream, len(data)) for stream, data in lines] == [("stdout", 3 << 20), ("stdout", 6)]
+
+
 # Cancellation
 
 

@@ -79,6 +79,8 @@ def schema_for(output: Any) -> Schema | None:
 
 def read(reply: AgentReply, output: Any) -> Found | NotFound:
     """The answer in a reply: its structured value if it has one, else what its text holds."""
+    if plain(output) is str and not reply.text.strip():
+        return NotFound("it gave no text")
     if not reply.has_value or plain(output) is str:
         return last_fitting(reply.text, output)
     try:

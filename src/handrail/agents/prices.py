@@ -166,6 +166,7 @@ def _price(model: str | None, prices: Mapping[str, Price]) -> Price | None:
         name,
         _VARIANT.sub("", name),
         _VARIANT.sub("", _VARIANT.sub("", name)),
+        name.replace(".", "-"),  # as copilot writes claude's
     ):
         if candidate in prices:
             return prices[candidate]

@@ -6,13 +6,14 @@ the same attempt, so a resumed run goes on where it stood:
     the session is gone       retry in a new one
     transient, rate_limit     retry with backoff, or at the time that was named; for hours, then a
                               person (where there is a chain, its next one takes over before)
-    crashed, interrupted      retry, in the session
-    timeout                   retry, in the session
+    crashed                   retry with backoff, in the session
+    interrupted, timeout      retry, in the session
     usage_cap                 wait until it is over, with one early probe; too long: a person
                               (with ``cap="fallback"`` the next of the chain, while there is one)
     context_overflow          compact the session, else a new one with a summary
     invalid_output            re-ask, at last reframed in a new session
-    spending_cap, auth        a person must act: the run suspends
+    spending_cap, auth        a person must act: the run suspends (with ``auth="probe"`` it looks
+                              for the login first, for as long as for the end of a cap)
     all others, and what is   the next backend or model of the chain, then giving up
     used up
 """
@@ -65,9 +66,11 @@ _THE_SAME_AGAIN: frozenset[Rung] = frozenset({"retry", "wait"})
 _IN_A_NEW_SESSION: frozenset[Rung] = frozenset({"summarise", "reframe", "fallback"})
 _PAUSED = frozenset({"transient", "rate_limit"})
 _CAPPED = frozenset({"usage_cap"})
+_LOGGED_OUT = frozenset({"auth"})
 RETRIES_BEFORE_FALLBACK = 6
 """After so many, the next of ``Agent(fallback=)`` takes over, where nothing else is said."""
 _LONG_LAUNCH_S = 900.0
+_FIRST_PROBE_S = 60.0
 _FOR_A_PERSON = frozenset({"spending_cap", "auth"})
 
 
@@ -76,18 +79,19 @@ def following(fault: Fault, past: Sequence[LadderStep], now: float, seed: str) -
 
     ``seed`` names run and path: the same seed gives the same jitter.
     """
+    here = _on_this_route(past)
     if fault.kind in _FOR_A_PERSON:
-        return Park(_advice(fault), _again(fault, "retry"))
+        probed = _probed(fault, here, now) if fault.kind == "auth" else None
+        return probed or Park(_advice(fault), _again(fault, "retry"))
     if len(past) + 1 >= fault.ladder.max_launches:
         return _GIVE_UP
-    here = _on_this_route(past)
     chosen: Following | None = None
     if _session_is_gone(fault):
         return Next(_anew(fault, "retry"), now)
     if fault.kind in _PAUSED:
         chosen = _waited_out(fault, here, now, seed)
     elif fault.kind in _RETRIED:
-        chosen = _retried(fault, here, now)
+        chosen = _retried(fault, here, now, seed)
     elif fault.kind == "usage_cap":
         leaves = fault.ladder.cap == "fallback" and _has_fallback(fault)
         chosen = None if leaves else _capped(fault, here, now)
@@ -111,12 +115,15 @@ def _on_this_route(past: Sequence[LadderStep]) -> list[LadderStep]:
     return list(past[changes[-1] + 1 :] if changes else past)
 
 
-def _retried(fault: Fault, here: Sequence[LadderStep], now: float) -> Next | None:
+def _retried(fault: Fault, here: Sequence[LadderStep], now: float, seed: str) -> Next | None:
     allowance = _RETRIED[fault.kind]
     used = sum(1 for step in here if _RETRIED.get(step.kind) == allowance)
     if used >= getattr(fault.ladder, allowance):
         return None
-    return Next(_again(fault, "retry"), now)
+    pause_s = 0.0
+    if fault.kind == "crashed":  # what it crashed of may need a moment
+        pause_s = delay_s(fault.ladder.backoff, used + 1, f"{seed}/{fault.launch.number}")
+    return Next(_again(fault, "retry"), now + pause_s)
 
 
 def _waited_out(
@@ -139,6 +146,18 @@ def _waited_out(
     elif due - (outage[0].at if outage else now) > ladder.transient_max_wait_s:
         return Park(_still_out(fault), _again(fault, "retry"))
     return Next(_again(fault, "retry"), due)
+
+
+def _probed(fault: Fault, here: Sequence[LadderStep], now: float) -> Next | None:
+    """Look whether the login is back, as often as for the end of a cap."""
+    ladder = fault.ladder
+    waits = _last_of(here, now, _LOGGED_OUT, ladder.cap_wait_s)
+    due = now + (ladder.cap_wait_s if waits else min(_FIRST_PROBE_S, ladder.cap_wait_s))
+    if ladder.auth == "suspend" or due - (waits[0].at if waits else now) > ladder.cap_max_wait_s:
+        return None
+    if len(here) + 1 >= ladder.max_launches:
+        return None
+    return Next(_again(fault, "wait"), due)
 
 
 def _count(here: Sequence[LadderStep], kinds: frozenset[str]) -> int:
@@ -171,7 +190,7 @@ def _last_of(
     count, failed_at = 0, now
     for step in reversed(here):
         over = step.kind not in kinds or failed_at - max(step.at, step.due) > long_s
-        if over or (step.parked and kinds is _PAUSED):
+        if over or (step.parked and kinds is not _CAPPED):
             break
         count, failed_at = count + 1, step.at
     return here[len(here) - count :]

@@ -248,6 +248,8 @@ class Budget:
 DAY_S = 86_400.0
 OnCap: TypeAlias = Literal["wait", "fallback"]
 ON_CAP = ("wait", "fallback")
+OnAuth: TypeAlias = Literal["suspend", "probe"]
+ON_AUTH = ("suspend", "probe")
 
 
 def _tries(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -259,12 +261,15 @@ def _optional_tries(_: Any, attribute: attrs.Attribute[Any], value: object) -> N
         _tries(_, attribute, value)
 
 
-def _on_cap(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value not in ON_CAP:
-        raise DefinitionError(
-            f"{attribute.name} of a Ladder must be one of {', '.join(map(repr, ON_CAP))}, "
-            f"got {value!r}"
-        )
+def _one_of(*words: str) -> Callable[[Any, attrs.Attribute[Any], object], None]:
+    def check(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+        if value not in words:
+            raise DefinitionError(
+                f"{attribute.name} of a Ladder must be one of {', '.join(map(repr, words))}, "
+                f"got {value!r}"
+            )
+
+    return check
 
 
 def _backoff(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -292,13 +297,16 @@ class Ladder:
       or at the time that the reply named, for up to ``transient_max_wait_s``; then the run is
       suspended. Where there is a fallback it takes over after 6 retries. ``transient_retries`` says
       another count: after so many it falls back, or fails.
-    - ``crash_retries`` after a program that ended without its own word that it is done;
-      ``timeout_retries`` after one that hung. Both go on in the session, if the backend can.
+    - ``crash_retries`` after a program that ended without its own word that it is done, with pauses
+      by ``backoff``; ``timeout_retries`` after one that hung. Both go on in the session, if the
+      backend can.
     - A usage cap with a known end is waited for until ``cap_margin_s`` after it, with one probe
       after ``cap_probe_s`` (None: no probe), because such texts are misread and caps are lifted
       early. Without a known end it is probed every ``cap_wait_s``. What would end later than
       ``cap_max_wait_s`` from now, or lasts longer, suspends the run. With ``cap="fallback"`` the
       next of ``Agent(fallback=)`` takes over at once, and only the last of them waits.
+    - A login that is missing suspends the run. With ``auth="probe"`` it is looked for again after a
+      minute, and then every ``cap_wait_s``, for up to ``cap_max_wait_s``.
     - ``overflow_retries`` after a session that got too long: made smaller where the backend can,
       else a new session with a summary.
     - An answer that does not fit is asked for again, ``Agent(max_reasks=)`` times in all; the last
@@ -314,12 +322,13 @@ class Ladder:
     crash_retries: int = attrs.field(default=2, validator=_tries)
     timeout_retries: int = attrs.field(default=2, validator=_tries)
     overflow_retries: int = attrs.field(default=2, validator=_tries)
-    cap: OnCap = attrs.field(default="wait", validator=_on_cap)
+    cap: OnCap = attrs.field(default="wait", validator=_one_of(*ON_CAP))
     cap_wait_s: float = attrs.field(default=1800.0, converter=_wait_s)
     cap_margin_s: float = attrs.field(default=30.0, converter=_margin_s)
     cap_probe_s: float | None = attrs.field(default=1800.0, converter=_probe_s)
     cap_max_wait_s: float = attrs.field(default=8 * DAY_S, converter=_wait_s)
     max_launches: int = attrs.field(default=500, validator=_tries)
+    auth: OnAuth = attrs.field(default="suspend", validator=_one_of(*ON_AUTH), metadata=NEWER)
 
 
 DEFAULT_LADDER = Ladder()

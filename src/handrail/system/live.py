@@ -326,13 +326,18 @@ class _Unread:
         if not self._lines:
             return None
         line = self._lines.popleft()
-        self._bytes -= len(line.data) + LINE_COST_BYTES
+        self._bytes -= _counted(line)
         return line
 
     def _add(self, lines: list[Line]) -> None:
         for line in lines:
-            # Only what comes while nobody asks, because it is being ended, can pile up.
-            size_bytes = len(line.data) + LINE_COST_BYTES
+            # Only what comes while nobody asks, because it is being ended, can pile up. A line that
+            # is as long as all that may be unread leaves room for those that came with it.
+            size_bytes = _counted(line)
             if not self._lines or self._bytes + size_bytes <= UNREAD_BYTES:
                 self._lines.append(line)
                 self._bytes += size_bytes
+
+
+def _counted(line: Line) -> int:
+    return min(len(line.data), UNREAD_BYTES // 2) + LINE_COST_BYTES

@@ -54,7 +54,9 @@ class AcpBackend:
     agent gives such a name itself), failures that it tells as text are told from answers.
     ``model_flag`` is the argument that chooses a model, for agents that do not let it be chosen in
     a session. ``can_do`` may be narrowed to what the agent is known to be able to do. ``env`` is
-    added to its environment. ``install`` and ``login`` are commands, for advice.
+    added to its environment, and ``limited_env`` too where ``permission`` is a level below
+    ``"full"``: it makes the agent ask for what it does unasked by default. ``install`` and
+    ``login`` are commands, for advice.
     """
 
     argv: tuple[str, ...] = attrs.field(converter=_argv)
@@ -63,6 +65,7 @@ class AcpBackend:
     model_flag: str | None = attrs.field(default=None, kw_only=True)
     can_do: Capabilities = attrs.field(default=ACP, kw_only=True)
     env: Mapping[str, str] = attrs.field(factory=dict[str, str], kw_only=True, repr=_names_only)
+    limited_env: Mapping[str, str] = attrs.field(factory=dict[str, str], kw_only=True)
     install: str = attrs.field(default="", kw_only=True)
     login: str = attrs.field(default="", kw_only=True)
 
@@ -82,7 +85,7 @@ class AcpBackend:
             turn,
             self._command(options),
             self._dialogue(turn, options),
-            env=child_environment(options, add=self.env),
+            env=child_environment(options, add=self._added(options)),
             cwd=options.cwd,
             options=options,
             program=self.name,
@@ -99,6 +102,10 @@ class AcpBackend:
             install=self.install or f"see the documentation of {self.name}",
             login=self.login,
         )
+
+    def _added(self, options: AgentOptions) -> Mapping[str, str]:
+        is_limited = options.permission in ("read_only", "workspace")
+        return {**self.env, **self.limited_env} if is_limited else self.env
 
     def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> AcpDialogue:
         return AcpDialogue(
@@ -131,6 +138,10 @@ def gemini(executable: str = "gemini", *, options: AgentOptions = NO_OPTIONS) ->
     )
 
 
+_ASKING = '{"bash":"ask","edit":"ask","webfetch":"ask","external_directory":"ask"}'
+"""By default opencode runs any command, and writes anywhere, without a question."""
+
+
 def opencode(executable: str = "opencode", *, options: AgentOptions = NO_OPTIONS) -> AcpBackend:
     """opencode; its models are named ``provider/model``."""
     return AcpBackend(
@@ -138,6 +149,7 @@ def opencode(executable: str = "opencode", *, options: AgentOptions = NO_OPTIONS
         name="opencode",
         options=options,
         can_do=_narrowed("effort", "add_dirs"),
+        limited_env={"OPENCODE_PERMISSION": _ASKING},
         install="npm install -g opencode-ai",
         login="opencode auth login",
     )

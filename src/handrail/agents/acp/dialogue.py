@@ -176,6 +176,8 @@ class AcpDialogue:
         if self._error_text:
             raise self._failed(fault_of_text(self._error_text, family, ending.now))
         if self._stop == "end_turn":
+            if not self._updates.answer and self._usage.counted_nothing and not self._updates.calls:
+                raise self._failed(_STOPS["refusal"])
             return self._reply()
         if self._stop == "cancelled":
             was = replace(ending, stopped=ending.stopped or "interrupted")
@@ -289,6 +291,7 @@ class AcpDialogue:
         if self._is_interrupted:
             yield answer(request, CANCELLED)
             return
+        yield from self._updates.break_off()
         yield from self._updates.tools.read(call)
         folders = (self._cwd, *self._folders)
         allowed = may_do(call, self._options.permission, folders)

@@ -11,6 +11,7 @@ from handrail.agents.acp.agents import Family
 from handrail.agents.claude import errors as claude_errors
 from handrail.agents.codex import errors as codex_errors
 from handrail.agents.copilot import errors as copilot_errors
+from handrail.agents.transport.failures import kind_of_status
 from handrail.agents.transport.loose_json import (
     NOTHING,
     Object,
@@ -20,7 +21,6 @@ from handrail.agents.transport.loose_json import (
     text_in,
     whole_in,
 )
-from handrail.agents.transport.parser import kind_of_status
 from handrail.agents.transport.reset_times import reset_time
 from handrail.agents.transport.rpc import REFUSED, RpcError
 from handrail.errors import AgentErrorKind

@@ -216,14 +216,24 @@ class Updates:
         match kind:
             case "agent_message_chunk" | "agent_thought_chunk":
                 yield from self._chunk(kind, update)
-            case "tool_call" | "tool_call_update":
+            case "tool_call":
+                yield from self.break_off()
+                self.calls += 1
+                yield from self.tools.read(update, is_first=True)
+            case "tool_call_update":
                 yield from self.flush()
-                self.calls += kind == "tool_call"
-                yield from self.tools.read(update, is_first=kind == "tool_call")
+                yield from self.tools.read(update)
             case "session_info_update":
                 yield from self._retried(update)
             case _:
                 pass
+
+    def break_off(self) -> Iterator[Notice]:
+        """The block that was being said; what is said next is another message, whatever its id."""
+        yield from self.flush()
+        for message in [one for one in self._said if not one.startswith(" ")]:
+            self._unnamed += 1
+            self._said[f" {self._unnamed}"] = self._said.pop(message)
 
     def flush(self) -> Iterator[Notice]:
         """The block that was being said, which ends here."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from handrail.agents.transport.parser import kind_of_status
+from handrail.agents.transport.failures import kind_by_words, kind_of_status
 from handrail.errors import AgentErrorKind
 from handrail.shortening import shortened
 
@@ -71,7 +71,7 @@ def failure_of(error: BaseException) -> Failure:
     after = getattr(error, "retry_after", None)
     after_s = float(after) if isinstance(after, (int, float)) and after >= 0 else None
     reason = _reason(error)
-    kind = _kind(error, http_status, reason)
+    kind = kind_by_words(_kind(error, http_status, reason), reason)
     return Failure(kind, reason, http_status, after_s, _hint(kind, reason))
 
 

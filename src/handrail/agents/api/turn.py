@@ -126,6 +126,7 @@ class ApiTurn:
         self._run: Any = None
         self._responses: list[Any] = []
         self._wrapped = False
+        self._streamed = False
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -188,6 +189,7 @@ class ApiTurn:
 
     async def _listen(self, node: Any) -> None:
         """Stream a response. Its pieces are signs of life; it is told of when it is whole."""
+        self._streamed = True
         async with node.stream(self._run.ctx) as pieces:
             async for _ in pieces:
                 self._watch.sign()
@@ -260,6 +262,8 @@ class ApiTurn:
         )
         if finish is not None and finish in _CUT and not isinstance(output, dict):
             raise self._error(*_CUT[finish])
+        if finish is None and not isinstance(output, dict) and self._is_cut:
+            raise self._error("transient", "the answer ended before the model said that it is done")
         usage = self._usage()
         reply = AgentReply(
             text=self.text if isinstance(output, dict) else str(output),
@@ -272,6 +276,12 @@ class ApiTurn:
         if not isinstance(output, dict):
             return reply
         return self._with_value(reply, cast("dict[str, Any]", output))
+
+    @property
+    def _is_cut(self) -> bool:
+        """True if the last response was streamed by a provider, which would say why it ended."""
+        by = getattr(self._responses[-1], "provider_name", None) if self._responses else None
+        return self._streamed and by not in (None, "test", "function")
 
     def _with_value(self, reply: AgentReply, output: Mapping[str, Any]) -> AgentReply:
         """The reply with the value that the model handed over.

@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from handrail.agents.transport.failures import kind_of_status
 from handrail.agents.transport.loose_json import Object, number_in, object_in, text_in
-from handrail.agents.transport.parser import kind_of_status
 from handrail.agents.transport.reset_times import reset_time
 from handrail.errors import AgentErrorKind
 from handrail.model.events import AgentLimit

@@ -438,7 +438,12 @@ class ClaudeTurn:
             raise self._unfinished(ending)
         if self._outcome.failure is not None:
             raise self._failed(self._outcome.failure, ending)
-        return self._reply(self._outcome.result)
+        result = self._outcome.result
+        is_command = self._turn.prompt.startswith("/") and self._turn.prompt != "/compact"
+        if is_command and count_in(result, "num_turns") == 0:
+            why = "claude took the prompt for a command of its own, and asked no model"
+            raise self._error("bad_request", f"{why}: {text_in(result, 'result')}")
+        return self._reply(result)
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -597,7 +602,7 @@ class ClaudeTurn:
         value: Any = result.get("structured_output")
         answer = result.get("result")
         return AgentReply(
-            answer if isinstance(answer, str) else self._messages.text,
+            answer if isinstance(answer, str) and answer else self._messages.text,
             model=self._model(result),
             session=self._known_session or text_in(result, "session_id") or None,
             usage=self._usage,

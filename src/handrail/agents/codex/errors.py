@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
+from handrail.agents.transport.failures import kind_of_status
 from handrail.agents.transport.loose_json import (
     NOTHING,
     Object,
@@ -21,7 +22,6 @@ from handrail.agents.transport.loose_json import (
     text_in,
     whole_in,
 )
-from handrail.agents.transport.parser import kind_of_status
 from handrail.agents.transport.reset_times import reset_time
 from handrail.errors import AgentErrorKind
 

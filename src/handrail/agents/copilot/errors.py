@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from handrail.agents.transport.parser import kind_of_status
+from handrail.agents.transport.failures import kind_of_status
 from handrail.agents.transport.reset_times import reset_time
 from handrail.errors import AgentErrorKind
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from handrail.agents.transport.failures import kind_of_status
 from handrail.agents.transport.loose_json import (
     Object,
     as_object,
@@ -15,7 +16,6 @@ from handrail.agents.transport.loose_json import (
     text_in,
     whole_in,
 )
-from handrail.agents.transport.parser import kind_of_status
 from handrail.errors import AgentErrorKind
 
 EXITS: dict[int, AgentErrorKind] = {

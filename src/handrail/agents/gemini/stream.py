@@ -98,11 +98,13 @@ class GeminiParser:
             raise self._unsaid(ending)
         if text_in(self._result, "status") == "success":
             return self._reply()
-        error = object_in(self._result, "error") or {"message": text_in(self._result, "error")}
+        error = object_in(self._result, "error") or {
+            "message": text_in(self._result, "error") or self._complaint
+        }
         kind, status = kind_of_failure(error)
         if kind == "interrupted" and ending.stopped is not None:
             kind = kind_of_end(ending, alive=True)
-        said = text_in(error, "message")
+        said = text_in(error, "message") or self._complaint
         api = api_error_of(said)
         reason = text_in(api, "message") or said or "gemini does not say why"
         failed = self._error(kind, reason)
@@ -197,10 +199,13 @@ class GeminiParser:
         self._result = event
         self._tools.clear()
         stats = object_in(event, "stats")
-        usage = Usage(
-            input_tokens=count_in(stats, "input_tokens"),
-            output_tokens=count_in(stats, "output_tokens"),
+        told_in, told_out = count_in(stats, "input_tokens"), count_in(stats, "output_tokens")
+        thoughts = (count_in(stats, "total_tokens") or 0) - (told_in or 0) - (told_out or 0)
+        usage = Usage(  # thoughts are in the total alone
+            input_tokens=told_in,
+            output_tokens=None if told_out is None else told_out + max(thoughts, 0),
             cached_tokens=count_in(stats, "cached"),
+            reasoning_tokens=thoughts if thoughts > 0 else None,
         )
         if usage != Usage():
             self._usage = usage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from email.utils import parsedate_to_datetime
 
+from handrail.agents.transport.failures import kind_of_status
 from handrail.agents.transport.loose_json import Object, object_in, text_in, whole_in
-from handrail.agents.transport.parser import kind_of_status
 from handrail.agents.transport.reset_times import reset_time
 from handrail.errors import AgentErrorKind
 

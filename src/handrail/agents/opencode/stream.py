@@ -7,6 +7,7 @@ Tools are told when they are done.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from handrail.agents.opencode.errors import (
@@ -43,6 +44,7 @@ from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 
 _ENDS: dict[str, AgentErrorKind] = {"length": "output_limit", "content-filter": "refusal"}
+_DENIED = re.compile(r"rejected permission|user rejected|rule which prevents", re.IGNORECASE)
 
 
 class OpencodeParser:
@@ -59,6 +61,7 @@ class OpencodeParser:
         self._told: set[str] = set()
         self._usage: Usage | None = None
         self._end = ""
+        self._denied = ""
         self._error: Object | None = None
         self._overflow: Object | None = None
 
@@ -95,6 +98,8 @@ class OpencodeParser:
         lost = None if alive else lost_session(self._turn, ending, "opencode", NO_SESSION)
         if lost is not None:
             raise lost
+        if self._denied and not ending.exit_code and ending.stopped is None:
+            raise self._made("config", f"opencode did not allow it to go on: {self._denied}")
         kind = kind_of_end(ending, alive=alive)
         raise self._made(kind, words_of_end("opencode", ending, alive=alive))
 
@@ -184,6 +189,7 @@ class OpencodeParser:
         self._told.update({ref} if ref else ())
         is_ok = status != "error" and code in (None, 0)
         output = text_in(state, "output", "error")
+        self._denied = output if not is_ok and _DENIED.search(output) else ""
         yield AgentToolStarted(self._turn.path, ref, name, state.get("input"))
         yield AgentToolCompleted(self._turn.path, ref, name, is_ok, output, code)
 

@@ -163,26 +163,6 @@ def lost_session(
     return AgentError(turn.agent, reason, kind="bad_request")
 
 
-_KINDS: dict[int, AgentErrorKind] = {
-    401: "auth",
-    402: "spending_cap",
-    403: "auth",
-    407: "auth",
-    408: "transient",
-    409: "transient",
-    413: "context_overflow",
-    425: "transient",
-    429: "rate_limit",
-}
-
-
-def kind_of_status(status: int | None) -> AgentErrorKind | None:
-    """The kind of a failure with this status; None if it says nothing."""
-    if status is None or not 400 <= status < 600:
-        return None
-    return _KINDS.get(status) or ("transient" if status >= 500 else "bad_request")
-
-
 def added_since(before: Usage | None, total: Usage) -> Usage | None:
     """What was added to ``before``; unknown where that is, for a total is no difference.
 

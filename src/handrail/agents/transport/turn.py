@@ -18,6 +18,7 @@ from typing import Protocol
 
 import anyio
 
+from handrail.agents.transport.failures import judged_by_words
 from handrail.agents.transport.parser import Ending, Stop, TurnReader
 from handrail.errors import CommandNotFound
 from handrail.model.agent_options import AgentOptions
@@ -182,6 +183,15 @@ def start_error(
     )
 
 
+_STARTED: set[tuple[str, str | None]] = set()
+"""Programs that this process has started, with the PATH: what is gone now was there before."""
+
+
+def _known(argv: Sequence[str] | str, env: Mapping[str, str] | None) -> tuple[str, str | None]:
+    program = argv if isinstance(argv, str) else argv[0]
+    return program, (os.environ if env is None else env).get("PATH")
+
+
 class Voice(Protocol):
     """Stands between a program and what reads its turn. It waits for nothing, as that."""
 
@@ -233,9 +243,13 @@ async def run_turn(
         reply = await talk.hold(argv, env=env, cwd=cwd)
     except (CommandNotFound, CommandNotStarted) as error:
         refused = start_error(turn.agent, error, cwd, program, install)
+        # What was there before may be updating itself.
+        if refused.kind == "not_installed" and _known(argv, env) in _STARTED:
+            refused.kind = "transient"
         turn.emit(finished_notice(turn.path, refused))
         raise refused from error
     except AgentError as error:
+        judged_by_words(error, (turn.now or time.time)())
         for notice in () if talk.told_limit else limit_reached(turn.path, error):
             turn.emit(notice)
         turn.emit(finished_notice(turn.path, attributed(error, turn.agent)))
@@ -287,6 +301,7 @@ class _Talk:
             exit_s=self._patience.exit_s,
         ) as live:
             self._live = live
+            _STARTED.add(_known(argv, env))
             try:
                 self._send(live, self._voice.start())
                 stopped = await self._listen(live)
