@@ -121,6 +121,23 @@ async def test_what_is_used_up_fails_the_attempt_and_then_counts_as_one() -> Non
     assert [turn.turn for turn in backend.turns] == [1, 2, 3, 1]
 
 
+async def test_the_total_of_a_session_is_the_last_that_any_step_knew() -> None:
+    """Two steps go on in the session of a third: the second of them does not count the first's."""
+    totals = [Usage(100, 1), Usage(300, 2), Usage(600, 3)]
+    replies = [AgentReply("ok", session="s-1", session_usage=total) for total in totals]
+    backend = FakeBackend(replies)
+    agent = Agent("a", "Do it.", backend=backend)
+
+    @workflow
+    def flow() -> Steps[None]:
+        first = yield from step("a").agent(agent)
+        yield from step("b").agent(agent, session=first)
+        yield from step("c").agent(agent, session=first)
+
+    assert (await Executor(clock=JumpClock()).run(flow)).success
+    assert [turn.session_usage for turn in backend.turns] == [None, *totals[:2]]
+
+
 @pytest.mark.parametrize("kind", ["auth", "spending_cap"])
 async def test_what_a_person_must_mend_suspends_the_run(kind: Any) -> None:
     """The run says what to do and uses no attempt; resumed, the step is launched again."""

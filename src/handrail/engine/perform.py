@@ -72,6 +72,8 @@ class Performer:
     defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
     in_place: InPlace | None = None
     around: tuple[Around, ...] = ()
+    session_totals: dict[str, Usage] = attrs.field(factory=dict[str, Usage], init=False)
+    """What each session was last known to have used in this drive, whichever step went on in it."""
 
     async def perform(
         self, command: Perform, current: Current
@@ -220,7 +222,7 @@ class Performer:
             self.tell,
             self.clock.sleep,
             command.launch,
-            verb.settings,
+            self._with_total(verb.settings),
             self.defaults(),
             self.clock.now,
             self.contexts.mark,
@@ -231,7 +233,14 @@ class Performer:
             raise WrongUse(
                 f"agent {chosen.name!r}: run() must return an AgentResult, got {result!r}"
             )
+        if result.session is not None and result.session_usage is not None:
+            self.session_totals[result.session] = result.session_usage
         return result
+
+    def _with_total(self, settings: AgentSettings) -> AgentSettings:
+        """Of a session that others went on in since the step's own result of it was made."""
+        total = self.session_totals.get(settings.session or "")
+        return settings if total is None else attrs.evolve(settings, session_usage=total)
 
     async def _generate(
         self, verb: Generation, command: Perform, current: Current
