@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from handrail.model.results import ValidationFailed as ValidationFailed
     from handrail.model.results import ValidationResult as ValidationResult
     from handrail.model.results import ValidationRoundResult as ValidationRoundResult
+    from handrail.model.results import WaitsFor as WaitsFor
     from handrail.model.results import WorkflowFailed as WorkflowFailed
     from handrail.model.results import WorkflowResult as WorkflowResult
     from handrail.model.shapes import AgentLike as AgentLike
@@ -194,7 +195,7 @@ _NAMES = {
     "handrail.model.results": """
         AgentResult BranchResult CommandResult Failure Incident OpenGate RollbackError Skipped
         StageFailed StageResult StepFailed StepResult Usage ValidationFailed
-        ValidationResult ValidationRoundResult WorkflowFailed WorkflowResult
+        ValidationResult ValidationRoundResult WaitsFor WorkflowFailed WorkflowResult
     """,
     "handrail.model.shapes": "AgentLike AgentRequest WorkflowLike",
     "handrail.ports.agent": "AgentBackend AgentReply AgentTurn Capabilities Probe",

@@ -15,7 +15,7 @@ from handrail.agents.doctoring import Named
 from handrail.agents.routes import backend_names
 from handrail.cli.doctor import doctor
 from handrail.cli.exits import Exit
-from handrail.cli.journal import place_of
+from handrail.cli.target import place_of
 from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.model import events as ev
 from handrail.ports.agent import Probe

@@ -27,6 +27,8 @@ def test_each_step_is_told_and_none_is_run(cli: Cli) -> None:
         ["will", "run", "merge?"],
         ["may", "run", "after"],
         [],
+        ["waits", "for", "an"],
+        [],
         ["Go", "on", "with:"],
     ]
     assert notes() == ["before"]

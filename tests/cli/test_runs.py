@@ -21,10 +21,12 @@ def test_runs_are_listed_newest_last(cli: Cli) -> None:
 
     heading, first, second = cli("runs").out.splitlines()
 
-    assert heading.split() == ["RUN", "WORKFLOW", "STATUS", "STARTED", "UPDATED", "EVENTS"]
+    headings = ["RUN", "WORKFLOW", "STATUS", "STARTED", "UPDATED", "EVENTS", "WAITS", "FOR"]
+    assert heading.split() == headings
     assert first.split()[:3] == ["a-1", "asks", "suspended"]
     assert second.split()[:3] == ["w-1", "waits", "suspended"]
-    assert (first.split()[-1], second.split()[-1]) == ("6", "3")
+    assert first.endswith("     6  an answer: Merge it?")
+    assert second.endswith("     3  signal approved")
 
 
 def test_runs_are_chosen_by_status_and_workflow(cli: Cli) -> None:
@@ -59,6 +61,15 @@ def test_a_run_as_json_has_all_there_is_to_know(cli: Cli) -> None:
         "labels": {"target": "durable.py:asks"},
         "holder": None,
         "damaged": None,
+        "waits_for": [
+            {
+                "kind": "answer",
+                "path": "merge?",
+                "what": "Merge it?",
+                "whom": "a person",
+                "until": None,
+            }
+        ],
     }
 
 

@@ -317,6 +317,7 @@ async def test_a_step_under_which_the_process_dies_again_and_again_is_given_up()
     result = await of(journal, max_crashes=3).resume(RUN, flow)
     assert (result.status, result.step("a").is_a(StepIsPoisonous)) == ("failed", True)
     assert len(log) == 3
+    assert (await of(journal, max_crashes=3).plan(RUN, flow)).stuck == "a"
 
 
 async def test_a_resumed_run_can_be_streamed() -> None:

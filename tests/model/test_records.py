@@ -27,6 +27,7 @@ from handrail.model.results import (
     StepResult,
     Usage,
     ValidationRoundResult,
+    WaitsFor,
 )
 from handrail.record.rows import (
     Record,
@@ -170,6 +171,17 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "usage": st.none() | usages,
     "rollback_errors": st.lists(st.builds(RollbackError, texts, talk, texts)).map(tuple),
     "waiting": st.lists(gates, max_size=2).map(tuple),
+    "waits_for": st.lists(
+        st.builds(
+            WaitsFor,
+            st.sampled_from(["answer", "signal", "person", "time"]),
+            texts,
+            talk,
+            talk,
+            st.none() | seconds,
+        ),
+        max_size=2,
+    ).map(tuple),
     "gate": gates,
     "round": rounds,
     "result": some_result,

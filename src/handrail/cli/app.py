@@ -187,9 +187,9 @@ def run(
     new
         Start a new run in any case; refused if there is one of this id.
     """
-    from handrail.cli.journal import place_of
     from handrail.cli.run import Wanted
     from handrail.cli.run import run as run_target
+    from handrail.cli.target import place_of
 
     wanted = Wanted(target, input or [], inputs, run_id, new)
     return run_target(wanted, driving.options(), place_of(folder, executor))
@@ -232,8 +232,8 @@ def show(
     as_json
         Print it as JSON: of a workflow its `describe()`.
     """
-    from handrail.cli.journal import place_of
     from handrail.cli.show import show as show_either
+    from handrail.cli.target import place_of
 
     return show_either(what, place_of(folder, executor), step=path, as_json=as_json)
 
@@ -320,7 +320,7 @@ def doctor(
         Print it as JSON.
     """
     from handrail.cli.doctor import doctor as look
-    from handrail.cli.journal import place_of
+    from handrail.cli.target import place_of
 
     return look(place_of(folder, executor), as_json=as_json)
 
@@ -347,8 +347,8 @@ def resume(
     latest
         The run that was started last.
     """
-    from handrail.cli.journal import place_of
     from handrail.cli.run import resume as resume_run
+    from handrail.cli.target import place_of
 
     options, place = driving.options(), place_of(folder, executor)
     return resume_run(run, options, place, latest=latest, choices=changed.choices(), target=target)
@@ -372,8 +372,8 @@ def plan(
     as_json
         Print the plan as JSON.
     """
-    from handrail.cli.journal import place_of
     from handrail.cli.plan import plan as plan_run
+    from handrail.cli.target import place_of
 
     return plan_run(
         run, place_of(folder, executor), choices=changed.choices(), as_json=as_json, target=target
@@ -400,8 +400,8 @@ def runs(
     as_json
         Print a JSON list.
     """
-    from handrail.cli.journal import place_of
     from handrail.cli.show import runs as list_runs
+    from handrail.cli.target import place_of
 
     statuses, workflows = status or [], workflow or []
     return list_runs(
@@ -420,8 +420,8 @@ def tail(
     as_json
         Print each event as one line of JSON.
     """
-    from handrail.cli.journal import place_of
     from handrail.cli.show import tail as tail_run
+    from handrail.cli.target import place_of
 
     return tail_run(run, place_of(folder, executor), as_json=as_json)
 
@@ -451,8 +451,8 @@ def cancel(
         Print how the run stands as JSON.
     """
     from handrail.cli.driving import Options
-    from handrail.cli.journal import place_of
     from handrail.cli.run import cancel as cancel_run
+    from handrail.cli.target import place_of
 
     options = Options(as_json=as_json, quiet=quiet)
     place = place_of(folder, executor)
@@ -486,7 +486,7 @@ def answer(
         Print what counts as JSON.
     """
     from handrail.cli.answer import answer as answer_gate
-    from handrail.cli.journal import place_of
+    from handrail.cli.target import place_of
 
     return answer_gate(
         run, gate, text, place_of(folder, executor), by=by, as_json=as_json, target=target
@@ -519,6 +519,6 @@ def signal(
         Print what was sent as JSON.
     """
     from handrail.cli.answer import signal as send_signal
-    from handrail.cli.journal import place_of
+    from handrail.cli.target import place_of
 
     return send_signal(run, name, payload, place_of(folder, executor), by=by, as_json=as_json)

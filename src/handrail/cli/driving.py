@@ -262,7 +262,7 @@ def _executor(  # noqa: PLR0917  # what one drive is told
 
     base = None if place is None else place.executor
     if base is None:
-        base = project_executor(options)
+        base = project_executor(options.backend, options.model)
     known = base.parts
     limits = options.limits.over(known.limits)
     bounds = limits if definition is None else limits.over(definition.limits)

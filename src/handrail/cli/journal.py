@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,6 @@ import attrs
 from handrail.cli.exits import Refused
 from handrail.errors import JournalFailed
 from handrail.ports.journal import Journal, RunInfo
-from handrail.project import project_table
 
 if TYPE_CHECKING:
     from handrail import Executor, SqliteJournal  # noqa: TC004  # attrs does not look at it
@@ -133,25 +131,6 @@ class Place:
     def _above(self) -> Path | None:
         above = (folder for folder in self.base.parents if (folder / FOLDER / FILE).is_file())
         return next(above, None)
-
-
-def place_of(wanted: Path | None, executor: str | None = None) -> Place:
-    """The folder that ``--dir`` names, or ``HANDRAIL_DIR``; or that of the journal of the executor
-    that ``--executor`` or the project names; or ``.handrail`` here.
-
-    Raises:
-        Refused: there is no such executor. DefinitionError: the project's table is wrong.
-    """
-    named = wanted or os.environ.get(VARIABLE)
-    typed = "" if wanted is None else str(wanted)
-    place = Place(Path(named or FOLDER).resolve(), typed, named=named is not None)
-    target = executor or project_table().get("executor")
-    if target is None:
-        return place
-    from handrail.cli.target import load_executor
-
-    place = attrs.evolve(place, executor_typed=executor or "")
-    return with_executor(place, load_executor(target))
 
 
 def with_executor(place: Place, executor: Executor) -> Place:

@@ -10,6 +10,7 @@ from handrail import Executor
 from handrail.cli.channels import json_channel, write_json
 from handrail.cli.exits import Exit
 from handrail.cli.journal import Place, picked
+from handrail.cli.masking import shown
 from handrail.cli.report import choices_between, was_and_now
 from handrail.cli.run import Choices
 from handrail.cli.show import describe_status
@@ -52,6 +53,10 @@ def _show(found: Plan, info: RunInfo, choices: Choices, place: Place) -> None:
         if step.state == "changed":
             for line in was_and_now(StepChange(step.path, step.was, step.now)):
                 print(f"  {'':11}    {line}")
+    if found.waits_for:
+        print()
+    for wait in found.waits_for:
+        print(shown(f"waits for {wait}"))
     if alive:
         print(f"\nIt is being driven; watch it: {place.command('tail', found.run_id)}")
     else:
@@ -103,6 +108,10 @@ def _next(found: Plan, choices: Choices, place: Place) -> str:
         once_more = place.command("resume", run_id, *choices.words, *words)
         fails = f"It fails by that: this {undone}ends it:\n  {again}"
         return f"{fails}\nThis runs it once more:\n  {once_more}"
+    if found.stuck is not None:
+        once_more = place.command("resume", run_id, *choices.words, "--rerun", found.stuck)
+        why = f"It fails by {found.stuck!r}, which does not begin again by itself."
+        return f"{why} This runs it:\n  {once_more}"
     if found.undoes:
         return f"It has failed: this undoes {', '.join(found.undoes)} and ends it:\n  {again}"
     ends = "" if found.ends is None else f"   (nothing is left to be performed: {found.ends})"

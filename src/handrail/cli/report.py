@@ -12,8 +12,9 @@ from handrail.cli.exits import Exit, debugging
 from handrail.cli.journal import Place
 from handrail.cli.masking import shown, shown_value
 from handrail.cli.waiting import answers_to, signals_to
-from handrail.errors import ReplayMismatch, StepChange, StepIsPoisonous, StepWasInterrupted
-from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult, qualified
+from handrail.errors import ReplayMismatch, StepChange
+from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult
+from handrail.record.dropped import stuck_step
 from handrail.secrets.values import SHORTEST, placeholder
 
 
@@ -137,7 +138,7 @@ def tell_ending(
     elif result.status == "suspended" and not result.error:
         tell(one_line(_unanswered(result, listed=not quiet)))
     elif place is not None and result.status == "failed" and not quiet:
-        stuck = result.failed_step if result.error_type in _STUCK else None
+        stuck = stuck_step(result.error_type, result.failed_step)
         words = () if stuck is None else ("--rerun", stuck)
         again = place.command("resume", result.run_id, *words)
         tell(f"to go on from what is recorded: {again}")
@@ -146,10 +147,6 @@ def tell_ending(
     if debugging():
         for text in _tracebacks(result):
             print(shown(text), file=sys.stderr)
-
-
-_STUCK = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
-"""The errors of steps that fail again unless somebody says that they are to run."""
 
 
 def format_time(at: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from handrail import Executor
 from handrail.cli.exits import Refused
@@ -11,9 +11,6 @@ from handrail.cli.target import load_object
 from handrail.model.agent_options import AgentOptions
 from handrail.model.policy import NO_LIMITS, Budget, Ladder, Limits
 from handrail.project import project_table
-
-if TYPE_CHECKING:
-    from handrail.cli.driving import Options
 
 _TABLE = "[tool.handrail]"
 
@@ -55,7 +52,7 @@ def labels_typed(words: Sequence[str], table: Mapping[str, Any]) -> dict[str, st
     return found
 
 
-def project_executor(options: Options) -> Executor:
+def project_executor(backend: str | None, model: str | None) -> Executor:
     """An executor as the project's table says, where no other was named."""
     table = project_table()
     ladder = table.get("ladder")
@@ -68,8 +65,8 @@ def project_executor(options: Options) -> Executor:
             agent_options=AgentOptions(append_system_prompt=instructions),
             sinks=[load_object(name, f"{_TABLE} sinks")() for name in table.get("sinks", [])],
             services=None if services is None else load_object(services, f"{_TABLE} services")(),
-            backend=options.backend,
-            model=options.model,
+            backend=backend,
+            model=model,
         )
     except TypeError as error:
         raise Refused(f"{table['file']}: {_TABLE}", str(error)) from error

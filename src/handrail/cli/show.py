@@ -24,7 +24,9 @@ from handrail.cli.target import is_file, is_module, load, target_of
 from handrail.cli.waiting import answers_to, signals_to
 from handrail.model import events as ev
 from handrail.model.definition import REQUIRED
+from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal, RunInfo
+from handrail.record.dropped import stuck_step
 from handrail.record.inbox import unread
 from handrail.record.reading import history_of
 from handrail.record.view import (
@@ -51,7 +53,7 @@ from handrail.sinks.console_words import (
     printable,
     usage_text,
 )
-from handrail.typed.jsonsafe import short_repr
+from handrail.typed.jsonsafe import json_safe, short_repr
 
 
 def show(what: str, place: Place, *, step: str = "", as_json: bool) -> int:
@@ -272,17 +274,25 @@ def _print_value(value: Any) -> None:
 def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
     for message in view.inbox:
         print(shown(f"in its inbox, for when it is resumed: {_message_text(message)}"))
-    if view.suspended_for and not (view.gates or view.signals):
+    if view.suspended_for and view.suspended_for != "waiting" and not view.needs:
         print(shown(f"suspended: {one_line(view.suspended_for)}"))
     for gate in view.gates:
-        print(shown(f"waits for an answer: {clean(gate.question)}"))
+        until = f"   (until {format_time(gate.deadline)})" if gate.deadline is not None else ""
+        print(shown(f"waits for an answer: {clean(gate.question)}{until}"))
         print(f"  {answers_to(info.run_id, gate, place)}")
     for wait in view.signals:
         payload = " PAYLOAD" if wait.typed else ""
         print(f"waits for a signal:\n  {signals_to(info.run_id, wait.name, place)}{payload}")
+    for time_ in view.times[:MOST_MEMBERS]:
+        print(shown(f"waits until {format_time(time_.until or 0.0)}: {time_text(time_)}"))
+    if len(view.times) > MOST_MEMBERS:
+        print(f"  {_glyphs().more} {len(view.times) - MOST_MEMBERS} more wait for a time")
     if state_of(info) in {"dead", "suspended", "failed"}:
-        for command, why in (("plan", "what a resume would do"), ("resume", "to continue")):
-            print(f"{f'{why}:':24}{place.command(command, info.run_id)}")
+        end = view.end
+        stuck = None if end is None else stuck_step(end.error_type, end.failed_step)
+        words = () if stuck is None else ("--rerun", stuck)
+        print(f"{'what a resume would do:':24}{place.command('plan', info.run_id)}")
+        print(f"{'to continue:':24}{place.command('resume', info.run_id, *words)}")
     elif info.holder is not None:
         print(f"{'watch it:':24}{place.command('tail', info.run_id)}")
 
@@ -331,6 +341,7 @@ def info_data(info: RunInfo) -> dict[str, Any]:
         "target": target_of(info.labels) or None,
         "labels": dict(info.labels),
         "damaged": info.damaged or None,
+        "waits_for": json_safe(info.waits_for),
         "holder": None
         if holder is None
         else {"pid": holder.pid, "host": holder.host, "since": holder.since},
@@ -481,7 +492,8 @@ def _time(at: float, seen_from: float) -> str:
 # -- runs and tail ---------------------------------------------------------------------------------
 
 
-_HEADINGS = ("RUN", "WORKFLOW", "STATUS", "STARTED", "UPDATED", "EVENTS")
+_HEADINGS = ("RUN", "WORKFLOW", "STATUS", "STARTED", "UPDATED", "EVENTS", "WAITS FOR")
+_WAIT_CHARS = 60
 
 
 def runs(
@@ -514,14 +526,44 @@ def runs(
 
 def _row(info: RunInfo) -> tuple[str, ...]:
     times = [format_time(at) if at else "" for at in (info.started_at, info.updated_at)]
-    return (info.run_id, info.workflow_name, describe_status(info), *times, str(info.events))
+    status = describe_status(info)
+    counted = f"{info.events:>{len('EVENTS')}}"
+    return (info.run_id, info.workflow_name, status, *times, counted, shown(_waits_text(info)))
+
+
+def _waits_text(info: RunInfo) -> str:
+    """What comes first of what a run waits for, and how much else there is."""
+    if not info.waits_for:
+        return ""
+    first, *others = info.waits_for
+    until = "" if first.until is None else f" until {format_time(first.until)}"
+    match first.kind:
+        case "time":
+            text = f"{time_text(first)}{until}"
+        case "answer":
+            text = f"an answer: {shortened_line(first.what)}{until}"
+        case "signal":
+            text = f"signal {clean(first.what, _WAIT_CHARS)}{until}"
+        case "person":
+            text = f"a person: {shortened_line(first.what)}"
+    return f"{text} (and {len(others)} more)" if others else text
+
+
+def shortened_line(text: str) -> str:
+    """The beginning of a text, in one line of a table."""
+    return clean(one_line(text), _WAIT_CHARS)
+
+
+def time_text(wait: WaitsFor) -> str:
+    """What waits for a time, and why."""
+    return f"{clean(wait.path, 80)} ({wait.what.replace('_', ' ')})"
 
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        cells = [f"{text:{width}}" for text, width in zip(row[:-1], widths, strict=False)]
-        print("  ".join([*cells, f"{row[-1]:>{widths[-1]}}"]))
+        cells = [f"{text:{width}}" for text, width in zip(row, widths, strict=True)]
+        print("  ".join(cells).rstrip())
 
 
 Emit: TypeAlias = Callable[[ev.Event], None]

@@ -18,11 +18,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import Place
+from handrail.cli.journal import FOLDER, VARIABLE, Place, with_executor
 from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import RunInfo
+from handrail.project import project_table
 from handrail.static.lint import workflows_in
 from handrail.static.source import SourceUnavailable, parse, starts_at
 
@@ -194,6 +197,23 @@ def load_object(target: str, whose: str) -> Any:
     return getattr(module, name)
 
 
+def place_of(wanted: Path | None, executor: str | None = None) -> Place:
+    """The folder that ``--dir`` names, or ``HANDRAIL_DIR``; or that of the journal of the executor
+    that ``--executor`` or the project names; or ``.handrail`` here.
+
+    Raises:
+        Refused: there is no such executor. DefinitionError: the project's table is wrong.
+    """
+    named = wanted or os.environ.get(VARIABLE)
+    typed = "" if wanted is None else str(wanted)
+    place = Place(Path(named or FOLDER).resolve(), typed, named=named is not None)
+    target = executor or project_table().get("executor")
+    if target is None:
+        return place
+    place = attrs.evolve(place, executor_typed=executor or "")
+    return with_executor(place, load_executor(target))
+
+
 def load_executor(target: str) -> Executor:
     """The executor that ``file.py:name`` or ``module:name`` names, or the function there makes.
 
@@ -319,7 +339,7 @@ def known(names: Sequence[str] | Found, wanted: str) -> str:
 # it is another one: a resumed run goes on in the folder that it was started in.
 
 TARGET = "target"
-FOLDER = "folder"
+_IN = "folder"
 
 
 def labels_of(target: str, workflow: Any, place: Place) -> dict[str, str]:
@@ -330,7 +350,7 @@ def labels_of(target: str, workflow: Any, place: Place) -> dict[str, str]:
     labels = {TARGET: f"{where}:{name or _name_of(workflow)}"}
     here = Path.cwd().resolve()
     if here != place.base:
-        labels[FOLDER] = _relative(here, place)
+        labels[_IN] = _relative(here, place)
     return labels
 
 
@@ -352,7 +372,7 @@ def workflow_of(info: RunInfo, place: Place, target: str | None = None) -> Any:
                 return one
         why = "was not started by this command, so its workflow is not known"
         raise Refused(f"run {info.run_id}", why, "Name it: --target file.py:name.")
-    _go_to(place.base / info.labels.get(FOLDER, ""))
+    _go_to(place.base / info.labels.get(_IN, ""))
     found = _absolute(recorded, place)
     tell(f"run {info.run_id} of {recorded}")
     try:

@@ -31,6 +31,7 @@ _RESULTS = (
     results.Usage,
     results.ValidationResult,
     results.ValidationRoundResult,
+    results.WaitsFor,
     results.WorkflowResult,
 )
 OWN_TAGS: dict[type, str] = {cls: f"handrail:{cls.__name__}" for cls in _RESULTS}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -11,15 +12,24 @@ from handrail.core import commands as cmd
 from handrail.core.failures import body_error_text
 from handrail.core.generators import close
 from handrail.core.nodes import Node, Phase
-from handrail.core.run_state import Ending, RunState, Stop
+from handrail.core.run_state import (
+    AgentNode,
+    CompositeNode,
+    Ending,
+    RunState,
+    StepNode,
+    Stop,
+)
 from handrail.errors import HandrailError, LimitExceeded, RunCancelled, WorkflowError
 from handrail.model import events as ev
 from handrail.model.described import text_of, traceback_of
 from handrail.model.results import (
-    OpenGate,
+    A_PERSON,
+    A_SENDER,
     RollbackError,
     RunStatus,
     StepFailed,
+    WaitsFor,
     WorkflowResult,
     qualified,
 )
@@ -34,6 +44,8 @@ _COMMITTED = (
     "{what} had failed before, and its rollbacks had begun when its process ended: now all of "
     "them have run. Resume {it} again to try what is left"
 )
+MOST_TIMES = 20
+"""Of so many steps that wait for a time it is recorded, those that go on first."""
 _LOST = "it was not undone: the code has no rollback for it any more, or does not come to it"
 
 
@@ -245,8 +257,38 @@ def close_run(run: RunState, report: cmd.CloseRun) -> None:
     """Suspend: generators are closed without rollbacks; what they yield then is dropped."""
     notes = close_bodies(run)
     gates, signals = tuple(run.gates.values()), tuple(sorted(run.listeners))
+    waits = tuple(_waits(run))
     reason = "; ".join(dict.fromkeys(run.parked.values())) or report.reason
-    run.record(ev.RunSuspended(gates, signals, reason, tuple(notes)))
+    run.record(ev.RunSuspended(gates, signals, reason, tuple(notes), waits))
+
+
+def _waits(run: RunState) -> Iterator[WaitsFor]:
+    """What the run waits for: people and senders first, then the times that come first."""
+    for path, advice in run.parked.items():
+        yield WaitsFor("person", path, advice, A_PERSON)
+    for path, gate in run.gates.items():
+        yield WaitsFor("answer", path, gate.question, A_PERSON, gate.deadline)
+    for name, listeners in sorted(run.listeners.items()):
+        for path, node in listeners.items():
+            _, until = run.timers.get(_deadline(node), (None, None))
+            yield WaitsFor("signal", path, name, A_SENDER, until)
+    timers = sorted(run.timers.items(), key=lambda item: item[1][1])
+    of_steps = (
+        WaitsFor("time", node.path, _why(node), "", due)
+        for token, (node, due) in timers
+        if isinstance(node, StepNode) and token == node.timer and node.path not in run.gates
+    )
+    yield from islice(of_steps, MOST_TIMES)
+
+
+def _deadline(node: StepNode) -> int:
+    return node.deadline if isinstance(node, CompositeNode) else 0
+
+
+def _why(node: StepNode) -> str:
+    if isinstance(node, AgentNode) and node.pending is not None and node.ladder:
+        return node.ladder[-1].kind
+    return "retry" if node.phase is Phase.PAUSED else node.step.verb.kind
 
 
 def close_bodies(run: RunState) -> list[str]:
@@ -265,8 +307,7 @@ def close_bodies(run: RunState) -> list[str]:
 def run_suspended(run: RunState, event: ev.RunSuspended) -> None:
     """Make the result of a run that waits; it says for which gates."""
     error = event.reason if run.parked else None
-    waiting, signals = event.waiting, event.signals
-    _finish(run, "suspended", event.at, waiting=waiting, signals=signals, error=error)
+    _finish(run, "suspended", event.at, suspended=event, error=error)
 
 
 def _finish(
@@ -275,8 +316,7 @@ def _finish(
     at: float,
     *,
     completed: ev.WorkflowCompleted | None = None,
-    waiting: tuple[OpenGate, ...] = (),
-    signals: tuple[str, ...] = (),
+    suspended: ev.RunSuspended | None = None,
     error: str | None = None,
 ) -> None:
     run.finished = True
@@ -295,8 +335,7 @@ def _finish(
         top=children_of(tree, ""),
         duration_ms=max(0.0, (at - run.started_at) * 1000),
         completed=completed,
-        waiting=waiting,
-        signals=signals,
+        suspended=suspended,
         error=error,
         orphaned=orphaned,
         incidents=tuple(run.incidents),

@@ -378,7 +378,8 @@ class RunState:
         self.changes: list[StepChange] = []
         """Recorded steps that the code describes otherwise now."""
         # what is waited for
-        self.timers: dict[int, Node] = {}
+        self.timers: dict[int, tuple[Node, float]] = {}
+        """Whose timers are set, by token, and when they are due."""
         self._tokens = 0
         self.gates: dict[str, OpenGate] = {}
         self.answered: dict[str, ev.GateAnswered] = {}
@@ -431,7 +432,7 @@ class RunState:
     def wait(self, node: Node, due: float) -> int:
         """Ask for ``TimerFired`` at ``due``; the token of the timer."""
         self._tokens += 1
-        self.timers[self._tokens] = node
+        self.timers[self._tokens] = node, due
         self.out.append(cmd.Wait(node.path, due, self._tokens))
         return self._tokens
 

@@ -188,7 +188,7 @@ class SignalNode(CompositeNode):
 
 def timer_fired(run: RunState, report: cmd.TimerFired) -> None:
     """Go on from where the node waited."""
-    node = run.timers.pop(report.token, None)
+    node, _ = run.timers.pop(report.token, (None, 0.0))
     if node is None:
         return
     if report.token == run.run_deadline:
@@ -217,7 +217,7 @@ def ends_by_itself(run: RunState, token: int) -> bool:
     """True if this timer is one the process waits for: a pause, a retry, clean-up; not the
     deadline of something that waits for a person.
     """
-    node = run.timers.get(token)
+    node, _ = run.timers.get(token, (None, 0.0))
     if node is None or token == run.run_deadline:
         return False
     if isinstance(node, CompositeNode) and token == node.deadline:

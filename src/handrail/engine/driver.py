@@ -729,7 +729,7 @@ class Driver:
     def _fire(self, what: Due) -> bool:
         match what:
             case int():
-                node = self.machine.run.timers.get(what)
+                node, _ = self.machine.run.timers.get(what, (None, 0.0))
                 if node is None:
                     return False
                 if what == node.timer and self._answered_in_time(node.path):

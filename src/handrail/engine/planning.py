@@ -15,7 +15,9 @@ from handrail.errors import StepChange
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.plan import Plan, PlannedStep, PlanState
-from handrail.ports.journal import status_of
+from handrail.model.results import WaitsFor
+from handrail.ports.journal import status_of, waits_of
+from handrail.record.dropped import stuck_step
 from handrail.record.results import children_of
 
 _KINDS = {"call": "python", "run_workflow": "subworkflow"}
@@ -74,7 +76,16 @@ async def plan_of(
         None if finished is None else finished.status,
         undoes,
         unwinds,
+        tuple(wait for wait in waits_of(history) if _is_missing(machine, wait)),
+        None if finished is None else stuck_step(finished.error_type, finished.failed_step),
     )
+
+
+def _is_missing(machine: Machine, wait: WaitsFor) -> bool:
+    """True if it has not come since, as a message that the run has not read yet."""
+    run = machine.run
+    gate_is_open = wait.kind != "answer" or wait.path in run.gates
+    return gate_is_open and (wait.kind != "signal" or wait.what in run.listeners)
 
 
 def _undoes(machine: Machine, held: Sequence[cmd.Command]) -> tuple[str, ...]:

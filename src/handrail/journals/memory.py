@@ -14,7 +14,7 @@ from handrail.model.events import (
     Event,
     WorkflowStarted,
 )
-from handrail.ports.journal import Holder, Letter, RunInfo, status_of
+from handrail.ports.journal import Holder, Letter, RunInfo, status_of, waits_of
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
@@ -157,4 +157,5 @@ def _info(run_id: str, events: list[Event], lease: MemoryLease | None) -> RunInf
         events[-1].at,
         labels,
         None if lease is None else lease.holder,
+        waits_for=waits_of(events),
     )

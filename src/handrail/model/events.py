@@ -23,7 +23,9 @@ from handrail.model.results import (
     StepStatus,
     Usage,
     ValidationRoundResult,
+    WaitsFor,
 )
+from handrail.typed.reference import NEWER
 
 TimerReason: TypeAlias = Literal["sleep", "retry", "timeout", "gate", "cap", "backoff", "run"]
 
@@ -93,6 +95,7 @@ class RunSuspended(Stamped):
     signals: tuple[str, ...] = ()
     reason: str = "waiting"
     notes: tuple[str, ...] = ()
+    waits_for: tuple[WaitsFor, ...] = field(default=(), metadata=NEWER)
 
 
 @dataclass(frozen=True, slots=True)

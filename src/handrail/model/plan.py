@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from handrail.errors import StepChange
-from handrail.model.results import RunStatus, StepStatus
+from handrail.model.results import RunStatus, StepStatus, WaitsFor
 
 PlanState: TypeAlias = Literal["recorded", "changed", "will run", "may run", "orphaned"]
 
@@ -40,7 +40,9 @@ class Plan:
 
     ``status`` is the run's, None while it has no end. ``ends`` is how the run would end if no step
     of it had to run any more. ``undoes``: the steps whose rollbacks would run at once, in order.
-    ``unwinds``: why the run was to be cancelled, if all that is left is to unwind it.
+    ``unwinds``: why the run was to be cancelled, if all that is left is to unwind it. ``waits_for``
+    is what it waits for while it is suspended. ``stuck`` is the step that must not begin again, if
+    the run ends by that: only ``rerun`` of it helps.
     """
 
     run_id: str
@@ -50,6 +52,8 @@ class Plan:
     ends: RunStatus | None = None
     undoes: tuple[str, ...] = ()
     unwinds: str | None = None
+    waits_for: tuple[WaitsFor, ...] = ()
+    stuck: str | None = None
 
     @property
     def changes(self) -> tuple[StepChange, ...]:

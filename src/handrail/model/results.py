@@ -385,6 +385,40 @@ class OpenGate:
     opening: int = 1
 
 
+A_PERSON, A_SENDER = "a person", "a sender"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsFor:
+    """What a run waits for: ``what``, at ``path``, from ``whom``, ``until`` when (unix seconds).
+
+    ``kind`` is ``answer`` (``what`` is the question), ``signal`` (its name), ``person`` (what
+    somebody must do before a resume), or ``time`` (``sleep``, ``retry``, or the kind of the failure
+    that an agent waits out). Nobody is needed where ``whom`` is empty. Without ``until`` there is
+    no end to it: of an answer and a signal it is the deadline, of a time when it goes on.
+    """
+
+    kind: Literal["answer", "signal", "person", "time"]
+    path: str = ""
+    what: str = ""
+    whom: str = ""
+    until: float | None = None
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "answer":
+                text = f"an answer to {self.path!r}"
+            case "signal":
+                text = f"the signal {self.what!r}"
+            case "person":
+                text = f"a person: {self.what}"
+            case "time":
+                text = f"{self.path!r} ({self.what})"
+        if self.until is None:
+            return text
+        return f"{text} until {datetime.fromtimestamp(self.until, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 @dataclass(frozen=True, slots=True)
 class RollbackError:
     """A rollback that failed, or was not found: the path of the step that it was to undo, and what
@@ -423,8 +457,9 @@ class WorkflowResult(Generic[R_co]):
     exactly what the workflow returned (None unless it succeeded); ``final_output`` falls back to
     the output of the last top-level step that was not skipped. ``orphaned`` are paths of recorded
     steps that the code, changed since, did not come to. ``incidents`` are failures of agents that
-    the run lived through, in all its drives. ``at`` is when it ended, or was suspended, in unix
-    seconds.
+    the run lived through, in all its drives. ``waits_for`` says what a suspended run waits for,
+    ``waiting`` and ``waiting_signals`` the same of questions and signals alone. ``at`` is when it
+    ended, or was suspended, in unix seconds.
     """
 
     workflow_name: str
@@ -446,6 +481,7 @@ class WorkflowResult(Generic[R_co]):
     orphaned: tuple[str, ...] = ()
     incidents: tuple[Incident, ...] = ()
     at: float = field(default=0.0, metadata=NEWER)
+    waits_for: tuple[WaitsFor, ...] = field(default=(), metadata=NEWER)
 
     @property
     def started_at(self) -> datetime:
@@ -559,11 +595,12 @@ class WorkflowFailed(HandrailError):
     def __str__(self) -> str:
         result = self.result
         if result.status == "suspended":
-            waits = [f"an answer to {gate.path!r}" for gate in result.waiting]
-            waits += [f"the signal {name!r}" for name in result.waiting_signals]
+            waits = "; ".join(map(str, result.waits_for))
+            needed = any(wait.whom for wait in result.waits_for)
+            then = "Give it that, then resume the run." if needed else "Resume the run then."
             return (
                 f"run {result.run_id} of workflow {result.workflow_name!r} is suspended, waiting "
-                f"for {', '.join(waits) or 'nothing'}. Give it that, then resume the run."
+                f"for {waits or 'a resume'}. {then if waits else ''}".rstrip()
             )
         reason = result.error or "no reason given"
         return f"run {result.run_id} of workflow {result.workflow_name!r} {result.status}: {reason}"

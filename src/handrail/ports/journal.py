@@ -16,7 +16,7 @@ from handrail.model.events import (
     WorkflowCompleted,
     WorkflowStarted,
 )
-from handrail.model.results import RunStatus
+from handrail.model.results import RunStatus, WaitsFor
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
@@ -41,6 +41,7 @@ class RunInfo:
     ``updated_at`` is when its last event happened, ``holder`` who drives it now, if anybody.
     ``damaged`` says what of its record is not as it was written, as far as that shows in a list: to
     read its events is an error then. Without a workflow's name not even its id is certain.
+    ``waits_for`` is what a suspended run waits for.
     """
 
     run_id: str
@@ -52,6 +53,7 @@ class RunInfo:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     holder: Holder | None = None
     damaged: str = ""
+    waits_for: tuple[WaitsFor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,19 @@ class Letter:
     event: Message
     key: str = ""
     number: int = 0
+
+
+def waits_of(events: Sequence[Event]) -> tuple[WaitsFor, ...]:
+    """What a run that is suspended waits for; nothing while it is driven, or is over."""
+    for event in reversed(events):
+        match event:
+            case RunSuspended():
+                return event.waits_for
+            case WorkflowCompleted() | WorkflowStarted() | RunResumed():
+                return ()
+            case _:
+                pass
+    return ()
 
 
 def status_of(events: Sequence[Event]) -> RunStatus | None:

@@ -206,6 +206,11 @@ _LIMIT = qualified(LimitExceeded)
 _FINAL = frozenset({qualified(StepWasInterrupted), qualified(StepIsPoisonous)})
 
 
+def stuck_step(error_type: str | None, failed_step: str | None) -> str | None:
+    """The step by which a run ended that fails again unless somebody says that it is to run."""
+    return failed_step if error_type in _FINAL else None
+
+
 def superseded(history: Sequence[ev.Event]) -> tuple[str, ...]:
     """The paths whose own records a resume drops; children that go too are listed themselves."""
     last = next((one for one in reversed(history) if not isinstance(one, _LETTERS)), None)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from handrail.model.events import LadderStep, WorkflowCompleted
+from handrail.model.events import LadderStep, RunSuspended, WorkflowCompleted
 from handrail.model.results import (
     Incident,
-    OpenGate,
     RunStatus,
     StepResult,
     Usage,
@@ -52,8 +51,7 @@ def workflow_result(
     top: tuple[str, ...],
     duration_ms: float,
     completed: WorkflowCompleted | None,
-    waiting: tuple[OpenGate, ...] = (),
-    signals: tuple[str, ...] = (),
+    suspended: RunSuspended | None = None,
     error: str | None = None,
     orphaned: tuple[str, ...] = (),
     incidents: tuple[Incident, ...] = (),
@@ -72,15 +70,16 @@ def workflow_result(
         completed.error if completed is not None else error,
         completed.failed_step if completed is not None else None,
         completed.rollback_errors if completed is not None else (),
-        waiting,
+        () if suspended is None else suspended.waiting,
         any(result.status == "defaulted" for result in ordered),
         total_usage(ordered),
         completed.error_type if completed is not None else None,
         completed.traceback if completed is not None else None,
-        signals,
+        () if suspended is None else suspended.signals,
         orphaned,
         incidents,
         at,
+        () if suspended is None else suspended.waits_for,
     )
 
 

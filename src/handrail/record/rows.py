@@ -23,6 +23,7 @@ from handrail.model.results import (
     StepResult,
     Usage,
     ValidationRoundResult,
+    WaitsFor,
 )
 from handrail.record.assemble import assembler
 from handrail.secrets.sealing import sealed, unsealed, variables_in
@@ -69,6 +70,7 @@ def _default(field: Field[Any]) -> Any:
 
 
 _USAGE = tuple(field.name for field in fields(Usage))
+_WAITS = tuple(field.name for field in fields(WaitsFor))
 _FAILURE = tuple(field.name for field in fields(Failure))
 _LAUNCH = {field.name: _default(field) for field in fields(Launch)}
 
@@ -120,12 +122,25 @@ def _handled(bodies: Iterable[Body]) -> tuple[Failure, ...]:
     )
 
 
+def _waits_body(waits: tuple[WaitsFor, ...]) -> list[Body]:
+    bodies = ({name: getattr(wait, name) for name in _WAITS} for wait in waits)
+    return [
+        {name: item for name, item in body.items() if item not in ("", None)} for body in bodies
+    ]
+
+
+def waits_from(bodies: Iterable[Body]) -> tuple[WaitsFor, ...]:
+    """What a suspended run waits for, as its record says."""
+    return tuple(WaitsFor(**{n: body[n] for n in _WAITS if n in body}) for body in bodies)
+
+
 _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "labels": dict,
     "handled": _handled_body,
     "next": _launch_body,
     "rollback_errors": _rollback_errors_body,
     "usage": _usage_body,
+    "waits_for": _waits_body,
 }
 _RESTORED: Mapping[str, Callable[[Any], Any]] = {
     "labels": dict,
@@ -133,6 +148,7 @@ _RESTORED: Mapping[str, Callable[[Any], Any]] = {
     "next": _launch,
     "rollback_errors": _rollback_errors,
     "usage": _usage,
+    "waits_for": waits_from,
     **dict.fromkeys(("error_bases", "signals", "notes", "superseded", "reused", "rerun"), tuple),
     **dict.fromkeys(("orphaned", "left_out"), tuple),
 }

@@ -17,7 +17,17 @@ from handrail.codec.unresolved import Unresolved
 from handrail.model import events as ev
 from handrail.model.described import raised_in
 from handrail.model.paths import is_budget_gate
-from handrail.model.results import CommandResult, Failure, OpenGate, RunStatus, StepStatus, Usage
+from handrail.model.results import (
+    A_PERSON,
+    A_SENDER,
+    CommandResult,
+    Failure,
+    OpenGate,
+    RunStatus,
+    StepStatus,
+    Usage,
+    WaitsFor,
+)
 from handrail.ports.journal import RunInfo
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord, Recorded
@@ -35,6 +45,7 @@ RunState: TypeAlias = RunStatus | Literal["running", "dead", "damaged"]
 
 IncidentKind: TypeAlias = Literal["cap", "retry", "overflow", "re-ask", "fallback", "suspension"]
 
+_TIMES = frozenset({"sleep", "retry"})
 _WAITS = frozenset({"ask", "wait_for", "sleep"})
 _KIND_OF_RUNG: Mapping[str, IncidentKind] = {
     "fallback": "fallback",
@@ -146,6 +157,7 @@ class SignalWait:
 
     name: str
     typed: bool
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +219,17 @@ class RunView:
     needs: tuple[str, ...]
     incidents: tuple[IncidentView, ...]
     spent: Spent
+    times: tuple[WaitsFor, ...] = ()
+
+    @property
+    def waits_for(self) -> tuple[WaitsFor, ...]:
+        """What it waits for, people and senders first."""
+        gates = (
+            WaitsFor("answer", one.path, one.question, A_PERSON, one.deadline) for one in self.gates
+        )
+        signals = (WaitsFor("signal", one.path, one.name, A_SENDER) for one in self.signals)
+        needs = (WaitsFor("person", "", one, A_PERSON) for one in self.needs)
+        return (*needs, *gates, *signals, *self.times)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON-safe data."""
@@ -222,6 +245,7 @@ class RunView:
             "waiting": self.gates,
             "waiting_signals": [wait.name for wait in self.signals],
             "needs": self.needs,
+            "waits_for": self.waits_for,
             "incidents": [incident_of(one.step) for one in self.incidents],
             "unread": [{"type": type(one).__name__, **_fields(one)} for one in self.inbox],
         }
@@ -275,6 +299,7 @@ def view_of(
         tuple(dict.fromkeys(fold.needs.values())),
         tuple(fold.incidents(now)),
         sum(spent.values(), Spent()),
+        () if fold.end is not None else tuple(fold.times_left(now, alive=alive)),
     )
 
 
@@ -290,6 +315,8 @@ class _Fold:
         """Of steps that wait for a signal: its name, and the type of its payload."""
         self.gates: dict[str, OpenGate] = {}
         self.needs: dict[str, str] = {}
+        self.times: dict[str, WaitsFor] = {}
+        """Of steps that wait for a time: until when, and why."""
         self.accounts: dict[str, _Account] = {}
         self._failed: list[ev.LadderStep] = []
         self._followed: dict[int, float] = {}
@@ -303,6 +330,8 @@ class _Fold:
                 self.inputs = event.inputs
             case ev.StepStarted():
                 self._step_started(event)
+            case ev.TimerSet() if event.reason in _TIMES:
+                self.times[event.path] = WaitsFor("time", event.path, event.reason, "", event.due)
             case ev.GateOpened():
                 self.gates[event.path] = event.gate
             case ev.GateAnswered():
@@ -345,6 +374,7 @@ class _Fold:
     def _launch_over(self, event: ev.LadderStep | ev.AttemptFailed | ev.StepCompleted) -> None:
         path = event.path
         self._account(event)
+        self.times.pop(path, None)
         place = self._latest.pop(path, None)
         if place is not None and not self._failed[place].parked:
             self._followed[place] = event.at
@@ -353,12 +383,22 @@ class _Fold:
             self._failed.append(event)
             if event.parked:
                 self.needs[path] = event.error
+            elif event.due > event.at:
+                self.times[path] = WaitsFor("time", path, event.kind, "", event.due)
         elif isinstance(event, ev.StepCompleted):
             self.needs.pop(path, None)
             self.accepts.pop(path, None)
             self._close_gates(path)
 
+    def times_left(self, now: float, *, alive: bool) -> Iterator[WaitsFor]:
+        """What waits for a time; a process that is there waits for none that is over."""
+        for wait in sorted(self.times.values(), key=lambda one: one.until or 0.0):
+            if not alive or (wait.until or 0.0) > now:
+                yield wait
+
     def _account(self, event: Any) -> None:
+        if isinstance(event, ev.AgentSessionStarted):
+            self.times.pop(event.path, None)
         account = self.accounts.get(event.path)
         if account is not None:
             account.take(event)
@@ -385,10 +425,12 @@ class _Fold:
 def _signals(recorded: Recorded, fold: _Fold, inbox: Sequence[ev.Event]) -> tuple[SignalWait, ...]:
     come = {*recorded.signals_left()}
     come |= {event.name for event in inbox if isinstance(event, ev.SignalReceived)}
-    records = [recorded.at(path) for path in recorded.paths_below("")]
-    names = dict.fromkeys(one.signal for one in records if one.signal and not one.ended())
+    records = ((recorded.at(path), path) for path in recorded.paths_below(""))
+    names = {one.signal: path for one, path in records if one.signal and not one.ended()}
     typed = {name for name, accepts in fold.accepts.values() if accepts is not None}
-    return tuple(SignalWait(name, name in typed) for name in names if name not in come)
+    return tuple(
+        SignalWait(name, name in typed, path) for name, path in names.items() if name not in come
+    )
 
 
 # -- steps -----------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from handrail.model.events import (
     Event,
     WorkflowStarted,
 )
-from handrail.ports.journal import Holder, Letter, RunInfo, status_of
+from handrail.ports.journal import Holder, Letter, RunInfo, status_of, waits_of
 from handrail.record.rows import Record, from_record, to_record
 
 
@@ -234,6 +234,7 @@ class TextJournal:
             last.at,
             {} if started is None else started.labels,
             None if lease is None or lease.journal.gone else lease.holder,
+            waits_for=waits_of(events),
         )
 
 

@@ -19,9 +19,9 @@ from handrail.journals.sqlite.leases import holders
 from handrail.journals.sqlite.open import damaged
 from handrail.journals.sqlite.transactions import snapshot, transaction
 from handrail.model.events import Event
-from handrail.model.results import RunStatus
+from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
-from handrail.record.rows import Read, Record, reader
+from handrail.record.rows import Read, Record, reader, waits_from
 
 pack = struct.Struct("<qd").pack
 LARGE = 16 << 10
@@ -282,7 +282,12 @@ def _info(row: tuple[Any, ...], driven: dict[str, Holder]) -> RunInfo:
     if last.seq < tail_seq:
         return replace(info, damaged=f"events {last.seq + 1} to {tail_seq} are missing")
     status = None if drive is None else _status(drive)
-    return replace(info, status=status, events=last.seq, updated_at=last.at)
+    waits = _waits(drive) if status == "suspended" and drive is not None else ()
+    return replace(info, status=status, events=last.seq, updated_at=last.at, waits_for=waits)
+
+
+def _waits(suspended: _Event) -> tuple[WaitsFor, ...]:
+    return waits_from(msgspec.json.decode(suspended.body).get("waits_for", ()))
 
 
 def _text(said: bytes | None) -> str:
