@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from handrail.shortening import shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 AgentErrorKind: TypeAlias = Literal[
     "rate_limit",  # too many requests for the moment
@@ -86,14 +86,18 @@ class WorkflowMistake(HandrailError):
 class NotAStep(WorkflowMistake):
     """A workflow yielded something that is not a finished step."""
 
-    def __init__(self, got: str, where: str, hint: str) -> None:
-        super().__init__(got, where, hint)
+    def __init__(
+        self, got: str, where: str, hint: str, rule: str = "a workflow must yield steps"
+    ) -> None:
+        super().__init__(got, where, hint, rule)
         self.got = got
         self.where = where
         self.hint = hint
+        self.rule = rule
 
     def __str__(self) -> str:
-        return f"{self.where}: a workflow must yield steps, got {self.got}. {self.hint}"
+        said = f"{self.where}: {self.rule}, got {self.got}"
+        return f"{said}. {self.hint}" if self.hint else said
 
 
 class DuplicateStepName(WorkflowMistake):
@@ -570,6 +574,16 @@ class BudgetExceeded(HandrailError):
         )
 
 
+def did_you_mean(names: Iterable[str], known: Sequence[str]) -> str:
+    """`` Did you mean 'lint'?`` for the names that are close to a known one, else nothing."""
+    from difflib import get_close_matches
+
+    near: dict[str, None] = {}
+    for name in names:
+        near.update(dict.fromkeys(get_close_matches(name, known, n=1)))
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
 class StagesMissing(HandrailError):
     """A ``validate`` step has no stage, or names one that nobody configured."""
 
@@ -582,9 +596,11 @@ class StagesMissing(HandrailError):
     def __str__(self) -> str:
         known = f"Known: {', '.join(self.known)}." if self.known else "None is configured."
         what = f"the stages {', '.join(self.names)}" if self.names else "at least one stage"
+        near = did_you_mean(self.names, self.known)
         return (
-            f"step {self.path!r} needs {what}. {known} Configure them in [tool.handrail.stages] of "
-            f"pyproject.toml, in Executor(stages={{...}}), or pass Stage(name, command)."
+            f"step {self.path!r} needs {what}.{near} {known} Configure them in "
+            f"[tool.handrail.stages] of pyproject.toml, in Executor(stages={{...}}), or pass "
+            f"Stage(name, command)."
         )
 
 

@@ -38,8 +38,8 @@ class Executor(Engine):
     too. ``services`` and ``config`` are shown to context builders. ``workflows`` are found by name
     on ``resume``. ``limits`` bound each run, ``shared_limits`` (``max_concurrency``, ``tags`` and
     ``rates``) all runs of the executor together. ``gates`` answers ``ask``: a callable that is
-    given an ``OpenGate``, or a policy: ``"approve"``, ``"default"``, ``"fail"``; with none the run
-    suspends, after ``linger_s``.
+    given an ``OpenGate``, or one of ``"ask"`` (whoever is at the terminal), ``"approve"``,
+    ``"default"``, ``"fail"``; with none the run suspends, after ``linger_s``.
     Timers longer than ``suspend_timers_after_s`` suspend the run too (None: never). ``backend``,
     ``model`` and ``agent_options`` hold for agents where neither they nor their steps say other;
     where they are not given, ``HANDRAIL_BACKEND`` and ``HANDRAIL_MODEL`` count, then ``backend``

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import attrs
 import msgspec
@@ -29,6 +29,9 @@ from handrail.ports.agent import AgentReply
 from handrail.typed.jsonsafe import json_safe
 from handrail.typed.schema import json_schema
 
+if TYPE_CHECKING:
+    from decimal import Decimal
+
 MakeRequest = Callable[..., AgentRequest]
 Climb = Callable[..., Any]
 
@@ -37,6 +40,17 @@ Climb = Callable[..., Any]
 class Report:
     title: str
     score: int
+
+
+@dataclass
+class Priced:
+    inside: list[Unknown]
+
+
+@dataclass
+class Unknown:
+    price: Decimal
+    anything: Any
 
 
 @attrs.frozen
@@ -310,6 +324,7 @@ async def test_a_backend_that_raises_is_not_asked_again(make_request: MakeReques
         (("a", 3), {}, r"agent 'a': a prompt is text, a pathlib\.Path .* got 3"),
         (("a", "x"), {"output": "Report"}, "output= takes a type, got the text 'Report'"),
         (("a", "x"), {"output": Callable}, "agent 'a', output=: .*has no JSON form"),
+        (("a", "x"), {"output": list[Priced]}, r"the annotation of 'Unknown\.price: Decimal'"),
         (("a", "x"), {"backend": 3}, r"backend= takes a backend .* got 3"),
         (("a", "x"), {"backend": "claud"}, r"there is no backend 'claud'. Did you mean 'claude'"),
         (("a", "x"), {"max_reasks": -1}, "max_reasks of agent 'a' must be a whole number"),

@@ -133,8 +133,12 @@ def comparable(rows: list[Any]) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for _, _, kind, path, body, value, blob, _ in rows:
         kept = json.loads(body.replace(f"{FOLDER}/", ""))
-        for machines in ("duration_ms", "traceback", "fingerprint", "digest", "handled"):
-            kept.pop(machines, None)
+        for name in ("duration_ms", "traceback", "fingerprint", "digest", "handled", "waits_for"):
+            kept.pop(name, None)
+        if kind == "TimerSet" and kept["reason"] == "backoff":
+            continue  # a crash is followed by a pause since
+        if kept.get("kind") == "crashed":
+            kept.pop("due", None)
         if "error" in kept:  # a failed group's has said more since, and its output is derived
             kept["error"] = re.sub(r"; \d+ not begun", "", kept["error"])
             kept.pop("composed", None)

@@ -42,6 +42,14 @@ def test_a_misspelt_program_is_answered_with_names_like_it(tmp_path: Path) -> No
     assert refusal(["pytset"], path=str(tmp_path)).endswith("Did you mean pytest?")
 
 
+def test_a_short_name_that_differs_by_a_letter_is_another_program(tmp_path: Path) -> None:
+    """Who has no ``lint`` did not mean ``link``, but who types ``gti`` means ``git``."""
+    for name in ("link", "luit", "git"):
+        script(tmp_path, name, "#!/bin/sh\n")
+    assert refusal(["lint"], path=str(tmp_path)) == "no program of this name is on PATH."
+    assert refusal(["gti"], path=str(tmp_path)).endswith("Did you mean git?")
+
+
 def test_a_whole_command_in_the_first_word(tmp_path: Path) -> None:
     """A program name with blanks leads to the two spellings that would work."""
     why = refusal(["git status"], path=str(tmp_path))

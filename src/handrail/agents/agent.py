@@ -38,6 +38,7 @@ from handrail.model.results import AgentResult
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend
 from handrail.typed.jsonsafe import short_repr
+from handrail.typed.schema import unresolved_field
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -70,6 +71,13 @@ def _check_output(agent: Agent[Any], _: attrs.Attribute[Any], output: object) ->
         schema_for(output)
     except DefinitionError as error:
         raise DefinitionError(f"agent {agent.name!r}, output=: {error}") from None
+    unknown = unresolved_field(output)
+    if unknown is not None:
+        raise DefinitionError(
+            f"agent {agent.name!r}, output=: the annotation of {unknown!r} names what is not there "
+            f"when the program runs, so that anything would fit. Import it outside of "
+            f"`if TYPE_CHECKING:`."
+        )
 
 
 def _check_backend(agent: Agent[Any], _: attrs.Attribute[Any], backend: object) -> None:

@@ -38,7 +38,6 @@ from handrail.record.view import (
     Spent,
     StepView,
     exit_code_of,
-    plain,
     state_of,
     view_of,
 )
@@ -169,7 +168,8 @@ def _print_head(info: RunInfo, view: RunView) -> None:
     rows.append(("started", format_time(info.started_at)))
     rows.append(("updated", f"{format_time(info.updated_at)}, {ago} ago, {info.events} events"))
     if view.inputs:
-        typed = ", ".join(f"{name}={short_repr(value, 60)}" for name, value in view.inputs.items())
+        inputs = shown_value(view.inputs)
+        typed = ", ".join(f"{name}={short_repr(value, 60)}" for name, value in inputs.items())
         rows.append(("inputs", typed))
     if view.spent.launches:
         rows.append(("agents", format_spending(view.spent)))
@@ -232,7 +232,7 @@ def _spent_text(spent: Spent) -> str:
 
 def _answer_text(answer: ev.GateAnswered) -> str:
     by = f" by {clean(answer.by, 80)}" if answer.by else ""
-    return f"answered {short_repr(shown_value(plain(answer.answer)), 60)}{by}"
+    return f"answered {short_repr(shown_value(answer.answer), 60)}{by}"
 
 
 def _masked(cause: Cause) -> Cause:
@@ -250,7 +250,7 @@ def _print_end(view: RunView) -> None:
         else:
             print("\n".join(map(printable, in_lines(f"error: {shown(end.error)}"))))
     if end is not None and end.status == "succeeded":
-        _print_value(plain(end.value))
+        _print_value(end.value)
         if end.orphaned:
             print(shown(one_line(left_behind(end.orphaned))))
     for line in incident_lines(view.incidents, _glyphs()):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, cast
 
 from handrail.errors import HandrailError
 
@@ -35,9 +38,29 @@ class Unresolvable(HandrailError):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Unresolved:
     """A recorded value whose class was not found: its text, and the tag that means nothing here."""
 
     text: str
     tag: str
+
+    def __repr__(self) -> str:
+        """As the class itself might have it: ``Color.RED``, ``Plan(title='t', steps=['a'])``."""
+        return _as_code(json.loads(self.text))
+
+
+def _as_code(node: Any) -> str:
+    if type(node) is list:
+        return f"[{', '.join(map(_as_code, cast('Iterable[Any]', node)))}]"
+    if not isinstance(node, dict):
+        return repr(node)
+    known = dict(cast("dict[str, Any]", node))
+    name = str(known.pop("$", "")).rpartition(":")[2].rpartition(".")[2]
+    if name and set(known) == {"name"}:
+        return f"{name}.{known['name']}"
+    if name and set(known) == {"v"}:
+        return f"{name}({_as_code(known['v'])})"
+    if name:
+        return f"{name}({', '.join(f'{key}={_as_code(one)}' for key, one in known.items())})"
+    return f"{{{', '.join(f'{key!r}: {_as_code(one)}' for key, one in known.items())}}}"

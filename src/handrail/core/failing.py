@@ -119,8 +119,9 @@ def fallback_chosen(run: RunState, node: StepNode, report: cmd.Evaluated) -> Non
     if report.error is not None:
         _settle(run, node, failure_of(report.error), _primary(node))
     elif not isinstance(chosen, Step):
-        text = f"the handler of .on_error() must return a step, got {chosen!r}"
-        error = NotAStep(repr(chosen), run.where(node), text)
+        error = NotAStep(
+            repr(chosen), run.where(node), "", "the handler of .on_error() must return a step"
+        )
         _settle(run, node, failure_of(error), _primary(node))
     else:
         path = join(node.path, chosen.name)

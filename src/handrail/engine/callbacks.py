@@ -9,6 +9,7 @@ import attrs
 
 from handrail.core import commands as cmd
 from handrail.core.commands import AskFallback, AskPredicate, Evaluated, FindStages, Undo
+from handrail.engine.asking import asked
 from handrail.engine.calls import ActionRaised, awaited, call
 from handrail.engine.current import CURRENT, Contexts, Current
 from handrail.engine.loop import Loop
@@ -77,6 +78,8 @@ class Evaluator:
         Raises:
             Exception: it has no answer; the step fails.
         """
+        if self.gates == "ask":
+            return await asked(gate), "console"
         if isinstance(self.gates, str):
             return by_policy(self.gates, gate), f"policy {self.gates}"
         value = self.gates(gate)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from handrail.errors import StepChange
 from handrail.model.results import RunStatus, StepStatus, WaitsFor
+from handrail.typed.reference import NEWER
 
 PlanState: TypeAlias = Literal["recorded", "changed", "will run", "may run", "orphaned"]
 
@@ -52,8 +53,8 @@ class Plan:
     ends: RunStatus | None = None
     undoes: tuple[str, ...] = ()
     unwinds: str | None = None
-    waits_for: tuple[WaitsFor, ...] = ()
-    stuck: str | None = None
+    waits_for: tuple[WaitsFor, ...] = field(default=(), metadata=NEWER)
+    stuck: str | None = field(default=None, metadata=NEWER)
 
     @property
     def changes(self) -> tuple[StepChange, ...]:

@@ -595,8 +595,12 @@ class WorkflowFailed(HandrailError):
     def __str__(self) -> str:
         result = self.result
         if result.status == "suspended":
-            waits = "; ".join(map(str, result.waits_for))
-            needed = any(wait.whom for wait in result.waits_for)
+            found = result.waits_for or (
+                *(WaitsFor("answer", gate.path, whom=A_PERSON) for gate in result.waiting),
+                *(WaitsFor("signal", "", name, A_SENDER) for name in result.waiting_signals),
+            )
+            waits = "; ".join(map(str, found))
+            needed = any(wait.whom for wait in found)
             then = "Give it that, then resume the run." if needed else "Resume the run then."
             return (
                 f"run {result.run_id} of workflow {result.workflow_name!r} is suspended, waiting "

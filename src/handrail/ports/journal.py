@@ -17,6 +17,7 @@ from handrail.model.events import (
     WorkflowStarted,
 )
 from handrail.model.results import RunStatus, WaitsFor
+from handrail.typed.reference import NEWER
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
@@ -53,7 +54,7 @@ class RunInfo:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     holder: Holder | None = None
     damaged: str = ""
-    waits_for: tuple[WaitsFor, ...] = ()
+    waits_for: tuple[WaitsFor, ...] = field(default=(), metadata=NEWER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from handrail.codec.unresolved import Unresolved
 from handrail.model import events as ev
@@ -235,7 +235,7 @@ class RunView:
         """All fields as JSON-safe data."""
         end = self.end
         known: dict[str, Any] = {
-            "inputs": self.inputs,
+            "inputs": plain(self.inputs),
             "value": None if end is None else plain(end.value),
             "error": None if end is None else end.error,
             "failed_step": None if end is None else end.failed_step,
@@ -265,9 +265,14 @@ def exit_code_of(output: Any) -> int:
 
 
 def plain(value: Any) -> Any:
-    """A value whose class is not known here as it is written."""
+    """A value as data, with what is of a class that is not known here as it is written."""
     if isinstance(value, Unresolved):
         return json.loads(value.text)
+    if type(value) is dict:
+        items = cast("Iterable[tuple[Any, Any]]", value.items())
+        return {key: plain(one) for key, one in items}
+    if type(value) in {list, tuple}:
+        return type(value)(map(plain, cast("Iterable[Any]", value)))
     return value
 
 
@@ -289,7 +294,7 @@ def view_of(
     spent = {path: account.spent(alive=alive) for path, account in fold.accounts.items()}
     steps = _with_causes(list(_steps(recorded, fold.kinds, spent, alive=alive)))
     return RunView(
-        plain(fold.inputs),
+        fold.inputs,
         fold.end,
         fold.suspended_for,
         steps,

@@ -107,9 +107,19 @@ def _why_not_found(program: str, cwd: str | None, folders: Iterable[str]) -> str
         return f"there is no such file{from_where}.{split}"
     import difflib  # 1 ms that only a misspelt command should cost
 
-    near = difflib.get_close_matches(program, _programs_in(folders), n=3, cutoff=0.66)
+    close = difflib.get_close_matches(program, _programs_in(folders), n=9, cutoff=0.66)
+    near = [one for one in close if _is_slip(program, one)][:3]
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"no program of this name is on PATH.{hint}{split}"
+
+
+def _is_slip(typed: str, meant: str) -> bool:
+    """True if the one is the other with a letter too many, too few, or two in the wrong order. One
+    that differs by a letter may as well be another program, if the name is short.
+    """
+    if len(typed) == len(meant):
+        return sorted(typed) == sorted(meant) or len(typed) > 5
+    return True
 
 
 def _programs_in(folders: Iterable[str]) -> set[str]:

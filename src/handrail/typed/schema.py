@@ -215,6 +215,35 @@ def _hints_one_by_one(owner: Any) -> dict[str, Any]:
     return hints
 
 
+def unresolved_field(type_: Any, _seen: set[Any] | None = None) -> str | None:
+    """The first field in a type whose annotation names what is not there, as ``Out.price`` with its
+    annotation; None if there is none. Anything would fit such a field.
+    """
+    seen = set[Any]() if _seen is None else _seen
+    for inside in typing.get_args(type_):
+        if (found := unresolved_field(inside, seen)) is not None:
+            return found
+    cls = typing.get_origin(type_) or type_
+    if not isinstance(cls, type) or cls in seen or _fields_of(cls) is None:
+        return None
+    seen.add(cls)
+    hints, written = hints_of(cls), _written(cls)
+    for _, _, name, _ in _fields_of(cls) or ():
+        hint, text = hints.get(name, Any), written.get(name)
+        if hint is Any and isinstance(text, str) and text.rpartition(".")[2] != "Any":
+            return f"{cls.__name__}.{name}: {text}"
+        if (found := unresolved_field(hint, seen)) is not None:
+            return found
+    return None
+
+
+def _written(cls: type) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part in reversed(cls.__mro__):
+        found.update(inspect.get_annotations(part))
+    return found
+
+
 def _enclosed(owner: Any) -> dict[str, Any]:
     """The names of enclosing functions that a function uses, a local class that it makes, say."""
     names: tuple[str, ...] = getattr(getattr(owner, "__code__", None), "co_freevars", ())

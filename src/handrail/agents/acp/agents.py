@@ -10,7 +10,8 @@ did, and the texts in the sources of the adapters.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Family: TypeAlias = Literal["claude", "codex", "copilot", "gemini", "opencode", ""]
@@ -25,7 +26,8 @@ class Manners:
     ``aside`` matches a whole chunk that the program itself said beside the model; ``error`` the
     beginning of a chunk that is a failure. ``marks_messages``: what its model says has a
     ``messageId``, what the program says has none. ``counts_last_step``: its usage is that of the
-    last call of a turn alone.
+    last call of a turn alone. ``asking`` are variables that make it ask for what it does unasked by
+    default, to be set where it may not do everything.
     """
 
     family: Family = ""
@@ -33,6 +35,7 @@ class Manners:
     error: re.Pattern[str] = _NEVER
     marks_messages: bool = False
     counts_last_step: bool = False
+    asking: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 UNKNOWN = Manners()
@@ -65,7 +68,14 @@ _KNOWN: dict[Family, Manners] = {
         ),
     ),
     "gemini": Manners("gemini", error=re.compile(r"\s*\[API Error")),
-    "opencode": Manners("opencode", counts_last_step=True),
+    "opencode": Manners(
+        "opencode",
+        counts_last_step=True,
+        asking={
+            "OPENCODE_PERMISSION": '{"bash":"ask","edit":"ask","webfetch":"ask",'
+            '"external_directory":"ask"}'
+        },
+    ),
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from handrail.agents.acp.agents import manners_of
 from handrail.agents.acp.dialogue import AcpDialogue
 from handrail.agents.transport.cli import (
     added_folders,
@@ -54,9 +55,7 @@ class AcpBackend:
     agent gives such a name itself), failures that it tells as text are told from answers.
     ``model_flag`` is the argument that chooses a model, for agents that do not let it be chosen in
     a session. ``can_do`` may be narrowed to what the agent is known to be able to do. ``env`` is
-    added to its environment, and ``limited_env`` too where ``permission`` is a level below
-    ``"full"``: it makes the agent ask for what it does unasked by default. ``install`` and
-    ``login`` are commands, for advice.
+    added to its environment. ``install`` and ``login`` are commands, for advice.
     """
 
     argv: tuple[str, ...] = attrs.field(converter=_argv)
@@ -65,7 +64,6 @@ class AcpBackend:
     model_flag: str | None = attrs.field(default=None, kw_only=True)
     can_do: Capabilities = attrs.field(default=ACP, kw_only=True)
     env: Mapping[str, str] = attrs.field(factory=dict[str, str], kw_only=True, repr=_names_only)
-    limited_env: Mapping[str, str] = attrs.field(factory=dict[str, str], kw_only=True)
     install: str = attrs.field(default="", kw_only=True)
     login: str = attrs.field(default="", kw_only=True)
 
@@ -105,7 +103,7 @@ class AcpBackend:
 
     def _added(self, options: AgentOptions) -> Mapping[str, str]:
         is_limited = options.permission in ("read_only", "workspace")
-        return {**self.env, **self.limited_env} if is_limited else self.env
+        return {**self.env, **manners_of(self.name).asking} if is_limited else self.env
 
     def _dialogue(self, turn: AgentTurn, options: AgentOptions) -> AcpDialogue:
         return AcpDialogue(
@@ -138,10 +136,6 @@ def gemini(executable: str = "gemini", *, options: AgentOptions = NO_OPTIONS) ->
     )
 
 
-_ASKING = '{"bash":"ask","edit":"ask","webfetch":"ask","external_directory":"ask"}'
-"""By default opencode runs any command, and writes anywhere, without a question."""
-
-
 def opencode(executable: str = "opencode", *, options: AgentOptions = NO_OPTIONS) -> AcpBackend:
     """opencode; its models are named ``provider/model``."""
     return AcpBackend(
@@ -149,7 +143,6 @@ def opencode(executable: str = "opencode", *, options: AgentOptions = NO_OPTIONS
         name="opencode",
         options=options,
         can_do=_narrowed("effort", "add_dirs"),
-        limited_env={"OPENCODE_PERMISSION": _ASKING},
         install="npm install -g opencode-ai",
         login="opencode auth login",
     )
