@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -122,6 +122,8 @@ class Contexts:
     config: Mapping[str, Any]
     mark: str = ""
     """What the processes of the run are found by: its id, and of which journal it is."""
+    check_name: Callable[[str, str], None] | None = None
+    """Raises if no step has the name that the step at a path asks for."""
 
     def of(self, view: View) -> WorkflowContext:
         """The context of a step."""
@@ -133,6 +135,7 @@ class Contexts:
             self.services,
             self.config,
             view.validation,
+            self.check_name,
         )
 
 

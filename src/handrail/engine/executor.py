@@ -40,6 +40,7 @@ from handrail.engine.preflight import preflight
 from handrail.engine.replacements import Replacements
 from handrail.engine.replay import warn_of_missing
 from handrail.engine.run import Run
+from handrail.engine.step_names import StepNames
 from handrail.errors import ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
@@ -223,7 +224,7 @@ class Engine:
         parts, run_id = self._parts, start.run_id
         machine = self._machine(start)
         sinks = parts.sinks if run is None else (*parts.sinks, run.queue)
-        contexts = self._contexts(run_id)
+        contexts = self._contexts(run_id, start.definition)
         bus = bus_for(run_id, sinks, self._secrets())
         teller = _Teller()
         agents = Replacements(parts.agents)
@@ -257,9 +258,9 @@ class Engine:
     def _limits(self, start: Start) -> Limits:
         return self._parts.limits.over(start.definition.limits)
 
-    def _contexts(self, run_id: str) -> Contexts:
-        parts = self._parts
-        return Contexts(run_id, parts.services, parts.config, self._mark(run_id))
+    def _contexts(self, run_id: str, definition: WorkflowDefinition) -> Contexts:
+        parts, names = self._parts, StepNames(definition)
+        return Contexts(run_id, parts.services, parts.config, self._mark(run_id), names.check)
 
     def _machine(self, start: Start) -> Machine:
         parts = self._parts
@@ -449,7 +450,7 @@ class Engine:
             now = self._parts.clock.now()
             start = self._start_again(history, definition, now, reuse, rerun)
         machine, parts = self._machine(start), self._parts
-        evaluator = Evaluator(self._contexts(run_id), parts.stages, parts.gates)
+        evaluator = Evaluator(self._contexts(run_id, definition), parts.stages, parts.gates)
         return await plan_of(
             machine, start.first, history, now, evaluator=evaluator, cancel=start.cancel
         )

@@ -29,7 +29,7 @@ from handrail.record.run_record import Recorded
 from handrail.secrets.values import Secrets, SecretValues
 from handrail.typed.jsonsafe import short_repr
 
-GATE_POLICIES = ("approve", "ask", "default", "fail")
+GATE_POLICIES = ("approve", "default", "fail", "ask")
 
 AgentCheck: TypeAlias = Callable[[Any, AgentSettings, Callable[[], AgentSettings] | None], None]
 """Raises what an agent would be refused for with a step's settings and those of the run; without

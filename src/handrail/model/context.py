@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from handrail.errors import NotClean
@@ -16,6 +16,7 @@ class WorkflowContext:
 
     It shows results of the step's own generator and of the enclosing ones, never of siblings that
     run at the same time, so that it does not depend on who is faster. ``results`` maps full paths.
+    ``check_name`` raises if no step has the name that was asked for.
     """
 
     run_id: str
@@ -25,6 +26,7 @@ class WorkflowContext:
     services: Mapping[str, Any]
     config: Mapping[str, Any]
     validation: ValidationResult | None = None
+    check_name: Callable[[str, str], None] | None = field(default=None, repr=False, compare=False)
 
     def result(self, path: str) -> StepResult[Any] | None:
         """The result at a path, or None: a name is searched from this step's own generator outward;
@@ -37,8 +39,14 @@ class WorkflowContext:
         return found
 
     def output(self, path: str, default: Any = None) -> Any:
-        """The output of a finished step, looked up as ``result`` does, or ``default``."""
+        """The output of a finished step, looked up as ``result`` does, or ``default``.
+
+        Raises:
+            WrongUse: no step of the workflow has this name, as far as its source tells.
+        """
         found = self.result(path)
+        if found is None and self.check_name is not None:
+            self.check_name(self.path, path)
         return default if found is None or not found.success else found.output
 
     def require_clean(self, path: str = "") -> None:

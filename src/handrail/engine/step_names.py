@@ -1,0 +1,77 @@
+"""Names of steps that no step of a workflow has, as far as its source tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from handrail.errors import WrongUse, did_you_mean
+from handrail.model.definition import WorkflowDefinition
+
+if TYPE_CHECKING:
+    from handrail.static.may_run import PossibleStep
+    from handrail.static.outline import Node
+
+
+@attrs.define
+class StepNames:
+    """The names of a workflow's steps, read from its source when they are first needed."""
+
+    _definition: WorkflowDefinition
+    _steps: Sequence[Any] | None = None
+
+    def check(self, viewer: str, asked: str) -> None:
+        """Do nothing if a step may have this name, or that cannot be known.
+
+        ``viewer`` is the path of the step that asks. One of a sub-workflow sees that one's steps
+        too, and one in a ``validate`` its stages: of these nothing is known here.
+
+        Raises:
+            WrongUse: none has; with the nearest name.
+        """
+        if self._steps is None:
+            self._steps = _steps_of(self._definition)
+        steps: Sequence[PossibleStep] = self._steps
+        if any(one.verb == "validate" for one in steps) or not any(
+            one.matches(viewer) for one in steps
+        ):
+            return
+        name = asked.removeprefix("/").partition("/")[0]
+        names = [one.names[-1] for one in steps]
+        if not any(one.matches(name) for one in names):
+            near = did_you_mean([name], [one.text for one in names if one.literal])
+            workflow = self._definition.name
+            raise WrongUse(f"no step of workflow {workflow!r} is named {name!r}.{near}")
+
+
+def _steps_of(definition: WorkflowDefinition) -> tuple[PossibleStep, ...]:
+    """The steps; none if the source does not show all of them."""
+    from handrail.static.may_run import may_run
+    from handrail.static.outline import outline
+    from handrail.static.source import SourceUnavailable, source_of
+
+    try:
+        source = source_of(definition.function)
+        return may_run(source) if _is_whole(outline(source).nodes) else ()
+    except SourceUnavailable:
+        return ()
+
+
+def _is_whole(nodes: Iterable[Node]) -> bool:
+    """False if a helper's source is elsewhere, or a step is not written out."""
+    from handrail.static.may_run import within
+    from handrail.static.outline import HelperNode, StepNode
+
+    for node in nodes:
+        if isinstance(node, HelperNode) and node.nodes is None:
+            return False
+        inside: Iterable[Node] = within(node)
+        if isinstance(node, StepNode):
+            if node.name.fixed == ("", ""):
+                return False
+            inside = [below for part in node.parts for below in part.nodes]
+        if not _is_whole(inside):
+            return False
+    return True
