@@ -142,6 +142,43 @@ def test_a_changed_step_is_kept_or_runs_again(
     assert notes() == ["before", *done, "merged: yes"]
 
 
+def test_all_that_wait_are_resumed_whatever_has_changed(cli: Cli, durable: Path) -> None:
+    """One after the other; without a choice nothing that changed is run, and each is told."""
+    for name in ("a", "b"):
+        cli("run", "durable.py:asks", "--run-id", name)
+    durable.write_text(durable.read_text().replace('note, "before"', 'note, "earlier"'))
+
+    refused = cli("resume", "--all")
+    assert refused.code == 2
+    assert refused.err.count("the code no longer matches the record") == 2
+    assert cli("plan", "a", "--reuse-changed").out.split().count("recorded") == 1
+    assert cli("resume", "--all", "--reuse-changed", "--gates", "approve").code == 0
+    assert notes() == ["before", "before", "merged: yes", "merged: yes"]
+    assert cli("resume", "--all").err == "handrail: no run is suspended or dead\n"
+    assert cli("resume", "a", "--all").code == 2
+    assert cli("resume", "a", "--reuse-changed", "--rerun-changed").code == 2
+
+
+def test_what_changed_runs_again_where_that_is_chosen(cli: Cli, durable: Path) -> None:
+    """No step needs to be named."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    durable.write_text(durable.read_text().replace('note, "before"', 'note, "earlier"'))
+    assert cli("resume", "a", "--rerun-changed", "--gates", "approve").code == 0
+    assert notes() == ["before", "earlier", "merged: yes"]
+
+
+def test_a_run_goes_on_from_a_step(cli: Cli) -> None:
+    """That step, and all that began after it, runs again; a plan says so first."""
+    cli("run", "durable.py:asks", "--run-id", "a", "--gates", "approve")
+    assert cli("plan", "a", "--rerun-from", "after").out.split().count("recorded") == 2
+    assert cli("resume", "a", "--rerun-from", "after").code == 0
+    assert notes() == ["before", "merged: yes", "merged: yes"]
+    assert cli("resume", "a", "--rerun-from", "before", "--gates", "approve").code == 0
+    assert notes()[3:] == ["before", "merged: yes"]
+    outcome = cli("resume", "a", "--rerun-from", "aftr")
+    assert (outcome.code, "Did you mean 'after'?" in outcome.err) == (2, True)
+
+
 def test_a_path_that_is_not_recorded_is_refused(cli: Cli) -> None:
     """The path that was probably meant is named."""
     cli("run", "durable.py:asks", "--run-id", "a")

@@ -138,16 +138,31 @@ class Changed:
         The path of a step that changed, whose record is kept; repeatable.
     rerun
         The path of a step that runs again though it is recorded; repeatable.
+    rerun_from
+        The path of a step that runs again, with all steps that began after it.
+    reuse_changed
+        Keep the record of every step that changed.
+    rerun_changed
+        Run every step again that changed.
     """
 
     reuse: Words = None
     rerun: Words = None
+    rerun_from: str | None = None
+    reuse_changed: Annotated[bool, Parameter(negative="")] = False
+    rerun_changed: Annotated[bool, Parameter(negative="")] = False
 
     def choices(self) -> Choices:
         """The same for those who resume the run."""
-        from handrail.cli.run import Choices
+        from handrail.cli.run import choices_of
 
-        return Choices(self.reuse or [], self.rerun or [])
+        return choices_of(
+            self.reuse,
+            self.rerun,
+            self.rerun_from,
+            reuse_changed=self.reuse_changed,
+            rerun_changed=self.rerun_changed,
+        )
 
 
 DRIVING = Driving()
@@ -334,6 +349,7 @@ def resume(
     /,
     *,
     latest: bool = False,
+    all_runs: Annotated[bool, Parameter(name="--all", negative="")] = False,
     changed: Changed = CHANGED,
     target: RunTarget = None,
     driving: Driving = DRIVING,
@@ -346,11 +362,17 @@ def resume(
     ----------
     latest
         The run that was started last.
+    all_runs
+        Every run that is suspended, or dead, one after the other. Exit code 1 if one failed, 3 if
+        one is suspended.
     """
     from handrail.cli.run import resume as resume_run
+    from handrail.cli.run import resume_all
     from handrail.cli.target import place_of
 
     options, place = driving.options(), place_of(folder, executor)
+    if all_runs:
+        return resume_all(run, options, place, latest=latest, choices=changed.choices())
     return resume_run(run, options, place, latest=latest, choices=changed.choices(), target=target)
 
 

@@ -27,7 +27,7 @@ from handrail.cli.journal import Place
 from handrail.cli.report import tell_ending, tell_mismatch, tell_missing, write_value
 from handrail.cli.screen import Screen
 from handrail.engine.executor import Engine
-from handrail.engine.parts import Start
+from handrail.engine.parts import OnChange, Start
 from handrail.engine.run import Run
 from handrail.errors import ReplayMismatch
 from handrail.executor import agent_defaults
@@ -162,6 +162,7 @@ class Options:
     model: str | None = None
     cassette: Cassette | None = None
     limits: Limits = NO_LIMITS
+    on_change: OnChange | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
@@ -277,6 +278,7 @@ def _executor(  # noqa: PLR0917  # what one drive is told
         gates=known.gates if gates is None else gates,
         limits=limits,
         agent_defaults=agents_of(options, known.agent_defaults),
+        on_change=options.on_change or known.on_change,
     )
 
 

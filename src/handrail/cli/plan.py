@@ -33,7 +33,12 @@ def plan(
         info = picked(journal, name)
         workflow = workflow_of(info, place, target)
         executor = Executor(journal=journal) if place.executor is None else place.executor
-        found = executor.plan_sync(info.run_id, workflow, reuse=choices.reuse, rerun=choices.rerun)
+        reuse, rerun = list(choices.reuse), list(choices.all_rerun(journal, info.run_id))
+        found = executor.plan_sync(info.run_id, workflow, reuse=reuse, rerun=rerun)
+        if choices.on_change is not None and found.changes:
+            changed = reuse if choices.on_change == "reuse" else rerun
+            changed += [one.path for one in found.changes]
+            found = executor.plan_sync(info.run_id, workflow, reuse=reuse, rerun=rerun)
         if data is None:
             _show(found, info, choices, attrs.evolve(place, target=target))
         else:
@@ -88,7 +93,7 @@ def _remark(step: PlannedStep, *, alive: bool) -> str:
 
 def _next(found: Plan, choices: Choices, place: Place) -> str:
     run_id = found.run_id
-    if found.status == "succeeded" and not choices.rerun:
+    if found.status == "succeeded" and not (choices.rerun or choices.rerun_from):
         changed = ", and what has changed does not count" if found.changes else ""
         return f"It has succeeded; a resume gives its recorded result{changed}."
     if found.changes:

@@ -19,12 +19,13 @@ from handrail.cli.journal import Place, exactly, of_this_id, picked, with_execut
 from handrail.cli.show import describe_status, info_data
 from handrail.cli.target import labels_of, load_with_executor, workflow_of
 from handrail.engine.inputs import refuse_other_inputs
-from handrail.errors import InputsDiffer, RunIdTaken, WorkflowNotFound
+from handrail.engine.parts import OnChange
+from handrail.errors import HandrailError, InputsDiffer, RunIdTaken, WorkflowNotFound
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 from handrail.model.definition import WorkflowDefinition
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.reading import ended, history_of, inputs_of
+from handrail.record.reading import began_since, ended, history_of, inputs_of
 from handrail.record.run_record import Recorded
 from handrail.record.view import state_of
 
@@ -79,12 +80,46 @@ class Choices:
 
     reuse: Sequence[str] = ()
     rerun: Sequence[str] = ()
+    rerun_from: str | None = None
+    on_change: OnChange | None = None
 
     @property
     def words(self) -> list[str]:
         """What to type for them."""
         reuse = [word for path in self.reuse for word in ("--reuse", path)]
-        return reuse + [word for path in self.rerun for word in ("--rerun", path)]
+        rerun = [word for path in self.rerun for word in ("--rerun", path)]
+        since = [] if self.rerun_from is None else ["--rerun-from", self.rerun_from]
+        changed = [] if self.on_change is None else [f"--{self.on_change}-changed"]
+        return [*reuse, *rerun, *since, *changed]
+
+    def all_rerun(self, journal: Journal, run_id: str) -> Sequence[str]:
+        """The paths that run again, with all that began after the one that was named so.
+
+        Raises:
+            NotRecorded: it is not recorded.
+        """
+        if self.rerun_from is None:
+            return self.rerun
+        return [*self.rerun, *began_since(history_of(journal, run_id), self.rerun_from)]
+
+
+def choices_of(
+    reuse: Sequence[str] | None,
+    rerun: Sequence[str] | None,
+    rerun_from: str | None,
+    *,
+    reuse_changed: bool,
+    rerun_changed: bool,
+) -> Choices:
+    """The choices that were typed.
+
+    Raises:
+        Refused: both of the last two were.
+    """
+    if reuse_changed and rerun_changed:
+        raise Refused("--reuse-changed and --rerun-changed", "say two things of each changed step")
+    on_change: OnChange | None = "reuse" if reuse_changed else "rerun" if rerun_changed else None
+    return Choices(reuse or (), rerun or (), rerun_from, on_change)
 
 
 def resume(
@@ -107,14 +142,15 @@ def resume(
         workflow = workflow_of(info, place, target)
         place = attrs.evolve(place, target=target)
         options = as_recorded(options, info.labels)
+        options = attrs.evolve(options, on_change=choices.on_change)
         return drive_again(info, workflow, choices, Session(options, data, place, journal))
 
 
 def drive_again(info: RunInfo, workflow: Any, choices: Choices, session: Session) -> int:
     """Resume a run whose workflow is loaded; the exit code."""
-    if state_of(info) == "succeeded" and not choices.rerun:
+    reuse, rerun = choices.reuse, choices.all_rerun(session.journal, info.run_id)
+    if state_of(info) == "succeeded" and not rerun:
         tell(f"run {info.run_id} has succeeded already; this is its recorded result")
-    reuse, rerun = choices.reuse, choices.rerun
     return session.drive(
         lambda executor: executor.held(
             info.run_id,
@@ -122,6 +158,35 @@ def drive_again(info: RunInfo, workflow: Any, choices: Choices, session: Session
         ),
         workflow,
     )
+
+
+def resume_all(
+    name: str | None, options: Options, place: Place, *, latest: bool, choices: Choices
+) -> int:
+    """Go on with every run that is suspended or dead, oldest first; the worst of the exit codes.
+
+    Raises:
+        Refused: a run was named, too, or steps of one.
+    """
+    if name is not None or latest or choices.reuse or choices.rerun or choices.rerun_from:
+        raise Refused("resume --all", "goes on with every run, so no run and no step is named")
+    waiting = [one for one in place.find().runs() if state_of(one) in {"suspended", "dead"}]
+    if not waiting:
+        tell("no run is suspended or dead")
+    codes: list[int] = []
+    for one in waiting:
+        try:
+            codes.append(resume(one.run_id, options, place, choices=choices))
+        except HandrailError as error:
+            tell(f"run {one.run_id}: {error}")
+            codes.append(Exit.USAGE)
+        if codes[-1] in _STOPS:
+            break
+    worst = (code for code in (*_STOPS, Exit.USAGE, Exit.FAILED, Exit.SUSPENDED) if code in codes)
+    return next(worst, max(codes, default=Exit.SUCCEEDED))
+
+
+_STOPS = (Exit.INTERRUPTED, Exit.TERMINATED, Exit.HUNG_UP)
 
 
 def _picked(journal: Journal, name: str | None, *, latest: bool) -> RunInfo:

@@ -43,6 +43,22 @@ def history_of(
     return history
 
 
+def began_since(history: Sequence[ev.Event], path: str) -> list[str]:
+    """A recorded step, and all steps that began after it; of those inside of others the outer.
+
+    Raises:
+        NotRecorded: it is not recorded.
+    """
+    paths = [one.path for one in history if isinstance(one, ev.StepStarted)]
+    if path not in paths:
+        raise NotRecorded(history[0].run_id, path, near(path, begun(history)))
+    found: list[str] = []
+    for one in dict.fromkeys(paths[paths.index(path) :]):
+        if not any(one.startswith(f"{above}/") for above in found):
+            found.append(one)
+    return found
+
+
 def ended(history: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
     """The end of the run, unless something was driven after it."""
     for event in reversed(history):
