@@ -21,3 +21,12 @@ def test_what_is_unknown_before_is_unknown_after() -> None:
 def test_a_count_that_was_begun_anew_is_all_new() -> None:
     """A total below the one before it counts from nothing."""
     assert added_since(Usage(10, 2), Usage(4, 3)) == Usage(4, 1)
+
+
+def test_launches_of_unknown_price_are_counted() -> None:
+    """They cost something, and are not in the sum."""
+    known, unknown = Usage(10, 5, 0.5), Usage(10, 5)
+    assert (known + unknown).unpriced == 1
+    assert (unknown + unknown + known + unknown).unpriced == 3
+    assert (known + known).unpriced == 0
+    assert (known + Usage()).unpriced == 0

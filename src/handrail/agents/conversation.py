@@ -226,11 +226,13 @@ class Conversation:
 
 def _priced(usage: Usage | None, model: str | None) -> Usage | None:
     """With what it costs by the table of prices, where the backend does not say."""
-    if usage is None or usage.cost_usd is not None or model is None:
+    if usage is None or usage.cost_usd is not None:
         return usage
-    from handrail.agents.prices import cost_of
+    if model is not None:
+        from handrail.agents.prices import cost_of
 
-    return cost_of(model, usage)
+        usage = cost_of(model, usage)
+    return replace(usage, unpriced=1) if usage.cost_usd is None else usage
 
 
 def _sum(a: Usage | None, b: Usage | None) -> Usage | None:

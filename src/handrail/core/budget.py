@@ -8,7 +8,6 @@ used as settled. See ``model.policy.Budget`` for what a breach does.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 
 from handrail.core import commands as cmd
 from handrail.core.failing import fail, fail_with
@@ -21,7 +20,7 @@ from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.model.paths import budget_gate
 from handrail.model.policy import Budget
-from handrail.model.results import OpenGate, Usage
+from handrail.model.results import OpenGate, Usage, own_usage
 
 STOP, ALLOW = "stop", "allow"
 
@@ -263,7 +262,7 @@ def settle(run: RunState, node: AgentNode, usage: Usage | None, took_s: float = 
 def settle_total(run: RunState, node: AgentNode, total: Usage | None) -> None:
     """The same, where what is known is the sum with the launches before."""
     before = node.launch_spent
-    settle(run, node, total if total is None or before is None else _own(total, before))
+    settle(run, node, total if total is None or before is None else own_usage(total, before))
 
 
 def _release_held(run: RunState) -> None:
@@ -302,19 +301,6 @@ def _warn_once(  # noqa: PLR0917  # the fields of one warning
     if due and key not in run.budgets.warned:
         run.budgets.warned.add(key)
         run.record(ev.BudgetWarning(node.path, scope.path, name, used, limit))
-
-
-def _own(total: Usage, before: Usage) -> Usage:
-    """What one launch used, of sums; a sum that did not change says nothing of it."""
-    own = total.since(before)
-    known = {
-        name: None if getattr(total, name) == getattr(before, name) else getattr(own, name)
-        for name in _COUNTED
-    }
-    return Usage(**known, cost_source=own.cost_source)
-
-
-_COUNTED = tuple(field.name for field in fields(Usage) if field.name != "cost_source")
 
 
 def _bounds(run: RunState, scope: Scope) -> Iterator[tuple[str, float, float]]:

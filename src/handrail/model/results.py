@@ -33,7 +33,8 @@ class Usage:
     ``input_tokens`` are all that were sent: ``cached_tokens`` of them came from a cache,
     ``cache_write_tokens`` were put into one. ``output_tokens`` are all that came back,
     ``reasoning_tokens`` of them thoughts. ``turns`` are the model's own. ``cost_source`` says who
-    knows the cost: the ``"reply"``, or a ``"table"`` of prices.
+    knows the cost: the ``"reply"``, or a ``"table"`` of prices. ``unpriced`` counts the launches
+    in it whose cost is not known, and so not in ``cost_usd``.
     """
 
     input_tokens: int | None = None
@@ -44,6 +45,7 @@ class Usage:
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     cost_source: Literal["reply", "table"] | None = None
+    unpriced: int = field(default=0, compare=False, metadata=NEWER)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -57,7 +59,13 @@ class Usage:
             "table"
             if "table" in (self.cost_source, other.cost_source)
             else self.cost_source or other.cost_source,
+            self._without_price + other._without_price,
         )
+
+    @property
+    def _without_price(self) -> int:
+        """How many launches are in it of which the cost is not known."""
+        return self.unpriced or int(self.cost_usd is None and self != Usage())
 
     @property
     def tokens(self) -> int | None:
@@ -76,6 +84,20 @@ class Usage:
             _minus(self.reasoning_tokens, before.reasoning_tokens),
             self.cost_source,
         )
+
+
+COUNTED = tuple(f.name for f in fields(Usage) if f.name not in {"cost_source", "unpriced"})
+"""The fields that are counts of a model's."""
+
+
+def own_usage(total: Usage, before: Usage) -> Usage:
+    """What one launch used, of sums; a sum that did not change says nothing of it."""
+    own = total.since(before)
+    known: dict[str, Any] = {
+        name: None if getattr(total, name) == getattr(before, name) else getattr(own, name)
+        for name in COUNTED
+    }
+    return Usage(**known, cost_source=own.cost_source)
 
 
 N = TypeVar("N", int, float)

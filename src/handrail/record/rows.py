@@ -69,19 +69,21 @@ def _default(field: Field[Any]) -> Any:
 # -- fields that are no plain JSON -----------------------------------------------------------------
 
 
-_USAGE = tuple(field.name for field in fields(Usage))
+_USAGE = {field.name: field.default for field in fields(Usage)}
 _WAITS = tuple(field.name for field in fields(WaitsFor))
 _FAILURE = tuple(field.name for field in fields(Failure))
 _LAUNCH = {field.name: _default(field) for field in fields(Launch)}
 
 
 def _usage_body(usage: Usage) -> Body:
-    body = {name: getattr(usage, name) for name in _USAGE}
-    return {name: number for name, number in body.items() if number is not None}
+    items = ((name, getattr(usage, name), default) for name, default in _USAGE.items())
+    return {name: item for name, item, default in items if item is not default}
 
 
 def _usage(body: Body | None) -> Usage | None:
-    return None if body is None else Usage(*map(body.get, _USAGE))
+    if body is None:
+        return None
+    return Usage(*(body.get(name, default) for name, default in _USAGE.items()))
 
 
 def _launch_body(launch: Launch) -> Body:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from handrail.codec.unresolved import Unresolved
@@ -27,6 +27,7 @@ from handrail.model.results import (
     StepStatus,
     Usage,
     WaitsFor,
+    own_usage,
 )
 from handrail.ports.journal import RunInfo
 from handrail.record.results import incident_of
@@ -623,16 +624,9 @@ class _Account:
     }
 
 
-_COUNTS: Sequence[str] = [field.name for field in fields(Usage) if field.name != "cost_source"]
-
-
 def _without(total: Usage | None, before: Usage | None) -> Usage | None:
-    """What one launch used, of sums; a sum that did not change says nothing of it."""
+    """What one launch used, of sums; None if that is not known."""
     if total is None or before is None:
         return total
-    own = total.since(before)
-    known = {
-        name: None if getattr(total, name) == getattr(before, name) else getattr(own, name)
-        for name in _COUNTS
-    }
-    return None if set(known.values()) == {None} else Usage(**known, cost_source=own.cost_source)
+    own = own_usage(total, before)
+    return None if own == Usage(cost_source=own.cost_source) else own

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from handrail.errors import AgentErrorKind
 from handrail.model.events import Notice
 from handrail.model.launch import AgentError
-from handrail.model.results import Usage
+from handrail.model.results import COUNTED, Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.shortening import shortened
 
@@ -172,8 +172,8 @@ def added_since(before: Usage | None, total: Usage) -> Usage | None:
         return None
     added = total.since(before)
     known = {
-        field.name: getattr(added, field.name)
-        for field in fields(Usage)
-        if getattr(before, field.name) is not None
+        name: getattr(added, name)
+        for name in (*COUNTED, "cost_source")
+        if getattr(before, name) is not None
     }
     return Usage(**known) if known else None
