@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import os
 import pickle  # noqa: TID251  # that errors survive it is what is tested
 import re
 from typing import Any
@@ -75,6 +76,7 @@ from handrail import (
     ValidationFailed,
     ValidationResult,
     ValidationRoundResult,
+    WaitsFor,
     WorkflowError,
     WorkflowFailed,
     WorkflowMistake,
@@ -441,6 +443,24 @@ def test_step_failed_knows_its_base_classes_by_name() -> None:
     assert failed.is_a(OSError)
     assert failed.is_a("builtins.OSError")
     assert not failed.is_a(ValueError)
+
+
+def test_a_run_that_is_driven_here_is_told_as_that() -> None:
+    """To stop the process that says so would not help."""
+    here = str(RunLocked("r", os.getpid(), os.uname().nodename, 1))
+    assert "by this very process" in here
+    assert "Stop it first" not in here
+
+
+def test_a_result_in_a_line() -> None:
+    """What came of it, how long it took, and what it waits for."""
+    done = WorkflowResult[Any]("ship", "r", "succeeded", (), 1500.0, value="v" * 600)
+    assert str(done).startswith("ship succeeded in 1.5 s (0 steps, run r): 'vvv")
+    assert len(str(done)) < 600
+    waits = (WaitsFor("signal", "a", "go", "a sender"),)
+    waiting = WorkflowResult[Any]("ship", "r", "suspended", (FAILED,), 10.0, waits_for=waits)
+    assert str(waiting) == "ship suspended in 0.01 s (1 step, run r), waits for the signal 'go'"
+    assert str(RUN).endswith("step 'a' failed")
 
 
 @pytest.mark.parametrize("error", [StepFailed(FAILED), WorkflowFailed(RUN)])

@@ -10,6 +10,7 @@ Those that carry a result, or a failed launch, are defined beside what they carr
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -183,13 +184,29 @@ class ReplayMismatch(HandrailError):
         self.run_id = run_id
         self.changes = tuple(changes)
         self.late = late
+        self.unchanged = ""
+        """Where the first of the steps is yielded, if its file has not changed since the run began:
+        then the body may not be deterministic.
+        """
 
     def __str__(self) -> str:
         listed = "; ".join(map(str, self.changes))
         return (
             f"run {self.run_id}: the code no longer matches the record: {listed}. Resume with "
             f"reuse=[path] to keep a recorded output or rerun=[path] to run the step again; "
-            f"{_LATE if self.late else _EARLY}."
+            f"{_LATE if self.late else _EARLY}.{self.hint}"
+        )
+
+    @property
+    def hint(self) -> str:
+        """What to look for where no file was changed; else empty."""
+        if not self.unchanged:
+            return ""
+        return (
+            f" {self.unchanged}: this file has not changed since the run began. If nothing that it "
+            f"imports has changed either, the workflow's body is not deterministic: it must make "
+            f"the same steps of the same inputs and outputs, without clock, random values, files "
+            f"or the environment."
         )
 
 
@@ -208,6 +225,11 @@ class RunLocked(HandrailError):
         self.age_s = age_s
 
     def __str__(self) -> str:
+        if (self.pid, self.host) == (os.getpid(), os.uname().nodename):
+            return (
+                f"run {self.run_id} is being driven by this very process (since {self.age_s:.0f} "
+                f"s), in another task or thread. Wait for that drive to end."
+            )
         return (
             f"run {self.run_id} is being driven by process {self.pid} on {self.host} "
             f"(since {self.age_s:.0f} s). Stop it first, or let it finish."

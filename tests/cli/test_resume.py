@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -157,6 +158,19 @@ def test_all_that_wait_are_resumed_whatever_has_changed(cli: Cli, durable: Path)
     assert cli("resume", "--all").err == "handrail: no run is suspended or dead\n"
     assert cli("resume", "a", "--all").code == 2
     assert cli("resume", "a", "--reuse-changed", "--rerun-changed").code == 2
+
+
+def test_a_body_that_is_not_deterministic_is_told_as_that(cli: Cli, durable: Path) -> None:
+    """Its file is older than the run, and yet a step is another one: at which line is said."""
+    text = durable.read_text().replace('note, "before"', "note, os.urandom(4).hex()")
+    durable.write_text(text)
+    os.utime(durable, (1, 1))
+    assert cli("run", "durable.py:asks", "--run-id", "a").code == 3
+    outcome = cli("resume", "a")
+    line = next(n for n, one in enumerate(text.splitlines(), 1) if "os.urandom(4)" in one)
+    assert outcome.code == 2
+    assert f"durable.py:{line}: this file has not changed since the run began." in outcome.err
+    assert "is not deterministic" in outcome.err
 
 
 def test_what_changed_runs_again_where_that_is_chosen(cli: Cli, durable: Path) -> None:

@@ -171,6 +171,8 @@ def tell_mismatch(error: ReplayMismatch, place: Place | None) -> None:
         print(shown(f"  step {change.path!r}\n    {was}\n    {now}"), file=sys.stderr)
     for command in choices_between(error.run_id, error.changes, place):
         print(command, file=sys.stderr)
+    if error.hint:
+        print(shown(error.hint.strip()), file=sys.stderr)
 
 
 def _told(error: str) -> bool:

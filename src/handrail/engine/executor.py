@@ -40,7 +40,7 @@ from handrail.engine.preflight import preflight
 from handrail.engine.replacements import Replacements
 from handrail.engine.replay import warn_of_missing
 from handrail.engine.run import Run
-from handrail.engine.step_names import StepNames
+from handrail.engine.step_names import StepNames, unchanged_since
 from handrail.errors import ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
@@ -361,6 +361,7 @@ class Engine:
             try:
                 return await self._drive_from(start, run)
             except ReplayMismatch as mismatch:
+                mismatch.unchanged = unchanged_since(definition, mismatch, history[0].at)
                 changed = [one.path for one in mismatch.changes]
                 known = {*reuse, *rerun}
                 if mismatch.late or on_change == "refuse" or not known.isdisjoint(changed):

@@ -46,7 +46,10 @@ def run_outside(name: str, instead: str, function: Callable[..., Awaitable[T]], 
     async def keep() -> None:  # asyncio describes the task by its result: that one may be large
         kept.append(await function(*args))
 
-    anyio.run(keep)
+    try:
+        anyio.run(keep)
+    except KeyboardInterrupt as pressed:  # of Ctrl-C only the caller's own line is of interest
+        raise pressed.with_traceback(None) from None
     return kept[0]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from handrail.errors import WrongUse, did_you_mean
+from handrail.errors import ReplayMismatch, WrongUse, did_you_mean
 from handrail.model.definition import WorkflowDefinition
 
 if TYPE_CHECKING:
@@ -44,6 +45,21 @@ class StepNames:
             near = did_you_mean([name], [one.text for one in names if one.literal])
             workflow = self._definition.name
             raise WrongUse(f"no step of workflow {workflow!r} is named {name!r}.{near}")
+
+
+def unchanged_since(definition: WorkflowDefinition, mismatch: ReplayMismatch, at: float) -> str:
+    """``file:line`` of the first step that changed, if its file is older than the run, which began
+    ``at`` (unix seconds); else, and if that is not known, empty.
+    """
+    code = definition.function.__code__
+    try:
+        if Path(code.co_filename).stat().st_mtime >= at:
+            return ""
+    except OSError:
+        return ""
+    path = mismatch.changes[0].path
+    lines = (one.line for one in _steps_of(definition) if one.matches(path))
+    return f"{code.co_filename}:{next(lines, code.co_firstlineno)}"
 
 
 def _steps_of(definition: WorkflowDefinition) -> tuple[PossibleStep, ...]:

@@ -515,6 +515,15 @@ class WorkflowResult(Generic[R_co]):
         """When it ended, or was suspended, in UTC."""
         return _utc(self.at)
 
+    def __str__(self) -> str:
+        """One line for people; ``repr`` has every field."""
+        took = f"{self.total_duration_ms / 1000:.3g} s"
+        steps = f"{len(self.step_results)} step{'s' * (len(self.step_results) != 1)}"
+        said = f": {self.value!r}" if self.success else f": {self.error}" if self.error else ""
+        waits = "" if not self.waits_for else f", waits for {'; '.join(map(str, self.waits_for))}"
+        head = f"{self.workflow_name} {self.status} in {took} ({steps}, run {self.run_id})"
+        return f"{head}{waits}{shortened(said, 500)}"
+
     @property
     def success(self) -> bool:
         """True if the run succeeded; a failure that the workflow handled does not spoil it."""
