@@ -13,6 +13,7 @@ from tests.cli.conftest import Outcome
 
 Cli = Callable[..., Outcome]
 APP = """\
+import time
 from pathlib import Path
 from handrail import Executor, Limits, SqliteJournal, current, step, workflow
 
@@ -50,6 +51,20 @@ def stays():
 @workflow
 def saves():
     return (yield from step("save").call(save))
+
+
+def most(seen=[], now=[0]):
+    now[0] += 1
+    seen.append(now[0])
+    time.sleep(0.05)
+    now[0] -= 1
+    return max(seen)
+
+
+@workflow
+def crowd():
+    members = yield from step("all").for_each(range(4), lambda n: step("one").call(most).uses("db"))
+    return max(members)
 
 
 @workflow(limits=Limits(max_steps=3))
@@ -195,6 +210,15 @@ def test_a_workflow_has_limits_of_its_own(cli: Cli, folder: Path) -> None:
     assert cli("run", "app.py:long", "--max-steps", "20").code == 0
     project(folder, "max_steps = 20")
     assert cli("run", "app.py:long").code == 0
+
+
+def test_the_project_says_how_much_may_go_on_at_once(cli: Cli, folder: Path) -> None:
+    """By the tags that steps are said to use; else by how many steps."""
+    assert int(cli("run", "app.py:crowd").out) > 1
+    project(folder, "[tool.handrail.tags]", "db = 1")
+    assert cli("run", "app.py:crowd").out == "1\n"
+    project(folder, "max_concurrency = 1")
+    assert cli("run", "app.py:crowd").out == "1\n"
 
 
 # -- the project's table ---------------------------------------------------------------------------

@@ -34,7 +34,8 @@ def limits_of(
 def project_limits(table: Mapping[str, Any]) -> Limits:
     """Those of the project."""
     names = ("max_steps", "timeout", "budget_usd", "max_launches")
-    return limits_of(**{name: table[name] for name in names if name in table})
+    bounds = {name: table[name] for name in ("max_concurrency", "tags", "rates") if name in table}
+    return Limits(**bounds).over(limits_of(**{n: table[n] for n in names if n in table}))
 
 
 def labels_typed(words: Sequence[str], table: Mapping[str, Any]) -> dict[str, str]:
