@@ -237,6 +237,17 @@ def test_a_journal_that_no_command_can_read_is_a_problem(look: Look, program: Pr
     assert found["journal"]["advice"].startswith("`handrail runs` says what of r is not as")
 
 
+def test_a_journal_that_git_would_remove_is_told_of(look: Look, program: Program) -> None:
+    """It lies in a checkout; below the git folder, or elsewhere, it is out of reach."""
+    program("git", GIT)
+    Path("checkout/.git").mkdir(parents=True)
+    found = look(at=Path("checkout/.handrail"))
+    assert (found["code"], found["journal"]["state"]) == (Exit.SUCCEEDED, "ok (to be made)")
+    assert "`git clean -fdx` removes it" in found["journal"]["advice"]
+    for outside in ("checkout/.git/handrail", "elsewhere"):
+        assert look(at=Path(outside))["journal"]["advice"] == ""
+
+
 def test_the_command_prints_a_line_for_each(cli: Cli, program: Program) -> None:
     """All backends are there, columns are aligned, and advice stands below what it is about."""
     program("git", GIT)
@@ -247,7 +258,7 @@ def test_the_command_prints_a_line_for_each(cli: Cli, program: Program) -> None:
     assert (done.code, lines[0].split(), lines[-1]) == (
         Exit.SUCCEEDED,
         ["CHECK", "STATE", "VERSION", "WHERE"],
-        "ready to run",
+        "ready to run, but for agents: no agent program can be used here",
     )
     column = lines[0].index("STATE")
     names = [line.split()[0] for line in lines[1:-1] if not line.startswith(" ")]

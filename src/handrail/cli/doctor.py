@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Literal, TypeAlias
 from uuid import uuid4
 
@@ -97,7 +98,21 @@ def check_journal(place: Place) -> Check:
     if place.is_there():
         return _opened(place)
     state = "ok" if there == folder else "ok (to be made)"
-    return Check(name="journal", ok=True, state=state, where=str(folder))
+    return Check(name="journal", ok=True, state=state, where=str(folder), advice=_in_reach(folder))
+
+
+def _in_reach(folder: Path) -> str:
+    """What to know of a journal in a git checkout; else empty."""
+    if ".git" in folder.parts or not any(one.exists() for one in _gits(folder)):
+        return ""
+    return (
+        f"It is in a git checkout, where `git clean -fdx` removes it, and agents type that. For "
+        f"runs that nobody watches name a folder outside: --dir or {VARIABLE}."
+    )
+
+
+def _gits(folder: Path) -> Iterable[Path]:
+    return (above / ".git" for above in (folder, *folder.parents))
 
 
 def _opened(place: Place) -> Check:
@@ -109,7 +124,8 @@ def _opened(place: Place) -> Check:
         return Check(name="journal", ok=False, state="not readable", where=where, advice=str(error))
     damaged = [run.run_id for run in runs if run.damaged]
     if not damaged:
-        return Check(name="journal", ok=True, state="ok", where=where)
+        advice = _in_reach(place.folder)
+        return Check(name="journal", ok=True, state="ok", where=where, advice=advice)
     state = f"ok, but for {len(damaged)} damaged run{'s' if len(damaged) > 1 else ''}"
     advice = f"`handrail runs` says what of {', '.join(damaged)} is not as it was written."
     return Check(name="journal", ok=True, state=state, where=where, advice=advice)
@@ -222,7 +238,10 @@ def doctor(
             write_json({"ok": not problems, "checks": [asdict(check) for check in checks]}, data)
     if not as_json:
         _print_checks(checks)
-        print(f"to be seen to: {', '.join(problems)}" if problems else "ready to run")
+        ready = "ready to run"
+        if not any(check.ok for check in checks if check.kind == "backend" and check.name != "api"):
+            ready += ", but for agents: no agent program can be used here"
+        print(f"to be seen to: {', '.join(problems)}" if problems else ready)
     return Exit.FAILED if problems else Exit.SUCCEEDED
 
 
