@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from handrail.errors import DefinitionError
-from handrail.model.paths import attempt_base, check_name, encode_key, join, on_disk
+from handrail.model.paths import attempt_base, check_name, decode_key, encode_key, join, on_disk
 
 # Lone surrogates included: a file name that is no UTF-8 comes as one.
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -217,3 +217,9 @@ def test_distinct_parts_have_distinct_folders(one: str, other: str) -> None:
 def test_a_long_part_cannot_pass_for_the_folder_of_another(part: str) -> None:
     """A part that is spelt like the cut folder of another has a folder of its own."""
     assert on_disk(on_disk(part)) != on_disk(part)
+
+
+@pytest.mark.parametrize("text", ["src/app.py", "a%2Fb", "naïve/日本", "plain", "..", "100 %"])
+def test_a_key_is_shown_as_it_was_given(text: str) -> None:
+    """The encoding is for paths; people read the key."""
+    assert decode_key(encode_key(text)) == text

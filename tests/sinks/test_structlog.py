@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import structlog
 
+from handrail.model import events as ev
 from handrail.model.events import (
     AgentFinished,
     AgentLimit,
@@ -74,10 +75,6 @@ def test_an_entry_has_the_fields_of_its_event(story: Story, recorder: Recorder) 
                 "at": 1.0,
                 "path": "plan",
                 "step_type": "agent",
-                "index": 0,
-                "rollback": False,
-                "once": False,
-                "cleanup": False,
             },
         )
     ]
@@ -161,3 +158,17 @@ def test_the_default_logger_is_structlogs_own() -> None:
     assert [(entry["event"], entry["workflow_name"]) for entry in entries] == [
         ("workflow_started", "ship")
     ]
+
+
+def test_an_entry_has_the_name_of_the_workflow() -> None:
+    """From its start on, to its end or its suspension."""
+    with structlog.testing.capture_logs() as logs:
+        sink = StructlogSink()
+        for event in (
+            ev.WorkflowStarted("ship"),
+            ev.StepStarted("plan", "agent"),
+            ev.RunSuspended(),
+            ev.StepStarted("plan", "agent"),
+        ):
+            sink.emit(ev.stamp(event, "r", 1, 1.0))
+    assert [one.get("workflow") for one in logs] == ["ship", "ship", "ship", None]

@@ -24,6 +24,7 @@ from handrail.cli.target import is_file, is_module, load, target_of
 from handrail.cli.waiting import answers_to, signals_to
 from handrail.model import events as ev
 from handrail.model.definition import REQUIRED
+from handrail.model.paths import decode_key
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
@@ -199,7 +200,8 @@ def _tree(steps: Sequence[StepView]) -> list[str]:
 def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
     margin = "  " * (step.depth + 1)
     sign = glyphs.started if step.state in {"open", "running"} else glyphs.of(step.state)
-    parts = [f"{margin}{sign} {clean(step.path.rpartition('/')[2], 80)}", step.step_type]
+    name = clean(decode_key(step.path.rpartition("/")[2]), 80)
+    parts = [f"{margin}{sign} {name}", step.step_type]
     if step.state != "succeeded":
         parts.append(step.state)
     if step.attempts > 1:

@@ -22,6 +22,7 @@ MAX_NAME = 120
 _ATTEMPT_SUFFIX = re.compile(r"~\d+\Z")
 _UNSAFE_IN_KEY = re.compile(r"[/%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNSAFE_ON_DISK = re.compile(r"[^A-Za-z0-9._-]")
+_ENCODED = re.compile(r"(?:%[0-9A-F]{2})+")
 _MAX_PART_BYTES = 80
 _BUDGET = "budget-"
 
@@ -87,6 +88,15 @@ def encode_key(key: object) -> str:
     if text.isalnum():
         return text
     return _UNSAFE_IN_KEY.sub(_percent, text)
+
+
+def decode_key(part: str) -> str:
+    """The key, or name, that a part of a path stands for, for people."""
+    return _ENCODED.sub(_unpercent, part) if "%" in part else part
+
+
+def _unpercent(match: re.Match[str]) -> str:
+    return bytes.fromhex(match.group().replace("%", "")).decode("utf-8", "replace")
 
 
 def _percent(match: re.Match[str]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from handrail.model import events as ev
+from handrail.model.paths import decode_key
 from handrail.model.results import Failure, OpenGate, Usage
 from handrail.record.live_view import LiveStep
 from handrail.record.view import Cause
@@ -68,9 +69,9 @@ def name_of(step: LiveStep) -> str:
         case "round":
             return f"round {step.name}"
         case "rollback":
-            return f"undo {clean(step.name)}"
+            return f"undo {clean(decode_key(step.name))}"
         case _:
-            return clean(step.name, 80)
+            return clean(decode_key(step.name), 80)
 
 
 def question_of(gate: OpenGate) -> str:

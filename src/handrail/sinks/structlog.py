@@ -17,11 +17,14 @@ from handrail.model.events import (
     MemberCompleted,
     Progress,
     RollbackCompleted,
+    RunResumed,
+    RunSuspended,
     SinkDropped,
     StepCompleted,
     StepInterrupted,
     SubworkflowEnded,
     WorkflowCompleted,
+    WorkflowStarted,
 )
 from handrail.model.results import StepResult
 from handrail.secrets.masking import Mask
@@ -34,6 +37,8 @@ Ended: TypeAlias = StepCompleted | MemberCompleted | WorkflowCompleted | Subwork
 _LEFT_OUT = frozenset({
     "digest", "error_bases", "fingerprint", "inputs", "output", "payload", "prompt", "round",
     "traceback", "value", "line", "input",
+    # What only a replay needs:
+    "accepts", "cleanup", "composed", "index", "left_out", "letter", "once", "rollback", "took",
 })  # fmt: skip
 _PROGRESS = frozenset(get_args(Progress))
 _OF_RESULTS = ("status", "step_type", "duration_ms", "attempts", "error", "error_type", "usage")
@@ -41,7 +46,8 @@ _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class StructlogSink:
-    """Logs every event under its name in snake case (``step_completed``), with its fields bound.
+    """Logs every event under its name in snake case (``step_completed``), with its fields bound,
+    and the name of the ``workflow``.
 
     What failed is an error, a failed attempt or a cancellation a warning, progress debug, the rest
     info. Values that users pass around (inputs, outputs, payloads) are not logged. ``logger``: a
@@ -55,6 +61,7 @@ class StructlogSink:
             logger = structlog.get_logger("handrail")
         self._logger = logger
         self._masks = Masks()
+        self._workflows: dict[str, str] = {}
 
     def mask_with(self, run_id: str, mask: Mask) -> None:
         """Log nothing of this run's secrets."""
@@ -64,7 +71,17 @@ class StructlogSink:
         """Log the event."""
         log = getattr(self._logger, level_of(event))
         mask = self._masks.of(event)
-        log(name_of(event), **cast("dict[str, Json]", plainly(facts_of(event), mask)))
+        facts = {**self._workflow(event), **facts_of(event)}
+        log(name_of(event), **cast("dict[str, Json]", plainly(facts, mask)))
+
+    def _workflow(self, event: Event | Progress) -> dict[str, Json]:
+        """The name of the run's workflow, as far as it was told."""
+        if isinstance(event, (WorkflowStarted, RunResumed)) and event.workflow_name:
+            self._workflows[event.run_id] = event.workflow_name
+        name = self._workflows.get(event.run_id)
+        if isinstance(event, (WorkflowCompleted, RunSuspended)):
+            self._workflows.pop(event.run_id, None)
+        return {} if name is None else {"workflow": name}
 
 
 def name_of(event: Event | Progress) -> str:
