@@ -12,7 +12,7 @@ import pytest
 
 from handrail import Agent, Executor, Steps, step, workflow
 from handrail.agents.fake_agent import FakeAgent
-from handrail.errors import AgentError, WrongUse
+from handrail.errors import AgentError, PromptError, WrongUse
 from handrail.model.results import AgentResult, Usage
 from handrail.model.shapes import AgentRequest
 from handrail.typed.schema import describe_type
@@ -262,3 +262,21 @@ def test_a_wrong_script_is_refused_at_once(replies: Any, by: Any, said: str) -> 
     """What cannot be a script is refused when the fake is made, with what to write."""
     with pytest.raises(WrongUse, match=said):
         FakeAgent("judge", replies, by=by)
+
+
+def test_a_fake_sees_the_prompt_that_a_launch_would() -> None:
+    """And fails where that cannot be made, as a launch would; nothing is asked then."""
+    writer = Agent("writer", "Write of {{ topic }} for {{ reader }}.")
+
+    @workflow
+    def flow(context: dict[str, str]) -> Steps[str]:
+        return (yield from step("write").agent(writer, context).answer())
+
+    fake = FakeAgent("writer", ["done"])
+    executor = Executor(agents={"writer": fake})
+    assert executor.run_sync(flow, {"topic": "tea", "reader": "Ana"}).value == "done"
+    assert fake.prompts == ["Write of tea for Ana."]
+    failed = executor.run_sync(flow, {"topic": "tea"})
+    assert failed.step("write").is_a(PromptError)
+    assert "'reader'" in (failed.error or "")
+    assert len(fake.calls) == 1

@@ -272,6 +272,16 @@ class Agent(Generic[T_co]):
             known["files"] = [list(files.paths) for files in self.files]
         return known
 
+    async def prompt_for(self, request: AgentRequest, /) -> str:
+        """The prompt that the request's context makes, before anything is added to it.
+
+        Raises:
+            PromptError: it cannot be made.
+        """
+        return await rendered(
+            self.prompt, agent=self.name, context=request.context, workflow=request.workflow
+        )
+
     async def run(self, request: AgentRequest, /) -> AgentResult[T_co]:
         """The answer of one launch to the prompt that the request's context makes.
 
@@ -283,9 +293,7 @@ class Agent(Generic[T_co]):
         """
         routes = routes_of(self, request.settings, request.defaults)
         routes = led_by_owner(routes, request.settings, f"agent {self.name!r}")
-        text = await rendered(
-            self.prompt, agent=self.name, context=request.context, workflow=request.workflow
-        )
+        text = await self.prompt_for(request)
         folder = Path(routes[0].options.cwd or Path.cwd())
         results = request.workflow.results
         text = framed(

@@ -31,6 +31,9 @@ class FakeAgent:
     async callable of the context that returns one of these. ``delay`` passes before each reply, on
     the executor's clock.
 
+    The prompt of the agent that it stands for is made of the context, as at a launch, and fails as
+    it would there. ``prompts`` lists them.
+
     ``by`` chooses by context, for calls whose order is not known: a callable of the context that
     returns a reply, or a mapping of a context key to the replies by its value, as often as it
     comes: ``by={"file": {"a.py": "fine", "b.py": ValueError("bad")}}``. A call that such a mapping
@@ -85,6 +88,11 @@ class FakeAgent:
         if request.output is not str and not is_like(result.output, request.output):
             raise WrongUse(self._note_unlike(result.output, request))
         return result
+
+    @property
+    def prompts(self) -> list[str]:
+        """What the prompt of the agent that it stands for made of each call's context."""
+        return [request.prompt for request in self.requests]
 
     @property
     def unused(self) -> tuple[Any, ...]:

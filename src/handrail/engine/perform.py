@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any, TypeAlias, assert_never
 
 import attrs
@@ -228,6 +229,8 @@ class Performer:
             self.contexts.mark,
             getattr(agent, "output", Any),
         )
+        if chosen is not agent and hasattr(agent, "prompt_for"):
+            request = replace(request, prompt=await agent.prompt_for(request))
         result: AgentResult[Any] = await chosen.run(request)
         if not isinstance(result, AgentResult):
             raise WrongUse(

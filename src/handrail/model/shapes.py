@@ -39,6 +39,7 @@ class AgentRequest:
     says of backend, model and session, ``defaults`` what the run does.
     ``mark`` is what the run's processes are found by. ``output`` is the type that the agent in the
     workflow says it answers with, which a fake in its place keeps to; Any if it says none.
+    ``prompt`` is what that agent's prompt makes of the context, for a fake in its place.
     """
 
     run_id: str
@@ -56,6 +57,7 @@ class AgentRequest:
     now: Callable[[], float] = lambda: 0.0
     mark: str = ""
     output: Any = Any
+    prompt: str = ""
 
 
 class AgentLike(Protocol[T_co]):
