@@ -96,6 +96,15 @@ def prompts(messages: list[ModelMessage]) -> list[str]:
     ]
 
 
+async def test_a_full_context_window_is_an_overflow() -> None:
+    """pydantic-ai calls it a length; the provider's own word is beside it."""
+    details = {"finish_reason": "model_context_window_exceeded"}
+    cut = says(TextPart("It is do"), finish_reason="length", provider_details=details)
+    with pytest.raises(AgentError) as caught:
+        await api(cut).complete(TURN)
+    assert caught.value.kind == "context_overflow"
+
+
 async def test_a_stream_of_a_provider_that_ends_early_is_no_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

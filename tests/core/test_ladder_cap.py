@@ -69,6 +69,25 @@ def test_without_the_setting_a_cap_never_goes_to_the_fallback() -> None:
         assert isinstance(after, Park) or (isinstance(after, Next) and after.launch.rung == "wait")
 
 
+def test_a_cap_of_a_backend_that_keeps_no_session_is_waited_for_as_long() -> None:
+    """It names one, which is gone at the next launch; that is no new cap."""
+    past: list[LadderStep] = []
+    launch, now = FIRST, NOW
+    for number in range(2_000):
+        kind: AgentErrorKind = "usage_cap" if launch.session is None else "bad_request"
+        session = "s" if kind == "usage_cap" else None
+        ladder = Ladder(max_launches=2_000)
+        failure = Fault(launch, kind, "no", None, session, can_resume=True, ladder=ladder)
+        after = following(failure, past, now, "seed")
+        if not isinstance(after, Next):
+            break
+        step = LadderStep("p", 1, kind, "no", after.launch, after.due, "b", session)
+        past.append(stamp(step, "r", number + 1, now))
+        launch, now = after.launch, max(now, after.due)
+    assert isinstance(after, Park)
+    assert 7.9 * DAY < now - NOW <= 8 * DAY
+
+
 def test_caps_all_the_way_end_in_a_wait() -> None:
     """Down the chain once, then probes of the last one, until a person is asked for."""
     past: list[LadderStep] = []

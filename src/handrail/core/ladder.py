@@ -65,6 +65,8 @@ _WORDED: frozenset[Rung] = frozenset({"reask", "summarise", "reframe"})
 _THE_SAME_AGAIN: frozenset[Rung] = frozenset({"retry", "wait"})
 _IN_A_NEW_SESSION: frozenset[Rung] = frozenset({"summarise", "reframe", "fallback"})
 _PAUSED = frozenset({"transient", "rate_limit"})
+_GONE = frozenset({"bad_request", "config", "crashed"})
+"""Kinds of failures of a launch in a session that say that it is not there."""
 _CAPPED = frozenset({"usage_cap"})
 _LOGGED_OUT = frozenset({"auth"})
 RETRIES_BEFORE_FALLBACK = 6
@@ -106,7 +108,7 @@ def _session_is_gone(fault: Fault) -> bool:
     """True if a launch in a session failed in a way that says that there is no such session."""
     if fault.launch.session is None or fault.session is not None:
         return False
-    return fault.kind in {"bad_request", "config", "crashed"}
+    return fault.kind in _GONE
 
 
 def _on_this_route(past: Sequence[LadderStep]) -> list[LadderStep]:
@@ -189,11 +191,16 @@ def _last_of(
     """
     count, failed_at = 0, now
     for step in reversed(here):
+        if step.kind in _GONE and step.session is None and step.next.session is None:
+            count, failed_at = count + 1, step.at  # it was looked for in a session that is gone
+            continue
         over = step.kind not in kinds or failed_at - max(step.at, step.due) > long_s
         if over or (step.parked and kinds is not _CAPPED):
             break
         count, failed_at = count + 1, step.at
-    return here[len(here) - count :]
+    found = here[len(here) - count :]
+    first = next((place for place, one in enumerate(found) if one.kind in kinds), len(found))
+    return found[first:]
 
 
 def _overflowed(fault: Fault, here: Sequence[LadderStep], now: float) -> Next | None:

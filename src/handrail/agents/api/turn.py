@@ -261,6 +261,9 @@ class ApiTurn:
             getattr(self._responses[-1], "finish_reason", None) if self._responses else None
         )
         if finish is not None and finish in _CUT and not isinstance(output, dict):
+            details = getattr(self._responses[-1], "provider_details", None) or {}
+            if "context_window" in str(details.get("finish_reason")):
+                raise self._error("context_overflow", "the conversation fills the context window")
             raise self._error(*_CUT[finish])
         if finish is None and not isinstance(output, dict) and self._is_cut:
             raise self._error("transient", "the answer ended before the model said that it is done")
