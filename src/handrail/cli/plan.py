@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import attrs
 
@@ -51,7 +53,10 @@ def _show(found: Plan, info: RunInfo, choices: Choices, place: Place) -> None:
     width = max((len(step.path) for step in found.steps), default=0)
     kinds = max((len(step.step_type) for step in found.steps), default=0)
     alive = info.holder is not None
-    for step in found.steps:
+    for step, count in _folded(found.steps):
+        if step is None:
+            print(f"  recorded     ... {count} more (--json lists all)")
+            continue
         state, remark = _state(step, alive=alive), _remark(step, alive=alive)
         row = f"{state:11}  {step.path:{width}}  {step.step_type:{kinds}}  {remark}"
         print(f"  {row.rstrip()}")
@@ -67,6 +72,23 @@ def _show(found: Plan, info: RunInfo, choices: Choices, place: Place) -> None:
     else:
         print(f"\n{_next(found, choices, place)}")
     sys.stdout.flush()
+
+
+_SHOWN = 10
+"""Of a long row of recorded steps so many are shown at its beginning, and at its end."""
+
+
+def _folded(steps: Sequence[PlannedStep]) -> Iterator[tuple[PlannedStep | None, int]]:
+    """The steps; of each long row of recorded ones the middle is None, with how many they are."""
+    for recorded, group in groupby(steps, lambda step: step.state == "recorded"):
+        row = list(group)
+        hidden = len(row) - 2 * _SHOWN
+        if not recorded or hidden < 2:
+            yield from ((step, 1) for step in row)
+            continue
+        yield from ((step, 1) for step in row[:_SHOWN])
+        yield None, hidden
+        yield from ((step, 1) for step in row[-_SHOWN:])
 
 
 def _state(step: PlannedStep, *, alive: bool) -> str:

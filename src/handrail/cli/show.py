@@ -7,6 +7,7 @@ import platform
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TextIO, TypeAlias
@@ -134,7 +135,7 @@ def _print_section(title: str, rows: Sequence[tuple[str, str]]) -> None:
 
 
 MOST_MEMBERS = 40
-"""Members of one group that have a line each; of the others those that did not succeed."""
+"""Of so many that succeeded side by side the latest have a line each, and all that did not."""
 
 MOST_OF_A_VALUE = 12
 """Lines of a text that a run returned."""
@@ -179,22 +180,33 @@ def _print_head(info: RunInfo, view: RunView) -> None:
 
 
 def _tree(steps: Sequence[StepView]) -> list[str]:
+    """A line or more for each step; of many that succeeded side by side the latest."""
     glyphs = _glyphs()
+    left = Counter(_above(step) for step in steps if step.state == "succeeded")
     lines: list[str] = []
-    count: dict[str, int] = {}
-    hidden: list[str] = []
+    hidden: dict[str, int] = {}
+    folded = ""
     for step in steps:
-        if any(step.path.startswith(f"{path}/") for path in hidden[-1:]):
+        if folded and step.path.startswith(f"{folded}/"):
             continue
-        above = step.path.rpartition("/")[0]
-        count[above] = count.get(above, 0) + 1
-        if count[above] > MOST_MEMBERS and step.state == "succeeded":
-            hidden.append(step.path)
+        above = _above(step)
+        if step.state == "succeeded" and left[above] > MOST_MEMBERS:
+            left[above] -= 1
+            hidden[above] = hidden.get(above, 0) + 1
+            folded = step.path
             continue
+        lines += _hidden_line(hidden.pop(above, 0), step.depth, glyphs)
         lines += _step_lines(step, glyphs)
-    if hidden:
-        lines.append(f"  {glyphs.more} {len(hidden)} more succeeded (--json lists all)")
     return lines or ["  (no step has begun)"]
+
+
+def _above(step: StepView) -> str:
+    return step.path.rpartition("/")[0]
+
+
+def _hidden_line(count: int, depth: int, glyphs: Glyphs) -> list[str]:
+    margin = "  " * (depth + 1)
+    return [f"{margin}{glyphs.more} {count} that succeeded (--json lists all)"] if count else []
 
 
 def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
