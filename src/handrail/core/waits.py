@@ -225,6 +225,19 @@ def ends_by_itself(run: RunState, token: int) -> bool:
     return node.phase is Phase.PAUSED or node.generator is not None or isinstance(node, TimerNode)
 
 
+def bounds_attempt(run: RunState, token: int) -> bool:
+    """True if this timer is the timeout of an attempt."""
+    node, _ = run.timers.get(token, (None, 0.0))
+    return isinstance(node, CompositeNode) and token == node.deadline
+
+
+def clock_was_set(run: RunState, jump_s: float) -> None:
+    """Count what is at work as if it had begun by the clock of now: durations are running time."""
+    for node in run.nodes.values():
+        if isinstance(node, StepNode):
+            node.started_at += jump_s
+
+
 def gate_answered(run: RunState, event: ev.GateAnswered) -> None:
     """End the step that asked."""
     run.answered[event.path] = event

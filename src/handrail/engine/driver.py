@@ -49,7 +49,7 @@ from handrail.core import commands as cmd
 from handrail.core.ending import close_bodies
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase, cleans_up
-from handrail.core.waits import ends_by_itself
+from handrail.core.waits import bounds_attempt, clock_was_set, ends_by_itself
 from handrail.engine.callbacks import EVALUATION, GATE, Callbacks
 from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
 from handrail.engine.current import CURRENT, Current
@@ -82,6 +82,7 @@ from handrail.errors import (
 )
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, WorkflowResult
+from handrail.ports.clock import SET_S
 from handrail.record.answers import accepted
 from handrail.steps.verbs import PLAIN, PythonCall
 
@@ -160,6 +161,8 @@ class Driver:
         self._inline: InFlight | None = None
         self.timers = Timers()
         self._ticks = 0
+        self._elapsed: Callable[[], float] | None = getattr(wiring.clock, "elapsed", None)
+        self._skew = 0.0 if self._elapsed is None else self.now() - self._elapsed()
         self.context = copy_context().copy
         self.tasks: Tasks = tasks(self._deliver)
         self._by_hand = self.tasks.by_hand
@@ -713,8 +716,18 @@ class Driver:
 
     # -- time -----------------------------------------------------------------------------------
 
+    def _counts_running_time(self, what: Due) -> bool:
+        """True for what bounds an attempt; what waits for a time waits for the wall's."""
+        return not isinstance(what, int) or bounds_attempt(self.machine.run, what)
+
     def _fire_timers(self) -> bool:
         """Do what is due; True if anything was."""
+        if self._elapsed is not None:
+            jump_s = self.now() - self._elapsed() - self._skew
+            if abs(jump_s) > SET_S:
+                self._skew += jump_s
+                self.timers.shift(jump_s, self._counts_running_time)
+                clock_was_set(self.machine.run, jump_s)
         fired = False
         while (what := self.timers.pop(self.now())) is not None:
             fired = self._fire(what) or fired

@@ -86,7 +86,8 @@ class Performer:
         """
         import anyio
 
-        began = self.clock.now()
+        began, elapsed = self.clock.now(), getattr(self.clock, "elapsed", self.clock.now)
+        since = elapsed()
         try:
             if self.around:
                 output, usage = await self._surrounded(command, current)
@@ -95,11 +96,11 @@ class Performer:
         except (KeyboardInterrupt, SystemExit, Abandoned, anyio.get_cancelled_exc_class()):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
-            return self._failed(command, error, began)
-        return succeeded(command, output, usage, self.clock.now())
+            return self._failed(command, error, elapsed() - since)
+        return succeeded(command, output, usage, began + elapsed() - since)
 
     def _failed(
-        self, command: Perform, error: BaseException, began: float
+        self, command: Perform, error: BaseException, took_s: float
     ) -> AttemptFailed | LaunchFailed:
         """The attempt's end; for a launch that failed in a known way, the core has a say first."""
         ended = failed(command, error)
@@ -108,8 +109,7 @@ class Performer:
         fault = error.fault or fault_of(error, command.launch)
         if fault is None:
             return ended
-        now = self.clock.now()
-        return LaunchFailed(command.path, fault, ended, max(0.0, now - began), now)
+        return LaunchFailed(command.path, fault, ended, max(0.0, took_s), self.clock.now())
 
     async def _surrounded(self, command: Perform, current: Current) -> tuple[Any, Usage | None]:
         """The output, with the executor's context managers round the attempt."""

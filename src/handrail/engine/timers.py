@@ -43,6 +43,14 @@ class Timers:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
+    def shift(self, jump_s: float, counts_running_time: Callable[[Due], bool]) -> None:
+        """Put off what counts running time, for the clock was set by so much."""
+        self._heap = [
+            (due + jump_s if counts_running_time(what) else due, order, what)
+            for due, order, what in self._heap
+        ]
+        heapq.heapify(self._heap)
+
     def waits(self) -> Iterator[tuple[float, int]]:
         """The waits of the core, with their times, in no order."""
         return ((due, what) for due, _, what in self._heap if isinstance(what, int))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+SET_S = 1.0
+"""A clock that went so much otherwise than running time was set, or its machine slept."""
+
 
 class Wakeable(Protocol):
     """Something a clock can wait for besides time; an ``anyio.Event`` is one."""
@@ -18,6 +21,9 @@ class Clock(Protocol):
 
     ``now`` never goes back by more than the machine's own clock does. ``wait`` returns when the
     event is set or ``until`` has passed, whichever comes first, at once if either is so already.
+
+    A clock that can be set has ``elapsed()``, too: seconds of running time. Timeouts of attempts
+    count these, and ``wait`` may then return early where the clock was set.
     """
 
     def now(self) -> float:
