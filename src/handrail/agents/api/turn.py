@@ -261,7 +261,7 @@ class ApiTurn:
             getattr(self._responses[-1], "finish_reason", None) if self._responses else None
         )
         if finish is not None and finish in _CUT and not isinstance(output, dict):
-            details = getattr(self._responses[-1], "provider_details", None) or {}
+            details: Any = getattr(self._responses[-1], "provider_details", None) or {}
             if "context_window" in str(details.get("finish_reason")):
                 raise self._error("context_overflow", "the conversation fills the context window")
             raise self._error(*_CUT[finish])
