@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import Executor, StepTimeout, Steps, step, workflow
+from handrail import Executor, Steps, StepTimeout, step, workflow
 from handrail.system.clock import SystemClock
 from tests.engine.support import give
 
