@@ -88,6 +88,16 @@ def test_a_cap_of_a_backend_that_keeps_no_session_is_waited_for_as_long() -> Non
     assert 7.9 * DAY < now - NOW <= 8 * DAY
 
 
+def test_a_launch_that_worked_for_long_before_it_failed_met_a_new_cap() -> None:
+    """Also one that followed a launch whose session was gone."""
+    again = replace(FIRST, number=2)
+    gone = stamp(LadderStep("p", 1, "bad_request", "no", again, NOW, "b"), "r", 2, NOW)
+    first = LadderStep("p", 1, "usage_cap", "no", replace(again, session="s"), NOW, "b", "s")
+    past = [stamp(first, "r", 1, NOW - 7.9 * DAY), gone]
+    met = Fault(again, "usage_cap", "no", None, "s", can_resume=True, ladder=Ladder())
+    assert isinstance(following(met, past, NOW + 2 * HOUR, "seed"), Next)
+
+
 def test_caps_all_the_way_end_in_a_wait() -> None:
     """Down the chain once, then probes of the last one, until a person is asked for."""
     past: list[LadderStep] = []

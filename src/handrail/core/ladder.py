@@ -191,10 +191,9 @@ def _last_of(
     """
     count, failed_at = 0, now
     for step in reversed(here):
-        if step.kind in _GONE and step.session is None and step.next.session is None:
-            count, failed_at = count + 1, step.at  # it was looked for in a session that is gone
-            continue
-        over = step.kind not in kinds or failed_at - max(step.at, step.due) > long_s
+        was_gone = step.kind in _GONE and step.session is None and step.next.session is None
+        is_other = step.kind not in kinds and not was_gone
+        over = is_other or failed_at - max(step.at, step.due) > long_s
         if over or (step.parked and kinds is not _CAPPED):
             break
         count, failed_at = count + 1, step.at
