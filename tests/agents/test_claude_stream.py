@@ -492,6 +492,7 @@ def test_a_command_of_claudes_own_is_no_answer() -> None:
     helped = result("Usage: ...", num_turns=0)
     error = say(init(), helped, turn=turn_of(prompt="/help me")).error
     assert (error.kind, "took the prompt for a command" in error.reason) == ("bad_request", True)
+    assert "another character" in error.hint
     assert say(init(), helped, turn=turn_of(prompt="/compact")).reply.text == "Usage: ..."
 
 

@@ -219,6 +219,7 @@ def test_a_tool_that_is_not_allowed_is_a_wrong_setting() -> None:
     step = {"type": "step_finish", "part": {"reason": "tool-calls"}}
     error = said(use, step).error
     assert (error.kind, "rejected permission" in error.reason) == ("config", True)
+    assert 'permission="full"' in error.hint
     assert said(use, step, STOPPED).reply.text == ""
 
 

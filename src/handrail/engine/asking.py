@@ -17,6 +17,10 @@ from handrail.shortening import clean
 _AT_THE_TERMINAL = threading.Lock()
 """One question at a time, also of runs in several threads."""
 _POLL_S = 0.05
+_ENDED = (
+    "gates='ask', and stdin has ended. Type the answer there, or leave gates= out: then the run is "
+    "suspended, and can be answered later"
+)
 
 
 async def asked(gate: OpenGate) -> Any:
@@ -36,7 +40,7 @@ async def asked(gate: OpenGate) -> Any:
             sys.stderr.flush()
             line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
             if not line:
-                raise GateRefusal(gate.path, "gates='ask', and stdin has ended")
+                raise GateRefusal(gate.path, _ENDED)
             text = line.strip()
             if not text and gate.has_default:
                 return gate.default

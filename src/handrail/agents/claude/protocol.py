@@ -442,7 +442,9 @@ class ClaudeTurn:
         is_command = self._turn.prompt.startswith("/") and self._turn.prompt != "/compact"
         if is_command and count_in(result, "num_turns") == 0:
             why = "claude took the prompt for a command of its own, and asked no model"
-            raise self._error("bad_request", f"{why}: {text_in(result, 'result')}")
+            error = self._error("bad_request", f"{why}: {text_in(result, 'result')}")
+            error.hint = "Begin the prompt with another character than a slash."
+            raise error
         return self._reply(result)
 
     # -- events ----------------------------------------------------------------------------------

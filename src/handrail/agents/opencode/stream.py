@@ -99,7 +99,9 @@ class OpencodeParser:
         if lost is not None:
             raise lost
         if self._denied and not ending.exit_code and ending.stopped is None:
-            raise self._made("config", f"opencode did not allow it to go on: {self._denied}")
+            refused = self._made("config", f"opencode did not allow it to go on: {self._denied}")
+            refused.hint = 'Allow it with permission="full", or in opencode\'s own configuration.'
+            raise refused
         kind = kind_of_end(ending, alive=alive)
         raise self._made(kind, words_of_end("opencode", ending, alive=alive))
 
