@@ -10,7 +10,6 @@ import pytest
 
 from handrail import Executor, Steps, StepTimeout, step, workflow
 from handrail.system.clock import SystemClock
-from tests.engine.support import give
 
 JUMPS = pytest.mark.parametrize("jump_s", [60, 3_600, 86_400, -60, -3_600, -86_400])
 
@@ -102,15 +101,3 @@ async def test_a_timer_goes_by_the_wall(clock: SetClock) -> None:
 
     with anyio.fail_after(10):
         assert (await Executor(clock=clock).run(back)).value == "done"
-
-
-async def test_a_clock_that_only_drifts_changes_nothing(clock: SetClock) -> None:
-    """A second in all is what time services correct by."""
-
-    @workflow
-    def flow() -> Steps[Any]:
-        yield from step("a").call(sets(clock, 0.4, 0))
-        yield from step("b").call(sets(clock, -0.4, 0))
-        return (yield from step("c").call(give, 1))
-
-    assert (await Executor(clock=clock).run(flow)).value == 1
