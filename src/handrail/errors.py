@@ -124,10 +124,14 @@ class LimitExceeded(HandrailError):
         self.why = why
 
     def __str__(self) -> str:
+        return f"{self.what} Raise it in Limits(...)."
+
+    @property
+    def what(self) -> str:
+        """Which limit, and where, without what to do about it."""
         why = f": {self.why.rstrip('.')}" if self.why else ""
         stop = "" if why.endswith("?") else "."
-        limit = f"{self.name}={self.value:g}"
-        return f"the run reached its limit {limit}{why}{stop} Raise it in Limits(...)."
+        return f"the run reached its limit {self.name}={self.value:g}{why}{stop}"
 
 
 class InvalidInput(HandrailError, ValueError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from handrail import Executor
+from handrail import Executor, Limits, Steps, step, workflow
 from handrail.ports.journal import Journal
 from handrail.testing import Crashes, JumpClock, plugin
 from tests.durability import flows
@@ -43,6 +43,26 @@ def test_a_step_that_must_not_run_twice_does_not(crash_everywhere: CrashEverywhe
     told = crash_everywhere(flows.buys, executor=jumping, limit=IN_CI)
     assert told.executions["charge"] == 1
     assert told.interrupted > 0
+
+
+def test_a_limit_that_asks_survives_crashes(crash_everywhere: CrashEverywhere) -> None:
+    """What is kept out of a group until somebody allows it is done, whenever the process dies."""
+    flow = workflow(many)
+
+    def bounded(journal: Journal) -> Executor:
+        limits = Limits(max_steps=3, on_breach="ask")
+        return Executor(journal=journal, clock=JumpClock(), limits=limits)
+
+    answers = {f"limits.max_steps~{n}": "allow" for n in (1, 2, 3)}
+    told = crash_everywhere(flow, executor=bounded, answers=answers, limit=IN_CI)
+    assert told.crashes == IN_CI
+
+
+def many() -> Steps[Any]:
+    """More steps than are allowed, side by side and one after another."""
+    done = yield from step("each").for_each(range(5), lambda n: step("x").call(int, n))
+    yield from step("last").call(int, 5)
+    return done.output
 
 
 @pytest.mark.soak

@@ -79,6 +79,13 @@ def polls() -> Steps[None]:
 
 
 @workflow
+def naps() -> Steps[None]:
+    """A loop without an end that takes time."""
+    for n in itertools.count():
+        yield from step(f"nap-{n}").sleep(4)
+
+
+@workflow
 def polls_by_a_helper() -> Steps[None]:
     """The same, where the helper makes the names."""
 
@@ -508,6 +515,80 @@ async def test_sync_actions_are_bounded_too() -> None:
     assert 1 <= most <= 3
 
 
+# -- limits that ask -------------------------------------------------------------------------------
+
+
+def of_six() -> Any:
+    """A workflow of six members that may all begin at once."""
+    return just(step("f").for_each(range(6), lambda n: step("x").call(give, n)))
+
+
+@pytest.mark.parametrize(
+    ("flow", "limits", "done"),
+    [
+        pytest.param(polls, Limits(max_steps=3, on_breach="ask"), 9, id="steps"),
+        pytest.param(polls, Limits(max_visits=2, on_breach="ask"), 6, id="visits"),
+        pytest.param(naps, Limits(timeout_s=10, on_breach="ask"), 8, id="time"),
+        pytest.param(of_six(), Limits(max_steps=2, on_breach="ask"), None, id="members"),
+    ],
+)
+async def test_a_limit_may_ask_for_as_much_again(
+    flow: Any, limits: Limits, done: int | None
+) -> None:
+    """Two answers allow it, the third ends the run. One question at a time, however many wait."""
+    questions: list[str] = []
+
+    def decide(gate: Any) -> str:
+        questions.append(gate.question)
+        return "stop" if len(questions) == 3 else "allow"
+
+    clock = Jumping()
+    result, seen = await run_seen(flow, limits=limits, clock=clock, gates=decide)
+    [(name, value, _)] = rows(seen)
+    first = getattr(limits, name)
+    assert (result.status, value) == ("failed", 3 * first)
+    assert [re.findall(rf"{name}=(\d+)", one) for one in questions] == [
+        [str(n * first)] for n in (1, 2, 3)
+    ]
+    if done is not None:
+        assert list(statuses(result).values()).count("succeeded") == done
+
+
+async def test_nobody_to_ask_ends_the_run_by_its_limit() -> None:
+    """What `gates="fail"` says is in the error, with the limit."""
+    limits = Limits(max_steps=2, on_breach="ask")
+    result, seen = await run_seen(polls, limits=limits, gates="fail")
+    assert (result.status, rows(seen)) == ("failed", [("max_steps", 2, "poll-2")])
+
+
+@pytest.mark.parametrize("answer", ["allow", "stop"])
+async def test_a_limit_asks_over_drives(answer: str) -> None:
+    """The run is suspended for the answer, says so, and the answer counts in each later drive."""
+    journal = TextJournal()
+    flow = just(*(step(f"s-{n}").call(give) for n in range(4)))
+    executor = Executor(journal=journal, limits=Limits(max_steps=2, on_breach="ask"))
+    first = await executor.options(run_id="r").run(flow)
+    for result in (first, await executor.resume("r", flow)):
+        assert (result.status, len(result.step_results)) == ("suspended", 2)
+        [waits] = result.waits_for
+        assert (waits.kind, waits.path) == ("answer", "limits.max_steps~1")
+    await executor.answer("r", "limits.max_steps~1", answer)
+    for ended in (await executor.resume("r", flow), await executor.resume("r", flow)):
+        assert ended.success == (answer == "allow"), ended.error
+        assert len(ended.step_results) == (4 if ended.success else 3)
+
+
+async def test_a_run_that_is_cancelled_asks_no_more() -> None:
+    """Its steps that were kept out end as cancelled, and nothing waits for the answer."""
+    limits = Limits(max_steps=2, on_breach="ask")
+    executor = Executor(journal=TextJournal(), limits=limits, workflows=[flow := of_six()])
+    held = await executor.options(run_id="r").run(flow)
+    assert held.status == "suspended"
+    ended = await executor.cancel("r", "enough")
+    assert ended is not None
+    assert (ended.status, ended.waiting) == ("cancelled", ())
+
+
 # -- definitions -----------------------------------------------------------------------------------
 
 
@@ -526,6 +607,7 @@ async def test_sync_actions_are_bounded_too() -> None:
         {"timeout_s": "5"},
         {"max_depth": 0},
         {"max_visits": 0},
+        {"on_breach": "suspend"},
     ],
 )
 def test_limits_that_cannot_be_are_value_errors(options: dict[str, Any]) -> None:

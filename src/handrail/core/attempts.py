@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from handrail.core import commands as cmd
-from handrail.core.ending import hit_limit
 from handrail.core.failing import fail_for_good, must_not_run_again
 from handrail.core.failures import AttemptFailure, failure_of
 from handrail.core.launches import first_launch, validation_above
+from handrail.core.limits import has_room
 from handrail.core.nodes import Node, Phase, cleans_up, is_late
 from handrail.core.replaying import replay
 from handrail.core.run_state import AgentNode, CompositeNode, LeafNode, RunState, StepNode
@@ -31,12 +31,8 @@ def open_step(run: RunState, node: StepNode) -> None:
     if parent.stop is not None and not parent.unwinding:
         run.end_step(node, "cancelled", error=parent.stop)
         return
-    most = run.limits.max_steps
-    if most is not None and not run.was_let_in(node.path):
-        run.opened += 1
-        if run.opened > most:
-            hit_limit(run, "max_steps", most, node.path)
-            return
+    if run.bounds_steps and not has_room(run, node):
+        return
     if run.recorded.knows(node.path) and replay(run, node):
         return
     over = run.rehearses and (run.ending is not None or is_late(parent))

@@ -6,7 +6,6 @@ from collections.abc import Generator
 from typing import Any
 
 from handrail.core.attempts import begin_plain
-from handrail.core.ending import hit_limit
 from handrail.core.generators import close
 from handrail.core.mistakes import not_a_step
 from handrail.core.nodes import MemberNode, Node, RunNode
@@ -90,8 +89,9 @@ def _yielded(
         return None
     if run.secrets and run.names_a_secret(path, line_of(generator)):
         return None
-    if run.limits.max_visits is not None and not _may_visit(run, node, generator, path):
-        return None
+    if run.limits.max_visits is not None:
+        place = node.path, line_of(generator)
+        run.visits[place] = run.visits.get(place, 0) + 1
     seen[path] = None
     modifiers = step.modifiers
     if (modifiers is PLAIN or is_simple(modifiers)) and step.verb.leaf and not node.unwinding:
@@ -106,15 +106,3 @@ def _yielded(
         node.timer = run.wait(node, run.now + run.setting.cleanup_timeout_s)
     run.open_child(node, step, path)
     return None
-
-
-def _may_visit(run: RunState, node: Node, generator: Generator[Any, Any, Any], path: str) -> bool:
-    """Count visits by the line that yields: the loop guard, whatever names the loop makes."""
-    limit = run.limits.max_visits
-    assert limit is not None
-    place = (node.path, line_of(generator))
-    visits = run.visits[place] = run.visits.get(place, 0) + 1
-    if visits <= limit or run.was_let_in(path):
-        return True
-    hit_limit(run, "max_visits", limit, path, f"{place[1]} yielded {visits} steps")
-    return False

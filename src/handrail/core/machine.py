@@ -256,7 +256,7 @@ def _begin(run: RunState) -> None:
     root = run.root
     root.started_at = run.started_at
     root.phase = Phase.RUNNING
-    if run.limits.timeout_s is not None:
+    if run.limits.timeout_s is not None and run.limits.on_breach == "fail":
         run.run_deadline = run.wait(root, run.started_at + run.limits.timeout_s)
     try:
         generator = call(run.definition, root.inputs)

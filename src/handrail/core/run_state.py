@@ -369,8 +369,11 @@ class RunState:
         self.rehearses = not recorded.is_empty
         """The record is being gone through, and nothing else has happened."""
         self.after_rehearsal: list[Stop | StopMembers] = []
-        self.begins_at_once = recorded.is_empty and setting.limits.max_steps is None
+        self.bounds_steps = setting.limits.bounds_steps
+        self.begins_at_once = recorded.is_empty and not self.bounds_steps
         """A plain leaf needs no look at the record, nor at how many steps there were."""
+        self.held: dict[str, dict[str, tuple[StepNode, str, float, str]]] = {}
+        """Steps that a limit has no room for, with the limit, by the question they wait for."""
         self.opened = setting.opened_before()
         """How many steps were let in, if that is bounded."""
         self.visits: dict[tuple[str, str], int] = {}

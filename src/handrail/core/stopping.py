@@ -8,6 +8,7 @@ from handrail.core.budget import close_budget_gate
 from handrail.core.ending import partially_compensated, root_ended, undo, was_hard
 from handrail.core.failing import fail
 from handrail.core.failures import failure_of
+from handrail.core.limits import stop_asking
 from handrail.core.nodes import Node, Phase, RunNode
 from handrail.core.run_state import AgentNode, BodyStepNode, CompositeNode, RunState, StepNode, Stop
 from handrail.errors import StepTimeout
@@ -87,6 +88,8 @@ def end_stopped(run: RunState, node: Node) -> None:
     run.parked.pop(node.path, None)
     if isinstance(node, AgentNode) and node.budget_gate:
         close_budget_gate(run, node)
+    if run.held:
+        stop_asking(run, node.path)
     if isinstance(node, RunNode):
         root_ended(run, None, None)
     elif not isinstance(node, StepNode):

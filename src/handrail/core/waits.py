@@ -15,6 +15,7 @@ from handrail.core.ending import hit_limit
 from handrail.core.failing import fail, fail_with
 from handrail.core.failures import failure_of
 from handrail.core.launches import launch
+from handrail.core.limits import limit_answered, limit_refused
 from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import AgentNode, Attempt, CompositeNode, RunState, StepNode
 from handrail.core.stopping import cleanup_overdue, deadline_passed
@@ -241,7 +242,7 @@ def clock_was_set(run: RunState, jump_s: float) -> None:
 def gate_answered(run: RunState, event: ev.GateAnswered) -> None:
     """End the step that asked."""
     run.answered[event.path] = event
-    if budget_answered(run, event):
+    if budget_answered(run, event) or limit_answered(run, event):
         return
     gate = run.gates.pop(event.path, None)
     node = run.step_at(event.path)
@@ -251,7 +252,7 @@ def gate_answered(run: RunState, event: ev.GateAnswered) -> None:
 
 def gate_refused(run: RunState, report: cmd.GateRefused) -> None:
     """Fail the step that asked."""
-    if budget_refused(run, report):
+    if budget_refused(run, report) or limit_refused(run, report):
         return
     node = run.nodes.get(report.path)
     if isinstance(node, StepNode) and run.gates.pop(report.path, None) is not None:

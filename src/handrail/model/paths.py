@@ -25,6 +25,7 @@ _UNSAFE_ON_DISK = re.compile(r"[^A-Za-z0-9._-]")
 _ENCODED = re.compile(r"(?:%[0-9A-F]{2})+")
 _MAX_PART_BYTES = 80
 _BUDGET = "budget-"
+_LIMITS = "limits."
 
 
 def check_name(name: object, what: str = "step") -> str:
@@ -147,6 +148,16 @@ def on_disk(part: str) -> str:
 def budget_gate(step: str, number: int) -> str:
     """Where it is asked whether a step's agent may be launched, for the ``number``-th time."""
     return f"{step}/{_BUDGET}{number}"
+
+
+def limit_gate(name: str, number: int) -> str:
+    """Where it is asked whether a limit of the run may be raised; no step can be named so."""
+    return f"{_LIMITS}{name}~{number}"
+
+
+def is_limit_gate(path: str) -> bool:
+    """True for a place that ``limit_gate`` gives."""
+    return path.startswith(_LIMITS) and "~" in path and "/" not in path
 
 
 def is_budget_gate(step: str, path: str) -> bool:

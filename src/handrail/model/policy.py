@@ -137,6 +137,22 @@ def _budget(_: Any, __: attrs.Attribute[Any], value: object) -> None:
         raise DefinitionError(f"budget of Limits must be a Budget(...), got {value!r}")
 
 
+def one_of(owner: str, *words: str) -> Callable[[Any, attrs.Attribute[Any], object], None]:
+    """A validator of a field of ``owner`` that takes these words."""
+
+    def check(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
+        if value not in words:
+            raise DefinitionError(
+                f"{attribute.name} of {owner} must be one of {', '.join(map(repr, words))}, "
+                f"got {value!r}"
+            )
+
+    return check
+
+
+OnLimit: TypeAlias = Literal["fail", "ask"]
+
+
 @attrs.frozen
 class Limits:
     """Bounds of one run, None for none; a run that reaches one ends as failed and names it.
@@ -145,6 +161,10 @@ class Limits:
     spaced, by tag) do not end a run, they make steps wait. ``timeout_s`` is wall time from the
     recorded start of the run. ``max_depth`` bounds nested workflows, ``max_visits`` how often one
     literal step name may recur through f-strings. ``budget`` bounds what its agents consume.
+
+    ``on_breach="ask"``: no step begins beyond ``max_steps``, ``max_visits`` or ``timeout_s`` until
+    a gate of the run is answered. ``"allow"`` allows as much again, ``"stop"`` ends the run as
+    failed. What is at work goes on meanwhile.
     """
 
     max_steps: int | None = attrs.field(default=None, validator=_count)
@@ -155,6 +175,9 @@ class Limits:
     max_depth: int = attrs.field(default=32, validator=_count)
     max_visits: int | None = attrs.field(default=None, validator=_count)
     budget: Budget | None = attrs.field(default=None, validator=_budget)
+    on_breach: OnLimit = attrs.field(
+        default="fail", validator=one_of("Limits", "fail", "ask"), metadata=NEWER
+    )
 
     def over(self, other: Limits | None) -> Limits:
         """These, and those of ``other`` where these say nothing."""
@@ -166,6 +189,12 @@ class Limits:
             if (value := getattr(self, field.name)) != getattr(NO_LIMITS, field.name)
         }
         return attrs.evolve(other, **said)
+
+    @property
+    def bounds_steps(self) -> bool:
+        """True if a step may have to be kept out."""
+        asks = self.on_breach == "ask" and self.timeout_s is not None
+        return asks or (self.max_steps, self.max_visits) != (None, None)
 
     @property
     def bounds_agents(self) -> bool:
@@ -199,14 +228,6 @@ def _budget_share(_: Any, attribute: attrs.Attribute[Any], value: object) -> Non
         )
 
 
-def _breach(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value not in ON_BREACH:
-        raise DefinitionError(
-            f"{attribute.name} of a Budget must be one of {', '.join(map(repr, ON_BREACH))}, "
-            f"got {value!r}"
-        )
-
-
 def _wall_s(value: float | timedelta | None) -> float | None:
     return None if value is None else positive_seconds(value, "wall_s of a Budget")
 
@@ -234,7 +255,7 @@ class Budget:
     launches: int | None = attrs.field(default=None, validator=_budget_count)
     wall_s: float | None = attrs.field(default=None, converter=_wall_s)
     soft: float = attrs.field(default=0.8, validator=_budget_share)
-    on_breach: OnBreach = attrs.field(default="fail", validator=_breach)
+    on_breach: OnBreach = attrs.field(default="fail", validator=one_of("a Budget", *ON_BREACH))
     reserve_tokens: int | None = attrs.field(default=None, validator=_budget_count)
     reserve_usd: float | None = attrs.field(default=None, validator=_usd)
 
@@ -259,17 +280,6 @@ def _tries(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
 def _optional_tries(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None:
         _tries(_, attribute, value)
-
-
-def _one_of(*words: str) -> Callable[[Any, attrs.Attribute[Any], object], None]:
-    def check(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
-        if value not in words:
-            raise DefinitionError(
-                f"{attribute.name} of a Ladder must be one of {', '.join(map(repr, words))}, "
-                f"got {value!r}"
-            )
-
-    return check
 
 
 def _backoff(_: Any, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -322,13 +332,15 @@ class Ladder:
     crash_retries: int = attrs.field(default=2, validator=_tries)
     timeout_retries: int = attrs.field(default=2, validator=_tries)
     overflow_retries: int = attrs.field(default=2, validator=_tries)
-    cap: OnCap = attrs.field(default="wait", validator=_one_of(*ON_CAP))
+    cap: OnCap = attrs.field(default="wait", validator=one_of("a Ladder", *ON_CAP))
     cap_wait_s: float = attrs.field(default=1800.0, converter=_wait_s)
     cap_margin_s: float = attrs.field(default=30.0, converter=_margin_s)
     cap_probe_s: float | None = attrs.field(default=1800.0, converter=_probe_s)
     cap_max_wait_s: float = attrs.field(default=8 * DAY_S, converter=_wait_s)
     max_launches: int = attrs.field(default=500, validator=_tries)
-    auth: OnAuth = attrs.field(default="suspend", validator=_one_of(*ON_AUTH), metadata=NEWER)
+    auth: OnAuth = attrs.field(
+        default="suspend", validator=one_of("a Ladder", *ON_AUTH), metadata=NEWER
+    )
 
 
 DEFAULT_LADDER = Ladder()

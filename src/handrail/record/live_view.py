@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from handrail.model import events as ev
 from handrail.model.described import raised_in
-from handrail.model.paths import is_budget_gate
+from handrail.model.paths import is_budget_gate, is_limit_gate
 from handrail.model.results import Failure, RunStatus, Skipped, StepResult, Usage
 from handrail.record.view import LAUNCHED, Cause, StepView, exit_code_of
 from handrail.shortening import last_line
@@ -598,7 +598,7 @@ class LiveRun:
 
     def _gate_answered(self, step: LiveStep, event: ev.GateAnswered) -> None:
         step.note, step.answer = None, event
-        if _asks_for_budget(step):  # it has no end of its own
+        if is_limit_gate(step.path) or _asks_for_budget(step):  # it has no end of its own
             self._end(step, "succeeded", event.at)
         else:
             self._move(step, "running")

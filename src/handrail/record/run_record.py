@@ -13,7 +13,7 @@ import msgspec
 
 from handrail.codec.unresolved import Unresolved
 from handrail.model import events as ev
-from handrail.model.paths import all_above, home_of, is_budget_gate
+from handrail.model.paths import all_above, home_of, is_budget_gate, is_limit_gate
 from handrail.model.results import Incident, OpenGate, StepResult, Usage
 from handrail.record.assemble import copier
 from handrail.record.results import incident_of
@@ -125,6 +125,8 @@ class Recorded:
         """What has no end and had begun to undo itself, "" for the run: it is to fail, whatever the
         code says now. With the reason, if the run was being cancelled then.
         """
+        self.questions: dict[str, OpenGate] = {}
+        """What the run itself asks, whether a limit may be raised, by path."""
         self._items: dict[str, str] = {}
         """What the items of members were whose own record is dropped."""
         self._paths: dict[str, PathRecord] = {}
@@ -374,6 +376,9 @@ class Recorded:
         self._record(event.path).undone = event
 
     def _gate_opened(self, event: ev.GateOpened) -> None:
+        if is_limit_gate(event.path):
+            self.questions.setdefault(event.path, event.gate)
+            return
         record = self._record(event.path)
         record.asked = record.fingerprint
         if record.gates is None:

@@ -1,0 +1,127 @@
+"""Keeps steps out that a limit of the run has no room for: the run fails, or asks for more.
+
+A question is the run's, not a step's: whatever has no room waits for one answer. How often a limit
+was raised follows from the recorded answers.
+"""
+
+from __future__ import annotations
+
+from handrail.core import commands as cmd
+from handrail.core.budget import ALLOW, STOP
+from handrail.core.ending import hit_limit
+from handrail.core.nodes import cleans_up
+from handrail.core.run_state import Open, RunState, StepNode
+from handrail.errors import LimitExceeded
+from handrail.model import events as ev
+from handrail.model.described import line_of
+from handrail.model.paths import limit_gate
+from handrail.model.results import OpenGate
+
+
+def has_room(run: RunState, node: StepNode) -> bool:
+    """True if the step may begin; else it is kept out, and the run ends or asks."""
+    if run.was_let_in(node.path):
+        return True
+    if run.limits.max_steps is not None:
+        run.opened += 1
+    passed = _passed(run, node)
+    if passed is None:
+        return True
+    name, limit, why = passed
+    if run.limits.on_breach == "ask" and not cleans_up(node.parent):
+        _hold(run, node, name, limit, why)
+    else:
+        _hit(run, node, name, limit, why)
+    return False
+
+
+def _passed(run: RunState, node: StepNode) -> tuple[str, float, str] | None:
+    """The limit that has no room for the step, how far it was raised, and more to be said."""
+    limits, parent = run.limits, node.parent
+    most = limits.max_steps
+    if most is not None and run.opened > most * _times(run, "max_steps"):
+        return "max_steps", most * _times(run, "max_steps"), ""
+    visits = limits.max_visits
+    if visits is not None and parent is not None and parent.generator is not None:
+        line = line_of(parent.generator)
+        seen, visits = run.visits.get((parent.path, line), 0), visits * _times(run, "max_visits")
+        if seen > visits:
+            return "max_visits", visits, f"{line} yielded {seen} steps"
+    if limits.timeout_s is not None and limits.on_breach == "ask":
+        timeout_s = limits.timeout_s * _times(run, "timeout_s")
+        if run.now >= run.started_at + timeout_s:
+            return "timeout_s", timeout_s, ""
+    return None
+
+
+def _times(run: RunState, name: str) -> int:
+    """How many times the limit counts: once, and once more for each answer that allowed it."""
+    times = 1
+    while (answered := run.answered.get(limit_gate(name, times))) and answered.answer == ALLOW:
+        times += 1
+    return times
+
+
+def _hit(run: RunState, node: StepNode, name: str, limit: float, why: str = "") -> None:
+    hit_limit(run, name, limit, "" if name == "timeout_s" else node.path, why)
+
+
+# -- the question ----------------------------------------------------------------------------------
+
+
+def _hold(run: RunState, node: StepNode, name: str, limit: float, why: str) -> None:
+    path = limit_gate(name, _times(run, name))
+    if path in run.answered:  # with no
+        _hit(run, node, name, limit, why)
+        return
+    if run.limits.max_steps is not None:
+        run.opened -= 1  # it is looked at once more
+    run.held.setdefault(path, {})[node.path] = node, name, limit, why
+    if path in run.gates or run.timers_frozen:
+        return
+    known = run.recorded.questions.get(path)
+    why = why or f"at step {node.path!r}"
+    gate = known or OpenGate(
+        path,
+        f"{LimitExceeded(name, limit, why).what} Allow as much again?",
+        (STOP, ALLOW),
+        str,
+        run.now,
+        opening=1,
+    )
+    run.gates[path] = gate
+    run.record(ev.GateOpened(path, gate))
+    run.emit(cmd.Ask(path, gate))
+
+
+def limit_answered(run: RunState, event: ev.GateAnswered) -> bool:
+    """Let in what was held, or end the run; False if no limit asks at this path."""
+    held = run.held.pop(event.path, None)
+    if held is None:
+        return False
+    run.gates.pop(event.path, None)
+    if event.answer == ALLOW:
+        for node, *_ in reversed(held.values()):
+            run.push(Open(node))
+    else:
+        _hit(run, *next(iter(held.values())))
+    return True
+
+
+def limit_refused(run: RunState, report: cmd.GateRefused) -> bool:
+    """End the run, since nobody can answer; False if no limit asks at this path."""
+    held = run.held.pop(report.path, None)
+    if held is None:
+        return False
+    run.gates.pop(report.path, None)
+    node, name, limit, _ = next(iter(held.values()))
+    _hit(run, node, name, limit, str(report.error))
+    return True
+
+
+def stop_asking(run: RunState, path: str) -> None:
+    """Forget a step that was held and is stopped; nobody is asked for it any more."""
+    for gate, held in list(run.held.items()):
+        if held.pop(path, None) is not None and not held:
+            del run.held[gate]
+            run.gates.pop(gate, None)
