@@ -6,6 +6,7 @@ import pytest
 
 from handrail.cli.check_agents import agent_mistakes
 from handrail.static.lint import check_module
+from handrail.static.lint_reads import stage_mistakes
 
 HEAD = """\
 from handrail import Agent, AgentOptions, Steps, step, workflow
@@ -28,6 +29,71 @@ def found(line: str) -> list[str]:
         for finding in check_module(text, "flow.py", agent_mistakes)
         if finding.code == "HR109"
     ]
+
+
+PROMPTS = """\
+from handrail import Agent, Steps, step, workflow
+
+asks = Agent("asks", "{{ name }} {{ ctx.run_id }} {% if x is defined %}{{ x }}{% endif %} "
+             "{{ y | default('') }} {% for i in range(3) %}{{ i }}{% endfor %}")
+
+@workflow
+def flow(given: dict) -> Steps[None]:
+    yield from step("a").agent(CALL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ('asks, {"name": 1, "more": 2}', ""),
+        ('asks, lambda ctx: {"name": 1}', ""),
+        ("asks, given", ""),
+        ("asks, {**given}", ""),
+        ('asks, {given["x"]: 1}', ""),
+        ('Agent("odd", "{{ unclosed"), {}', ""),
+        ("asks", "the prompt of 'asks' needs 'name', which the context lacks. Add it to"),
+        (
+            'asks, lambda ctx: {"nmae": 1}',
+            "the prompt of 'asks' needs 'name', which the context lacks. Did you mean 'nmae'?",
+        ),
+        ('Agent("b", "{{ it }}"), {}, model="x"', "the prompt of 'b' needs 'it', which"),
+    ],
+)
+def test_a_variable_that_the_context_lacks_is_found(call: str, said: str) -> None:
+    """The prompt and the keys of the context are compared where both are written out."""
+    text = PROMPTS.replace("CALL", call)
+    found = [str(one) for one in check_module(text, "f.py", agent_mistakes) if one.code == "HR110"]
+    assert len(found) == bool(said)
+    assert all(said in one for one in found)
+
+
+STAGES = """\
+from handrail import Executor, Steps, step, workflow
+
+@workflow
+def flow() -> Steps[None]:
+    yield from step("v").validate(["lnit", "tests", "nothing like it"])
+
+EXECUTOR
+"""
+
+
+@pytest.mark.parametrize(
+    ("executor", "configured", "said"),
+    [
+        ("", [], []),
+        ('Executor(stages={"lint": "x"})', [], ["no stage is named 'lnit'. Did you mean 'lint'?"]),
+        ("", ["test", "lnit"], ["no stage is named 'tests'. Did you mean 'test'?"]),
+    ],
+)
+def test_a_stage_that_is_nearly_known_is_found(
+    executor: str, configured: list[str], said: list[str]
+) -> None:
+    """Known are those of the project and of executors of the file; there may be others."""
+    text = STAGES.replace("EXECUTOR", executor)
+    found = check_module(text, "f.py", lambda symbols: stage_mistakes(symbols, configured))
+    assert [str(one).partition("HR110 ")[2] for one in found] == said
 
 
 @pytest.mark.parametrize(

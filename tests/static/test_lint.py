@@ -222,6 +222,15 @@ def test_a_bare_yield_is_found() -> None:
             "for i in x:\n    if i:\n        break\n    for k in x:\n        YIELD_A",
             [5],
         ),
+        ("for k in y:\n    if x:\n        YIELD_A\n        break\nif not x:\n    YIELD_A", [6]),
+        ("for i in x:\n    if i:\n        YIELD_A\n    if x:\n        break", [3]),
+        ("if x:\n    YIELD_A\nx = f()\nif not x:\n    YIELD_A", [5]),
+        ("if x:\n    YIELD_A\nelse:\n    YIELD_A\nif not x:\n    YIELD_A", [6]),
+        ("if f():\n    YIELD_A\nif not f():\n    YIELD_A", [4]),
+        (
+            "for i in x:\n    if x:\n        YIELD_A\n        continue\n    if x:\n        y",
+            [3],
+        ),
     ],
 )
 def test_a_name_that_comes_twice_is_found(body: str, lines: list[int]) -> None:
@@ -249,6 +258,9 @@ def test_a_name_that_comes_twice_is_found(body: str, lines: list[int]) -> None:
         "with x:\n    if x:\n        YIELD_A\n        return 1\nYIELD_A",
         "y = (YIELD_A) if x else (YIELD_A)",
         "for i in x:\n    yield from helper(i)\n    break",
+        "for i in x:\n    if i:\n        YIELD_A\n    if i:\n        break",
+        "if x.ok:\n    YIELD_A\nif not x.ok:\n    pass\nelse:\n    return 1\nYIELD_A",
+        "if x:\n    pass\nelif y:\n    YIELD_A\nif y and x:\n    pass\nelif x:\n    YIELD_A",
     ],
 )
 def test_a_name_that_comes_once_on_every_way_is_let_pass(body: str) -> None:
@@ -281,6 +293,55 @@ def test_a_name_that_a_run_uses_twice_was_found(program: str, draws: list[bool])
         name = repr(taken.rpartition("/")[2])
         found = check(Source(program, "flow.py", name="flow"))
         assert any(one.code == "HR104" and name in one.message for one in found)
+
+
+# What is read
+
+
+READS = """\
+from handrail import Executor
+def ready(ctx):
+    return ctx.output("plan") and ctx.inputs["x"] and ctx.output("z")
+@workflow
+def outer() -> Steps[None]:
+    yield from step("plan").call(act)
+    yield from step("in").run_workflow(child)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("lambda ctx: ctx.output('plan')", ""),
+        ("lambda ctx: ctx.output('/z/deep')", ""),
+        ("ready", ""),
+        ("lambda one: one.result('plna') is None", "no step is named 'plna'. Did you mean 'plan'?"),
+        ("lambda ctx: ctx.output('nothing')", "no step is named 'nothing'."),
+        ("lambda ctx: ctx.inputs['y']", "workflow 'flow' has no input 'y'. It has: x."),
+        ("lambda ctx: ctx.inputs.get('y')", ""),
+        ("lambda ctx: other.output('plna')", ""),
+    ],
+)
+@pytest.mark.parametrize("slot", ["call(act).when({})", "branch(({}, step('b').call(act)))"])
+def test_a_name_that_nothing_has_is_found(body: str, said: str, slot: str) -> None:
+    """What a function of the context reads is a step of a workflow of the text, or an input."""
+    before = READS.replace("@workflow", "from handrail import Steps, step, workflow\n@workflow")
+    found = findings(f'yield from step("a").{slot.format(body)}', before=before)
+    assert [str(one).partition("HR110 ")[2] for one in found] == [said] * bool(said)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "yield from other.helper()",
+        "yield from other.made",
+        'yield from step("v").validate()',
+    ],
+)
+def test_names_are_not_judged_where_a_step_may_be_unseen(body: str) -> None:
+    """A helper of another file, a step from elsewhere and unnamed stages may have the name."""
+    asks = 'yield from step("a").call(act).when(lambda ctx: ctx.output("nothing"))'
+    assert {"HR110"}.isdisjoint(codes(f"{body}\n{asks}"))
 
 
 # The body

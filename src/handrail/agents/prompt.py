@@ -130,6 +130,27 @@ def _filled(source: _Source, agent: str, variables: Mapping[str, Any]) -> str:
         raise PromptError(agent, _why(error, source, variables)) from error
 
 
+def variables_of(text: str) -> frozenset[str]:
+    """The variables that a template cannot do without; none if it is malformed."""
+    try:
+        from jinja2 import TemplateSyntaxError, meta, nodes
+    except ImportError:
+        return frozenset()
+    environment = _environment(_Source(text))
+    try:
+        tree = environment.parse(text)
+    except TemplateSyntaxError:
+        return frozenset()
+    asked = [
+        name.name
+        for test in tree.find_all((nodes.Test, nodes.Filter))
+        if test.name in {"defined", "undefined", "default", "d"}
+        for name in test.find_all(nodes.Name)
+    ]
+    known = {"ctx", *asked, *environment.globals}
+    return frozenset(meta.find_undeclared_variables(tree) - known)
+
+
 def _environment(source: _Source) -> Environment:
     try:
         import jinja2

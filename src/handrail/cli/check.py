@@ -11,9 +11,13 @@ from typing import Literal, TypeAlias
 from handrail.cli.check_agents import agent_mistakes
 from handrail.cli.exits import Exit
 from handrail.cli.target import load, python_files, read_source
+from handrail.project import configured_stages
 from handrail.static.lint import Finding, check_module
+from handrail.static.lint_reads import stage_mistakes
+from handrail.static.lint_steps import Mistake
 from handrail.static.mermaid import to_mermaid
 from handrail.static.source import source_of
+from handrail.static.symbols import Symbols
 from handrail.static.text import to_text
 
 
@@ -33,7 +37,14 @@ def check(paths: Sequence[Path], *, as_json: bool) -> int:
 def findings_in(file: Path) -> Iterator[Finding]:
     """What is wrong in one file; one that cannot be read is a finding of its own."""
     try:
-        yield from check_module(read_source(file), str(file), agent_mistakes)
+        text = read_source(file)
+        stages = configured_stages(file.parent)
+
+        def more(symbols: Symbols) -> Iterator[Mistake]:
+            yield from agent_mistakes(symbols)
+            yield from stage_mistakes(symbols, stages)
+
+        yield from check_module(text, str(file), more)
     except (SyntaxError, UnicodeDecodeError) as error:
         yield Finding("HR100", f"the file does not parse: {error}", str(file), 1, 1)
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from handrail.agents.agent import Agent, check_told
-from handrail.errors import DefinitionError
+from handrail.agents.prompt import variables_of
+from handrail.errors import DefinitionError, did_you_mean
 from handrail.model.agent_options import (
     NO_OPTIONS,
     NO_SETTINGS,
@@ -35,6 +36,7 @@ class _Unknown(Exception):
 
 def agent_mistakes(symbols: Symbols) -> Iterator[Mistake]:
     """What is wrong with the agents of a module, and with what its steps tell them."""
+    yield from _prompt_mistakes(symbols)
     for node in ast.walk(symbols.tree):
         if not isinstance(node, ast.Call):
             continue
@@ -61,6 +63,42 @@ def _check(node: ast.Call, symbols: Symbols) -> None:
             _check_step(node, chain, symbols)
 
 
+def _prompt_mistakes(symbols: Symbols) -> Iterator[Mistake]:
+    """Each variable of a prompt in the text that the context, written out at its step, lacks."""
+    for node in ast.walk(symbols.tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        chain = read_chain(node, symbols) if node.func.attr == "agent" else None
+        if chain is None or chain.call is not node:
+            continue
+        agent, given = _call_of(argument(node, 0, "agent"), symbols), _context(node)
+        prompt = None if agent is None else argument(agent, 1, "prompt")
+        if given is None or not isinstance(prompt, ast.Constant):
+            continue
+        for name in sorted(variables_of(str(prompt.value)) - given):
+            hint = did_you_mean([name], sorted(given)).strip() or "Add it to the context."
+            message = f"the prompt of {_name(agent)} needs {name!r}, which the context lacks"
+            yield mistake("HR110", node, message, hint)
+
+
+def _name(agent: ast.Call | None) -> str:
+    name = argument(agent, 0, "name")
+    return repr(name.value) if isinstance(name, ast.Constant) else "the agent"
+
+
+def _context(call: ast.Call) -> frozenset[str] | None:
+    """The keys of a context that is written out, in a function, too; None for another."""
+    given = argument(call, 1, "context")
+    if isinstance(given, ast.Lambda):
+        given = given.body
+    if given is None and len(call.args) == 1 and all(one.arg for one in call.keywords):
+        return frozenset()
+    if not isinstance(given, ast.Dict):
+        return None
+    keys = [key.value for key in given.keys if isinstance(key, ast.Constant)]
+    return frozenset(map(str, keys)) if len(keys) == len(given.keys) else None
+
+
 def _check_step(call: ast.Call, chain: Chain, symbols: Symbols) -> None:
     said = _said(call, _OF_STEPS, symbols)
     if not said:
@@ -80,15 +118,19 @@ def _check_step(call: ast.Call, chain: Chain, symbols: Symbols) -> None:
 
 def _given(node: ast.expr | None, symbols: Symbols) -> Agent[Any] | None:
     """The agent that an expression stands for; None if that is not written out, or is wrong."""
+    made = _call_of(node, symbols)
+    try:
+        return None if made is None else _agent(made, symbols)
+    except (_Unknown, DefinitionError):
+        return None
+
+
+def _call_of(node: ast.expr | None, symbols: Symbols) -> ast.Call | None:
+    """The ``Agent(...)`` that an expression stands for, if that is written out."""
     if isinstance(node, ast.Name):
         values = symbols.values_of(node)
         node = values[0] if len(values) == 1 else None
-    if not isinstance(node, ast.Call) or not _is_agent(node, symbols):
-        return None
-    try:
-        return _agent(node, symbols)
-    except (_Unknown, DefinitionError):
-        return None
+    return node if isinstance(node, ast.Call) and _is_agent(node, symbols) else None
 
 
 def _is_agent(node: ast.Call, symbols: Symbols) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,6 @@ from handrail.model.definition import WorkflowDefinition
 
 if TYPE_CHECKING:
     from handrail.static.may_run import PossibleStep
-    from handrail.static.outline import Node
 
 
 @attrs.define
@@ -64,30 +63,12 @@ def unchanged_since(definition: WorkflowDefinition, mismatch: ReplayMismatch, at
 
 def _steps_of(definition: WorkflowDefinition) -> tuple[PossibleStep, ...]:
     """The steps; none if the source does not show all of them."""
-    from handrail.static.may_run import may_run
+    from handrail.static.may_run import is_whole, may_run
     from handrail.static.outline import outline
     from handrail.static.source import SourceUnavailable, source_of
 
     try:
         source = source_of(definition.function)
-        return may_run(source) if _is_whole(outline(source).nodes) else ()
+        return may_run(source) if is_whole(outline(source).nodes) else ()
     except SourceUnavailable:
         return ()
-
-
-def _is_whole(nodes: Iterable[Node]) -> bool:
-    """False if a helper's source is elsewhere, or a step is not written out."""
-    from handrail.static.may_run import within
-    from handrail.static.outline import HelperNode, StepNode
-
-    for node in nodes:
-        if isinstance(node, HelperNode) and node.nodes is None:
-            return False
-        inside: Iterable[Node] = within(node)
-        if isinstance(node, StepNode):
-            if node.name.fixed == ("", ""):
-                return False
-            inside = [below for part in node.parts for below in part.nodes]
-        if not _is_whole(inside):
-            return False
-    return True

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from handrail.static.lint_bodies import replay_mistakes, unwinding_mistakes
 from handrail.static.lint_names import name_mistakes
+from handrail.static.lint_reads import read_mistakes
 from handrail.static.lint_steps import Mistake, mistake, places_of, step_mistakes
 from handrail.static.outline import outline_of
 from handrail.static.source import TOO_DEEP, FunctionNode, Source, function_of, parse, parse_source
@@ -94,6 +95,12 @@ CODES: dict[str, Rule] = {
         "an agent that is refused",
         "There is no backend of this name, or it cannot honour an option that the agent or its "
         "step names. The launch would be refused.",
+    ),
+    "HR110": Rule(
+        "reads a name that nothing has",
+        "A function of the context asks for the output of a step or for an input, a `validate` for "
+        "a stage, a prompt for a variable, by a name that there is not. It would get nothing, or "
+        "fail.",
     ),
     "HR201": Rule(
         "reads the clock in the body",
@@ -213,7 +220,9 @@ def _checked(
 
 def _mistakes(function: FunctionNode, symbols: Symbols) -> Iterator[Mistake]:
     yield from _definition(function, symbols)
-    for place in places_of(function, symbols):
+    places = places_of(function, symbols)
+    yield from read_mistakes(places, symbols)
+    for place in places:
         yield from step_mistakes(place)
         yield from replay_mistakes(place)
         yield from unwinding_mistakes(place)

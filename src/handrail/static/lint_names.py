@@ -2,18 +2,21 @@
 
 Theory of operation. The outline is walked along every way control may take, with the names that may
 have been yielded by then. A name that is met again is a duplicate. Arms of a branch start from the
-same names; a way that has left (``return``, ``raise``) no longer counts. A loop is walked twice, so
-that what comes round again meets itself. Inside a step (a group, a fix) is a scope of its own.
+same names; a way that has left (``return``, ``raise``) no longer counts. A name keeps the
+conditions that it was yielded under, so that where one is asked again, the other arm has no such
+name; a loop forgets them. A loop is walked twice, so that what comes round again meets itself.
+Inside a step (a group, a fix) is a scope of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias, assert_never
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias, assert_never
 
 from handrail.static.lint_steps import Mistake
 from handrail.static.outline import (
+    Arm,
     BranchNode,
     ExitNode,
     HelperNode,
@@ -25,7 +28,18 @@ from handrail.static.outline import (
     WithNode,
 )
 
-Seen: TypeAlias = dict[str, tuple[int, int]]  # a name, and where it was yielded first
+Given: TypeAlias = frozenset[tuple[str, bool]]  # conditions, and what each was
+
+
+class First(NamedTuple):
+    """Where a name was yielded first, and what held then."""
+
+    line: int
+    column: int
+    given: Given = frozenset()
+
+
+Seen: TypeAlias = dict[str, First]
 
 
 def name_mistakes(nodes: Sequence[Node]) -> list[Mistake]:
@@ -43,13 +57,13 @@ class _Ways:
     returns: list[Seen] = field(default_factory=list[Seen])
     breaks: list[Seen] = field(default_factory=list[Seen])
     continues: list[Seen] = field(default_factory=list[Seen])
-    passed: Seen = field(default_factory=dict[str, tuple[int, int]])
+    passed: Seen = field(default_factory=dict[str, First])
 
     def add(self, other: _Ways) -> None:
         self.returns += other.returns
         self.breaks += other.breaks
         self.continues += other.continues
-        self.passed = {**other.passed, **self.passed}
+        self.passed = _union([self.passed, other.passed])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,7 @@ class _Walk:
     call: HelperNode | None = None
     loop: LoopNode | None = None
     again: bool = False
+    given: Given = frozenset()
 
     def block(self, nodes: Iterable[Node], seen: Seen) -> _Ways:
         ways = _Ways(seen, passed=seen)
@@ -77,7 +92,7 @@ class _Walk:
             case HelperNode(nodes=nodes):
                 return self.helper(node, nodes or (), seen)
             case BranchNode(arms=arms):
-                return _either([self.block(arm.nodes, seen) for arm in arms])
+                return _either(list(self.arms(arms, seen)))
             case LoopNode():
                 return self.rounds(node, seen)
             case TryNode():
@@ -98,24 +113,36 @@ class _Walk:
             case _:
                 assert_never(node)
 
+    def arms(self, arms: Sequence[Arm], seen: Seen) -> Iterator[_Ways]:
+        """Walk each arm with the names that can have been yielded where its condition holds."""
+        given = self.given
+        for arm in arms:
+            held = given | {arm.fact} if arm.fact else given
+            no = {(fact, not value) for fact, value in held}
+            inside = replace(self, given=held)
+            able = {name: first for name, first in seen.items() if not first.given & no}
+            yield inside.block(arm.nodes, able)
+            if arm.fact:
+                given |= {(arm.fact[0], not arm.fact[1])}
+
     def helper(self, node: HelperNode, nodes: Sequence[Node], seen: Seen) -> _Ways:
-        inside = _Walk(self.found, self.call or node, self.loop, self.again)
+        inside = replace(self, call=self.call or node, given=frozenset())
         ways = inside.block(nodes, seen)
         ends = [*_fallen([ways]), *ways.returns]
         return _Ways(_union(ends) if ends else None, passed=ways.passed)
 
     def rounds(self, node: LoopNode, seen: Seen) -> _Ways:
-        first = self.turn(node, seen)
+        first = replace(self, given=frozenset()).turn(node, seen)
         came_round = [*_fallen([first]), *first.continues]
         if came_round:
-            _Walk(self.found, self.call, node, again=True).turn(node, _union(came_round))
+            _Walk(self.found, self.call, node, again=True).turn(node, _anyhow(_union(came_round)))
         ways = _Ways(None, first.returns, passed=first.passed)
         ends = first.breaks
         if not node.endless:
             after = self.block(node.orelse, _union([seen, *came_round]))
             ways.add(after)
             ends = [*ends, *_fallen([after])]
-        ways.falls = _union(ends) if ends else None
+        ways.falls = _anyhow(_union(ends)) if ends else None
         return ways
 
     def turn(self, node: LoopNode, seen: Seen) -> _Ways:
@@ -148,11 +175,10 @@ class _Walk:
             self.parts(node.parts)
         if not node.name.literal:
             return seen
-        where = (node.line, node.column)
         if node.name.text in seen:
             self.report(node, seen[node.name.text])
             return seen
-        return {**seen, node.name.text: where}
+        return {**seen, node.name.text: First(node.line, node.column, self.given)}
 
     def parts(self, parts: Sequence[Part]) -> None:
         """Walk what runs inside a step; members share a scope, of arms only one runs."""
@@ -170,15 +196,15 @@ class _Walk:
                 )
             members = ways.passed
 
-    def report(self, node: StepNode, first: tuple[int, int]) -> None:
+    def report(self, node: StepNode, first: First) -> None:
         name, where = node.name.text, (node.line, node.column)
         if self.again and self.loop is not None:
             message = (
                 f"the literal name {name!r} comes again with each turn of `{self.loop.header}`"
             )
             hint = f'Make it differ with an f-string: step(f"{name}-{{{_turn(self.loop)}}}").'
-        elif first != where:
-            message = f"the name {name!r} is used again (first in line {first[0]})"
+        elif first[:2] != where:
+            message = f"the name {name!r} is used again (first in line {first.line})"
             hint = "Give one of the two another name."
         else:
             where = (self.call.line, self.call.column) if self.call else where
@@ -198,10 +224,18 @@ def _fallen(ways: Iterable[_Ways]) -> list[Seen]:
     return [one.falls for one in ways if one.falls is not None]
 
 
+def _anyhow(seen: Seen) -> Seen:
+    """The names, whatever held: in another turn of a loop a condition may be another."""
+    return {name: First(first.line, first.column) for name, first in seen.items()}
+
+
 def _union(many: Iterable[Seen]) -> Seen:
     joined: Seen = {}
     for one in many:
-        joined = {**one, **joined}
+        for name, first in one.items():
+            known = joined.setdefault(name, first)
+            if known.given != first.given:  # by two ways: what both have in common
+                joined[name] = known._replace(given=known.given & first.given)
     return joined
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from handrail.static.chain import StepName
 from handrail.static.outline import (
@@ -31,6 +32,7 @@ class PossibleStep:
     names: tuple[StepName, ...]
     verb: str
     line: int
+    call: ast.Call | None = field(default=None, compare=False, repr=False)
 
     @property
     def path(self) -> str:
@@ -57,9 +59,29 @@ def may_run(source: Source) -> tuple[PossibleStep, ...]:
     and of helpers in other files are not seen.
     """
     found: dict[str, PossibleStep] = {}
-    for one in _steps(outline(source).nodes, ()):
+    for one in steps_of(outline(source).nodes):
         found.setdefault(one.path, one)
     return tuple(found.values())
+
+
+def steps_of(nodes: Iterable[Node]) -> Iterator[PossibleStep]:
+    """Each step of an outline, with those inside it."""
+    return _steps(nodes, ())
+
+
+def is_whole(nodes: Iterable[Node]) -> bool:
+    """False if a helper's source is elsewhere, or a step is not written out."""
+    for node in nodes:
+        if isinstance(node, HelperNode) and node.nodes is None:
+            return False
+        inside: Iterable[Node] = within(node)
+        if isinstance(node, StepNode):
+            if node.name.fixed == ("", ""):
+                return False
+            inside = [below for part in node.parts for below in part.nodes]
+        if not is_whole(inside):
+            return False
+    return True
 
 
 def _steps(nodes: Iterable[Node], path: tuple[StepName, ...]) -> Iterator[PossibleStep]:
@@ -72,7 +94,8 @@ def _steps(nodes: Iterable[Node], path: tuple[StepName, ...]) -> Iterator[Possib
 
 def _step(node: StepNode, path: tuple[StepName, ...]) -> Iterator[PossibleStep]:
     own = (*path, node.name)
-    yield PossibleStep(own, node.verb, node.line)
+    call = node.chain.call if node.chain is not None else None
+    yield PossibleStep(own, node.verb, node.line, call)
     for part in node.parts:
         between = {"body": (_KEY,), "fix": (_ROUND,)}.get(part.role, ())
         yield from _steps(part.nodes, (*own, *between))

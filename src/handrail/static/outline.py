@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
@@ -24,7 +24,7 @@ from handrail.static.source import (
     parse_source,
     source_of,
 )
-from handrail.static.symbols import Region, Symbols, is_generator, symbols_of
+from handrail.static.symbols import Region, Symbols, is_generator, own_nodes, symbols_of
 from handrail.static.wording import detail_of, modifiers_of
 
 
@@ -74,10 +74,15 @@ class HelperNode:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way of a branch: its condition's source (``else`` for the last), and what it does."""
+    """One way of a branch: its condition's source (``else`` for the last), and what it does.
+
+    ``fact`` is what the condition asks, and which answer it wants; None if another place that asks
+    the same may be told otherwise.
+    """
 
     condition: str
     nodes: tuple[Node, ...]
+    fact: tuple[str, bool] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +271,32 @@ def _arm(node: ast.expr, reading: Reads) -> Part:
             return Part("arm", (unknown_step(node),))
 
 
+def _fact(test: ast.expr, symbols: Symbols) -> tuple[str, bool] | None:
+    """What a condition asks, by its source and where its names were bound last, and whether it
+    holds where that is true.
+    """
+    holds = True
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, holds = test.operand, not holds
+    unsure = ast.Call | ast.NamedExpr | ast.Yield | ast.YieldFrom
+    if any(isinstance(one, unsure) for one in ast.walk(test)):
+        return None
+    names = {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}
+    bound = max(_bindings(names, symbols.scopes(test)[0], before=test), default=(0, 0))
+    return f"{ast.unparse(test)} {bound}", holds
+
+
+def _bindings(
+    names: Container[str], region: ast.AST, before: ast.expr
+) -> Iterator[tuple[int, int]]:
+    """Where a function binds one of these names before a place of its text."""
+    for one in own_nodes(region):
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one.id in names:
+            place = one.lineno, one.col_offset
+            if place < (before.lineno, before.col_offset):
+                yield place
+
+
 def unknown_step(node: ast.expr, *, typed: bool = True) -> StepNode:
     """A step that the source does not show, named for the expression that gives it."""
     name = StepName(f"{{{shown(node)}}}", ("", ""))
@@ -346,7 +377,7 @@ class _Reading:
         return (*first, *_branch(arms, node.lineno, subject))
 
     def ways(self, node: ast.If) -> Iterator[Arm]:
-        yield Arm(self.told(node.test), self.block(node.body))
+        yield Arm(self.told(node.test), self.block(node.body), _fact(node.test, self.symbols))
         match node.orelse:
             case [ast.If() as other] if not self.expression(other.test):
                 yield from self.ways(other)

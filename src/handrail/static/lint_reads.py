@@ -1,0 +1,160 @@
+"""The rule that what is read by name is there: outputs of steps, and inputs.
+
+What functions of the context read is looked at: those in ``.when``, in an arm, a context of an
+agent, a handler or a rollback. A name counts as known if any workflow of the text has it, since a
+sub-workflow sees the steps of the one around it. Where a workflow's steps are not all in the text,
+nothing is found.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+
+from handrail.errors import did_you_mean
+from handrail.static.chain import StepName, argument, read_chain
+from handrail.static.lint_steps import Mistake, Place, handed_over, mistake
+from handrail.static.may_run import is_whole, steps_of
+from handrail.static.outline import outline_of
+from handrail.static.source import FunctionNode
+from handrail.static.symbols import Symbols
+
+_NO_CONTEXT = frozenset({"call", "for_each", "command"})
+"""Verbs whose functions are given something else."""
+
+
+def read_mistakes(places: Sequence[Place], symbols: Symbols) -> Iterator[Mistake]:
+    """Each literal name of a step or input that is read, and that there is not."""
+    workflow = places[0].region
+    assert isinstance(workflow, FunctionNode)
+    for node, kind, name in _reads(places, symbols):
+        if kind == "inputs":
+            yield from _input(workflow, node, name)
+        else:
+            yield from _step(symbols, node, name)
+
+
+def _reads(
+    places: Sequence[Place], symbols: Symbols
+) -> Iterator[tuple[ast.expr, str, ast.Constant]]:
+    seen: set[ast.AST] = set()
+    for place in places:
+        for _, whole in place.steps():
+            for function in _functions_of_context(whole, symbols):
+                if function not in seen:
+                    seen.add(function)
+                    yield from _read_in(function)
+
+
+def _functions_of_context(whole: ast.expr, symbols: Symbols) -> Iterator[ast.Lambda | FunctionNode]:
+    chain = read_chain(whole, symbols)
+    if chain is None:
+        return
+    calls = [call for _, call in chain.modifiers]
+    if chain.call is not None and chain.verb not in _NO_CONTEXT:
+        calls.append(chain.call)
+    for call in calls:
+        for given in (*call.args, *(one.value for one in call.keywords)):
+            arm = given.elts[0] if isinstance(given, ast.Tuple) and given.elts else given
+            found = handed_over(arm, symbols) if isinstance(arm, ast.Lambda | ast.Name) else ()
+            for function in found:
+                if isinstance(function, ast.Lambda | FunctionNode) and function.args.args:
+                    yield function
+
+
+def _read_in(
+    function: ast.Lambda | FunctionNode,
+) -> Iterator[tuple[ast.expr, str, ast.Constant]]:
+    context = function.args.args[0].arg
+    for node in ast.walk(function):
+        match node:
+            case (
+                ast.Call(
+                    func=ast.Attribute(ast.Name(id=owner), "output"),
+                    args=[ast.Constant(value=str()) as name, *_],
+                )
+                | ast.Call(
+                    func=ast.Attribute(ast.Name(id=owner), "result"),
+                    args=[ast.Constant(value=str()) as name],
+                )
+            ) if owner == context:
+                yield node, "steps", name
+            case ast.Subscript(
+                value=ast.Attribute(ast.Name(id=owner), "inputs"),
+                slice=ast.Constant(value=str()) as name,
+            ) if owner == context:
+                yield node, "inputs", name
+            case _:
+                pass
+
+
+def _input(workflow: FunctionNode, node: ast.expr, name: ast.Constant) -> Iterator[Mistake]:
+    given = workflow.args
+    if given.kwarg is not None:
+        return
+    known = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    if name.value not in known:
+        message = f"workflow {workflow.name!r} has no input {name.value!r}"
+        hint = did_you_mean([str(name.value)], known) or f" It has: {', '.join(known) or 'none'}."
+        yield mistake("HR110", node, message, hint.strip())
+
+
+def _step(symbols: Symbols, node: ast.expr, name: ast.Constant) -> Iterator[Mistake]:
+    known = _known_steps(symbols)
+    sought = str(name.value).removeprefix("/").partition("/")[0]
+    if known is None or any(one.matches(sought) for one in known):
+        return
+    message = f"no step is named {sought!r}"
+    hint = did_you_mean([sought], [one.text for one in known if one.literal])
+    yield mistake("HR110", node, message, hint.strip())
+
+
+def _known_steps(symbols: Symbols) -> list[StepName] | None:
+    """The names of all steps of the text's workflows; None if some are not written there."""
+    found: list[StepName] = []
+    for _, function in symbols.functions:
+        if not symbols.is_workflow(function):
+            continue
+        nodes = outline_of(function, symbols).nodes
+        if not is_whole(nodes):
+            return None
+        for step in steps_of(nodes):
+            if step.verb == "validate":
+                stages = _stages(step.call)
+                if stages is None:
+                    return None
+                found += [StepName(stage, (stage,)) for stage in stages]
+            found.append(step.names[-1])
+    return found
+
+
+def _stages(call: ast.Call | None) -> list[str] | None:
+    """The stages that a ``validate`` names; None if one is not written out."""
+    match argument(call, 0, "stages"):
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            names = [one.value for one in parts if isinstance(one, ast.Constant)]
+            return [str(name) for name in names] if len(names) == len(parts) else None
+        case _:
+            return None
+
+
+def stage_mistakes(symbols: Symbols, configured: Iterable[str]) -> Iterator[Mistake]:
+    """Each stage that a ``validate`` names and that is close to a known one, but none.
+
+    Known are those ``configured`` for the project, and those that an executor of the text is given.
+    Another executor may have more, so a name that is close to none is let pass.
+    """
+    known = [*configured]
+    for node in ast.walk(symbols.tree):
+        if isinstance(node, ast.Call):
+            given = next((one.value for one in node.keywords if one.arg == "stages"), None)
+            if isinstance(given, ast.Dict):
+                known += [str(key.value) for key in given.keys if isinstance(key, ast.Constant)]
+    for node in ast.walk(symbols.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            chain = read_chain(node, symbols) if node.func.attr == "validate" else None
+            for stage in _stages(node) or () if chain is not None and chain.call is node else ():
+                near = did_you_mean([stage], known) if stage not in known else ""
+                if near:
+                    message = f"no stage is named {stage!r}"
+                    yield mistake("HR110", node, message, near.strip())
