@@ -54,8 +54,8 @@ def flow(given: dict) -> Steps[None]:
         ('Agent("odd", "{{ unclosed"), {}', ""),
         ("asks", "the prompt of 'asks' needs 'name', which the context lacks. Add it to"),
         (
-            'asks, lambda ctx: {"nmae": 1}',
-            "the prompt of 'asks' needs 'name', which the context lacks. Did you mean 'nmae'?",
+            'asks, lambda ctx: {"names": 1}',
+            "the prompt of 'asks' needs 'name', which the context lacks. Did you mean 'names'?",
         ),
         ('Agent("b", "{{ it }}"), {}, model="x"', "the prompt of 'b' needs 'it', which"),
     ],

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from handrail import (
+    Agent,
+    AgentError,
     AgentResult,
     DefinitionError,
     Executor,
+    FakeBackend,
     PromptError,
     StepFailed,
     Steps,
@@ -20,7 +24,11 @@ from handrail import (
     workflow,
 )
 from handrail.model.shapes import AgentRequest
-from tests.engine.support import Boom, Flaky, boom, give, just, run_seen, statuses
+from handrail.ports.agent import AgentReply
+from handrail.record.live_view import LiveRun
+from handrail.record.view import view_of
+from handrail.testing import TextJournal
+from tests.engine.support import Boom, Flaky, Jumping, boom, give, just, run_seen, statuses
 
 
 class Echo:
@@ -263,6 +271,23 @@ async def test_usage_is_summed_over_the_run_once() -> None:
     assert result.step("a").usage == Usage(10, 2, 0.5, 1)
     assert result.value == Usage(10, 2, 0.5, 1)
     assert result.usage == Usage(50, 10, 2.5, 5)
+    assert result.step("s").usage == Usage(10, 2, 0.5, 1)
+
+
+async def test_a_sub_workflow_that_failed_says_what_it_used() -> None:
+    """All its attempts count, in the step and once in the run, live and from the record."""
+    one = Echo(answer="t", usage=Usage(10, 2, 0.5, 1))
+    child = just(step("c").agent(one, {}), step("no").call(boom))
+    saved = step("s").subworkflow(child).retry(2)
+    flow = just(saved.on_error(lambda _, __: step("d").call(give)))
+    journal = TextJournal()
+    executor = Executor(journal=journal, clock=Jumping())
+    first = await executor.options(run_id="r").run(flow)
+    again = await executor.resume("r", flow)
+    for result in (first, again):
+        assert result.success
+        assert result.step("s").handled
+        assert result.step("s").usage == result.usage == Usage(20, 4, 1.0, 2)
 
 
 async def test_a_run_that_consumed_nothing_has_no_usage() -> None:
@@ -279,3 +304,36 @@ async def test_unknown_parts_of_a_usage_stay_unknown() -> None:
     )
     result, _ = await run_seen(flow)
     assert result.usage == Usage(5, None, None, 2)
+
+
+async def test_a_step_used_what_all_its_attempts_did() -> None:
+    """Also where a fallback or a default got over them, live and from the record."""
+    used = Usage(10, 2, 0.5, 1)
+
+    def agent(failures: int) -> Agent[Any, str]:
+        no = AgentError("a", "no", kind="refusal", usage=used)
+        return Agent(
+            "a", "Go.", backend=FakeBackend([no] * failures + [AgentReply("ok", usage=used)])
+        )
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("retried").agent(agent(2)).retry(3, backoff=0)
+        yield from step("saved").agent(agent(1)).on_error(lambda _, __: step("d").call(give))
+        yield from step("given").agent(agent(2)).retry(2, backoff=0).default(None)
+        with contextlib.suppress(StepFailed):
+            yield from step("lost").agent(agent(1))
+        yield from step("more").ask("Go on?")
+
+    journal = TextJournal()
+    executor = Executor(journal=journal, clock=Jumping())
+    for run in (executor.options(run_id="r").stream(flow), executor.stream_resume("r", flow)):
+        live = LiveRun("r")
+        async with run:
+            async for event in run:
+                live.apply(event)
+        named = {one.path: one.usage.turns for one in run.result.step_results if one.usage}
+        assert named == {"retried": 3, "saved": 1, "given": 2, "lost": 1}
+        assert run.result.usage == live.usage == Usage(70, 14, 3.5, 7)
+    shown = view_of(journal.events("r"), alive=False, now=0.0)
+    assert (shown.spent.launches, shown.spent.usage) == (7, run.result.usage)

@@ -7,14 +7,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from handrail import (
     Agent,
     AgentError,
+    Budget,
+    BudgetExceeded,
     CodexExecBackend,
     Executor,
     FakeBackend,
+    Limits,
     MemorySink,
     NotClean,
     Steps,
@@ -25,8 +29,8 @@ from handrail import (
 )
 from handrail.model import events as ev
 from handrail.model.launch import Launch
-from handrail.model.results import Usage
-from handrail.ports.agent import AgentReply
+from handrail.model.results import Usage, qualified
+from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.testing import JumpClock, TextJournal
 from handrail.testing.clock import START
 from handrail.testing.fake_programs import Dies, fake_cli
@@ -551,3 +555,85 @@ async def test_a_cap_met_after_long_work_is_a_new_one() -> None:
     assert result.success
     waits = [round(one.waited_s / 60) for one in result.incidents]
     assert waits in ([30, 270, 30], [30, 271, 30])
+
+
+class Spends:
+    """A backend whose turns after the first ``quick`` hang; told to stop, it says what it used."""
+
+    name = "spends"
+    capabilities = FakeBackend.capabilities
+
+    def __init__(self, quick: int = 0) -> None:
+        self.turns: list[AgentTurn] = []
+        self.quick = quick
+        self.hangs = anyio.Event()
+
+    async def complete(self, turn: AgentTurn, /) -> AgentReply:
+        """Start a session, and hang, or answer."""
+        self.turns.append(turn)
+        turn.emit(ev.AgentSessionStarted(turn.path, "s-1", self.name))
+        if len(self.turns) <= self.quick:
+            return AgentReply("ok", session="s-1", usage=SPENT)
+        self.hangs.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            turn.emit(ev.AgentFinished(turn.path, "interrupted", usage=SPENT))
+        raise AssertionError
+
+
+SPENT = Usage(100, 10, 0.5, 1)
+
+
+async def test_an_agent_that_is_stopped_has_used_what_it_said() -> None:
+    """By the timeout of its step, and by a sibling that was faster."""
+    late = just(
+        step("code").agent(Agent("a", "Do it.", backend=Spends()), {}).timeout(0.05).skip_on_error()
+    )
+    race = just(
+        step("first").race(
+            step("code").agent(Agent("a", "Do it.", backend=Spends()), {}), step("fast").sleep(0.05)
+        )
+    )
+    for flow, path, status in ((late, "code", "skipped"), (race, "first/code", "cancelled")):
+        journal = TextJournal()
+        executor = Executor(journal=journal)
+        live = await executor.options(run_id="r").run(flow)
+        again = await executor.resume("r", flow)
+        for result in (live, again):
+            assert result.success
+            assert result.step(path).status == status
+            assert result.step(path).usage == result.usage == SPENT
+
+
+@pytest.mark.parametrize("usd", [1.6, 1.4], ids=["enough", "too little"])
+async def test_what_an_interrupted_launch_used_is_counted_after_the_resume(usd: float) -> None:
+    """Once: in the step, the run and the budget; its session's totals begin behind it."""
+    backend, journal = Spends(), TextJournal()
+    flow = flow_of(Agent("a", "Do it.", backend=backend))
+    executor = Executor(journal=journal, clock=JumpClock(), limits=Limits(budget=Budget(usd=usd)))
+
+    async def interrupted(run: Any) -> None:
+        async with run, anyio.create_task_group() as tasks:
+
+            async def stop() -> None:
+                await backend.hangs.wait()
+                run.interrupt("asked to go")
+
+            tasks.start_soon(stop)
+            async for _ in run:
+                pass
+        assert run.result.status == "suspended"
+        backend.hangs = anyio.Event()
+
+    await interrupted(executor.options(run_id="r").stream(flow))
+    await interrupted(executor.stream_resume("r", flow))
+    backend.quick = 3
+    result = await executor.resume("r", flow)
+    turns = [turn.session_usage for turn in backend.turns]
+    if usd < 1.5:
+        assert result.step("code").error_type == qualified(BudgetExceeded)
+        assert (result.usage, turns) == (SPENT + SPENT, [None, SPENT])
+    else:
+        assert result.unwrap().usage == result.usage == SPENT + SPENT + SPENT
+        assert turns == [None, SPENT, SPENT + SPENT]

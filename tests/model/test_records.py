@@ -169,6 +169,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "inputs": by_name,
     "status": statuses,
     "usage": st.none() | usages,
+    "used_before": st.none() | usages,
     "rollback_errors": st.lists(st.builds(RollbackError, texts, talk, texts)).map(tuple),
     "waiting": st.lists(gates, max_size=2).map(tuple),
     "waits_for": st.lists(

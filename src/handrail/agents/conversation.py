@@ -12,6 +12,7 @@ import attrs
 from handrail.agents.prompt import KEPT_CHARS, both_ends, put, rejected, with_schema
 from handrail.agents.routes import Route
 from handrail.model.events import (
+    AgentFinished,
     AgentMessage,
     AgentSessionStarted,
     AgentToolStarted,
@@ -21,7 +22,7 @@ from handrail.model.events import (
 )
 from handrail.model.launch import AgentError, AnswerRejected, Fault, fault_of
 from handrail.model.policy import Ladder
-from handrail.model.results import AgentResult, Usage
+from handrail.model.results import AgentResult, Usage, add_usage
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentReply, AgentTurn, capabilities_of
 from handrail.shortening import LONGEST_WORD, shortened
@@ -39,9 +40,12 @@ _TEXT_CHARS = 4_000
 class Digest:
     """Passes notices on, as those of one launch, and keeps the last messages and tools. Mutable."""
 
-    def __init__(self, emit: Callable[[Notice], None], launch: int) -> None:
+    def __init__(
+        self, emit: Callable[[Notice], None], launch: int, model: str | None = None
+    ) -> None:
         self._emit = emit
         self._launch = launch
+        self._model = model
         self._kept: deque[str] = deque()
         self._before = ""
 
@@ -53,6 +57,8 @@ class Digest:
             self._keep(f"\n[used {notice.name}: {short_repr(notice.input, _SHOWN_CHARS)}]\n")
         elif isinstance(notice, AgentSessionStarted):
             notice = replace(notice, launch=self._launch)
+        elif isinstance(notice, AgentFinished):
+            notice = replace(notice, usage=_priced(notice.usage, notice.model or self._model))
         self._emit(notice)
 
     def text(self) -> str:
@@ -112,7 +118,7 @@ class Conversation:
         schema = schema_for(self.output)
         task = prompt if schema is None else with_schema(prompt, schema)
         said = put(task, launch, remembered=self._session(route) is not None)
-        digest = Digest(request.emit, launch.number)
+        digest = Digest(request.emit, launch.number, route.options.model)
         request.emit(AgentTurnStarted(request.path, launch.turn, said))
         async with bounds_of(request, self.agent, route.backend, route.options) as bounds:
             turn = self._turn(route, said, schema, digest)
@@ -172,7 +178,7 @@ class Conversation:
         if isinstance(answer, Found):
             return AgentResult(
                 answer.value,
-                _sum(launch.spent, reply.usage),
+                add_usage(launch.spent, reply.usage),
                 reply.model,
                 reply.session or self._session(route),
                 launch.turn,
@@ -233,9 +239,3 @@ def _priced(usage: Usage | None, model: str | None) -> Usage | None:
 
         usage = cost_of(model, usage)
     return replace(usage, unpriced=1) if usage.cost_usd is None else usage
-
-
-def _sum(a: Usage | None, b: Usage | None) -> Usage | None:
-    if a is None or b is None:
-        return a or b
-    return a + b

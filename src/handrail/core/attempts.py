@@ -131,4 +131,8 @@ def _perform(run: RunState, node: StepNode, *, interrupted: bool) -> None:
     view = None
     if isinstance(step.verb, StageCheck):
         view = run.view(node, validation_above(node))
-    run.emit(cmd.Perform(node.path, step, node.attempt, node.started_at, view, interrupted))
+    run.emit(
+        cmd.Perform(
+            node.path, step, node.attempt, node.started_at, view, interrupted, used=node.used
+        )
+    )

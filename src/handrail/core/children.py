@@ -16,8 +16,9 @@ from handrail.core.run_state import BodyStepNode, CompositeNode, RunState, decla
 from handrail.errors import NoArmChosen, WrongUse
 from handrail.model import events as ev
 from handrail.model.paths import join
-from handrail.model.results import BranchResult, StepResult
+from handrail.model.results import BranchResult, StepResult, Usage
 from handrail.record.outputs import WORKFLOW, arm
+from handrail.record.results import total_usage, tree_order
 from handrail.steps.verbs import Branching, ChildWorkflow, ScopedBody, Step
 
 
@@ -159,6 +160,10 @@ class WorkflowNode(BodyStepNode):
         failure = failure_of_body(error)
         failure.error = f"workflow {name!r} failed: {failure.error}"
         undo(run, self, lambda: self._fail(run, failure))
+
+    def used_at_end(self, run: RunState, _last: Usage | None) -> Usage | None:
+        """What all its steps used."""
+        return total_usage(tree_order(run.tree, run.results, self.path))
 
     def _fail(self, run: RunState, failure: AttemptFailure) -> None:
         self.is_open = False

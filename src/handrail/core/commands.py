@@ -47,8 +47,9 @@ class Perform(msgspec.Struct, frozen=True):
     """Make one attempt at a leaf step; ``view`` only where it is needed.
 
     Of an agent step, ``launch`` says which of the attempt's launches it is, ``spent_s`` how long
-    those before it were at work, and ``deadline`` when a budget ends it. Answered by
-    ``StepCompleted`` or ``AttemptFailed`` (events), ``LaunchFailed`` or ``Stopped``.
+    those before it were at work, and ``deadline`` when a budget ends it. ``used`` is the usage of
+    the attempts before. Answered by ``StepCompleted`` or ``AttemptFailed`` (events),
+    ``LaunchFailed`` or ``Stopped``.
     """
 
     path: str
@@ -60,6 +61,7 @@ class Perform(msgspec.Struct, frozen=True):
     launch: Launch = FIRST
     spent_s: float = 0.0
     deadline: Deadline | None = None
+    used: Any = None
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -212,11 +214,14 @@ class GateRefused(msgspec.Struct, frozen=True):
 
 
 class Stopped(msgspec.Struct, frozen=True):
-    """An attempt ended because it was told to; ``abandoned``: its thread was left behind."""
+    """An attempt ended because it was told to; ``abandoned``: its thread was left behind;
+    ``usage``: what its agent said it had used by then, in all launches of the attempt.
+    """
 
     path: str
     attempt: int
     abandoned: bool = False
+    usage: Any = None
     at: float = 0.0
 
 

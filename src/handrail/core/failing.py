@@ -58,7 +58,6 @@ def fail_for_good(
         output=failure.output,
         failure=failure,
         handled=handled,
-        usage=failure.usage,
         derived=failure.derived,
     )
 
@@ -188,15 +187,13 @@ def _settle(
     ``before``: the failure that its fallback was asked for, if it had one.
     """
     modifiers = node.step.modifiers
-    handled, usage = (*before, failure), failure.usage
+    handled = (*before, failure)
     if modifiers.default is not None:
         output = modifiers.default.value
-        run.end_step(
-            node, "defaulted", output=output, failure=failure, handled=handled, usage=usage
-        )
+        run.end_step(node, "defaulted", output=output, failure=failure, handled=handled)
     elif modifiers.skip_on_error:
         skipped = Skipped(failure.error)
-        run.end_step(node, "skipped", output=skipped, failure=failure, handled=handled, usage=usage)
+        run.end_step(node, "skipped", output=skipped, failure=failure, handled=handled)
     else:
         fail_for_good(run, node, failure, before)
 

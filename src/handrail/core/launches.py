@@ -27,6 +27,7 @@ from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import AgentNode, RunState, StepNode
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
+from handrail.model.results import add_usage
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord
 
@@ -89,6 +90,7 @@ def _perform(
             which,
             node.spent_s,
             deadline_of(run, scopes) if scopes else None,
+            node.used,
         )
     )
 
@@ -209,7 +211,7 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
     session = record.session
     if record.failure is not None and record.failure.attempt >= attempt:
         return False
-    if session is None and not ladder:
+    if session is None and not ladder and record.spent is None:
         return False
     node.attempt = attempt
     node.ladder = ladder
@@ -220,6 +222,8 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
     if record.interrupted and must_not_run_again(run, node):
         return True
     base = last.next if last is not None else FIRST
+    if record.spent is not None:
+        base = replace(base, spent=add_usage(base.spent, record.spent))
     if session is not None:
         base = replace(
             base,
@@ -228,6 +232,7 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
             session=session.session,
             backend=session.backend,
             reason=_BROKEN_OFF,
+            session_usage=add_usage(base.session_usage, record.spent),
         )
     node.interrupted = False
     number = max(launched + 1, base.number)

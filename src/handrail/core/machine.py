@@ -109,7 +109,7 @@ from handrail.core.waits import (
 )
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.results import StepResult
+from handrail.model.results import StepResult, add_usage
 from handrail.record.outputs import CHILD
 from handrail.steps.verbs import (
     PLAIN,
@@ -280,7 +280,7 @@ def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
         return
     result = event.result
     if isinstance(node, AgentNode) and node.reserved:
-        settle_total(run, node, result.usage)
+        settle_total(run, node, event.used)
     step, parent = node.step, node.parent
     if (  # the road of most steps: a leaf without modifiers, below a body that just goes on
         result.status == "succeeded"
@@ -302,6 +302,8 @@ def _attempt_failed(run: RunState, event: ev.AttemptFailed) -> None:
     node = run.step_at(event.path)
     if isinstance(node, AgentNode) and node.reserved:
         settle_total(run, node, event.usage)
+    if node is not None:
+        node.used = add_usage(node.used, event.usage)
     attempt_failed(run, event)
 
 

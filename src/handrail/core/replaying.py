@@ -167,6 +167,7 @@ def _restore_children(run: RunState, node: StepNode) -> None:
 
 def _restored(run: RunState, node: StepNode, record: PathRecord) -> None:
     recorded = run.recorded
+    node.used = record.used
     for path in recorded.left_by_attempts(node.path):
         end = recorded.at(path).end
         if end is not None:

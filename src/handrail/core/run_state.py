@@ -35,6 +35,7 @@ from handrail.model.results import (
     StepResult,
     StepStatus,
     Usage,
+    add_usage,
     qualified,
 )
 from handrail.record.outputs import declared_output, member_output, recordable
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 class StepNode(Node):
     """A live step. Each verb has a class of its own, which says what the verb does."""
 
-    __slots__ = ("asking", "attempt", "failure", "step")
+    __slots__ = ("asking", "attempt", "failure", "step", "used")
 
     is_leaf: bool = False
     """True if the engine performs its attempts."""
@@ -68,6 +69,13 @@ class StepNode(Node):
         self.failure = None
         self.asking = False
         """The engine evaluates something for it, and will answer."""
+        self.used: Usage | None = None
+        """What its attempts that failed had used."""
+
+    def used_at_end(self, run: RunState, last: Usage | None, /) -> Usage | None:
+        """What it used in all; ``last`` is what is known of the attempt that it ends in."""
+        del run
+        return add_usage(self.used, last)
 
     def begin(self, run: RunState, /) -> None:
         """Begin an attempt; ``attempt`` is its number already."""
@@ -184,6 +192,13 @@ class AgentNode(LeafNode):
         """What the launches before that one used."""
         self.budget_gate = ""
         """Where it is asked whether its launch may be made."""
+
+    def used_at_end(self, run: RunState, last: Usage | None) -> Usage | None:
+        """With the launches of an attempt that was stopped before the next of them."""
+        if last is None and self.failure is None and self.ladder:
+            rung = self.ladder[-1]
+            last = rung.next.spent if rung.attempt == self.attempt else None
+        return super().used_at_end(run, last)
 
 
 class BodyStepNode(CompositeNode):
@@ -611,11 +626,9 @@ class RunState:
         self.record(self.started(node, verdict=False))
         self.end_step(node, "skipped", output=Skipped("its predicate was false"))
 
-    def succeed(
-        self, node: StepNode, output: Any, usage: Usage | None = None, *, derived: str = ""
-    ) -> None:
+    def succeed(self, node: StepNode, output: Any, *, derived: str = "") -> None:
         """End a node that is no leaf with its output; ``derived``: see ``record.outputs``."""
-        self.end_step(node, "succeeded", output=output, usage=usage, derived=derived)
+        self.end_step(node, "succeeded", output=output, derived=derived)
 
     def end_step(
         self,
@@ -650,13 +663,15 @@ class RunState:
             max(0.0, (self.now - node.started_at) * 1000),
             node.attempt,
             abandoned=abandoned,
-            usage=usage,
+            usage=node.used_at_end(self, usage),
             handled=tuple([one.facts for one in handled]),
         )
         modifiers = step.modifiers
         on_disk = modifiers.checkpoint or modifiers.once
         unreached = self.unreached_children(node)
-        ended = ev.StepCompleted(node.path, result, derived, node.consumed_signal, unreached)
+        ended = ev.StepCompleted(
+            node.path, result, derived, node.consumed_signal, unreached, node.used
+        )
         self.out.append(cmd.Record(ended, on_disk))
 
     def end_member(

@@ -80,7 +80,7 @@ def attempt_stopped(run: RunState, report: cmd.Stopped) -> None:
     node = run.step_at(report.path)
     if node is not None:
         error = node.stop or "cancelled"
-        run.end_step(node, "cancelled", error=error, abandoned=report.abandoned)
+        run.end_step(node, "cancelled", error=error, usage=report.usage, abandoned=report.abandoned)
 
 
 def end_stopped(run: RunState, node: Node) -> None:

@@ -56,7 +56,7 @@ from handrail.engine.current import CURRENT, Current
 from handrail.engine.inbox import Inbox
 from handrail.engine.loop import Message
 from handrail.engine.parts import Wiring
-from handrail.engine.perform import failed, succeeded
+from handrail.engine.perform import Told, failed, succeeded
 from handrail.engine.queue import QUEUED, Line
 from handrail.engine.replay import (
     Rehearsal,
@@ -628,7 +628,14 @@ class Driver:
         if self.closing:
             self._note_interruption(path, self._interrupted or "interrupted")
         else:
-            self.receive(cmd.Stopped(path, attempt, abandoned, at=self.now()))
+            self._stopped(path, attempt, abandoned=abandoned)
+
+    def _stopped(self, path: str, attempt: int, *, abandoned: bool = False) -> None:
+        spent = self._told(path)[1]
+        self.receive(cmd.Stopped(path, attempt, abandoned, spent, at=self.now()))
+
+    def _told(self, path: str) -> Told:
+        return self._wiring.performer.told.pop(path, (None, None))
 
     def _start_flight(self, command: cmd.Perform) -> None:
         current = Current(
@@ -677,7 +684,8 @@ class Driver:
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self._action_interrupted(flight.path, outcome)
         elif flight.timed_out:
-            self.record(failed(command, _bound(command, self.now())[1]))
+            error = _bound(command, self.now())[1]
+            self.record(failed(command, error, self._told(flight.path)[1]))
         elif flight.stopping:
             self._report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)
         elif outcome is STOPPED or outcome is ABANDONED:
@@ -814,12 +822,12 @@ class Driver:
 
     def _note_interruption(self, path: str, reason: str) -> None:
         if self._wiring.journal.durable:
-            self.record(ev.StepInterrupted(path, reason))
+            self.record(ev.StepInterrupted(path, reason, self._told(path)[0]))
         else:
             node = self.machine.run.nodes.get(path)
             if node is not None:
                 attempt = node.attempt
-                self._inbox.append(lambda: self.receive(cmd.Stopped(path, attempt, at=self.now())))
+                self._inbox.append(lambda: self._stopped(path, attempt))
 
     def _interrupt(self, reason: str) -> None:
         """End the drive: with a durable journal so that it can be resumed, else by cancelling."""

@@ -235,7 +235,14 @@ class Engine:
             bus,
             parts.clock,
             Performer(
-                contexts, agents, parts.clock, teller, parts.agent_defaults, in_place, parts.around
+                contexts,
+                agents,
+                parts.clock,
+                teller,
+                parts.agent_defaults,
+                in_place,
+                parts.around,
+                lambda: machine.run.recorded.session_totals,
             ),
             Evaluator(contexts, parts.stages, parts.gates),
             Admission(self._limits(start), start.last_at, processes=max(4, os.cpu_count() or 1)),

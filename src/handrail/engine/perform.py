@@ -27,8 +27,8 @@ from handrail.errors import (
 )
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.described import bases_of, text_of, traceback_of
-from handrail.model.events import AttemptFailed, Notice, StepCompleted, StepOutput
-from handrail.model.launch import AgentError, PromptError, fault_of
+from handrail.model.events import AgentFinished, AttemptFailed, Notice, StepCompleted, StepOutput
+from handrail.model.launch import AgentError, Launch, PromptError, fault_of
 from handrail.model.results import (
     AgentResult,
     CommandResult,
@@ -37,6 +37,7 @@ from handrail.model.results import (
     StepResult,
     UnparsedCommandResult,
     Usage,
+    add_usage,
     qualified,
 )
 from handrail.model.shapes import AgentRequest
@@ -62,6 +63,10 @@ Around: TypeAlias = Callable[[Current], AbstractAsyncContextManager[Any]]
 """Makes what is entered before an attempt and left behind it, in its context."""
 
 
+Told: TypeAlias = tuple[Usage | None, Usage | None]
+"""What an agent said it had used in the launch that was stopped, and in all of the attempt."""
+
+
 @attrs.frozen
 class Performer:
     """Performs the leaf steps of one run."""
@@ -73,8 +78,12 @@ class Performer:
     defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
     in_place: InPlace | None = None
     around: tuple[Around, ...] = ()
+    recorded_totals: Callable[[], dict[str, Usage]] = dict[str, Usage]
+    """What each session was last known to have used before this drive."""
     session_totals: dict[str, Usage] = attrs.field(factory=dict[str, Usage], init=False)
-    """What each session was last known to have used in this drive, whichever step went on in it."""
+    """The same in this drive, whichever step went on in it."""
+    told: dict[str, Told] = attrs.field(factory=dict[str, Told], init=False)
+    """What agents that were stopped had used, by path, until it is taken."""
 
     async def perform(
         self, command: Perform, current: Current
@@ -212,6 +221,13 @@ class Performer:
         assert command.view is not None
         workflow = self.contexts.of(command.view)
         chosen = self.agents.instead_of(agent)
+        used: list[Usage] = []
+
+        def hears(notice: Notice) -> None:
+            if isinstance(notice, AgentFinished) and notice.usage is not None:
+                used.append(notice.usage)
+            self.tell(notice)
+
         request = AgentRequest(
             self.contexts.run_id,
             command.path,
@@ -220,9 +236,9 @@ class Performer:
             workflow,
             idempotency_key(self.contexts.run_id, command.path),
             current.interrupted,
-            self.tell,
+            hears,
             self.clock.sleep,
-            command.launch,
+            self._launch(command.launch),
             self._with_total(verb.settings),
             self.defaults(),
             self.clock.now,
@@ -231,7 +247,14 @@ class Performer:
         )
         if chosen is not agent and hasattr(agent, "prompt_for"):
             request = replace(request, prompt=await agent.prompt_for(request))
-        result: AgentResult[Any] = await chosen.run(request)
+        try:
+            result: AgentResult[Any] = await chosen.run(request)
+        except AgentError:
+            raise
+        except BaseException:
+            own = used[-1] if used else None
+            self.told[command.path] = own, add_usage(command.launch.spent, own)
+            raise
         if not isinstance(result, AgentResult):
             raise WrongUse(
                 f"agent {chosen.name!r}: run() must return an AgentResult, got {result!r}"
@@ -240,10 +263,21 @@ class Performer:
             self.session_totals[result.session] = result.session_usage
         return result
 
+    def _total_of(self, session: str | None) -> Usage | None:
+        if session is None:
+            return None
+        return self.session_totals.get(session) or self.recorded_totals().get(session)
+
     def _with_total(self, settings: AgentSettings) -> AgentSettings:
         """Of a session that others went on in since the step's own result of it was made."""
-        total = self.session_totals.get(settings.session or "")
+        total = self._total_of(settings.session)
         return settings if total is None else attrs.evolve(settings, session_usage=total)
+
+    def _launch(self, launch: Launch) -> Launch:
+        """The same of the session that a launch goes on in, where nothing is known of it."""
+        if launch.session is None or launch.session_usage is not None:
+            return launch
+        return replace(launch, session_usage=self._total_of(launch.session))
 
     async def _generate(
         self, verb: Generation, command: Perform, current: Current
@@ -378,11 +412,11 @@ def succeeded(command: Perform, output: Any, usage: Usage | None, now: float) ->
         False,  # noqa: FBT003  # by position, for speed: replayed, abandoned, masked
         False,  # noqa: FBT003
         False,  # noqa: FBT003
-        usage,
+        usage if command.used is None else add_usage(command.used, usage),
         (),
         0.0,
     )
-    return _step_completed("", 0, 0.0, path, result, "", 0, ())
+    return _step_completed("", 0, 0.0, path, result, "", 0, (), command.used)
 
 
 class _NotParsed(Exception):
@@ -394,10 +428,6 @@ class _NotParsed(Exception):
         self.result = result
 
 
-def _sum(a: Usage | None, b: Usage | None) -> Usage | None:
-    return a or b if a is None or b is None else a + b
-
-
 def _is_in_vain(command: Perform | Queue, error: BaseException) -> bool:
     """True if the same attempt again would fail in the same way, whatever happens meanwhile."""
     of_agent = isinstance(command.step.verb, (AgentCall, Generation))
@@ -405,8 +435,12 @@ def _is_in_vain(command: Perform | Queue, error: BaseException) -> bool:
     return wrong or isinstance(error, (BudgetExceeded, OutputChanged))
 
 
-def failed(command: Perform | Queue, error: BaseException) -> AttemptFailed:
-    """The event of an attempt that raised; ``on=`` is judged here, where the exception is alive."""
+def failed(
+    command: Perform | Queue, error: BaseException, spent: Usage | None = None
+) -> AttemptFailed:
+    """The event of an attempt that raised; ``on=`` is judged here, where the exception is alive.
+    ``spent``: what an agent that was stopped had used in all.
+    """
     output: Any = None
     if isinstance(error, ActionRaised):
         error = error.error
@@ -423,9 +457,9 @@ def failed(command: Perform | Queue, error: BaseException) -> AttemptFailed:
             retryable = retry.covers(error)
         except Exception as broken:  # noqa: BLE001  # the user's predicate
             error, retryable = broken, False
-    usage = command.launch.spent
+    usage = spent or command.launch.spent
     if isinstance(error, AgentError):
-        usage = error.fault.spent if error.fault is not None else _sum(usage, error.usage)
+        usage = error.fault.spent if error.fault is not None else add_usage(usage, error.usage)
     return AttemptFailed(
         command.path,
         command.attempt,

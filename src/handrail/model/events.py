@@ -24,6 +24,7 @@ from handrail.model.results import (
     Usage,
     ValidationRoundResult,
     WaitsFor,
+    own_usage,
 )
 from handrail.typed.reference import NEWER
 
@@ -190,10 +191,14 @@ class StepMoved(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class StepInterrupted(Stamped):
-    """A step was stopped because the process is to end; it has no end and will run again."""
+    """A step was stopped because the process is to end; it has no end and will run again.
+
+    ``usage`` is what its agent said it had used in this launch.
+    """
 
     path: str
     reason: str = ""
+    usage: Usage | None = field(default=None, metadata=NEWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +209,7 @@ class StepCompleted(Stamped):
     not; then a journal need not store it again. See ``core.composed``. ``took`` is the number of
     the signal that a ``wait_for`` took. ``left_out`` are the paths just below this one that are on
     record, and that it did not come to: the code, or its course, was another before.
+    ``used_before`` is what its attempts that failed had used; ``result.usage`` has it in it.
     """
 
     path: str
@@ -211,11 +217,20 @@ class StepCompleted(Stamped):
     composed: str = ""
     took: int = 0
     left_out: tuple[str, ...] = ()
+    used_before: Usage | None = field(default=None, metadata=NEWER)
 
     @property
     def status(self) -> StepStatus:
         """How it ended."""
         return self.result.status
+
+    @property
+    def used(self) -> Usage | None:
+        """What its last attempt used."""
+        total, before = self.result.usage, self.used_before
+        if total is None or before is None:
+            return total
+        return own_usage(total, before) if total != before else None
 
 
 @dataclass(frozen=True, slots=True)

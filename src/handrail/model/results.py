@@ -90,6 +90,11 @@ COUNTED = tuple(f.name for f in fields(Usage) if f.name not in {"cost_source", "
 """The fields that are counts of a model's."""
 
 
+def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
+    """The sum; None is nothing that is known of."""
+    return a or b if a is None or b is None else a + b
+
+
 def own_usage(total: Usage, before: Usage) -> Usage:
     """What one launch used, of sums; a sum that did not change says nothing of it."""
     own = total.since(before)

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from handrail.model import events as ev
 from handrail.model.described import raised_in
 from handrail.model.paths import is_budget_gate, is_limit_gate
-from handrail.model.results import Failure, RunStatus, Skipped, StepResult, Usage
+from handrail.model.results import Failure, RunStatus, Skipped, StepResult, Usage, add_usage
 from handrail.record.view import LAUNCHED, Cause, StepView, exit_code_of
 from handrail.shortening import last_line
 
@@ -462,6 +462,8 @@ class LiveRun:
         step = self._steps.get(event.path)
         if step is None:
             step = self._open(event.path, event.result.step_type, event.at)
+        if step.kind in LAUNCHED and status in {"succeeded", "cancelled"}:
+            self._used(event.used)  # else the attempt that failed has said it
         return self._take(step, event.result, event.at)
 
     def _step_replayed(self, event: ev.StepReplayed) -> LiveStep:
@@ -472,6 +474,8 @@ class LiveRun:
         if step.parent is not None:
             step.parent.recorded += 1
         if event.result is not None:
+            if step.kind in LAUNCHED:
+                self._used(event.result.usage)
             return self._take(step, event.result, event.at)
         self._end(step, "succeeded", event.at)
         return step
@@ -491,8 +495,6 @@ class LiveRun:
     def _take(self, step: LiveStep, result: StepResult[Any], at: float) -> LiveStep:
         step.attempts = result.attempts
         step.problem = None
-        if step.kind in LAUNCHED:
-            self._used(result.usage if result.success else None)
         step.handled = result.handled
         step.exit_code = exit_code_of(result.output)
         if result.error is not None or result.error_type is not None:
@@ -504,8 +506,7 @@ class LiveRun:
         return step
 
     def _used(self, usage: Usage | None) -> None:
-        if usage is not None:
-            self.usage = usage if self.usage is None else self.usage + usage
+        self.usage = add_usage(self.usage, usage)
 
     def _gate_opened(self, event: ev.GateOpened) -> LiveStep:
         step = self._open(event.path, "ask", event.at)
@@ -535,7 +536,8 @@ class LiveRun:
         step.problem = _failure(step, step.name, event)
         step.failures += 1
         step.latest = None
-        self._used(event.usage)
+        if step.kind in LAUNCHED:
+            self._used(event.usage)
 
     def _launch_failed(self, step: LiveStep, event: ev.LadderStep) -> None:
         step.problem = Cause(step.path, step.name, event.error)

@@ -12,6 +12,7 @@ from handrail.model.results import (
     StepResult,
     Usage,
     WorkflowResult,
+    add_usage,
 )
 
 
@@ -108,9 +109,9 @@ def incident_of(event: LadderStep) -> Incident:
 
 
 def total_usage(results: Iterable[StepResult[Any]]) -> Usage | None:
-    """What all steps consumed, or None if none of them said."""
+    """What all steps consumed, or None if none of them said; a sub-workflow's is of its steps."""
     total: Usage | None = None
     for result in results:
-        if result.usage is not None:
-            total = result.usage if total is None else total + result.usage
+        if result.step_type != "subworkflow":
+            total = add_usage(total, result.usage)
     return total

@@ -235,13 +235,16 @@ def _write_step_completed(event: ev.StepCompleted) -> Parts:
         body["took"] = event.took
     if event.left_out:
         body["left_out"] = event.left_out
+    if event.used_before is not None:
+        body["used_before"] = _usage_body(event.used_before)
     return body, None if composed else result.output, _talks(body)
 
 
 def _read_step_completed(row: Row, path: str, body: Body, value: Any) -> ev.StepCompleted:
     composed, took, left_out = body.get("composed", ""), body.get("took", 0), _left_out(body)
     result = _result(row[2], path, body, value)
-    return assembler(ev.StepCompleted)(*row, path, result, composed, took, left_out)
+    before = _usage(body.get("used_before"))
+    return assembler(ev.StepCompleted)(*row, path, result, composed, took, left_out, before)
 
 
 def _write_member_completed(event: ev.MemberCompleted) -> Parts:
@@ -644,7 +647,7 @@ def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read
                     None, None, (), None, end.duration_ms, 1, False, False, False, None,  # noqa: FBT003
                     (), at,
                 )  # fmt: skip
-                return new_end(run_id, seq, at, where, result, "", 0, ())
+                return new_end(run_id, seq, at, where, result, "", 0, (), None)
         except msgspec.MsgspecError:
             pass  # it has more to say, or it is damaged
         text = None if value is None else value.decode()

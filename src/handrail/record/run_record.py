@@ -7,6 +7,7 @@ that were added elsewhere, or that end in another order, change nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from handrail.codec.unresolved import Unresolved
 from handrail.model import events as ev
 from handrail.model.paths import all_above, home_of, is_budget_gate, is_limit_gate
-from handrail.model.results import Incident, OpenGate, StepResult, Usage
+from handrail.model.results import AgentResult, Incident, OpenGate, StepResult, Usage, add_usage
 from handrail.record.assemble import copier
 from handrail.record.results import incident_of
 from handrail.steps.verbs import LEAF_KINDS
@@ -58,6 +59,10 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     ladder: tuple[ev.LadderStep, ...] = ()
     session: ev.AgentSessionStarted | None = None
     """Of the launch that was at work last; None once it is known how that ended."""
+    spent: Usage | None = None
+    """What interrupted launches of this attempt said they had used."""
+    used: Usage | None = None
+    """What attempts that failed had used."""
     reasks: int = 0
     crashes: int = 0
     """How often the process died without a word while this was at work."""
@@ -255,7 +260,13 @@ class Recorded:
 
     def _step_interrupted(self, event: ev.StepInterrupted) -> None:
         self._at_work.pop(event.path, None)
-        self._record(event.path).interrupted = True
+        record = self._record(event.path)
+        record.interrupted = True
+        if event.usage is not None:
+            record.spent = add_usage(record.spent, event.usage)
+            if event.path in self._unsettled:
+                launch = self._unsettled[event.path]
+                self._budget_settled(ev.BudgetSettled(event.path, launch, event.usage))
 
     def _attempt_failed(self, event: ev.AttemptFailed) -> None:
         record = self._record(event.path)
@@ -265,8 +276,8 @@ class Recorded:
         if event.took:
             self._misfits.add(event.took)
         record.failure = event
-        record.retry_due = None
-        record.session = None
+        record.retry_due = record.session = record.spent = None
+        record.used = add_usage(record.used, event.usage)
         self._attempt_over(event.path, event.usage)
 
     def _session_started(self, event: ev.AgentSessionStarted) -> None:
@@ -281,7 +292,7 @@ class Recorded:
         record = self._record(path)
         record.ladder = (*record.ladder, event)
         self.incidents.append(incident_of(event))
-        record.session = None
+        record.session = record.spent = None
         record.reasks = event.next.reasks
         self._note_launch(path, event.next.number - 1)
         if event.due or event.parked:  # it waits: nothing is at work
@@ -303,12 +314,11 @@ class Recorded:
             del self._over[path]
             self._paid.pop(path, None)
         elif event.usage is not None:
-            paid = self._paid.get(path)
-            self._paid[path] = event.usage if paid is None else paid + event.usage
+            self._paid[path] = add_usage(self._paid.get(path), event.usage) or event.usage
 
     def _attempt_over(self, path: str, usage: Usage | None) -> None:
         if path in self._unsettled:
-            self._over[path] = usage
+            self._over.setdefault(path, usage)
 
     def _settle_what_is_over(self) -> None:
         """The process died between the end of an attempt and the settlement that follows."""
@@ -335,7 +345,7 @@ class Recorded:
         record.end = event.result
         self.undoing.pop(path, None)
         record.derived, record.unreached_children = event.composed, event.left_out
-        self._attempt_over(path, event.result.usage)
+        self._attempt_over(path, event.used)
         record.consumed_signal = event.took
         if type(event.result.output) is Unresolved:
             self.unresolved.add(path)
@@ -598,6 +608,18 @@ class Recorded:
         """How many steps began, in all drives, and still count."""
         records = self._paths.values()
         return sum(one.started_at is not None and not one.member for one in records)
+
+    @cached_property
+    def session_totals(self) -> dict[str, Usage]:
+        """What each session of an agent had used when it was last told; totals only grow."""
+        found: dict[str, Usage] = {}
+        for record in self._paths.values():
+            result = record.end.output if record.end is not None else None
+            if isinstance(result, AgentResult) and result.session and result.session_usage:
+                total, known = result.session_usage, found.get(result.session)
+                if known is None or (total.tokens or 0) >= (known.tokens or 0):
+                    found[result.session] = total
+        return found
 
     def ended_paths(self) -> list[str]:
         """The paths of all finished steps."""

@@ -27,6 +27,7 @@ from handrail.model.results import (
     StepStatus,
     Usage,
     WaitsFor,
+    add_usage,
     own_usage,
 )
 from handrail.ports.journal import RunInfo
@@ -114,12 +115,9 @@ class Spent:
     unknown_cost: int = 0
 
     def __add__(self, other: Spent) -> Spent:
-        usage = self.usage or other.usage
-        if self.usage is not None and other.usage is not None:
-            usage = self.usage + other.usage
         return Spent(
             self.launches + other.launches,
-            usage,
+            add_usage(self.usage, other.usage),
             self.unknown_tokens + other.unknown_tokens,
             self.unknown_cost + other.unknown_cost,
         )
@@ -587,8 +585,10 @@ class _Account:
         self._attempt_over()
 
     def _completed(self, event: ev.StepCompleted) -> None:
-        if event.result.status == "succeeded":  # else the attempt that failed has said it
-            self._ended(self._next, event.result.usage)
+        # An attempt that failed has said it before; see ``AttemptFailed``.
+        status, is_own = event.result.status, not event.result.handled
+        if (status == "succeeded" and is_own) or (status == "cancelled" and event.used is not None):
+            self._ended(self._next, event.used)
         self._attempt_over()
         self._over = True
 

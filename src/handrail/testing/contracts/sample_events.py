@@ -36,7 +36,7 @@ def sample_events(run_id: str = RUN) -> list[ev.Event]:
         ev.StepStarted("check/1/lint", "stage"),
         ev.AttemptFailed("check/1/lint", 1, "exit code 1", "builtins.ValueError"),
         ev.TimerSet("check/1/lint", 9.0, "retry", 1),
-        ev.StepCompleted("check/1/lint", failed),
+        ev.StepCompleted("check/1/lint", failed, used_before=Usage(4)),
         ev.ValidationRound("check", 1, passed=False, round=ValidationRoundResult(1, stages)),
         ev.StepStarted("each", "for_each"),
         ev.GroupStarted("each", "for_each", 1),
