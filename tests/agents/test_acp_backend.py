@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail.agents.acp.backend import ACP, AcpBackend, copilot_acp, gemini, opencode
+from handrail.agents.acp.backend import ACP, AcpBackend, copilot_acp, gemini_acp, opencode
 from handrail.errors import AgentError, DefinitionError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import AgentFinished, AgentTranscript
@@ -50,7 +50,7 @@ def turn(run_id: str, emitted: list[Any]) -> AgentTurn:
 @pytest.mark.parametrize(
     "called",
     [
-        (gemini(), "gemini", ["--acp", "--skip-trust", "-m", "m"]),
+        (gemini_acp(), "gemini", ["--acp", "--skip-trust", "-m", "m"]),
         (copilot_acp(), "copilot", ["--acp", "--no-auto-update", "--model", "m"]),
         (AcpBackend(["goose", "acp"], model_flag="--m"), "goose", ["acp", "--m", "m"]),
     ],
@@ -111,7 +111,7 @@ async def test_an_agent_that_stays_is_ended(
     monkeypatch.setattr("handrail.agents.acp.backend._GRACE_S", 0.1)
     agent("gemini", "gemini_text", "stay", "child")
     with nothing_left(turn.run_id):
-        assert (await gemini().complete(turn)).text == HELLO
+        assert (await gemini_acp().complete(turn)).text == HELLO
 
 
 async def test_silence_is_ended_by_the_protocol(
@@ -119,7 +119,7 @@ async def test_silence_is_ended_by_the_protocol(
 ) -> None:
     """A hanging turn is cancelled by the agent itself, and is a timeout."""
     agent("gemini", "gemini_cancel")
-    backend = gemini(options=AgentOptions(idle_timeout_s=0.3))
+    backend = gemini_acp(options=AgentOptions(idle_timeout_s=0.3))
     with nothing_left(turn.run_id), pytest.raises(AgentError) as caught:
         await backend.complete(turn)
     assert caught.value.kind == "timeout"
@@ -135,7 +135,7 @@ async def test_an_agent_without_a_sign_of_life_is_ended(
     script = folder / "gemini.py"
     script.write_text(script.read_text().replace('sys.stderr.write("a word on stderr\\n")', ""))
     with nothing_left(turn.run_id), pytest.raises(AgentError, match="no sign of life") as caught:
-        await gemini(options=AgentOptions(start_timeout_s=0.5)).complete(turn)
+        await gemini_acp(options=AgentOptions(start_timeout_s=0.5)).complete(turn)
     assert caught.value.kind == "timeout"
 
 
@@ -163,7 +163,7 @@ async def test_cancellation_cancels_the_turn(
 async def test_an_agent_is_probed(agent: Callable[..., Path], folder: Path) -> None:
     """A probe tells version and place; a missing program how it is installed."""
     agent("gemini", "gemini_text")
-    found = await gemini().probe()
+    found = await gemini_acp().probe()
     assert (found.found, found.version, found.logged_in) == (True, "1.2.3", None)
     missing = await AcpBackend(["no-such-agent"], name="goose").probe()
     assert (missing.found, missing.advice) == (
@@ -183,8 +183,8 @@ def test_what_agents_cannot_do_is_declared() -> None:
     """Options that an agent does not honour are known before it is started."""
     options = AgentOptions(model="m", effort="high", system_prompt="x", max_turns=3)
     assert ACP.lacking(options) == ("system_prompt", "max_turns")
-    assert gemini().capabilities.lacking(options) == ("effort", "system_prompt", "max_turns")
-    assert not gemini().capabilities.fork
+    assert gemini_acp().capabilities.lacking(options) == ("effort", "system_prompt", "max_turns")
+    assert not gemini_acp().capabilities.fork
     assert opencode().capabilities.fork
 
 

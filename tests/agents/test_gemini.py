@@ -55,7 +55,7 @@ def test_a_successful_result_is_an_answer() -> None:
     ref = "run_shell_command__run_shell_command_1795294210558_0"
     given = {"command": "echo tool-ok", "description": "print"}
     assert played.notices[:5] == (
-        AgentSessionStarted("s", "e289c59c-ea2f-4e88-b593-2c58f36b7987", "gemini-cli", reply.model),
+        AgentSessionStarted("s", "e289c59c-ea2f-4e88-b593-2c58f36b7987", "gemini", reply.model),
         AgentMessage("s", "I will run a command."),
         AgentToolStarted("s", ref, "run_shell_command", given),
         AgentToolCompleted("s", ref, "run_shell_command", True, "tool-ok"),

@@ -31,7 +31,7 @@ from tests.agents.recorded import ending_of
 Ask = Callable[..., Any]
 fake_cli = plugin.fake_cli  # where handrail is not installed pytest does not find it
 NAMES = [*PROGRAMS, "command", "api", "fake"]
-RECORDED = {"gemini-cli": ("gemini", "bad_resume"), "opencode-run": ("opencode", "resume_3_bad")}
+RECORDED = {"gemini": ("gemini", "bad_resume"), "opencode-run": ("opencode", "resume_3_bad")}
 """How programs refuse a session that they do not have, on stderr."""
 ENDS = {
     "exit 1": Dies(after="start"),

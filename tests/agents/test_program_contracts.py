@@ -72,8 +72,8 @@ class TestGemini(Contract):
     backend = "gemini"
 
 
-class TestGeminiCli(Contract):
-    backend = "gemini-cli"
+class TestGeminiAcp(Contract):
+    backend = "gemini-acp"
 
 
 class TestOpencode(Contract):

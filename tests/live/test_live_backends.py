@@ -29,8 +29,6 @@ from tests.live.stub_server import Silent, Text, ToolCall
 pytestmark = pytest.mark.live_cli
 
 both_loops = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"], scope="session")
-not_at_once = pytest.mark.live_on("claude", "codex", "codex-exec", "copilot", "opencode")
-"""Gemini spoils the file of a session that it is to resume within the minute it was begun in."""
 by_its_events = pytest.mark.live_on("claude", "codex", "codex-exec", "copilot")
 
 Open = Callable[..., Session]
@@ -97,7 +95,6 @@ async def test_a_tool_is_told_when_it_begins_and_when_it_ends(
     assert session.notices.index(begun) < session.notices.index(done)
 
 
-@not_at_once
 async def test_a_session_goes_on_and_its_usage_is_that_of_the_turn(open_session: Open) -> None:
     """The second turn has the same id, knows the first, and costs no more than the first."""
     session = open_session(Text("one"), Text("two"))
@@ -114,7 +111,6 @@ async def test_a_session_goes_on_and_its_usage_is_that_of_the_turn(open_session:
     assert second.usage.cost_usd == pytest.approx(first.usage.cost_usd)
 
 
-@not_at_once
 async def test_a_fork_knows_the_session_and_costs_what_its_turn_does(open_session: Open) -> None:
     """It has an id of its own, and its usage is not the difference to what it began from."""
     session = open_session(Text("one"), Text("two"))

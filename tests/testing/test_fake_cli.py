@@ -437,7 +437,7 @@ BACKENDS = [
     ("codex", "codex.backend.CodexBackend"),
     ("codex", "codex.exec.CodexExecBackend"),
     ("copilot", "copilot.backend.CopilotBackend"),
-    ("gemini", "acp.backend.gemini"),
+    ("gemini", "acp.backend.gemini_acp"),
     ("gemini", "gemini.backend.GeminiBackend"),
     ("opencode", "acp.backend.opencode"),
     ("opencode", "opencode.backend.OpencodeBackend"),

@@ -214,13 +214,18 @@ _MADE_BY = {
     "codex": ("handrail.agents.codex.backend", "CodexBackend"),
     "codex-exec": ("handrail.agents.codex.exec", "CodexExecBackend"),
     "copilot": ("handrail.agents.copilot.backend", "CopilotBackend"),
-    "gemini": ("handrail.agents.acp.backend", "gemini"),
+    "gemini": ("handrail.agents.gemini.backend", "GeminiBackend"),
     "opencode": ("handrail.agents.acp.backend", "opencode"),
-    "gemini-cli": ("handrail.agents.gemini.backend", "GeminiBackend"),
+    "gemini-acp": ("handrail.agents.acp.backend", "gemini_acp"),
     "opencode-run": ("handrail.agents.opencode.backend", "OpencodeBackend"),
     "api": ("handrail.agents.api.backend", "ApiBackend"),
 }
-_ONE_PROGRAM = ({"codex", "codex-exec"}, {"gemini", "gemini-cli"}, {"opencode", "opencode-run"})
+_FORMER = {"gemini-cli": "gemini"}
+_ONE_PROGRAM = (
+    {"codex", "codex-exec"},
+    {"gemini", "gemini-acp", "gemini-cli"},
+    {"opencode", "opencode-run"},
+)
 
 
 def backend_names() -> tuple[str, ...]:
@@ -236,7 +241,7 @@ def make_backend(name: str) -> AgentBackend:
         DefinitionError: there is none.
     """
     check_name(name, "a backend")
-    module, attribute = _MADE_BY[name]
+    module, attribute = _MADE_BY[_FORMER.get(name, name)]
     made: AgentBackend = getattr(importlib.import_module(module), attribute)()
     return made
 
@@ -247,7 +252,7 @@ def check_name(name: str, whose: str) -> None:
     Raises:
         DefinitionError: there is none of this name; the text lists those that there are.
     """
-    if name in _MADE_BY:
+    if name in _MADE_BY or name in _FORMER:
         return
     near = difflib.get_close_matches(name, _MADE_BY, n=1)
     meant = f" Did you mean {near[0]!r}?" if near else ""

@@ -71,13 +71,13 @@ _LACKS: Mapping[str, Mapping[Notion, str]] = {
         "values": "it takes no schema",
         "compaction": "it cannot be asked to without a person",
     },
-    "gemini": {
+    "gemini-acp": {
         "forks": "it does not offer it",
         "retries": "it tells of them on stderr alone, of which ACP knows nothing",
         "values": "ACP has no schema",
         "compaction": "nor a request for it",
     },
-    "gemini-cli": {
+    "gemini": {
         "forks": "it has no option for it",
         "denials": "what it would have to ask for is not there for its model",
         "thoughts": "its stream has no form for them",

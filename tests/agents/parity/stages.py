@@ -19,7 +19,7 @@ PROGRAMS = {
     "codex-exec": "codex",
     "copilot": "copilot",
     "gemini": "gemini",
-    "gemini-cli": "gemini",
+    "gemini-acp": "gemini",
     "opencode": "opencode",
     "opencode-run": "opencode",
 }

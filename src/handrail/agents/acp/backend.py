@@ -122,11 +122,11 @@ class AcpBackend:
         return [*self.argv, *flag, *(options.extra_args or ())]
 
 
-def gemini(executable: str = "gemini", *, options: AgentOptions = NO_OPTIONS) -> AcpBackend:
-    """Gemini CLI."""
+def gemini_acp(executable: str = "gemini", *, options: AgentOptions = NO_OPTIONS) -> AcpBackend:
+    """Gemini CLI by ACP; ``GeminiBackend`` keeps its sessions, and knows when a cap ends."""
     return AcpBackend(
         [executable, "--acp", "--skip-trust"],
-        name="gemini",
+        name="gemini-acp",
         options=options,
         model_flag="-m",
         can_do=_narrowed("effort", "add_dirs", fork=False, cost=False),

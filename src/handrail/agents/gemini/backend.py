@@ -41,8 +41,8 @@ class GeminiBackend:
 
     @property
     def name(self) -> str:
-        """``"gemini-cli"``."""
-        return "gemini-cli"
+        """``"gemini"``."""
+        return "gemini"
 
     @property
     def capabilities(self) -> Capabilities:

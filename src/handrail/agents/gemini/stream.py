@@ -154,7 +154,7 @@ class GeminiParser:
                 session = text_in(event, "session_id")
                 if session and self._session is None:
                     self._session = session
-                    yield AgentSessionStarted(path, session, "gemini-cli", self._model)
+                    yield AgentSessionStarted(path, session, "gemini", self._model)
             case "message" if text_in(event, "role") == "assistant":
                 yield from self._said(
                     text_in(event, "content"), is_whole=event.get("delta") is False
