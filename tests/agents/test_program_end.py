@@ -40,6 +40,8 @@ WORDS: list[tuple[Any, str, Any]] = [
     ("config", "Credit balance is too low", "spending_cap"),
     ("config", "ENOSPC: no space left on device, write", "transient"),
     ("config", "EMFILE: too many open files", "transient"),
+    ("config", "Unexpected error\ndatabase is locked", "transient"),
+    ("config", "Failed query:\nCREATE TABLE `workspace` (\n`id` text", "transient"),
     ("config", "unknown option --x", "config"),
     ("auth", "Failed to authenticate. API Error: fetch failed", "transient"),
     ("auth", "Not logged in", "auth"),
@@ -77,12 +79,20 @@ def test_a_program_that_had_begun_crashed() -> None:
     assert kind_of_end(Ending(1, stderr="Not logged in"), alive=True) == "crashed"
 
 
+NO_BUBBLEWRAP = "2026 ERROR codex_app_server: Codex could not find bubblewrap on PATH. Install it."
+
+
 @pytest.mark.parametrize(
     ("ending", "alive", "words"),
     [
         (Ending(2, stderr="\x1b[91mError\x1b[0m: no"), False, "p exited with 2: Error: no"),
         (Ending(1, stderr="x"), True, "p exited with 1 without saying that it is done: x"),
         (Ending(-9), True, "p was ended by signal 9 without saying that it is done"),
+        (
+            Ending(-9, stderr=NO_BUBBLEWRAP),
+            True,
+            "p was ended by signal 9 without saying that it is done",
+        ),
         (Ending(None), False, "p never exited without saying that it is done"),
         (Ending(0, "interrupted"), True, "p was interrupted"),
         (Ending(0, "timeout", after_s=5), True, "p did not finish within 5 s"),

@@ -49,6 +49,7 @@ _NETWORK = re.compile(
 _MACHINE = re.compile(
     r"\be(?:nospc|mfile|nfile|nomem|txtbsy|dquot)\b|no space left on device|too many open files"
     r"|cannot allocate memory|resource temporarily unavailable|text file busy|disk quota exceeded"
+    r"|database (?:table )?is locked|failed query:\s{0,3}create table"
 )
 _SERVER = re.compile(
     r"overloaded|internal server error|service unavailable|bad gateway|gateway time-?out"

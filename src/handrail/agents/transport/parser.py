@@ -81,7 +81,10 @@ class TurnParser(TurnReader, Protocol):
 
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_NOISE = re.compile(r"^(?:warning\b|warn\b|tip:|\(node:\d+\)|at |note:)", re.IGNORECASE)
+_NOISE = re.compile(
+    r"^(?:warning\b|warn\b|tip:|\(node:\d+\)|at |note:)|\bcodex could not find bubblewrap\b",
+    re.IGNORECASE,
+)
 _LOGIN = re.compile(
     r"not logged in|log ?in|sign in|authenticat|unauthorized|api[_ ]key|credentials|\btoken\b",
     re.IGNORECASE,
@@ -128,7 +131,7 @@ def said_on_stderr(ending: Ending) -> str:
     """The lines of stderr that may be reasons, in short."""
     plain = _ANSI.sub("", ending.stderr)
     lines = (line.strip() for line in plain.splitlines())
-    kept = "\n".join(line for line in lines if line and not _NOISE.match(line))
+    kept = "\n".join(line for line in lines if line and not _NOISE.search(line))
     if len(kept) <= _SHOWN_CHARS:
         return kept
     half = _SHOWN_CHARS // 2
