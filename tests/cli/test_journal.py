@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from handrail.cli.doctor import check_journal
+from handrail.cli.target import place_of
 from tests.cli.conftest import Outcome
 
 Cli = Callable[..., Outcome]
@@ -20,6 +24,44 @@ def test_a_run_leaves_one_folder_that_git_ignores(cli: Cli, folder: Path) -> Non
     assert {path.name for path in folder.iterdir()} == {"flows.py", ".handrail"}
     assert (folder / ".handrail" / ".gitignore").read_text() == "*\n"
     assert (folder / ".handrail" / "runs.db").is_file()
+
+
+@pytest.mark.parametrize("below", ["", "sub"])
+def test_in_a_checkout_the_journal_outlives_git_clean(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    """Its file is in the git folder, each folder's its own; git knows nothing of it."""
+    subprocess.run(["git", "init", "--quiet"], check=True, cwd=folder)
+    (folder / below).mkdir(exist_ok=True)
+    monkeypatch.chdir(folder / below)
+    flow = os.path.relpath(folder / "flows.py")
+    assert check_journal(place_of(None)).advice == ""
+    cli("run", f"{flow}:asks", "--run-id", "a")
+    assert check_journal(place_of(None)).advice == ""
+    assert Path(".handrail/runs.db").resolve().parent == folder / ".git" / "handrail" / below
+
+    subprocess.run(["git", "clean", "-fdxq", "-e", "flows.py"], check=True)
+    assert not Path(".handrail").exists()
+    assert cli("answer", "a", "merge?", "yes").code == 0
+    assert cli("resume", "a", "--quiet").out == "yes\n"
+    cli("run", f"{flow}:asks", "--run-id", "b")
+    assert [run["run_id"] for run in cli("runs", "--json").data] == ["a", "b"]
+    assert Path(".handrail/runs.db").is_symlink()
+
+
+def test_a_journal_stays_where_it_is(cli: Cli, folder: Path) -> None:
+    """Also where the folder became a checkout since, or one whose git folder is closed."""
+    cli("run", "flows.py:asks", "--run-id", "a")
+    subprocess.run(["git", "init", "--quiet"], check=True, cwd=folder)
+    cli("run", "flows.py:asks", "--run-id", "b")
+    assert [run["run_id"] for run in cli("runs", "--json").data] == ["a", "b"]
+    assert not Path(".handrail/runs.db").is_symlink()
+    assert "`git clean -fdx` removes it" in check_journal(place_of(None)).advice
+
+    Path(".handrail/runs.db").rename("old.db")
+    Path(".git/handrail").write_text("in the way")
+    cli("run", "flows.py:asks", "--run-id", "c")
+    assert [run["run_id"] for run in cli("runs", "--json").data] == ["c"]
 
 
 def test_another_folder_can_be_named(

@@ -98,12 +98,13 @@ def check_journal(place: Place) -> Check:
     if place.is_there():
         return _opened(place)
     state = "ok" if there == folder else "ok (to be made)"
-    return Check(name="journal", ok=True, state=state, where=str(folder), advice=_in_reach(folder))
+    return Check(name="journal", ok=True, state=state, where=str(folder), advice=_in_reach(place))
 
 
-def _in_reach(folder: Path) -> str:
-    """What to know of a journal in a git checkout; else empty."""
-    if ".git" in folder.parts or not any(one.exists() for one in _gits(folder)):
+def _in_reach(place: Place) -> str:
+    """What to know of a journal that git would remove from a checkout; else empty."""
+    file = place.file.resolve()
+    if place.is_safe or ".git" in file.parts or not any(one.exists() for one in _gits(file)):
         return ""
     return (
         f"It is in a git checkout, where `git clean -fdx` removes it, and agents type that. For "
@@ -112,7 +113,7 @@ def _in_reach(folder: Path) -> str:
 
 
 def _gits(folder: Path) -> Iterable[Path]:
-    return (above / ".git" for above in (folder, *folder.parents))
+    return (above / ".git" for above in folder.parents)
 
 
 def _opened(place: Place) -> Check:
@@ -124,7 +125,7 @@ def _opened(place: Place) -> Check:
         return Check(name="journal", ok=False, state="not readable", where=where, advice=str(error))
     damaged = [run.run_id for run in runs if run.damaged]
     if not damaged:
-        advice = _in_reach(place.folder)
+        advice = _in_reach(place)
         return Check(name="journal", ok=True, state="ok", where=where, advice=advice)
     state = f"ok, but for {len(damaged)} damaged run{'s' if len(damaged) > 1 else ''}"
     advice = f"`handrail runs` says what of {', '.join(damaged)} is not as it was written."

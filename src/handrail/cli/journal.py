@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,10 +51,25 @@ class Place:
     @property
     def file(self) -> Path:
         """The journal itself."""
-        own = self._own_journal()
-        return self.folder / FILE if own is None else own.path
+        own = self.own_journal()
+        if own is not None:
+            return own.path
+        here, kept = self.folder / FILE, self._kept
+        return kept if kept and kept.is_file() and not os.path.lexists(here) else here
 
-    def _own_journal(self) -> SqliteJournal | None:
+    @property
+    def _kept(self) -> Path | None:
+        """Where its file is, if it stands in a git checkout: in the git folder, which ``git clean``
+        leaves alone, with a link here.
+        """
+        if self.named:
+            return None
+        found = (above for above in (self.base, *self.base.parents) if (above / ".git").is_dir())
+        root = next(found, None)
+        return root and root / ".git" / "handrail" / self.base.relative_to(root) / FILE
+
+    def own_journal(self) -> SqliteJournal | None:
+        """That of its executor, if it counts and is a file."""
         from handrail import SqliteJournal
 
         journal = None if self.executor is None or self.named else self.executor.journal
@@ -88,18 +105,32 @@ class Place:
         from handrail import SqliteJournal
 
         self.is_there()
-        own = self._own_journal()
+        own = self.own_journal()
         if own is not None:
             return own
         try:
             if not self.folder.exists():
                 self.folder.mkdir(parents=True, exist_ok=True)
                 (self.folder / ".gitignore").write_text("*\n", "utf-8")
+            self._link()
         except OSError as error:
             said = error.strerror or str(error)
             hint = f"--dir or {VARIABLE} name another folder."
             raise JournalFailed(str(self.file), "making its folder", said, hint) from None
         return SqliteJournal(self.file)
+
+    @property
+    def is_safe(self) -> bool:
+        """True if its file is, or will be made, where ``git clean`` does not come."""
+        return self._kept is not None and not (self.folder / FILE).is_file()
+
+    def _link(self) -> None:
+        here, kept = self.folder / FILE, self._kept
+        if kept is None or os.path.lexists(here):
+            return
+        with contextlib.suppress(OSError):  # a git folder that is only read: the file is here then
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            here.symlink_to(os.path.relpath(kept, self.folder))
 
     def find(self) -> SqliteJournal:
         """The journal that is there.
@@ -114,7 +145,7 @@ class Place:
             hint = f"There is one in {near}: cd there, or " if near else "Elsewhere? Then "
             hint += f"name its folder with --dir or {VARIABLE}."
             raise Refused(f"journal {self.file}", "there is none, so there are no runs", hint)
-        own = self._own_journal()
+        own = self.own_journal()
         return SqliteJournal(self.file) if own is None else own
 
     def command(self, *words: str) -> str:
@@ -136,9 +167,8 @@ class Place:
 def with_executor(place: Place, executor: Executor) -> Place:
     """The same with an executor, and its journal unless a folder was named."""
     place = attrs.evolve(place, executor=executor)
-    if not place.named and place.file.parent != place.folder:
-        place = attrs.evolve(place, folder=place.file.parent)
-    return place
+    own = place.own_journal()
+    return place if own is None else attrs.evolve(place, folder=own.path.parent)
 
 
 MOST = 8
