@@ -73,6 +73,19 @@ def test_a_run_as_json_has_all_there_is_to_know(cli: Cli) -> None:
     }
 
 
+def test_a_run_does_not_wait_for_what_was_sent_to_it(cli: Cli) -> None:
+    """An answer or a signal is there, also before anybody resumes the run; the next one is not."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    cli("run", "durable.py:waits", "--run-id", "b")
+    before = cli("runs", "--json").data
+    assert [wait["kind"] for run in before for wait in run["waits_for"]] == ["answer", "signal"]
+    cli("answer", "a", "merge?", "yes")
+    cli("signal", "b", "other", "7")
+    assert [len(run["waits_for"]) for run in cli("runs", "--json").data] == [0, 1]
+    cli("signal", "b", "approved", "7")
+    assert [len(run["waits_for"]) for run in cli("runs", "--json").data] == [0, 0]
+
+
 def test_a_damaged_run_is_named_and_hides_no_other(cli: Cli) -> None:
     """Who asks for it is told that nothing in it is believed; the others go on."""
     for name in ("a", "b"):

@@ -29,7 +29,7 @@ from handrail.model.paths import decode_key
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
-from handrail.record.inbox import unread
+from handrail.record.inbox import not_sent_yet, unread
 from handrail.record.reading import history_of
 from handrail.record.view import (
     Cause,
@@ -519,9 +519,10 @@ def runs(
 ) -> int:
     """Print the runs that have one of the statuses and workflows, if any are named."""
     with json_channel(wanted=as_json) as data:
-        known = place.find().runs() if place.is_there() else ()
+        journal = place.find() if place.is_there() else None
+        known = () if journal is None else journal.runs()
         found = [
-            info
+            info if journal is None else not_sent_yet(journal, info)
             for info in known
             if (not statuses or state_of(info) in statuses)
             and (not workflows or info.workflow_name in workflows)

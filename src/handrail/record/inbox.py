@@ -9,13 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from handrail.errors import GateClosed, GateNotFound
 from handrail.model import events as ev
 from handrail.model.paths import is_budget_gate
 from handrail.model.results import OpenGate
-from handrail.ports.journal import Journal, Letter, Message
+from handrail.ports.journal import Journal, Letter, Message, RunInfo
 from handrail.record.answers import check_payload
 from handrail.record.dropped import begun
 from handrail.record.reading import ended
@@ -64,6 +65,23 @@ def sort_messages(
             continue
         found.append(event_of(letter))
     return found, late
+
+
+def not_sent_yet(journal: Journal, info: RunInfo) -> RunInfo:
+    """The same run, which waits no more for what was sent to it since it was suspended."""
+    if all(one.kind not in {"answer", "signal"} for one in info.waits_for):
+        return info
+    letters = (one.event for one in journal.letters(info.run_id, 0))
+    sent = [event for event in letters if event.at >= (info.updated_at or 0.0)]
+    answered = {event.path for event in sent if isinstance(event, ev.GateAnswered)}
+    signals = {event.name for event in sent if isinstance(event, ev.SignalReceived)}
+    left = [
+        one
+        for one in info.waits_for
+        if not (one.kind == "answer" and one.path in answered)
+        and not (one.kind == "signal" and one.what in signals)
+    ]
+    return replace(info, waits_for=tuple(left))
 
 
 def _last_message(history: Sequence[ev.Event]) -> int:
