@@ -2,21 +2,25 @@
 
 The blocks of a page run in order in one namespace, in an empty folder. A block that should be run
 but not shown is written in a comment: `<!-- invisible-code-block: python ... -->`; one that should
-be shown but not run has `<!-- skip: next -->` before it.
+be shown but not run has `<!-- skip: next -->` before it. A block of text below a line that ends in
+"It prints:" is what the block of Python before it printed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from sybil import Sybil
-from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+from sybil import Example, Sybil
+from sybil.evaluators.python import PythonEvaluator
+from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
 NAME = "page"
+PRINTED = "_printed"
 
 
 class _Page:
@@ -37,8 +41,23 @@ def _close(namespace: dict[str, Any]) -> None:
     namespace["_stack"].close()
 
 
+_run_python = PythonEvaluator()
+
+
+def _run(example: Example) -> None:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        _run_python(example)
+    example.namespace[PRINTED] = out.getvalue()
+
+
+def _compare(example: Example) -> None:
+    if example.document.text[: example.start].rstrip().endswith("It prints:"):
+        printed, shown = example.namespace[PRINTED], str(example.parsed)
+        assert printed.strip() == shown.strip(), printed
+
+
 pytest_collect_file = Sybil(
-    parsers=[PythonCodeBlockParser(), SkipParser()],
+    parsers=[CodeBlockParser("python", _run), CodeBlockParser("text", _compare), SkipParser()],
     path=str(Path(__file__).parent.parent),
     patterns=["*.md"],
     setup=_open,
