@@ -516,6 +516,18 @@ def test_a_group_points_to_the_member_that_failed(tree: LiveRun, story: Story) -
     ]
 
 
+def test_much_output_of_a_stage_is_its_first_line(tree: LiveRun, story: Story) -> None:
+    """What a test runner printed does not run over the rows below."""
+    story.begin()
+    story.start("verify", "validate")
+    much = "exit code 1: .FF\n" + "=" * 70 + "\nFAIL: test_pages"
+    story.run("verify/1/tests", "stage", status="failed", error=much)
+    story.end("verify", "failed", error=much)
+    assert [row for row in drawn(tree) if "verify" in row] == [
+        "└─ ✗ verify  validate  3.0 s  ValueError: exit code 1: .FF ..."
+    ]
+
+
 def test_a_group_that_is_folded_says_its_members_error(tree: LiveRun, story: Story) -> None:
     """Where there is no room for the member's row, its error is in the group's."""
     story.begin()

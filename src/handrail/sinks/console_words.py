@@ -42,8 +42,11 @@ def cause_in_short(cause: Cause) -> str:
 
 
 def error_of(cause: Cause) -> str:
-    """A failure on one line."""
-    return error_text(cause.error, cause.error_type) + at_line(cause)
+    """A failure on one line: of much output its first."""
+    said = error_text(cause.error, cause.error_type)
+    if len(said) > _SHORT:
+        said = first_line(cause.error, cause.error_type)
+    return said + at_line(cause)
 
 
 def at_line(cause: Cause) -> str:
@@ -154,6 +157,7 @@ def printable(line: str) -> str:
     return " " * min(blank, 40) + clean(line, WIDTH)
 
 
+_SHORT = 80
 _WORTH_SAYING_S = 1.0
 _UNSAID: Mapping[str, str] = {
     "unknown_usd": "what {} cost",
