@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from handrail.errors import BudgetExceeded as BudgetExceeded
     from handrail.errors import CommandFailed as CommandFailed
     from handrail.errors import CommandNotFound as CommandNotFound
+    from handrail.errors import DamagedExport as DamagedExport
     from handrail.errors import DefinitionError as DefinitionError
     from handrail.errors import DuplicateStepName as DuplicateStepName
     from handrail.errors import GateClosed as GateClosed
@@ -175,7 +176,7 @@ _NAMES = {
     "handrail.engine.run": "Run",
     "handrail.engine.stops": "CancelledFromWithin CoreStalled",
     "handrail.errors": """
-        BudgetExceeded CommandFailed CommandNotFound DefinitionError DuplicateStepName
+        BudgetExceeded CommandFailed CommandNotFound DamagedExport DefinitionError DuplicateStepName
         GateClosed GateNotFound GateRefusal GroupFailed HandrailError InputsDiffer InsideEventLoop
         InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost
         LimitExceeded MissingExtra NoArmChosen NotAStep NotClean NotPortable NotRecorded

@@ -273,7 +273,25 @@ class JournalFailed(HandrailError):
 
 
 class JournalDamaged(JournalFailed):
-    """What a journal holds is not what was written; none of it is believed."""
+    """What a journal holds is not what was written; none of it is believed.
+
+    ``readable`` are the events before it, if it is of one run: enough to fork that.
+    """
+
+    readable: Sequence[Any] = ()
+
+
+class DamagedExport(HandrailError):
+    """A file of an exported run is not as it was written; nothing of it was imported."""
+
+    def __init__(self, file: str, line: int, why: str) -> None:
+        super().__init__(file, line, why)
+        self.file = file
+        self.line = line
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.why}. Nothing was imported."
 
 
 class OutputChanged(HandrailError):

@@ -170,6 +170,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "status": statuses,
     "usage": st.none() | usages,
     "used_before": st.none() | usages,
+    "forked_from": st.none() | st.tuples(texts, st.none() | texts),
     "rollback_errors": st.lists(st.builds(RollbackError, texts, talk, texts)).map(tuple),
     "waiting": st.lists(gates, max_size=2).map(tuple),
     "waits_for": st.lists(

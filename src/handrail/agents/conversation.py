@@ -19,6 +19,7 @@ from handrail.model.events import (
     AgentTurnCompleted,
     AgentTurnStarted,
     Notice,
+    StepOutput,
 )
 from handrail.model.launch import AgentError, AnswerRejected, Fault, fault_of
 from handrail.model.policy import Ladder
@@ -120,6 +121,9 @@ class Conversation:
         said = put(task, launch, remembered=self._session(route) is not None)
         digest = Digest(request.emit, launch.number, route.options.model)
         request.emit(AgentTurnStarted(request.path, launch.turn, said))
+        if request.settings.lent and launch.session is None and not self._can_copy(route):
+            text = f"{route.name} copies no sessions, and this one is another run's: begun anew\n"
+            request.emit(StepOutput(request.path, "stderr", text))
         async with bounds_of(request, self.agent, route.backend, route.options) as bounds:
             turn = self._turn(route, said, schema, digest)
             bounds.reply = await self._asked(replace(turn, options=bounds.options), route, digest)
@@ -143,7 +147,14 @@ class Conversation:
         if launch.session is not None:
             its_own = launch.backend in ("", route.name)
             return launch.session if its_own else None
-        return None if launch.fresh or launch.route else self.request.settings.session
+        settings = self.request.settings
+        if launch.fresh or launch.route or (settings.lent and not self._can_copy(route)):
+            return None
+        return settings.session
+
+    @staticmethod
+    def _can_copy(route: Route) -> bool:
+        return capabilities_of(route.backend).fork
 
     def _turn(self, route: Route, prompt: str, schema: Schema | None, digest: Digest) -> AgentTurn:
         request, launch = self.request, self.request.launch
@@ -162,7 +173,7 @@ class Conversation:
             emit=digest,
             sleep=request.sleep,
             options=route.options,
-            fork=given and request.settings.fork,
+            fork=given and (request.settings.fork or request.settings.lent),
             compact=launch.rung == "compact",
             session_usage=request.settings.session_usage if given else launch.session_usage,
             now=request.now,

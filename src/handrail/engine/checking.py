@@ -37,6 +37,18 @@ class CheckingJournal:
         to_record(event, self.codec)
         return self.journal.append(event, sync=sync)
 
+    def append_run(
+        self, events: Sequence[Event], /, *, secrets: Mapping[str, str] | None = None
+    ) -> None:
+        """As the journal behind it, for events that could be written.
+
+        Raises:
+            OutputNotSerializable: one could not; nothing is kept.
+        """
+        for event in events:
+            to_record(event, self.codec)
+        self.journal.append_run(events, secrets=secrets)
+
     def events(
         self, run_id: str, /, *, secrets: Mapping[str, str] | None = None
     ) -> Sequence[Event]:

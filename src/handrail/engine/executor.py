@@ -6,19 +6,22 @@ import contextlib
 import copy
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from handrail.core.admission import Admission
 from handrail.core.machine import Machine
-from handrail.core.run_state import Setting
+from handrail.core.run_state import Setting, StepNode
 from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
+from handrail.engine.exporting import export_to, import_from, with_unset
 from handrail.engine.in_place import InPlace
 from handrail.engine.inbox import post_answer
-from handrail.engine.inputs import bind_inputs, refuse_other_inputs
+from handrail.engine.inputs import bind_inputs, refuse_other_inputs, result_given, with_inputs
 from handrail.engine.journal_users import users_of
 from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
@@ -41,18 +44,22 @@ from handrail.engine.replacements import Replacements
 from handrail.engine.replay import warn_of_missing
 from handrail.engine.run import Run
 from handrail.engine.step_names import StepNames, unchanged_since
-from handrail.errors import ReplayMismatch, RunIdTaken, RunLocked
+from handrail.errors import JournalDamaged, ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.plan import Plan
+from handrail.model.history import RunDiff
+from handrail.model.plan import Plan, PlannedStep
 from handrail.model.policy import Limits
-from handrail.model.results import WorkflowResult
+from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Letter, Message
 from handrail.record.answers import accepted
+from handrail.record.comparing import diff_of
 from handrail.record.dropped import cancelled_half_way
+from handrail.record.forking import cut_of, forked
 from handrail.record.inbox import asked_to_cancel, check_signal, gate_in, sort_messages
 from handrail.record.reading import (
+    began_since,
     dropped,
     ended,
     history_of,
@@ -60,11 +67,14 @@ from handrail.record.reading import (
     recorded_result,
     refuse_other_workflow,
     refuse_partially_compensated,
+    refuse_unknown,
     refuse_without_inputs,
     workflow_for,
+    workflow_named,
 )
 from handrail.record.run_record import Recorded
 from handrail.secrets.values import SecretValues, secret_values
+from handrail.steps.verbs import Step
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -242,7 +252,7 @@ class Engine:
                 parts.agent_defaults,
                 in_place,
                 parts.around,
-                lambda: machine.run.recorded.session_totals,
+                lambda: machine.run.recorded,
             ),
             Evaluator(contexts, parts.stages, parts.gates),
             Admission(self._limits(start), start.last_at, processes=max(4, os.cpu_count() or 1)),
@@ -371,6 +381,11 @@ class Engine:
                 mismatch.unchanged = unchanged_since(definition, mismatch, history[0].at)
                 changed = [one.path for one in mismatch.changes]
                 known = {*reuse, *rerun}
+                if _is_fork(history) and known.isdisjoint(changed):  # that is what a fork is for
+                    history = history_of(self._journal, run_id, held.secrets)
+                    since = (one for path in changed for one in began_since(history, path))
+                    rerun = list(dict.fromkeys((*rerun, *since)))
+                    continue
                 if mismatch.late or on_change == "refuse" or not known.isdisjoint(changed):
                     raise
             if on_change == "reuse":  # nothing was run or written: begin again, and say so
@@ -412,15 +427,13 @@ class Engine:
         for number, event in enumerate(letters, len(history) + 2):
             ev.stamp(event, run_id, number, event.at)
         cancel = cancel or asked_to_cancel([*history, *letters])
-        if cancel is not None:
-            gone = cancelled_half_way(history)
-        else:
-            gone = dropped(run_id, history, reuse, rerun)
+        unwinds = cancel is not None
+        gone = cancelled_half_way(history) if unwinds else dropped(history, reuse, rerun)
         recorded = Recorded([*history, *letters], gone)
         refuse_partially_compensated(recorded, run_id, rerun)
         recorded.read_messages(late)
         recorded.reused.update(reuse)
-        recorded.unwinds = cancel is not None
+        recorded.unwinds = unwinds
         recorded.run_again(rerun)
         inputs = inputs_of(recorded, definition, self._journal.codec)
         refuse_without_inputs(run_id, definition, inputs)
@@ -435,6 +448,128 @@ class Engine:
             cancel,
             history[-1].at,
         )
+
+    # -- forking --------------------------------------------------------------------------------
+
+    async def fork(
+        self,
+        run_id: str,
+        *,
+        at: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        rerun: Sequence[str] = (),
+        fork_id: str | None = None,
+    ) -> str:
+        """A new run made from the record of another, which stays as it is; the new run's id.
+
+        ``resume`` drives it. It keeps what had ended when the step ``at`` began, without ``at`` all
+        of it. ``outputs`` are other ones of steps, by path, ``inputs`` other ones of the run, by
+        name: what began after such a step had ended is not kept, and what differs for the new
+        inputs runs again with all that followed it. So does a step whose code has changed since.
+        ``rerun`` names paths that run again.
+
+        Raises:
+            RunNotFound, NotRecorded: there is no such run, or step of it. WrongUse: an output
+                cannot be given, or an input is none of the workflow's. InvalidInput: a value is not
+                of its type. WorkflowNotFound: of ``outputs`` and ``inputs``, if nobody knows its
+                workflow. RunIdTaken: ``fork_id`` is. Nothing was made.
+        """
+        now, journal = self._parts.clock.now(), self._journal
+        with self._users.using():
+            history, secrets = self._history_as_written(run_id, at)
+            kept = cut_of(history, at, tuple(outputs or ()))
+            refuse_unknown(kept, rerun)
+            if inputs and not any(getattr(one, "fingerprint", "") for one in kept):
+                kept = kept[:1]  # nothing says what followed from the old ones
+            name = fork_id or new_run_id(workflow_named(history), now, journal.events)
+            if outputs or inputs:
+                definition = workflow_for(history, None, self._parts.workflows)
+            changed = None
+            if inputs:
+                recorded = inputs_of(Recorded(history[:1]), definition, journal.codec)
+                changed = with_inputs(definition, recorded, inputs)
+            given: dict[str, StepResult[Any]] = {}
+            if outputs:
+                run = forked(kept, name, at, {}, changed, (), now)
+                steps = await self._steps_in(run, definition, now)
+                given = {
+                    path: result_given(path, steps.get(path), outputs[path]) for path in outputs
+                }
+            made = forked(kept, name, at, given, changed, rerun, now)
+            journal.append_run(made, secrets=secrets)
+        return name
+
+    fork_sync = sync_twin(fork)
+
+    def _history_as_written(
+        self, run_id: str, at: str | None
+    ) -> tuple[Sequence[ev.Event], SecretValues]:
+        """A history, and secrets by which it is written again as it was: a variable that is not
+        there has a value of its own that nothing else has. Of one that is damaged the beginning, if
+        that is all that is wanted.
+        """
+        secrets = self._secrets()
+        try:
+            history = history_of(self._journal, run_id, secrets)
+        except JournalDamaged as damaged:
+            readable = damaged.readable
+            if at is None or not any(getattr(one, "path", None) == at for one in readable):
+                raise
+            return readable, secrets
+        if not secrets.missing:
+            return history, secrets
+        secrets = with_unset(secrets, sorted(secrets.missing))
+        return history_of(self._journal, run_id, secrets), secrets
+
+    async def _steps_in(
+        self, history: Sequence[ev.Event], definition: WorkflowDefinition, now: float
+    ) -> dict[str, Step[Any]]:
+        """The steps without an end that the code comes to, by path."""
+        start = self._start_again(history, definition, now)
+        machine = self._machine(start)
+        evaluator = Evaluator(self._contexts(start.run_id, definition), self._parts.stages, None)
+        await plan_of(machine, start.first, history, now, evaluator=evaluator)
+        nodes = machine.run.nodes.items()
+        return {path: node.step for path, node in nodes if isinstance(node, StepNode)}
+
+    # -- beside one another, and in files -------------------------------------------------------
+
+    async def diff(self, a: str, b: str) -> RunDiff:
+        """Two recorded runs, step by step: what differs between them.
+
+        Raises:
+            RunNotFound: the journal lacks one.
+        """
+        with self._users.using():
+            one, other = (history_of(self._journal, each, self._secrets()) for each in (a, b))
+        return diff_of(one, other, self._journal.codec.identity)
+
+    async def export(self, run_id: str, file: str | os.PathLike[str]) -> None:
+        """Write a run to a file of JSON lines, masked as in the journal.
+
+        Raises:
+            RunNotFound: there is no such run. OSError: the file cannot be written; there is none.
+        """
+        with self._users.using():
+            history, secrets = self._history_as_written(run_id, None)
+            export_to(Path(file), self._journal, history, secrets)
+
+    async def import_run(self, file: str | os.PathLike[str], *, run_id: str | None = None) -> str:
+        """Put an exported run into the journal, under its own id or another one; the id.
+
+        Raises:
+            DamagedExport: the file is not as it was written. RunIdTaken: there is such a run.
+                Nothing was imported. OSError: it cannot be read.
+        """
+        with self._users.using():
+            return import_from(Path(file), self._journal, run_id, self._secrets())
+
+    diff_sync = sync_twin(diff)
+    export_sync = sync_twin(export)
+    import_run_sync = sync_twin(import_run)
+
+    # -- planning -------------------------------------------------------------------------------
 
     async def plan(
         self,
@@ -455,10 +590,28 @@ class Engine:
         with self._users.using():
             history = history_of(self._journal, run_id, self._secrets())
             definition = workflow_for(history, given, self._parts.workflows)
-            now = self._parts.clock.now()
-            start = self._start_again(history, definition, now, reuse, rerun)
-        machine, parts = self._machine(start), self._parts
-        evaluator = Evaluator(self._contexts(run_id, definition), parts.stages, parts.gates)
+            changed: dict[str, PlannedStep] = {}
+            while True:
+                plan = await self._plan(history, definition, reuse, rerun)
+                more = {one.path: one for one in plan.steps if one.state == "changed"}
+                if not _is_fork(history) or not more.keys() - changed.keys():
+                    break
+                changed.update(more)  # in a fork they run again, with all that followed them
+                since = (one for path in more for one in began_since(history, path))
+                rerun = list(dict.fromkeys((*rerun, *since)))
+        return replace(plan, steps=tuple(changed.get(one.path, one) for one in plan.steps))
+
+    async def _plan(
+        self,
+        history: Sequence[ev.Event],
+        definition: WorkflowDefinition,
+        reuse: Sequence[str] = (),
+        rerun: Sequence[str] = (),
+    ) -> Plan:
+        now, parts = self._parts.clock.now(), self._parts
+        start = self._start_again(history, definition, now, reuse, rerun)
+        machine = self._machine(start)
+        evaluator = Evaluator(self._contexts(start.run_id, definition), parts.stages, parts.gates)
         return await plan_of(
             machine, start.first, history, now, evaluator=evaluator, cancel=start.cancel
         )
@@ -548,6 +701,10 @@ class Engine:
     answer_sync = sync_twin(answer)
     signal_sync = sync_twin(signal)
     cancel_sync = sync_twin(cancel)
+
+
+def _is_fork(history: Sequence[ev.Event]) -> bool:
+    return isinstance(history[0], ev.WorkflowStarted) and history[0].forked_from is not None
 
 
 class _Teller:

@@ -12,9 +12,12 @@ from typing import Any, TypeGuard
 from uuid import UUID
 
 from handrail.codec.codec import Codec
-from handrail.errors import InputsDiffer, InvalidInput
+from handrail.errors import InputsDiffer, InvalidInput, WrongUse, did_you_mean
 from handrail.model.definition import WorkflowDefinition
-from handrail.typed.convert import convert
+from handrail.model.results import A_PERSON, AgentResult, StepResult
+from handrail.record.outputs import declared_output
+from handrail.steps.verbs import AgentCall, Question, Step
+from handrail.typed.convert import convert, from_text
 from handrail.typed.jsonsafe import short_repr
 from handrail.typed.schema import plain
 
@@ -47,6 +50,51 @@ def bind_inputs(
         else:
             inputs[name] = _input(name, value, annotation)
     return inputs
+
+
+def with_inputs(
+    definition: WorkflowDefinition, recorded: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The recorded inputs with others in the place of some.
+
+    Raises:
+        WrongUse: the workflow has no such input. InvalidInput: a value is not of its type.
+    """
+    annotations = {one.name: one.annotation for one in definition.parameters}
+    for name in given:
+        if name not in annotations:
+            meant = did_you_mean([name], sorted(annotations))
+            raise WrongUse(f"workflow {definition.name!r} has no input {name!r}.{meant}")
+    return {
+        **recorded,
+        **{name: _input(name, value, annotations[name]) for name, value in given.items()},
+    }
+
+
+def result_given(path: str, step: Step[Any] | None, value: Any) -> StepResult[Any]:
+    """The result of a step whose output a person gave: of its declared type, or a text of that.
+
+    Raises:
+        WrongUse: the code does not come to the step. InvalidInput: it is not of the type.
+    """
+    if step is None:
+        raise WrongUse(f"the code does not come to step {path!r}, so no output of it can be given")
+    verb = step.verb
+    if isinstance(verb, Question) and verb.choices:
+        output = next((one for one in verb.choices if str(one) == str(value)), None)
+        if output is None:
+            choices = ", ".join(map(str, verb.choices))
+            raise InvalidInput(path, short_repr(value), f"one of {choices}")
+    elif isinstance(verb, AgentCall) and not verb.answers and not isinstance(value, AgentResult):
+        output = AgentResult(_given(path, value, getattr(verb.agent, "output", None) or str))
+    else:
+        output = _given(path, value, declared_output(step))
+    return StepResult(step.name, path, verb.kind, "succeeded", output, given_by=A_PERSON)
+
+
+def _given(name: str, value: Any, declared: Any) -> Any:
+    is_text = isinstance(value, str) and declared not in {str, Any}
+    return (from_text if is_text else convert)(value, declared, name=name)
 
 
 def _input(name: str, value: Any, annotation: Any) -> Any:

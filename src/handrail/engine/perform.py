@@ -43,6 +43,7 @@ from handrail.model.results import (
 from handrail.model.shapes import AgentRequest
 from handrail.ports.clock import Clock
 from handrail.record.assemble import assembler
+from handrail.record.run_record import Recorded
 from handrail.shortening import shortened
 from handrail.steps.verbs import (
     AgentCall,
@@ -78,8 +79,8 @@ class Performer:
     defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
     in_place: InPlace | None = None
     around: tuple[Around, ...] = ()
-    recorded_totals: Callable[[], dict[str, Usage]] = dict[str, Usage]
-    """What each session was last known to have used before this drive."""
+    recorded: Callable[[], Recorded] = lambda: Recorded(())
+    """What earlier drives recorded."""
     session_totals: dict[str, Usage] = attrs.field(factory=dict[str, Usage], init=False)
     """The same in this drive, whichever step went on in it."""
     told: dict[str, Told] = attrs.field(factory=dict[str, Told], init=False)
@@ -266,11 +267,15 @@ class Performer:
     def _total_of(self, session: str | None) -> Usage | None:
         if session is None:
             return None
-        return self.session_totals.get(session) or self.recorded_totals().get(session)
+        return self.session_totals.get(session) or self.recorded().session_totals.get(session)
 
     def _with_total(self, settings: AgentSettings) -> AgentSettings:
-        """Of a session that others went on in since the step's own result of it was made."""
-        total = self._total_of(settings.session)
+        """Of a session that others went on in since the step's own result of it was made; and
+        whether it is that of another run.
+        """
+        session, total = settings.session, self._total_of(settings.session)
+        if session and session in self.recorded().lent_sessions:
+            settings = attrs.evolve(settings, lent=True)
         return settings if total is None else attrs.evolve(settings, session_usage=total)
 
     def _launch(self, launch: Launch) -> Launch:
@@ -415,6 +420,7 @@ def succeeded(command: Perform, output: Any, usage: Usage | None, now: float) ->
         usage if command.used is None else add_usage(command.used, usage),
         (),
         0.0,
+        None,
     )
     return _step_completed("", 0, 0.0, path, result, "", 0, (), command.used)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from handrail.errors import HandrailError, RunLocked
+from handrail.errors import HandrailError, RunIdTaken, RunLocked
 from handrail.model.events import (
     Event,
     WorkflowStarted,
@@ -78,6 +78,21 @@ class MemoryJournal:
             raise OutOfSequence(event.run_id, event.seq, len(kept) + 1)
         kept.append(event)
 
+    def append_run(
+        self, events: Sequence[Event], /, *, secrets: Mapping[str, str] | None = None
+    ) -> None:
+        """Keep all events of a run that has none yet.
+
+        Raises:
+            RunIdTaken: there is such a run; nothing is kept.
+        """
+        del secrets
+        run_id = events[0].run_id
+        with self._lock:
+            if run_id in self._events:
+                raise RunIdTaken(run_id)
+            self._events[run_id] = list(events)
+
     def events(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> list[Event]:
         """All events of a run so far, in order; empty for a run that it does not know."""
         del secrets  # none was replaced
@@ -145,9 +160,9 @@ class MemoryLease:
 
 def _info(run_id: str, events: list[Event], lease: MemoryLease | None) -> RunInfo:
     first = events[0]
-    name, labels = "", {}
+    name, labels, forked = "", {}, None
     if isinstance(first, WorkflowStarted):
-        name, labels = first.workflow_name, dict(first.labels)
+        name, labels, forked = first.workflow_name, dict(first.labels), first.forked_from
     return RunInfo(
         run_id,
         name,
@@ -158,4 +173,5 @@ def _info(run_id: str, events: list[Event], lease: MemoryLease | None) -> RunInf
         labels,
         None if lease is None else lease.holder,
         waits_for=waits_of(events),
+        forked_from=forked,
     )

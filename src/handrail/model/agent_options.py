@@ -203,8 +203,9 @@ NO_OPTIONS = AgentOptions()
 @attrs.frozen
 class AgentSettings:
     """``backend`` is one, or a name of one; None: not said here. ``session`` is gone on in, with
-    ``fork`` in a copy of it; ``session_usage`` is what it had used so far, if that is known, and
-    ``session_backend`` the name of the backend that keeps it ("": not known).
+    ``fork`` in a copy of it; one that is ``lent`` is another run's, of which a copy is gone on in.
+    ``session_usage`` is what it had used so far, if that is known, and ``session_backend`` the name
+    of the backend that keeps it ("": not known).
     ``writes`` are the patterns of what the agent may write, ``worktree`` gives it one of its own.
     ``wrap`` makes of every backend the one that is used; only a run says it.
     """
@@ -214,6 +215,7 @@ class AgentSettings:
     session: str | None = None
     session_usage: Usage | None = None
     fork: bool = False
+    lent: bool = False
     writes: tuple[str, ...] | None = None
     worktree: bool = False
     wrap: Callable[[Any], Any] | None = None

@@ -60,11 +60,16 @@ def stamp(event: E, run_id: str, seq: int, at: float) -> E:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowStarted(Stamped):
-    """A run began; ``inputs`` are bound by parameter name."""
+    """A run began; ``inputs`` are bound by parameter name.
+
+    ``forked_from`` is the run, and the step or None, that it was forked from: what follows was
+    recorded there, up to a suspension with the reason ``"forked"``.
+    """
 
     workflow_name: str
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    forked_from: tuple[str, str | None] | None = field(default=None, metadata=NEWER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,7 @@ class StepResult(Generic[T_co]):
     ``handled`` are failures that the step's fallback, default or skip got over, the first one
     first; if a fallback failed too, the step's own ``error`` is that of the fallback. ``at`` is
     when it ended, in unix seconds; 0.0 of a step that has just ended and is not recorded yet.
+    ``given_by``: who gave its output in the place of the step's own; None: nobody.
     """
 
     name: str
@@ -181,6 +182,7 @@ class StepResult(Generic[T_co]):
     usage: Usage | None = None
     handled: tuple[Failure, ...] = field(default=(), metadata=NEWER)
     at: float = field(default=0.0, metadata=NEWER)
+    given_by: str | None = field(default=None, metadata=NEWER)
 
     def __post_init__(self) -> None:
         if self.duration_ms < 0:

@@ -42,7 +42,8 @@ class RunInfo:
     ``updated_at`` is when its last event happened, ``holder`` who drives it now, if anybody.
     ``damaged`` says what of its record is not as it was written, as far as that shows in a list: to
     read its events is an error then. Without a workflow's name not even its id is certain.
-    ``waits_for`` is what a suspended run waits for.
+    ``waits_for`` is what a suspended run waits for. ``forked_from`` is the run, and the step or
+    None, that it was forked from.
     """
 
     run_id: str
@@ -55,6 +56,7 @@ class RunInfo:
     holder: Holder | None = None
     damaged: str = ""
     waits_for: tuple[WaitsFor, ...] = field(default=(), metadata=NEWER)
+    forked_from: tuple[str, str | None] | None = field(default=None, metadata=NEWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,18 @@ class Journal(Protocol):
                 the same number can be used for another event.
             LeaseLost: another process drives the run now; nothing was stored.
             Exception: it was not stored; the run cannot go on.
+        """
+        ...
+
+    def append_run(
+        self, events: Sequence[Event], /, *, secrets: Mapping[str, str] | None = None
+    ) -> None:
+        """Store all events of a run that has none yet, or nothing; numbered from 1.
+
+        ``secrets`` as in ``acquire``. When it returns, they survive what the journal promises.
+
+        Raises:
+            RunIdTaken: there is such a run. OutputNotSerializable: see ``append``.
         """
         ...
 

@@ -67,6 +67,11 @@ def sort_messages(
     return found, late
 
 
+def unread_letters(journal: Journal, history: Sequence[ev.Event]) -> Sequence[Letter]:
+    """The letters that came since the run was last driven."""
+    return journal.letters(history[0].run_id, _last_message(history))
+
+
 def not_sent_yet(journal: Journal, info: RunInfo) -> RunInfo:
     """The same run, which waits no more for what was sent to it since it was suspended."""
     if all(one.kind not in {"answer", "signal"} for one in info.waits_for):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from handrail.codec.unresolved import Unresolved
@@ -49,7 +49,7 @@ def began_since(history: Sequence[ev.Event], path: str) -> list[str]:
     Raises:
         NotRecorded: it is not recorded.
     """
-    paths = [one.path for one in history if isinstance(one, ev.StepStarted)]
+    paths = [one.path for one in history if isinstance(one, (ev.StepStarted, ev.MemberStarted))]
     if path not in paths:
         raise NotRecorded(history[0].run_id, path, near(path, begun(history)))
     found: list[str] = []
@@ -69,6 +69,13 @@ def ended(history: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
     return None
 
 
+def workflow_named(history: Sequence[ev.Event]) -> str:
+    """The name of a run's workflow."""
+    started = history[0]
+    assert isinstance(started, ev.WorkflowStarted)
+    return started.workflow_name
+
+
 def workflow_for(
     history: Sequence[ev.Event],
     given: WorkflowDefinition | None,
@@ -81,12 +88,11 @@ def workflow_for(
     """
     if given is not None:
         return given
-    started = history[0]
-    assert isinstance(started, ev.WorkflowStarted)
+    name = workflow_named(history)
     by_name = {one.definition.name: one.definition for one in known}
-    if started.workflow_name not in by_name:
-        raise WorkflowNotFound(started.workflow_name, tuple(by_name))
-    return by_name[started.workflow_name]
+    if name not in by_name:
+        raise WorkflowNotFound(name, tuple(by_name))
+    return by_name[name]
 
 
 def refuse_other_workflow(history: Sequence[ev.Event], definition: WorkflowDefinition) -> None:
@@ -95,30 +101,36 @@ def refuse_other_workflow(history: Sequence[ev.Event], definition: WorkflowDefin
     Raises:
         WrongUse: it is one.
     """
-    started = history[0]
-    assert isinstance(started, ev.WorkflowStarted)
-    if started.workflow_name != definition.name:
+    name = workflow_named(history)
+    if name != definition.name:
         raise WrongUse(
-            f"run {started.run_id} is one of workflow {started.workflow_name!r}, not of "
-            f"{definition.name!r}"
+            f"run {history[0].run_id} is one of workflow {name!r}, not of {definition.name!r}"
         )
 
 
 def dropped(
-    run_id: str, history: Sequence[ev.Event], reuse: Iterable[str], rerun: Iterable[str]
+    history: Sequence[ev.Event], reuse: Iterable[str], rerun: Iterable[str]
 ) -> tuple[str, ...]:
     """The paths whose records a resume supersedes.
 
     Raises:
         NotRecorded: ``reuse`` or ``rerun`` names a path that the run has no record of.
     """
-    reuse, rerun = tuple(reuse), tuple(rerun)
-    if reuse or rerun:
-        known = begun(history)
-        for path in (*reuse, *rerun):
-            if path not in known:
-                raise NotRecorded(run_id, path, near(path, known))
+    rerun = tuple(rerun)
+    refuse_unknown(history, (*reuse, *rerun))
     return tuple(sorted({*superseded(history), *run_again(rerun, history)}))
+
+
+def refuse_unknown(history: Sequence[ev.Event], paths: Collection[str]) -> None:
+    """Do nothing if all of these are recorded.
+
+    Raises:
+        NotRecorded: one is not.
+    """
+    known = begun(history) if paths else set[str]()
+    for path in paths:
+        if path not in known:
+            raise NotRecorded(history[0].run_id, path, near(path, known))
 
 
 def refuse_partially_compensated(recorded: Recorded, run_id: str, rerun: Sequence[str]) -> None:

@@ -136,6 +136,15 @@ def waits_from(bodies: Iterable[Body]) -> tuple[WaitsFor, ...]:
     return tuple(WaitsFor(**{n: body[n] for n in _WAITS if n in body}) for body in bodies)
 
 
+def forked_from(body: Body) -> tuple[str, str | None] | None:
+    """What the record of a run's start says that it was forked from."""
+    return _forked_from(body.get("forked_from"))
+
+
+def _forked_from(said: Any) -> tuple[str, str | None] | None:
+    return None if said is None else (said[0], said[1])
+
+
 _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "labels": dict,
     "handled": _handled_body,
@@ -143,6 +152,7 @@ _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "rollback_errors": _rollback_errors_body,
     "usage": _usage_body,
     "waits_for": _waits_body,
+    "forked_from": list,
 }
 _RESTORED: Mapping[str, Callable[[Any], Any]] = {
     "labels": dict,
@@ -151,6 +161,7 @@ _RESTORED: Mapping[str, Callable[[Any], Any]] = {
     "rollback_errors": _rollback_errors,
     "usage": _usage,
     "waits_for": waits_from,
+    "forked_from": _forked_from,
     **dict.fromkeys(("error_bases", "signals", "notes", "superseded", "reused", "rerun"), tuple),
     **dict.fromkeys(("orphaned", "left_out"), tuple),
 }
@@ -645,7 +656,7 @@ def reader(run_id: str, codec: Codec, secrets: Mapping[str, str] | None) -> Read
                     where.rpartition("/")[2] if "/" in where else where,
                     where, end.step_type, "succeeded", None if value is None else _any(value),
                     None, None, (), None, end.duration_ms, 1, False, False, False, None,  # noqa: FBT003
-                    (), at,
+                    (), at, None,
                 )  # fmt: skip
                 return new_end(run_id, seq, at, where, result, "", 0, (), None)
         except msgspec.MsgspecError:

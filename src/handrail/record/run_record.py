@@ -20,6 +20,9 @@ from handrail.record.assemble import copier
 from handrail.record.results import incident_of
 from handrail.steps.verbs import LEAF_KINDS
 
+FORKED = "forked"
+"""Why a fork is suspended before it is driven for the first time."""
+
 
 class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     """What is recorded of one path; filled while the history is read.
@@ -130,6 +133,9 @@ class Recorded:
         """What has no end and had begun to undo itself, "" for the run: it is to fail, whatever the
         code says now. With the reason, if the run was being cancelled then.
         """
+        self.lent_sessions: set[str] = set()
+        """Sessions of agents that were opened in the run that this one was forked from."""
+        self._is_lent = False
         self.questions: dict[str, OpenGate] = {}
         """What the run itself asks, whether a limit may be raised, by path."""
         self._items: dict[str, str] = {}
@@ -194,6 +200,7 @@ class Recorded:
     def _run_started(self, event: ev.WorkflowStarted) -> None:
         self.started_at = event.at
         self.inputs = dict(event.inputs)
+        self._is_lent = event.forked_from is not None
 
     def _run_resumed(self, event: ev.RunResumed) -> None:
         self._drive_broke_off()
@@ -224,7 +231,7 @@ class Recorded:
         self._unwinding = False
 
     def _run_suspended(self, event: ev.RunSuspended) -> None:
-        del event
+        self._is_lent = self._is_lent and event.reason != FORKED
         self._at_work.clear()
 
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
@@ -343,6 +350,8 @@ class Recorded:
         path = event.path
         record = self._paths.get(path) or self._record(path)
         record.end = event.result
+        if self._is_lent and isinstance(event.result.output, AgentResult):
+            self.lent_sessions.add(event.result.output.session or "")
         self.undoing.pop(path, None)
         record.derived, record.unreached_children = event.composed, event.left_out
         self._attempt_over(path, event.used)

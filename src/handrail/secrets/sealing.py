@@ -43,7 +43,7 @@ _BASE64 = '"base64":"'
 _NAMING = frozenset({
     *("path", "result_path", "name", "workflow_name", "run_id", "failed_step", "key", "composed"),
     *("step_type", "status", "error_type", "error_bases", "kind", "on_error"),
-    *("signals", "superseded", "reused", "rerun", "orphaned", "left_out"),
+    *("signals", "superseded", "reused", "rerun", "orphaned", "left_out", "forked_from"),
     *("backend", "rung", "scope", "cost_source"),
 })  # fmt: skip
 

@@ -242,6 +242,15 @@ class CrashingJournal:
             die()
         return kept
 
+    def append_run(
+        self, events: Sequence[Event], /, *, secrets: Mapping[str, str] | None = None
+    ) -> None:
+        """Store the run, or die."""
+        dies = self._begin(f"run {events[0].run_id}")
+        self._inner.append_run(events, secrets=secrets)
+        if dies:
+            die()
+
     def _begin(self, name: str) -> bool:
         """Count a record; True if the process dies once it is written."""
         self._records += 1

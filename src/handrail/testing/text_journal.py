@@ -14,12 +14,12 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from handrail.codec.codec import Codec
-from handrail.errors import JournalFailed, LeaseLost, RunLocked
+from handrail.errors import JournalFailed, LeaseLost, RunIdTaken, RunLocked
 from handrail.journals.memory import OutOfSequence
 from handrail.model.events import (
     Event,
@@ -126,10 +126,27 @@ class TextJournal:
         self._store.rows.setdefault(run_id, rows).append(_Row(event.at, written))
         self._written()
 
+    def append_run(
+        self, events: Sequence[Event], /, *, secrets: Mapping[str, str] | None = None
+    ) -> None:
+        """Keep all events of a run that has none yet, as text, in one write.
+
+        Raises:
+            RunIdTaken: there is such a run; nothing is kept.
+        """
+        self._check_alive()
+        run_id = events[0].run_id
+        if run_id in self._store.rows:
+            raise RunIdTaken(run_id)
+        rows = [_Row(one.at, to_record(one, self.codec, secrets)) for one in events]
+        self._write()
+        self._store.rows[run_id] = rows
+        self._written()
+
     def events(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> list[Event]:
         """All events of a run, read anew from their text."""
         self._check_alive()
-        secrets = secrets or self._secrets(run_id)
+        secrets = self._secrets(run_id) if secrets is None else secrets
         rows = self._store.rows.get(run_id, ())
         return [
             from_record(run_id, seq, row.at, row.record, self.codec, secrets)
@@ -235,6 +252,7 @@ class TextJournal:
             {} if started is None else started.labels,
             None if lease is None or lease.journal.gone else lease.holder,
             waits_for=waits_of(events),
+            forked_from=None if started is None else started.forked_from,
         )
 
 

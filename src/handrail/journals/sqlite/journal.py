@@ -41,7 +41,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -49,7 +49,7 @@ from handrail.codec.codec import Codec
 from handrail.errors import DefinitionError
 from handrail.journals.sqlite.inbox import Post
 from handrail.journals.sqlite.open import is_busy
-from handrail.journals.sqlite.rows import Tail, list_runs, put, read_events
+from handrail.journals.sqlite.rows import Tail, list_runs, put, put_run, read_events
 from handrail.journals.sqlite.store import THREAD_NAME, Store
 from handrail.journals.sqlite.threads import pending_here
 from handrail.model.events import Event
@@ -136,6 +136,21 @@ class SqliteJournal:
         store.wrote(1 if value is None else 1 + len(value) // PAGE_BYTES)
         return self._synced() if sync else None
 
+    def append_run(
+        self, events: Sequence[Event], /, *, secrets: Mapping[str, str] | None = None
+    ) -> None:
+        """Store all events of a run that has none yet, or nothing; see the port.
+
+        Raises:
+            RunIdTaken: there is such a run. OutputNotSerializable, JournalFailed: see ``append``.
+        """
+        run_id = events[0].run_id
+        rows = [(one.seq, float(one.at), to_record(one, self.codec, secrets)) for one in events]
+        with self._store.desk(f"storing run {run_id}", to_write=True) as connection:
+            put_run(connection, run_id, rows)
+        if self._power:
+            self._store.wal.sync()
+
     def events(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> list[Event]:
         """All events of a run, in order; see the port.
 
@@ -144,7 +159,7 @@ class SqliteJournal:
         Raises:
             JournalDamaged: they are not what was written; run and number are named.
         """
-        known, name = secrets or self._secrets(run_id), self._store.name
+        known, name = self._secrets(run_id) if secrets is None else secrets, self._store.name
         return self._store.read(
             f"reading run {run_id}", lambda desk: read_events(name, desk, run_id, self.codec, known)
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -13,7 +13,7 @@ from zlib import crc32
 import msgspec
 
 from handrail.codec.codec import Codec
-from handrail.errors import LeaseLost
+from handrail.errors import LeaseLost, RunIdTaken
 from handrail.journals.memory import OutOfSequence
 from handrail.journals.sqlite.leases import holders
 from handrail.journals.sqlite.open import damaged
@@ -21,7 +21,7 @@ from handrail.journals.sqlite.transactions import snapshot, transaction
 from handrail.model.events import Event
 from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
-from handrail.record.rows import Read, Record, reader, waits_from
+from handrail.record.rows import Read, Record, forked_from, reader, waits_from
 
 pack = struct.Struct("<qd").pack
 LARGE = 16 << 10
@@ -92,6 +92,35 @@ def put(  # noqa: PLR0917 - on the hot path: keywords would cost
         raise lost(connection, tail)
     tail.seq = seq
     tail.crc = crc
+
+
+def put_run(
+    connection: sqlite3.Connection, run_id: str, rows: Iterable[tuple[int, float, Record]]
+) -> None:
+    """Store a whole run that is not there yet, or nothing.
+
+    Raises:
+        RunIdTaken: it is there. sqlite3.Error: what else went wrong.
+    """
+    with transaction(connection):
+        tail = Tail(run_id)
+        move_to_end(connection, tail)
+        if tail.run:
+            raise RunIdTaken(run_id)
+
+        def columns() -> Iterator[tuple[Any, ...]]:
+            for seq, at, record in rows:
+                kind, path, body, value = record
+                tail.run = tail.run or _begin(connection, run_id, at, record)
+                blob = None
+                if value is not None and len(value) > LARGE:
+                    blob, value = _put_blob(connection, value), None
+                tail.crc = checksum(tail.crc, seq, at, kind, path, body, value, blob)
+                tail.seq = seq
+                yield (tail.run, seq, at, kind, path, body, value, blob, tail.crc)
+
+        connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", columns())
+        mark_end(connection, tail)
 
 
 def _put_with_care(
@@ -218,7 +247,7 @@ _ROW = """{0}.seq, {0}.at, cast({0}.kind AS blob), cast({0}.path AS blob), cast(
 _LISTED = f"""
 SELECT runs.id, cast(runs.run_id AS blob), cast(runs.workflow AS blob), cast(runs.labels AS blob),
        runs.started_at, runs.tail_seq, runs.tail_crc, runs.crc,
-       {_ROW.format("last")}, {_ROW.format("drive")}
+       {_ROW.format("last")}, {_ROW.format("drive")}, cast(first.body AS blob)
 FROM runs
 LEFT JOIN events AS last ON last.run = runs.id
     AND last.seq = (SELECT max(seq) FROM events WHERE run = runs.id)
@@ -226,6 +255,8 @@ LEFT JOIN events AS drive ON drive.run = runs.id
     AND drive.seq = (SELECT seq FROM events WHERE run = runs.id AND kind IN
         ('WorkflowStarted', 'WorkflowCompleted', 'RunSuspended', 'RunResumed')
         ORDER BY seq DESC LIMIT 1)
+LEFT JOIN events AS first ON first.run = runs.id AND first.seq = 1
+    AND instr(first.body, '"forked_from"')
 ORDER BY runs.id
 """  # noqa: S608  # of parts of our own
 _OF_RUN, _OF_EVENT = 8, 9
@@ -275,7 +306,7 @@ def _info(row: tuple[Any, ...], driven: dict[str, Holder]) -> RunInfo:
     if row[_OF_RUN] is None:
         return replace(info, damaged=f"events 1 to {tail_seq} are missing")
     last = _Event(*row[_OF_RUN : _OF_RUN + _OF_EVENT])
-    drive = None if row[_OF_RUN + _OF_EVENT] is None else _Event(*row[_OF_RUN + _OF_EVENT :])
+    drive = None if row[_OF_RUN + _OF_EVENT] is None else _Event(*row[_OF_RUN + _OF_EVENT : -1])
     for event in (last,) if drive is None or drive.seq == last.seq else (last, drive):
         if not event.is_as_written(run_id):
             return replace(info, damaged=f"event {event.seq} is not as it was written")
@@ -283,7 +314,15 @@ def _info(row: tuple[Any, ...], driven: dict[str, Holder]) -> RunInfo:
         return replace(info, damaged=f"events {last.seq + 1} to {tail_seq} are missing")
     status = None if drive is None else _status(drive)
     waits = _waits(drive) if status == "suspended" and drive is not None else ()
-    return replace(info, status=status, events=last.seq, updated_at=last.at, waits_for=waits)
+    forked = None if row[-1] is None else forked_from(msgspec.json.decode(row[-1]))
+    return replace(
+        info,
+        status=status,
+        events=last.seq,
+        updated_at=last.at,
+        waits_for=waits,
+        forked_from=forked,
+    )
 
 
 def _waits(suspended: _Event) -> tuple[WaitsFor, ...]:
@@ -335,21 +374,27 @@ def read_events(
     Raises:
         JournalDamaged: a row is missing, or is not as it was written; the text says which.
     """
+    events: list[Event] = []
     try:
         with snapshot(connection):
             run = connection.execute(f"{RUN} WHERE run_id = ?", (run_id,)).fetchone()
-            return [] if run is None else _events(connection, run, reader(run_id, codec, secrets))
+            if run is not None:
+                _read(connection, run, reader(run_id, codec, secrets), events)
     except _NotAsWritten as wrong:
         said = f"run {run_id}: {wrong}"
-        raise damaged(journal, f"reading run {run_id}", said) from wrong.__cause__
+        error = damaged(journal, f"reading run {run_id}", said)
+        error.readable = events
+        raise error from wrong.__cause__
+    return events
 
 
-def _events(connection: sqlite3.Connection, run: tuple[Any, ...], read: Read) -> list[Event]:
-    """The events of the run with this row of its own."""
+def _read(
+    connection: sqlite3.Connection, run: tuple[Any, ...], read: Read, events: list[Event]
+) -> None:
+    """Read the events of the run with this row of its own."""
     number, run_id, tail_seq = run[0], run[1], run[5]
     if run_checksum(run[:7]) != run[7]:
         raise _NotAsWritten("its entry is not as it was written")
-    events: list[Event] = []
     try:
         _chain(connection, number, run_id, (tail_seq, run[6]), read, events)
     except (TypeError, struct.error) as error:  # a column is of a type that was never written
@@ -360,7 +405,6 @@ def _events(connection: sqlite3.Connection, run: tuple[Any, ...], read: Read) ->
     after = connection.execute(_AFTER, (number, count)).fetchone()
     if after is not None and after[0] != 1:  # another has taken its place
         raise _NotAsWritten(f"event {count + 1} is missing")
-    return events
 
 
 def _chain(  # noqa: PLR0917 - they are one row's parts, and where to

@@ -1,0 +1,88 @@
+"""Runs as files: out of a journal, and into one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from handrail.codec.codec import Codec
+from handrail.errors import DamagedExport
+from handrail.model import events as ev
+from handrail.ports.journal import Journal, Letter, Message
+from handrail.record.exports import Line, read, written
+from handrail.record.inbox import unread_letters
+from handrail.record.reading import workflow_named
+from handrail.record.rows import UnreadableRecord, from_record, missing_secrets, to_record
+from handrail.secrets.values import SecretValues
+
+
+def with_unset(secrets: SecretValues, missing: Sequence[str]) -> SecretValues:
+    """Secrets by which a history is written again as it was: a variable that is not there has a
+    value that nothing else has.
+    """
+    unset = {name: f"{name} is not set: {os.urandom(8).hex()}" for name in missing}
+    return SecretValues({**secrets, **unset}) if unset else secrets
+
+
+def export_to(
+    file: Path, journal: Journal, history: Sequence[ev.Event], secrets: Mapping[str, str]
+) -> None:
+    """Write a run to a file, which is there when it is whole."""
+    name = workflow_named(history)
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as stream:
+            stream.writelines(written(history[0].run_id, name, _lines(journal, history, secrets)))
+        beside.replace(file)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _lines(
+    journal: Journal, history: Sequence[ev.Event], secrets: Mapping[str, str]
+) -> Iterator[Line]:
+    for event in history:
+        yield Line(event.seq, event.at, to_record(event, journal.codec, secrets))
+    for letter in unread_letters(journal, history):
+        record = to_record(letter.event, journal.codec, secrets)
+        yield Line(letter.number, letter.event.at, record, letter.key)
+
+
+def import_from(file: Path, journal: Journal, run_id: str | None, secrets: SecretValues) -> str:
+    """Put the run of a file into a journal, or nothing; its id.
+
+    Raises:
+        DamagedExport: the file is not as it was written. RunIdTaken: the journal has such a run.
+    """
+    with file.open("rb") as stream:
+        found = read(str(file), stream.readlines())
+    run_id = run_id or found.run_id
+    missing = {name for line in found.lines for name in missing_secrets(line.record, secrets)}
+    secrets = with_unset(secrets, sorted(missing))
+    events = [_event(str(file), run_id, line, journal.codec, secrets) for line in found.lines]
+    run = [one for one, line in zip(events, found.lines, strict=True) if line.letter is None]
+    if not run or not isinstance(run[0], ev.WorkflowStarted):
+        raise DamagedExport(str(file), 2, "it holds no run")
+    journal.append_run(run, secrets=secrets)
+    for event, line in zip(events, found.lines, strict=True):
+        if line.letter is not None:
+            journal.post(Letter(cast("Message", event), line.letter), secrets=secrets)
+    return run_id
+
+
+def _event(
+    file: str, run_id: str, line: Line, codec: Codec, secrets: Mapping[str, str]
+) -> ev.Event:
+    try:
+        event = from_record(run_id, line.seq, line.at, line.record, codec, secrets)
+    except UnreadableRecord as error:
+        raise DamagedExport(file, line.line, str(error)) from None
+    # No letter of another journal is one of this.
+    return cast("ev.Event", replace(cast("Any", event), letter=0)) if _came(event) else event
+
+
+def _came(event: ev.Event) -> bool:
+    return bool(getattr(event, "letter", 0))

@@ -1,0 +1,74 @@
+"""Two recorded runs, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from handrail.model import events as ev
+from handrail.model.history import COMPARED, RunDiff, StepDiff
+from handrail.model.results import StepResult
+from handrail.record.outputs import derive
+from handrail.record.reading import ended
+from handrail.record.results import tree_order
+from handrail.record.run_record import Recorded
+
+
+def diff_of(
+    a: Sequence[ev.Event], b: Sequence[ev.Event], identity: Callable[[Any], str]
+) -> RunDiff:
+    """What differs; ``identity`` of a value is the same text for equal ones."""
+    of_a, of_b = _results(a), _results(b)
+    steps = [_step(path, of_a.get(path), of_b.get(path), identity) for path in _merged(of_a, of_b)]
+    return RunDiff(a[0].run_id, b[0].run_id, tuple(steps), _run_fields(a, b, identity))
+
+
+def _results(history: Sequence[ev.Event]) -> dict[str, StepResult[Any]]:
+    """The steps that ended and count, in tree order."""
+    recorded = Recorded(history)
+    for path in recorded.children(""):
+        derive(recorded, path, history[0].run_id)
+    ordered = tree_order(recorded.tree_below("", whole=True), dict(recorded.ends()))
+    return {one.path: one for one in ordered}
+
+
+def _merged(a: Iterable[str], b: Iterable[str]) -> list[str]:
+    """All of ``a`` in order; what is in ``b`` alone stands behind what it follows there."""
+    merged = list(a)
+    known, last = set(merged), -1
+    for path in b:
+        if path in known:
+            last = merged.index(path)
+        else:
+            last += 1
+            merged.insert(last, path)
+    return merged
+
+
+def _step(
+    path: str,
+    a: StepResult[Any] | None,
+    b: StepResult[Any] | None,
+    identity: Callable[[Any], str],
+) -> StepDiff:
+    if a is None or b is None:
+        return StepDiff(path, "only_a" if b is None else "only_b", (), a, b)
+    differ = tuple(
+        name for name in COMPARED if not _equal(getattr(a, name), getattr(b, name), identity)
+    )
+    return StepDiff(path, "changed" if differ else "same", differ, a, b)
+
+
+def _equal(a: Any, b: Any, identity: Callable[[Any], str]) -> bool:
+    return a is b or identity(a) == identity(b)
+
+
+def _run_fields(
+    a: Sequence[ev.Event], b: Sequence[ev.Event], identity: Callable[[Any], str]
+) -> tuple[str, ...]:
+    ends = ended(a), ended(b)
+    return tuple(
+        name
+        for name in ("status", "value", "error")
+        if not _equal(getattr(ends[0], name, None), getattr(ends[1], name, None), identity)
+    )

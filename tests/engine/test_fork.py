@@ -1,0 +1,268 @@
+"""What a fork takes from the run that it is made of, and what it does otherwise."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handrail import (
+    Agent,
+    AgentReply,
+    Budget,
+    BudgetExceeded,
+    Executor,
+    FakeBackend,
+    InvalidInput,
+    JournalDamaged,
+    Limits,
+    NotRecorded,
+    RunIdTaken,
+    SqliteJournal,
+    Steps,
+    Usage,
+    WrongUse,
+    step,
+    workflow,
+)
+from handrail.model import events as ev
+from handrail.model.results import qualified
+from handrail.ports.agent import Capabilities
+from handrail.testing import TextJournal
+
+LOG: list[str] = []
+
+
+def do(what: str) -> str:
+    """Note that it was done."""
+    LOG.append(what)
+    return what
+
+
+def size(text: str) -> int:
+    """How long it is."""
+    return len(text)
+
+
+@workflow
+def child(n: int) -> Steps[str]:
+    """Two steps."""
+    first = yield from step("ca").call(do, f"ca{n}")
+    return first + (yield from step("cb").call(do, f"cb{n}"))
+
+
+@workflow
+def flow(n: int = 1) -> Steps[str]:
+    """Something of each kind, one after another."""
+    a = yield from step("a").call(do, f"a{n}")
+    yield from step("g").parallel(step("x").call(do, "x"), step("y").run_workflow(child, n))
+    q = yield from step("q").ask("Go?", choices=["yes", "no"])
+    count = yield from step("count").call(size, a)
+    return (yield from step("z").call(do, f"z{a}{q}{count}"))
+
+
+def made() -> Executor:
+    """An executor that has a whole run, ``p``."""
+    executor = Executor(journal=TextJournal(), workflows=[flow], gates=lambda _: "yes")
+    assert executor.options(run_id="p").run_sync(flow).value == "za1yes2"
+    LOG.clear()
+    return executor
+
+
+CHANGES: list[tuple[dict[str, Any], str, list[str]]] = [
+    ({}, "za1yes2", []),
+    ({"at": "z"}, "za1yes2", ["za1yes2"]),
+    ({"at": "g/y/cb"}, "za1yes2", ["cb1", "za1yes2"]),
+    ({"at": "a"}, "za1yes2", ["a1", "x", "ca1", "cb1", "za1yes2"]),
+    ({"outputs": {"a": "new"}}, "znewyes3", ["x", "ca1", "cb1", "znewyes3"]),
+    ({"outputs": {"q": "no"}}, "za1no2", ["za1no2"]),
+    ({"outputs": {"count": "7"}}, "za1yes7", ["za1yes7"]),
+    ({"outputs": {"a": "new"}, "at": "q"}, "znewyes3", ["x", "ca1", "cb1", "znewyes3"]),
+    ({"inputs": {"n": 2}}, "za2yes2", ["a2", "x", "ca2", "cb2", "za2yes2"]),
+    ({"rerun": ["g/x"]}, "za1yes2", ["x"]),
+]
+
+
+@pytest.mark.parametrize(("changes", "value", "done"), CHANGES)
+def test_a_fork_does_what_is_not_kept(changes: Any, value: str, done: list[str]) -> None:
+    """By where it is made, the outputs and inputs that were given, and what runs again."""
+    executor = made()
+    fork_id = executor.fork_sync("p", **changes)
+    planned = executor.plan_sync(fork_id)
+    assert LOG == []
+    result = executor.resume_sync(fork_id)
+    assert (result.value, sorted(LOG)) == (value, sorted(done))
+    kept = {one.path for one in planned.steps if one.state == "recorded"}
+    assert all(result.step(path).replayed for path in kept)
+    for path in changes.get("outputs", {}):
+        assert result.step(path).given_by == "a person"
+    (parent, fork) = executor.journal.runs()
+    assert (parent.forked_from, fork.forked_from) == (None, ("p", changes.get("at")))
+
+
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"at": "aa"}, NotRecorded, "run p has no recorded step 'aa'"),
+    ({"rerun": ["zz"]}, NotRecorded, "run p has no recorded step 'zz'"),
+    ({"at": "a", "rerun": ["z"]}, NotRecorded, "run p has no recorded step 'z'"),
+    ({"outputs": {"g": 1}}, WrongUse, "it is a parallel, whose output follows"),
+    ({"outputs": {"a": "x", "z": "y"}}, WrongUse, "it began after what the fork keeps"),
+    ({"outputs": {"q": "maybe"}}, InvalidInput, "expected one of yes, no"),
+    ({"outputs": {"count": "many"}}, InvalidInput, "expected int"),
+    ({"inputs": {"m": 1}}, WrongUse, "has no input 'm'"),
+    ({"inputs": {"n": "x"}}, InvalidInput, "expected int"),
+    ({"fork_id": "p"}, RunIdTaken, "'p'"),
+]
+
+
+@pytest.mark.parametrize(("changes", "error", "text"), WRONG)
+def test_what_cannot_be_forked_makes_nothing(changes: Any, error: Any, text: str) -> None:
+    """The error says what is wrong, and there is no new run."""
+    executor = made()
+    with pytest.raises(error, match=text):
+        executor.fork_sync("p", **changes)
+    assert [one.run_id for one in executor.journal.runs()] == ["p"]
+
+
+def test_a_step_whose_code_changed_runs_again_with_what_followed() -> None:
+    """In a fork alone: the run itself refuses to go on."""
+
+    @workflow("flow")
+    def edited(n: int = 1) -> Steps[str]:
+        a = yield from step("a").call(do, f"a{n}")
+        yield from step("g").parallel(step("x").call(do, "X"), step("y").run_workflow(child, n))
+        q = yield from step("q").ask("Go?", choices=["yes", "no"])
+        count = yield from step("count").call(size, a)
+        return (yield from step("z").call(do, f"z{a}{q}{count}"))
+
+    executor = made()
+    result = executor.resume_sync(executor.fork_sync("p"), edited)
+    assert (result.value, LOG) == ("za1yes2", ["X", "ca1", "cb1", "za1yes2"])
+
+
+async def test_a_run_that_is_driven_can_be_forked() -> None:
+    """What is recorded by then counts; an action that is at work is made again."""
+
+    @workflow
+    def asks() -> Steps[str]:
+        yield from step("first").call(do, "first")
+        return (yield from step("second").call(fork_it))
+
+    async def fork_it() -> str:
+        if forks:
+            return "again"
+        forks.append(await executor.fork("p"))
+        return "done"
+
+    forks: list[str] = []
+    LOG.clear()
+    executor = Executor(journal=TextJournal(), workflows=[asks])
+    assert (await executor.options(run_id="p").run(asks)).value == "done"
+    result = await executor.resume(forks[0])
+    assert (result.value, LOG) == ("again", ["first"])
+    assert result.step("second").attempts == 1
+
+
+def test_a_failed_run_goes_on_in_its_fork() -> None:
+    """As a resume of it would, which can still be made."""
+    broken = [True]
+
+    def may_fail() -> str:
+        if broken:
+            raise ValueError("no")
+        return do("ok")
+
+    @workflow
+    def fails() -> Steps[str]:
+        yield from step("first").call(do, "first")
+        return (yield from step("second").call(may_fail))
+
+    LOG.clear()
+    executor = Executor(journal=TextJournal(), workflows=[fails])
+    assert executor.options(run_id="p").run_sync(fails).status == "failed"
+    broken.clear()
+    for run_id in (executor.fork_sync("p"), "p"):
+        assert executor.resume_sync(run_id).value == "ok"
+    assert LOG == ["first", "ok", "ok"]
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_session_of_the_other_run_is_not_gone_on_in(*, copies: bool) -> None:
+    """A copy of it is, where the backend can; else a new one is begun, and it is said."""
+    backend = FakeBackend([AgentReply("ok", session=f"s-{n}") for n in range(9)])
+    if not copies:
+        backend.capabilities = Capabilities(sessions=True)
+    agent = Agent("a", "Do it.", backend=backend)
+
+    @workflow
+    def chats() -> Steps[None]:
+        first = yield from step("one").agent(agent)
+        second = yield from step("two").agent(agent, session=first)
+        yield from step("three").agent(agent, session=second)
+
+    executor = Executor(journal=TextJournal(), workflows=[chats])
+    executor.options(run_id="p").run_sync(chats)
+    assert [turn.session for turn in backend.turns] == [None, "s-0", "s-1"]
+    executor.resume_sync(executor.fork_sync("p", at="two"))
+    (two, three) = backend.turns[3:]
+    assert (two.session, two.fork) == (("s-0", True) if copies else (None, False))
+    assert (three.session, three.fork) == ("s-3", False)
+
+
+def test_what_kept_steps_spent_counts() -> None:
+    """What a step spent that is not kept does not."""
+    used = Usage(10, 0, 1.0, 1)
+    backend = FakeBackend([AgentReply("ok", usage=used)] * 9)
+    agent = Agent("a", "Do it.", backend=backend)
+
+    @workflow
+    def spends() -> Steps[None]:
+        for number in (1, 2):
+            yield from step(f"s{number}").agent(agent)
+
+    limits = Limits(budget=Budget(usd=2.5))
+    executor = Executor(journal=TextJournal(), workflows=[spends], limits=limits)
+    assert executor.options(run_id="p").run_sync(spends).success
+    assert executor.resume_sync(executor.fork_sync("p", at="s2")).success
+    again = executor.resume_sync(executor.fork_sync("p", rerun=["s1"]))
+    assert again.step("s1").error_type == qualified(BudgetExceeded)
+
+
+def test_a_run_whose_record_is_damaged_is_forked_before_that(tmp_path: Path) -> None:
+    """From a step that is still whole; not from one behind the damage, nor all of it."""
+    file = tmp_path / "runs.db"
+    executor = Executor(journal=SqliteJournal(file), workflows=[flow], gates=lambda _: "yes")
+    executor.options(run_id="p").run_sync(flow)
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE events SET body = '{}' WHERE path = 'z' AND kind LIKE '%ed'")
+    connection.close()
+    LOG.clear()
+    assert executor.resume_sync(executor.fork_sync("p", at="q")).value == "za1yes2"
+    assert LOG == ["za1yes2"]
+    for changes in ({}, {"at": "z"}):
+        with pytest.raises(JournalDamaged):
+            executor.fork_sync("p", **changes)
+
+
+def test_a_secret_stays_the_name_of_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the variable is not set while the fork is made."""
+    monkeypatch.setenv("MY_TOKEN", "hush-hush")
+    journal = TextJournal()
+
+    @workflow
+    def tells() -> Steps[str]:
+        said = yield from step("says").call(lambda: "it is hush-hush")
+        return (yield from step("z").call(do, said))
+
+    executor = Executor(journal=journal, workflows=[tells])
+    executor.options(run_id="p").run_sync(tells)
+    monkeypatch.delenv("MY_TOKEN")
+    fork_id = executor.fork_sync("p", at="z")
+    first, second = (
+        [one for one in journal.records(run) if one.path == "says"] for run in ("p", fork_id)
+    )
+    assert first == second
+    monkeypatch.setenv("MY_TOKEN", "hush-hush")
+    assert executor.resume_sync(fork_id).value == "it is hush-hush"
+    assert isinstance(journal.events(fork_id)[0], ev.WorkflowStarted)
