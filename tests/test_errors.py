@@ -25,6 +25,7 @@ from handrail import (
     CommandNotStarted,
     ContextNotAMapping,
     CoreStalled,
+    DamagedExport,
     DefinitionError,
     DoesNotFit,
     DuplicateStepName,
@@ -210,6 +211,11 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         OutputChanged("b", "a", ".x"),
         "step 'b' changed in place what step 'a' returned: its output.x.",
         {"path": "b", "owner": "a", "field": ".x"},
+    ),
+    (
+        DamagedExport("f.jsonl", 7, "it ends before its end"),
+        r"f.jsonl, line 7: it ends.*Nothing was imported",
+        {"file": "f.jsonl", "line": 7, "why": "it ends before its end"},
     ),
     (RunIdTaken("r"), r"run 'r' already.*[Rr]esume", {"run_id": "r"}),
     (

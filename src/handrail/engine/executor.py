@@ -592,7 +592,7 @@ class Engine:
             definition = workflow_for(history, given, self._parts.workflows)
             changed: dict[str, PlannedStep] = {}
             while True:
-                plan = await self._plan(history, definition, reuse, rerun)
+                plan, _ = await self.rehearsed(history, definition, reuse, rerun)
                 more = {one.path: one for one in plan.steps if one.state == "changed"}
                 if not _is_fork(history) or not more.keys() - changed.keys():
                     break
@@ -601,13 +601,14 @@ class Engine:
                 rerun = list(dict.fromkeys((*rerun, *since)))
         return replace(plan, steps=tuple(changed.get(one.path, one) for one in plan.steps))
 
-    async def _plan(
+    async def rehearsed(
         self,
         history: Sequence[ev.Event],
         definition: WorkflowDefinition,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
-    ) -> Plan:
+    ) -> tuple[Plan, WorkflowResult[Any] | None]:
+        """What the workflow's code comes to by a history, and the result if it comes to its end."""
         now, parts = self._parts.clock.now(), self._parts
         start = self._start_again(history, definition, now, reuse, rerun)
         machine = self._machine(start)

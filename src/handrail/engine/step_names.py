@@ -50,13 +50,19 @@ def unchanged_since(definition: WorkflowDefinition, mismatch: ReplayMismatch, at
     """``file:line`` of the first step that changed, if its file is older than the run, which began
     ``at`` (unix seconds); else, and if that is not known, empty.
     """
-    code = definition.function.__code__
     try:
-        if Path(code.co_filename).stat().st_mtime >= at:
+        if Path(definition.function.__code__.co_filename).stat().st_mtime >= at:
             return ""
     except OSError:
         return ""
-    path = mismatch.changes[0].path
+    return yielded_at(definition, mismatch.changes[0].path)
+
+
+def yielded_at(definition: WorkflowDefinition, path: str) -> str:
+    """``file:line`` where the code yields a step; of one that its source does not show, where the
+    function begins.
+    """
+    code = definition.function.__code__
     lines = (one.line for one in _steps_of(definition) if one.matches(path))
     return f"{code.co_filename}:{next(lines, code.co_firstlineno)}"
 

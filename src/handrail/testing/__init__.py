@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Tool,
         fake_cli,
     )
+    from handrail.testing.replays import assert_replays, recorded_runs, replay
     from handrail.testing.script import Script
     from handrail.testing.script_pending import Pending
     from handrail.testing.text_journal import ProcessGone, TextJournal
@@ -61,6 +62,7 @@ _LAZY = {
     "TextJournal": "handrail.testing.text_journal",
     "cassette": "handrail.agents.cassette.cassette",
     "crash_everywhere": "handrail.testing.crashes",
+    **dict.fromkeys(("assert_replays", "recorded_runs", "replay"), "handrail.testing.replays"),
 }
 _NEEDS = {"contracts": "pytest", "strategies": "hypothesis"}
 
@@ -84,9 +86,12 @@ __all__ = [
     "Script",
     "TextJournal",
     "Tool",
+    "assert_replays",
     "cassette",
     "crash_everywhere",
     "fake_cli",
+    "recorded_runs",
+    "replay",
 ]
 
 

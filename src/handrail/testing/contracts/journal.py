@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from handrail.errors import RunLocked
+from handrail.errors import RunIdTaken, RunLocked
 from handrail.model.events import (
     CancelRequested,
     Event,
@@ -100,6 +100,33 @@ class JournalContract:
         found = (list(journal.events("a")), list(journal.events("b")))
         journal.close()
         assert found == (ours, theirs)
+
+    @pytest.mark.anyio
+    async def test_a_whole_run_is_stored_at_once(self, make_journal: MakeJournal) -> None:
+        """As if event by event, also one with a large value; it goes on with the next number."""
+        journal = make_journal()
+        events = sample_events("whole")
+        large = stamp(WorkflowStarted("w", {"text": "x" * 50_000}, {}, ("whole", "a")), "r", 1, 1.0)
+        journal.append_run(events)
+        journal.append_run([large])
+        await store(journal, stamp(StepStarted("a", "python"), "r", 2, 2.0))
+        found = (list(journal.events("whole")), journal.events("r")[0], len(journal.events("r")))
+        listed = [(one.run_id, one.events, one.forked_from) for one in journal.runs()]
+        journal.close()
+        assert found == (events, large, 2)
+        assert listed == [("whole", len(events), None), ("r", 2, ("whole", "a"))]
+
+    @pytest.mark.anyio
+    async def test_a_run_that_is_there_is_not_stored_again(self, make_journal: MakeJournal) -> None:
+        """It stays as it is."""
+        journal = make_journal()
+        first = stamp(WorkflowStarted("w"), "r", 1, 1.0)
+        await store(journal, first)
+        with pytest.raises(RunIdTaken):
+            journal.append_run(sample_events("r"))
+        found = list(journal.events("r"))
+        journal.close()
+        assert found == [first]
 
     def test_an_unknown_run_has_no_events(self, make_journal: MakeJournal) -> None:
         """Asking for a run that is not there is no error."""

@@ -1,0 +1,98 @@
+"""Whether today's code still replays a recorded run; nothing is performed, nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from handrail.engine.executor import Engine
+from handrail.engine.step_names import yielded_at
+from handrail.model import events as ev
+from handrail.model.definition import WorkflowDefinition
+from handrail.model.history import Divergence, ReplayReport
+from handrail.model.plan import Plan
+from handrail.model.results import WaitsFor, WorkflowResult
+from handrail.ports.journal import waits_of
+from handrail.record.dropped import begun
+from handrail.record.reading import ended, refuse_other_workflow
+from handrail.typed.jsonsafe import short_repr
+
+_TRAILING = (ev.RollbackStarted, ev.RollbackCompleted, ev.LimitReached)
+
+
+async def replayed(
+    engine: Engine, history: Sequence[ev.Event], definition: WorkflowDefinition
+) -> ReplayReport:
+    """The code of a workflow against a recorded run of it.
+
+    Raises:
+        WrongUse: it is a run of another workflow.
+    """
+    refuse_other_workflow(history, definition)
+    last = ended(history)
+    plan, finished = await engine.rehearsed(_before_its_end(history, last), definition)
+    found = (
+        _changed(plan, definition)
+        or _other_course(plan, history, definition, is_over=last is not None)
+        or _other_end(finished, last, engine.parts.journal.codec.identity, waits_of(history))
+    )
+    return ReplayReport(history[0].run_id, found)
+
+
+def _before_its_end(
+    history: Sequence[ev.Event], last: ev.WorkflowCompleted | None
+) -> Sequence[ev.Event]:
+    """The history as if the process had died when the code was through."""
+    if last is None:
+        return history
+    end = next(index for index, event in enumerate(history) if event is last)
+    if last.status == "cancelled":
+        asked = (i for i in range(end, -1, -1) if isinstance(history[i], ev.CancelRequested))
+        return history[: next(asked, end)]
+    while isinstance(history[end - 1], _TRAILING):
+        end -= 1
+    return history[:end]
+
+
+def _changed(plan: Plan, definition: WorkflowDefinition) -> Divergence | None:
+    for one in plan.changes:
+        return Divergence(one.path, one.was, one.now, yielded_at(definition, one.path))
+    return None
+
+
+def _other_course(
+    plan: Plan, history: Sequence[ev.Event], definition: WorkflowDefinition, *, is_over: bool
+) -> Divergence | None:
+    """A step that the code comes to where the run did not, or one that it does not come to."""
+    known = begun(history)
+    left = [one.path for one in plan.steps if one.state == "orphaned" or not one.reached]
+    new = [one for one in plan.steps if one.state == "will run" and one.path not in known]
+    if new and (is_over or left):
+        one = new[0]
+        kind = one.step_type or "step"
+        return Divergence(one.path, "no such step", kind, yielded_at(definition, one.path))
+    if left:
+        kind = next((one.step_type for one in plan.steps if one.path == left[0]), "step")
+        return Divergence(left[0], kind, "no such step", yielded_at(definition, left[0]))
+    return None
+
+
+def _other_end(
+    finished: WorkflowResult[Any] | None,
+    last: ev.WorkflowCompleted | None,
+    identity: Any,
+    waits: Sequence[WaitsFor],
+) -> Divergence | None:
+    if finished is None or (last is not None and last.status == "cancelled"):
+        return None
+    now = _end(finished.status, finished.value, finished.error)
+    if last is None:  # it may have been killed when all was done, but not while it waited
+        asked = next((str(one) for one in waits if one.kind in {"answer", "signal"}), None)
+        return Divergence("", f"waiting for {asked}", now) if asked else None
+    was = _end(last.status, last.value, last.error)
+    same = finished.status == last.status and identity(finished.value) == identity(last.value)
+    return None if same else Divergence("", was, now)
+
+
+def _end(status: str, value: Any, error: str | None) -> str:
+    return f"{status} with {short_repr(value)}" if error is None else f"{status}: {error}"

@@ -1,0 +1,199 @@
+"""A recorded run as a test of today's code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handrail import (
+    Executor,
+    RunNotFound,
+    SqliteJournal,
+    StepFailed,
+    Steps,
+    WrongUse,
+    step,
+    workflow,
+)
+from handrail.testing import TextJournal, assert_replays, recorded_runs, replay
+from handrail.testing.shapes import Body, workflow_of
+from handrail.testing.strategies import bodies
+from tests.durability.flows import FLOWS
+from tests.durability.support import LAW, RUN, Lives, every_flow, lives
+
+
+def fails() -> None:
+    """Raise."""
+    raise ValueError("no")
+
+
+def one(item: int) -> Step[int]:
+    """A member."""
+    return step("s").call(abs, item)
+
+
+@workflow("order")
+def order(n: int = 1) -> Steps[str]:
+    """What is recorded."""
+    a = yield from step("a").call(str.upper, f"a{n}")
+    yield from step("each").for_each([1, 2], one)
+    try:
+        yield from step("risky").call(fails)
+    except StepFailed:
+        a += "!"
+    return (yield from step("last").call(str.lower, a))
+
+
+@workflow("order")
+def changed(n: int = 1) -> Steps[str]:
+    """A step is another."""
+    a = yield from step("a").call(str.upper, f"a{n}")
+    yield from step("each").for_each([1, 2], one)
+    try:
+        yield from step("risky").call(int, "no")
+    except StepFailed:
+        a += "!"
+    return (yield from step("last").call(str.lower, a))
+
+
+@workflow("order")
+def more(n: int = 1) -> Steps[str]:
+    """There is one more."""
+    a = yield from step("a").call(str.upper, f"a{n}")
+    yield from step("new").call(str.upper, a)
+    yield from step("each").for_each([1, 2], one)
+    try:
+        yield from step("risky").call(fails)
+    except StepFailed:
+        a += "!"
+    return (yield from step("last").call(str.lower, a))
+
+
+@workflow("order")
+def less(n: int = 1) -> Steps[str]:
+    """One is missing."""
+    a = yield from step("a").call(str.upper, f"a{n}")
+    try:
+        yield from step("risky").call(fails)
+    except StepFailed:
+        a += "!"
+    return (yield from step("last").call(str.lower, a))
+
+
+@workflow("order")
+def unhandled(n: int = 1) -> Steps[str]:
+    """A failure is not gone on from any more."""
+    a = yield from step("a").call(str.upper, f"a{n}")
+    yield from step("each").for_each([1, 2], one)
+    yield from step("risky").call(fails)
+    return (yield from step("last").call(str.lower, a + "!"))
+
+
+@workflow("order")
+def other_end(n: int = 1) -> Steps[str]:
+    """It returns something else."""
+    yield from order.definition.function(n)
+    return "else"
+
+
+@workflow("another")
+def another() -> Steps[str]:
+    """Of another name."""
+    return (yield from step("a").call(str.upper, "a"))
+
+
+def exported(folder: Path) -> Path:
+    """A file with a run of ``order``."""
+    executor = Executor(journal=TextJournal(), workflows=[order])
+    assert executor.options(run_id="r").run_sync(order).value == "a1!"
+    file = folder / "order-1.jsonl"
+    executor.export_sync("r", file)
+    return file
+
+
+CODES: list[tuple[Any, str, str]] = [
+    (changed, "risky", 'the code has python builtins:int ["no"]'),
+    (more, "new", "recorded was no such step; the code has python"),
+    (less, "each", "the code has no such step"),
+    (unhandled, "last", "the code has no such step"),
+    (
+        other_end,
+        "",
+        "the run: recorded was succeeded with 'a1!'; the code has succeeded with 'else'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "path", "text"), CODES)
+def test_the_first_divergence_is_told(tmp_path: Path, code: Any, path: str, text: str) -> None:
+    """What was recorded, what the code is now, and the line of it."""
+    file = exported(tmp_path)
+    assert replay(file, order).matches
+    report = replay(file, code)
+    assert report.divergence is not None
+    assert report.divergence.path == path
+    with pytest.raises(AssertionError) as caught:
+        assert_replays(file, code)
+    assert text in str(caught.value)
+    if path:
+        name, _, line = report.divergence.where.rpartition(":")
+        first = code.definition.function.__code__.co_firstlineno
+        assert name == __file__
+        assert first <= int(line) < first + 14
+
+
+def test_a_run_is_read_from_wherever_it_is(tmp_path: Path) -> None:
+    """An export, the file of a journal, or a journal; nothing of it changes."""
+    journal = SqliteJournal(tmp_path / "runs.db")
+    Executor(journal=journal).options(run_id="r").run_sync(order, 2)
+    before = journal.events("r")
+    for source in (journal, tmp_path / "runs.db", exported(tmp_path)):
+        assert_replays(source, order)
+    assert journal.events("r") == before
+    Executor(journal=journal).options(run_id="s").run_sync(order, 3)
+    assert_replays(journal, order, run_id="s")
+    with pytest.raises(RunNotFound, match="r, s"):
+        replay(journal, order)
+    with pytest.raises(WrongUse, match="'order', not of 'another'"):
+        replay(exported(tmp_path), another)
+
+
+def test_a_folder_of_runs_is_a_test_for_each(tmp_path: Path) -> None:
+    """Named as the files are; an empty folder is a mistake."""
+    exported(tmp_path)
+    mark = recorded_runs(tmp_path)
+    assert mark.args == ("recorded_run", [tmp_path / "order-1.jsonl"])
+    assert mark.kwargs == {"ids": ["order-1"]}
+    with pytest.raises(FileNotFoundError, match="no exported run"):
+        recorded_runs(tmp_path / "none")
+
+
+@LAW
+@given(body=bodies(timeless=True), writes=st.integers(1, 40))
+def test_a_run_never_diverges_from_its_own_code(body: Body, writes: int) -> None:
+    """However it ended, and if it was killed anywhere."""
+    flow = workflow_of(body)
+    run = Lives(flow)
+    run.live(stop_at=writes)
+    if run.journal.reopened().events(RUN):
+        assert replay(run.journal.reopened(), flow).divergence is None
+    run.through()
+    assert replay(run.journal.reopened(), flow).divergence is None
+
+
+@every_flow
+def test_a_flow_as_people_write_it_replays_at_each_place(name: str) -> None:
+    """Also while it waits, and where it was cut off."""
+    flow, _ = FLOWS[name]
+    run = lives(name)
+    run.through()
+    history = run.journal.reopened().events(RUN)
+    for end in range(1, len(history) + 1):
+        journal = TextJournal()
+        for event in history[:end]:
+            journal.append(event)
+        assert replay(journal, flow).divergence is None
