@@ -13,6 +13,7 @@ from handrail import (
     Executor,
     RunNotFound,
     SqliteJournal,
+    Step,
     StepFailed,
     Steps,
     WrongUse,

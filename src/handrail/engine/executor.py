@@ -279,7 +279,7 @@ class Engine:
         parts, names = self._parts, StepNames(definition)
         return Contexts(run_id, parts.services, parts.config, self._mark(run_id), names.check)
 
-    def _machine(self, start: Start) -> Machine:
+    def _machine(self, start: Start, *, is_strict: bool = False) -> Machine:
         parts = self._parts
         codec = self._journal.codec if self._journal.durable or parts.durable else None
         setting = Setting(
@@ -291,6 +291,7 @@ class Engine:
             parts.max_crashes,
             None if codec is None else self._secrets(),
             start.cancel is not None,
+            is_strict,
         )
         return Machine(start.definition, start.inputs, setting)
 
@@ -607,11 +608,16 @@ class Engine:
         definition: WorkflowDefinition,
         reuse: Sequence[str] = (),
         rerun: Sequence[str] = (),
+        *,
+        is_strict: bool = False,
     ) -> tuple[Plan, WorkflowResult[Any] | None]:
-        """What the workflow's code comes to by a history, and the result if it comes to its end."""
+        """What the workflow's code comes to by a history, and the result if it comes to its end.
+
+        ``is_strict``: also a step that failed is to be the one that is recorded.
+        """
         now, parts = self._parts.clock.now(), self._parts
         start = self._start_again(history, definition, now, reuse, rerun)
-        machine = self._machine(start)
+        machine = self._machine(start, is_strict=is_strict)
         evaluator = Evaluator(self._contexts(start.run_id, definition), parts.stages, parts.gates)
         return await plan_of(
             machine, start.first, history, now, evaluator=evaluator, cancel=start.cancel

@@ -30,7 +30,9 @@ async def replayed(
     """
     refuse_other_workflow(history, definition)
     last = ended(history)
-    plan, finished = await engine.rehearsed(_before_its_end(history, last), definition)
+    plan, finished = await engine.rehearsed(
+        _before_its_end(history, last), definition, is_strict=True
+    )
     found = (
         _changed(plan, definition)
         or _other_course(plan, history, definition, is_over=last is not None)
