@@ -82,3 +82,26 @@ class ReplayReport:
     def matches(self) -> bool:
         """True if the code does what is recorded."""
         return self.divergence is None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something in a journal that is not as it was written: the run, empty if it is of none, the
+    number of the event, 0 if it is none, and what is wrong.
+    """
+
+    run_id: str
+    number: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"run {self.run_id}: {self.what}" if self.run_id else self.what
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """The runs that were removed from a journal, their events, and the bytes that are free now."""
+
+    runs: tuple[str, ...]
+    events: int
+    bytes: int

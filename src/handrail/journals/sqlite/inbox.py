@@ -38,7 +38,7 @@ class Post:
             row = (number, key, float(event.at), *record)
             connection.execute(
                 "INSERT INTO letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (run_id, *row, _checksum(run_id, row)),
+                (run_id, *row, letter_checksum(run_id, row)),
             )
         return Letter(event, key, number)
 
@@ -72,7 +72,7 @@ class Post:
         self, run_id: str, row: tuple[Any, ...], secrets: Mapping[str, str] | None
     ) -> Letter:
         number, key, at, kind, path, body, value, crc = row
-        if _checksum(run_id, row[:-1]) != crc:
+        if letter_checksum(run_id, row[:-1]) != crc:
             why = f"letter {number} to run {run_id} is not as it was written"
             raise damaged(self.journal, f"reading the letters of run {run_id}", why)
         record = Record(kind, path, body, value)
@@ -80,5 +80,6 @@ class Post:
         return Letter(cast("Message", event), key, number)
 
 
-def _checksum(run_id: str, row: tuple[Any, ...]) -> int:
+def letter_checksum(run_id: str, row: tuple[Any, ...]) -> int:
+    """The checksum of a letter's row, given all of it before the checksum."""
     return crc32("\n".join(map(repr, row)).encode("utf-8", "surrogatepass"), crc32(run_id.encode()))

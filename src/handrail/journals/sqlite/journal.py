@@ -35,6 +35,7 @@ rolled back, so the journal can be used again as soon as the cause is gone.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sqlite3
@@ -42,17 +43,22 @@ import threading
 import time
 import weakref
 from collections.abc import Awaitable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
 from handrail.codec.codec import Codec
-from handrail.errors import DefinitionError
+from handrail.errors import DefinitionError, RunNotFound, WrongUse
+from handrail.journals.sqlite.care import PruneStatus, faults, may_go, remove, size_of
 from handrail.journals.sqlite.inbox import Post
+from handrail.journals.sqlite.leases import holders
 from handrail.journals.sqlite.open import is_busy
 from handrail.journals.sqlite.rows import Tail, list_runs, put, put_run, read_events
 from handrail.journals.sqlite.store import THREAD_NAME, Store
 from handrail.journals.sqlite.threads import pending_here
 from handrail.model.events import Event
+from handrail.model.history import Fault, Pruned
+from handrail.model.policy import seconds_of
 from handrail.ports.journal import Letter, RunInfo
 from handrail.record.rows import Record, to_record
 
@@ -194,6 +200,58 @@ class SqliteJournal:
             f"reading the letters of run {run_id}",
             lambda desk: self._post.after(desk, run_id, after, self._secrets(run_id)),
         )
+
+    def verify(self, run_id: str | None = None) -> tuple[Fault, ...]:
+        """Everything in the journal, or in one run of it, that is not as it was written.
+
+        Raises:
+            RunNotFound: there is no such run. JournalFailed: the file cannot be read at all.
+        """
+
+        def found(desk: sqlite3.Connection) -> tuple[Fault, ...]:
+            known = [str(one) for (one,) in desk.execute("SELECT run_id FROM runs").fetchall()]
+            if run_id is not None and run_id not in known:
+                raise RunNotFound(run_id, known)
+            return tuple(faults(desk, self.codec, run_id))
+
+        return self._store.read("verifying", found)
+
+    def prune(
+        self,
+        *,
+        older_than: float | timedelta | None = None,
+        keep_last: int | None = None,
+        statuses: Sequence[PruneStatus] = (),
+        dry_run: bool = False,
+    ) -> Pruned:
+        """Remove runs that have ended, or, if ``statuses`` name them, that are suspended or dead.
+
+        ``older_than`` is seconds since their last event, ``keep_last`` a number of the newest that
+        stay. A run that is driven, or damaged, is never removed. With ``dry_run`` nothing is, and
+        what would be is told. The file is made smaller if no run is driven meanwhile; else later
+        runs use the room.
+
+        Raises:
+            WrongUse: neither an age, a number nor a status was named.
+        """
+        if older_than is None and keep_last is None and not statuses:
+            raise WrongUse("prune: name what may go, by older_than, keep_last or statuses")
+        age = None if older_than is None else seconds_of(older_than, "older_than of prune")
+        now = time.time()
+        with self._store.desk("removing runs", to_write=not dry_run) as desk:
+            runs = may_go(desk, now, age, keep_last, statuses)
+            if dry_run:
+                size = sum(size_of(desk, one.run_id) for one in runs)
+                return Pruned(
+                    tuple(one.run_id for one in runs), sum(one.events for one in runs), size
+                )
+            pruned = remove(desk, runs, now)
+            if pruned.runs and not holders(desk, now):
+                with contextlib.suppress(sqlite3.OperationalError):  # somebody reads or writes
+                    desk.execute("VACUUM")
+        for gone in pruned.runs:
+            self._store.tails.pop(gone, None)
+        return pruned
 
     def close(self) -> None:
         """Give back the leases and let go of the file; the next call opens it again."""

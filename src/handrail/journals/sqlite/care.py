@@ -1,0 +1,185 @@
+"""Looking after a journal: is all of it as it was written, and what may go?"""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Collection, Iterator
+from typing import Any, Literal, TypeAlias
+from zlib import crc32
+
+from handrail.codec.codec import Codec
+from handrail.journals.sqlite.inbox import letter_checksum
+from handrail.journals.sqlite.leases import holders
+from handrail.journals.sqlite.rows import (
+    RUN,
+    begin_checksum,
+    digest,
+    list_runs,
+    pack,
+    run_checksum,
+)
+from handrail.journals.sqlite.transactions import snapshot, transaction
+from handrail.model.history import Fault, Pruned
+from handrail.ports.journal import RunInfo
+from handrail.record.rows import Record, UnreadableRecord, from_record
+
+_ROWS = """
+SELECT seq, at, cast(kind AS blob), cast(path AS blob), cast(body AS blob), cast(value AS blob),
+  cast(blob AS blob), crc, (SELECT cast(data AS blob) FROM blobs WHERE hash = blob)
+FROM events WHERE run = ? ORDER BY seq
+"""
+_LETTERS = """
+SELECT run_id, number, key, at, kind, path, body, value, crc FROM letters ORDER BY run_id, number
+"""
+PruneStatus: TypeAlias = Literal["succeeded", "failed", "cancelled", "suspended", "dead"]
+ENDED: frozenset[PruneStatus] = frozenset({"succeeded", "failed", "cancelled"})
+
+
+def faults(connection: sqlite3.Connection, codec: Codec, run_id: str | None) -> Iterator[Fault]:
+    """Everything in a journal, or in one run of it, that is not as it was written."""
+    with snapshot(connection):
+        if run_id is None:
+            for (said,) in connection.execute("PRAGMA quick_check(20)").fetchall():
+                if said != "ok":
+                    yield Fault("", 0, f"the file is damaged: {said}")
+        for row in connection.execute(RUN).fetchall():
+            if run_id is None or row[1] == run_id:
+                yield from _of_run(connection, codec, row)
+        for row in connection.execute(_LETTERS).fetchall():
+            if run_id in {None, row[0]} and letter_checksum(row[0], row[1:-1]) != row[-1]:
+                yield Fault(str(row[0]), 0, f"letter {row[1]} is not as it was written")
+        if run_id is None:
+            yield from _of_blobs(connection)
+            yield from _of_nobody(connection)
+
+
+def _of_run(connection: sqlite3.Connection, codec: Codec, run: tuple[Any, ...]) -> Iterator[Fault]:
+    number, run_id, tail_seq, tail_crc = run[0], str(run[1]), run[5], run[6]
+    if run_checksum(run[:7]) != run[7]:
+        yield Fault(run_id, 0, "its entry is not as it was written")
+    crc, last = begin_checksum(run_id), 0
+    for seq, *columns, said, data in connection.execute(_ROWS, (number,)).fetchall():
+        if seq > last + 1:
+            yield Fault(run_id, last + 1, f"events {last + 1} to {seq - 1} are missing")
+        else:
+            wrong = _of_event(run_id, codec, seq, columns, data, crc, said)
+            if wrong:
+                yield Fault(run_id, seq, f"event {seq} {wrong}")
+        crc, last = said, seq
+        if seq == tail_seq and said != tail_crc:
+            yield Fault(run_id, seq, f"event {seq} is not the one that it ended with")
+    if last < tail_seq or not last:
+        yield Fault(run_id, last + 1, f"events {last + 1} to {tail_seq} are missing")
+
+
+def _of_event(  # noqa: PLR0917  # the parts of a row
+    run_id: str,
+    codec: Codec,
+    seq: int,
+    columns: list[Any],
+    data: bytes | None,
+    before: int,
+    said: int,
+) -> str:
+    """What is wrong with an event; empty if nothing is."""
+    at, kind, path, body, value, blob = columns
+    try:
+        parts = (kind, path, body, b"None" if blob is None else blob, value or b"")
+        if crc32(b"\n".join(parts), crc32(pack(seq, at), before)) != said:
+            return "is not as it was written"
+        if blob is not None and (data is None or digest(data) != blob.decode()):
+            return "has a value that is not as it was written"
+        held = data if blob is not None else value
+        text = None if held is None else held.decode()
+        record = Record(kind.decode(), path.decode(), body.decode(), text)
+        from_record(run_id, seq, at, record, codec, None)
+    except (TypeError, struct.error, UnicodeDecodeError):
+        return "is not as it was written"
+    except UnreadableRecord as error:
+        return f"cannot be read by this version: {error.why}"
+    return ""
+
+
+def _of_blobs(connection: sqlite3.Connection) -> Iterator[Fault]:
+    """Values that no event has: those that events have are told of with them."""
+    query = (
+        "SELECT hash, cast(data AS blob) FROM blobs WHERE hash NOT IN "
+        "(SELECT blob FROM events WHERE blob IS NOT NULL)"
+    )
+    for name, data in connection.execute(query).fetchall():
+        if digest(data) != name:
+            yield Fault("", 0, f"the value {name} is not as it was written")
+
+
+def _of_nobody(connection: sqlite3.Connection) -> Iterator[Fault]:
+    query = "SELECT DISTINCT run FROM events WHERE run NOT IN (SELECT id FROM runs)"
+    for (number,) in connection.execute(query).fetchall():
+        yield Fault("", 0, f"the entry of the run with the number {number} is missing")
+
+
+def may_go(
+    connection: sqlite3.Connection,
+    now: float,
+    older_than_s: float | None,
+    keep_last: int | None,
+    statuses: Collection[PruneStatus],
+) -> list[RunInfo]:
+    """The runs that are to go: of the statuses (by default: that have ended), older than that, and
+    not among the last. One that somebody drives, or that is damaged, never is.
+    """
+    wanted = statuses or ENDED
+    found = [
+        info
+        for info in list_runs(connection, now)
+        if info.holder is None and not info.damaged and (info.status or "dead") in wanted
+    ]
+    if keep_last:
+        kept = {one.run_id for one in sorted(found, key=lambda one: one.updated_at)[-keep_last:]}
+        found = [one for one in found if one.run_id not in kept]
+    if older_than_s is not None:
+        found = [one for one in found if one.updated_at <= now - older_than_s]
+    return found
+
+
+def size_of(connection: sqlite3.Connection, run_id: str) -> int:
+    """How many bytes the events of a run have, without values that other runs may share."""
+    query = (
+        "SELECT coalesce(sum(length(cast(path AS blob)) + length(cast(body AS blob)) "
+        "+ coalesce(length(cast(value AS blob)), 0) + 32), 0) "
+        "FROM events WHERE run = (SELECT id FROM runs WHERE run_id = ?)"
+    )
+    return int(connection.execute(query, (run_id,)).fetchone()[0])
+
+
+def remove(connection: sqlite3.Connection, runs: Collection[RunInfo], now: float) -> Pruned:
+    """Remove runs that nobody has begun to drive since, one at a time, and what only they had."""
+    gone: list[RunInfo] = []
+    freed = 0
+    for info in runs:
+        with transaction(connection):
+            if info.run_id in holders(connection, now):
+                continue
+            size = size_of(connection, info.run_id)
+            of_run = "run = (SELECT id FROM runs WHERE run_id = ?)"
+            connection.execute(f"DELETE FROM events WHERE {of_run}", (info.run_id,))  # noqa: S608
+            for table in ("letters", "leases", "runs"):
+                connection.execute(f"DELETE FROM {table} WHERE run_id = ?", (info.run_id,))  # noqa: S608
+        gone.append(info)
+        freed += size
+    return Pruned(
+        tuple(one.run_id for one in gone),
+        sum(one.events for one in gone),
+        freed + _remove_values(connection),
+    )
+
+
+_UNUSED = "hash NOT IN (SELECT blob FROM events WHERE blob IS NOT NULL)"
+
+
+def _remove_values(connection: sqlite3.Connection) -> int:
+    with transaction(connection):
+        query = f"SELECT coalesce(sum(length(cast(data AS blob))), 0) FROM blobs WHERE {_UNUSED}"  # noqa: S608
+        (freed,) = connection.execute(query).fetchone()
+        connection.execute(f"DELETE FROM blobs WHERE {_UNUSED}")  # noqa: S608
+    return int(freed)
