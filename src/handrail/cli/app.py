@@ -25,6 +25,7 @@ app = App(
 )
 
 Gates = Literal["approve", "default", "fail", "ask"]
+PruneStatuses = Literal["succeeded", "failed", "cancelled", "suspended", "dead"]
 Statuses = Literal["running", "dead", "damaged", "suspended", "succeeded", "failed", "cancelled"]
 
 # -- options that several commands share -----------------------------------------------------------
@@ -400,6 +401,180 @@ def plan(
     return plan_run(
         run, place_of(folder, executor), choices=changed.choices(), as_json=as_json, target=target
     )
+
+
+@app.command
+def fork(
+    run: RunId,
+    /,
+    *,
+    at: str | None = None,
+    set_output: Annotated[list[str] | None, Parameter(name="--set")] = None,
+    inputs: Annotated[list[str] | None, Parameter(name="--input")] = None,
+    rerun: Words = None,
+    run_id: str | None = None,
+    no_run: bool = False,
+    target: RunTarget = None,
+    driving: Driving = DRIVING,
+    folder: Dir = None,
+    executor: ExecutorName = None,
+) -> int:
+    """Make a new run of another, which stays as it is, and drive it.
+
+    Parameters
+    ----------
+    at
+        Keep what had ended when this step began.
+    set_output
+        PATH=VALUE: the step at PATH has this output, and what began after it had ended runs again;
+        repeatable.
+    inputs
+        NAME=VALUE: another input; what differs by it runs again. Repeatable.
+    rerun
+        The path of a step that runs again; repeatable.
+    run_id
+        The id of the new run.
+    no_run
+        Only make it, and print its id.
+    """
+    from handrail.cli.history import ForkWanted
+    from handrail.cli.history import fork as fork_run
+    from handrail.cli.target import place_of
+
+    wanted = ForkWanted(at, set_output or (), inputs or (), rerun or (), run_id)
+    place = place_of(folder, executor)
+    return fork_run(run, wanted, driving.options(), place, target=target, drives=not no_run)
+
+
+@app.command
+def diff(
+    a: RunId,
+    b: RunId,
+    /,
+    *,
+    whole: Annotated[bool, Parameter(name="--all")] = False,
+    as_json: Json = False,
+    folder: Dir = None,
+) -> int:
+    """Show what differs between two runs, step by step. Exit code 1 if anything does.
+
+    Parameters
+    ----------
+    whole
+        Also the steps that are the same.
+    as_json
+        Print the comparison as JSON.
+    """
+    from handrail.cli.history import diff as diff_runs
+    from handrail.cli.target import place_of
+
+    return diff_runs((a, b), place_of(folder), whole=whole, as_json=as_json)
+
+
+@app.command
+def export(
+    run: RunId,
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    folder: Dir = None,
+) -> int:
+    """Write a run to a file of JSON lines, masked as in the journal.
+
+    Parameters
+    ----------
+    output
+        The file; by default RUN.jsonl here.
+    """
+    from handrail.cli.history import export as export_run
+    from handrail.cli.target import place_of
+
+    return export_run(run, output, place_of(folder))
+
+
+@app.command(name="import")
+def import_(file: Path, /, *, run_id: str | None = None, folder: Dir = None) -> int:
+    """Put an exported run into the journal, and print its id.
+
+    Parameters
+    ----------
+    file
+        What `handrail export` has written.
+    run_id
+        Another id for it.
+    """
+    from handrail.cli.history import import_run
+    from handrail.cli.target import place_of
+
+    return import_run(file, run_id, place_of(folder))
+
+
+@app.command
+def replay(file: Path, target: str, /, *, run_id: str | None = None) -> int:
+    """Check whether the code of a TARGET still replays a recorded run. Exit code 1 if not.
+
+    Nothing is performed. What is told is the first step that differs, and its line.
+
+    Parameters
+    ----------
+    file
+        An exported run, or the file of a journal.
+    target
+        FILE.py, FILE.py:NAME or MODULE:NAME.
+    run_id
+        Of a journal with several runs, which one.
+    """
+    from handrail.cli.history import replay as replay_run
+
+    return replay_run(file, target, run_id)
+
+
+@app.command
+def verify(run: RunId | None = None, /, *, as_json: Json = False, folder: Dir = None) -> int:
+    """Check that the journal, or one run in it, is as it was written. Exit code 1 if not.
+
+    Parameters
+    ----------
+    as_json
+        Print the faults as JSON.
+    """
+    from handrail.cli.history import verify as verify_journal
+    from handrail.cli.target import place_of
+
+    return verify_journal(run, place_of(folder), as_json=as_json)
+
+
+@app.command
+def prune(
+    *,
+    older_than: str | None = None,
+    keep_last: int | None = None,
+    status: Annotated[list[PruneStatuses] | None, Parameter()] = None,
+    artifacts: bool = False,
+    dry_run: bool = False,
+    folder: Dir = None,
+) -> int:
+    """Remove runs that are over from the journal, and say what was won.
+
+    Parameters
+    ----------
+    older_than
+        Those whose last event is so old: 30d, 12h, 2w.
+    keep_last
+        All but so many of the newest.
+    status
+        Only runs that ended so; `suspended` and `dead` ones only if named. Repeatable.
+    artifacts
+        Their files for people, too.
+    dry_run
+        Only print which.
+    """
+    from handrail.cli.history import PruneWanted
+    from handrail.cli.history import prune as prune_runs
+    from handrail.cli.target import place_of
+
+    wanted = PruneWanted(older_than, keep_last, status or (), artifacts, dry_run)
+    return prune_runs(wanted, place_of(folder))
 
 
 @app.command

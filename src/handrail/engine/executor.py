@@ -484,19 +484,18 @@ class Engine:
             if inputs and not any(getattr(one, "fingerprint", "") for one in kept):
                 kept = kept[:1]  # nothing says what followed from the old ones
             name = fork_id or new_run_id(workflow_named(history), now, journal.events)
-            if outputs or inputs:
-                definition = workflow_for(history, None, self._parts.workflows)
-            changed = None
+            changed: dict[str, Any] | None = None
+            given: dict[str, StepResult[Any]] = {}
             if inputs:
+                definition = workflow_for(history, None, self._parts.workflows)
                 recorded = inputs_of(Recorded(history[:1]), definition, journal.codec)
                 changed = with_inputs(definition, recorded, inputs)
-            given: dict[str, StepResult[Any]] = {}
             if outputs:
+                definition = workflow_for(history, None, self._parts.workflows)
                 run = forked(kept, name, at, {}, changed, (), now)
                 steps = await self._steps_in(run, definition, now)
-                given = {
-                    path: result_given(path, steps.get(path), outputs[path]) for path in outputs
-                }
+                for path, value in outputs.items():
+                    given[path] = result_given(path, steps.get(path), value)
             made = forked(kept, name, at, given, changed, rerun, now)
             journal.append_run(made, secrets=secrets)
         return name

@@ -350,8 +350,10 @@ class Recorded:
         path = event.path
         record = self._paths.get(path) or self._record(path)
         record.end = event.result
-        if self._is_lent and isinstance(event.result.output, AgentResult):
-            self.lent_sessions.add(event.result.output.session or "")
+        if self._is_lent:
+            output = event.result.output
+            if isinstance(output, AgentResult):
+                self.lent_sessions.add(output.session or "")
         self.undoing.pop(path, None)
         record.derived, record.unreached_children = event.composed, event.left_out
         self._attempt_over(path, event.used)

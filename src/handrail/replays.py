@@ -1,0 +1,61 @@
+"""Whether today's code still replays a recorded run, wherever that is kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from handrail.engine.exporting import import_from
+from handrail.engine.outside import run_outside
+from handrail.engine.parts import definition_of
+from handrail.engine.replaying import replayed
+from handrail.errors import RunNotFound
+from handrail.executor import Executor
+from handrail.journals.memory import MemoryJournal
+from handrail.journals.sqlite.journal import SqliteJournal
+from handrail.model import events as ev
+from handrail.model.history import ReplayReport
+from handrail.model.shapes import WorkflowLike
+from handrail.ports.journal import Journal
+from handrail.record.reading import history_of
+from handrail.secrets.values import SecretValues
+
+Source: TypeAlias = str | os.PathLike[str] | Journal
+"""An exported run, the file of a journal, or a journal."""
+_SQLITE = b"SQLite format 3"
+
+
+def replay(
+    source: Source, workflow: WorkflowLike[..., Any], *, run_id: str | None = None
+) -> ReplayReport:
+    """Whether the workflow's code does what is recorded of a run; nothing is performed.
+
+    ``run_id`` is needed of a journal with several runs.
+
+    Raises:
+        DamagedExport, JournalDamaged: it cannot be read. RunNotFound: there is no such run.
+        WrongUse: it is one of another workflow.
+    """
+    history, definition = _history(source, run_id), definition_of(workflow)
+    engine = Executor(durable=True)  # which compares what steps are with what they were
+    return run_outside("replay()", "it where no loop runs", replayed, engine, history, definition)
+
+
+def _history(source: Source, run_id: str | None) -> Sequence[ev.Event]:
+    """The events of a recorded run."""
+    if isinstance(source, (str, os.PathLike)):
+        file = Path(source)
+        with file.open("rb") as stream:
+            is_journal = stream.read(len(_SQLITE)) == _SQLITE
+        if not is_journal:
+            journal = MemoryJournal()
+            return journal.events(import_from(file, journal, run_id, SecretValues({})))
+        source = SqliteJournal(file)
+    if run_id is None:
+        known = [info.run_id for info in source.runs()]
+        if len(known) != 1:
+            raise RunNotFound("", known)
+        run_id = known[0]
+    return history_of(source, run_id)
