@@ -51,7 +51,7 @@ def test_a_fork_is_made_and_driven(cli: Cli) -> None:
 
 
 WRONG = [
-    (("--at", "lod"), "no recorded step 'lod'. Did you mean"),
+    (("--at", "lou"), "no recorded step 'lou'. Did you mean"),
     (("--set", "count=many"), "got 'many', expected int"),
     (("--set", "count"), "is not PATH=VALUE"),
     (("--input", "time=2"), "time"),
