@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -139,3 +140,46 @@ def test_runs_that_are_over_are_removed(cli: Cli, folder: Path) -> None:
     assert "2 runs, 16 events" in told.err
     assert [run["run_id"] for run in cli("runs", "--json").data] == ["c"]
     assert [one.name for one in artifacts.iterdir()] == ["flow-c"]
+
+
+HOSTILE = """
+from handrail import StepFailed, Steps, step, workflow
+
+def bad() -> None:
+    raise ValueError("a | pipe, ```a fence``` and <b>markup</b>\\nsecond line")
+
+@workflow
+def odd(text: str = "<script>`x`</script>") -> Steps[str]:
+    yield from step("saved").call(bad).default(None)
+    try:
+        yield from step("lost").call(bad)
+    except StepFailed:
+        pass
+    yield from step("sure?").ask("Well?")
+    return text
+"""
+
+
+def test_a_report_is_markdown_in_which_nothing_is_markup(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What steps say stands in code; on stdout, in a file, or in the summary of a job."""
+    (folder / "odd.py").write_text(HOSTILE)
+    cli("run", "odd.py", "--run-id", "o", "--quiet")
+    text = cli("report", "o").out
+    assert text.startswith("## \u23f8\ufe0f `odd` suspended\n")
+    assert "| input `text` | ``<script>`x`</script>`` |" in text
+    assert "- `an answer to 'sure?'`" in text
+    assert "| `lost` | \u274c failed |" in text
+    assert "````text\na | pipe, ```a fence``` and <b>markup</b>\nsecond line\n````" in text
+    code = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+    assert not re.search("<(?!/?details>|/?summary>)", code.sub("", text))
+    cli("answer", "o", "sure?", "yes")
+    cli("resume", "o", "--quiet")
+    assert cli("report", "o", "-o", "o.md").code == 0
+    assert "### Value" in (folder / "o.md").read_text()
+    assert cli("report", "o", "--github").code == 2
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    for _ in range(2):
+        assert cli("report", "first", "--github").out == ""
+    assert (folder / "summary.md").read_text().count("`flow` succeeded") == 2

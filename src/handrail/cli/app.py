@@ -530,6 +530,36 @@ def replay(file: Path, target: str, /, *, run_id: str | None = None) -> int:
 
 
 @app.command
+def report(
+    run: RunId,
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    markdown: Annotated[bool, Parameter(negative="")] = False,
+    github: Annotated[bool, Parameter(negative="")] = False,
+    folder: Dir = None,
+) -> int:
+    """Print a run as Markdown: how it stands, its steps, what went wrong, what it cost.
+
+    Parameters
+    ----------
+    output
+        Write it to this file instead.
+    markdown
+        The form of it; the only one so far.
+    github
+        Add it to the summary of the GitHub job that this runs in, $GITHUB_STEP_SUMMARY.
+    """
+    from handrail.cli.markdown import report as report_run
+    from handrail.cli.markdown import summary_of_job
+    from handrail.cli.target import place_of
+
+    del markdown
+    where = summary_of_job() if github else None
+    return report_run(run, place_of(folder), output=output, github=where)
+
+
+@app.command
 def verify(run: RunId | None = None, /, *, as_json: Json = False, folder: Dir = None) -> int:
     """Check that the journal, or one run in it, is as it was written. Exit code 1 if not.
 

@@ -1,0 +1,202 @@
+"""``handrail report``: a run in Markdown, for a pull request, a ticket or a CI job's summary.
+
+Nothing that a step says is ever markup: its texts stand in code, fenced by more than they hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from handrail.cli.channels import tell
+from handrail.cli.exits import Exit, Refused
+from handrail.cli.journal import Place, picked
+from handrail.cli.masking import shown, shown_value
+from handrail.cli.report import format_time
+from handrail.cli.show import describe_status
+from handrail.ports.journal import RunInfo
+from handrail.record.inbox import unread
+from handrail.record.reading import history_of
+from handrail.record.view import RunView, Spent, StepView, plain, view_of
+from handrail.sinks.console_text import duration
+from handrail.sinks.console_words import usage_text
+from handrail.typed.jsonsafe import json_safe
+
+MOST_STEPS = 200
+_LONG = 4_000
+_MARKS = {
+    "succeeded": "✅",
+    "failed": "❌",
+    "cancelled": "🚫",
+    "running": "▶️",
+    "waiting": "⏸️",
+    "suspended": "⏸️",
+}
+
+
+def report(name: str, place: Place, *, output: Path | None, github: Path | None) -> int:
+    """Print a run as Markdown, or write it to a file; ``github``: add it to that."""
+    journal = place.find()
+    info = picked(journal, name)
+    history = history_of(journal, info.run_id)
+    inbox = unread(journal, info.run_id, history)
+    view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
+    text = shown(markdown_of(info, view))
+    try:
+        if github is not None:
+            with github.open("a", encoding="utf-8") as stream:
+                stream.write(text)
+        if output is not None:
+            output.write_text(text, "utf-8")
+            tell(f"the report is in {output}")
+    except OSError as error:
+        where = output or github
+        raise Refused(str(where), f"cannot be written: {error.strerror}") from None
+    if output is None and github is None:
+        print(text, end="")
+    return Exit.SUCCEEDED
+
+
+def summary_of_job() -> Path:
+    """The file of the summary of the GitHub job that this runs in.
+
+    Raises:
+        Refused: it runs in none.
+    """
+    named = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not named:
+        raise Refused("--github", "is for a job on GitHub: GITHUB_STEP_SUMMARY is not set")
+    return Path(named)
+
+
+def markdown_of(info: RunInfo, view: RunView) -> str:
+    """The report."""
+    return "\n".join(_lines(info, view)) + "\n"
+
+
+def _lines(info: RunInfo, view: RunView) -> Iterator[str]:
+    status = describe_status(info)
+    yield f"## {_MARKS.get(status.partition(' ')[0], '⏺️')} {_code(info.workflow_name)} {status}"
+    yield ""
+    yield from _table(("", ""), _facts(info, view))
+    yield from _section("Waits for", (f"- {_code(str(one))}" for one in view.waits_for))
+    end = view.end
+    if end is not None and end.error:
+        yield from _section("Failed", _fenced(end.error))
+    yield from _section("Steps", _steps(view))
+    yield from _section("What went wrong on the way", _failures(view))
+    incidents = (
+        f"- {_code(one.step.path)}: {one.kind}, {_code(_line(one.step.error))}"
+        for one in view.incidents
+    )
+    yield from _section("Incidents", incidents)
+    if end is not None and end.value is not None:
+        yield from _section("Value", _fenced(_text(end.value)))
+
+
+def _facts(info: RunInfo, view: RunView) -> Iterator[tuple[str, str]]:
+    yield "run", _code(info.run_id)
+    if info.forked_from is not None:
+        run_id, at = info.forked_from
+        yield "forked from", _code(run_id) + (f" at {_code(at)}" if at else "")
+    yield "started", format_time(info.started_at)
+    yield "took", duration(max(0.0, info.updated_at - info.started_at))
+    if view.spent.launches:
+        yield "agents", _spent(view.spent)
+    for name, value in dict(view.inputs or {}).items():
+        yield f"input {_code(str(name))}", _code(_line(_text(value)))
+
+
+def _steps(view: RunView) -> Iterator[str]:
+    rows = [
+        (
+            "&nbsp;" * 4 * one.depth + _code(one.path),
+            f"{_MARKS.get(one.state, '')} {one.state}".strip(),
+            "" if one.duration_ms is None else duration(one.duration_ms / 1000),
+            str(one.attempts) if one.attempts > 1 else "",
+            "" if one.spent is None else _spent(one.spent),
+        )
+        for one in view.steps[:MOST_STEPS]
+    ]
+    if rows:
+        yield from _table(("step", "state", "took", "attempts", "agents"), rows)
+    if len(view.steps) > MOST_STEPS:
+        yield f"\n... and {len(view.steps) - MOST_STEPS} steps more"
+
+
+def _failures(view: RunView) -> Iterator[str]:
+    for one in view.steps:
+        for failure in one.handled:
+            yield f"- {_code(one.path)} {one.state} after {_code(_line(failure.error))}"
+        if one.state == "failed" and one.cause is not None and one.cause.inner is None:
+            yield from _details(one)
+
+
+def _details(one: StepView) -> Iterator[str]:
+    assert one.cause is not None
+    yield ""
+    yield f"<details><summary>{_html(one.path)}</summary>"
+    yield ""
+    yield from _fenced(one.cause.error)
+    yield ""
+    yield "</details>"
+
+
+def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
+    found = list(lines)
+    if found:
+        yield from ("", f"### {title}", "", *found)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+
+
+def _spent(spent: Spent) -> str:
+    launches = f"{spent.launches} launch{'' if spent.launches == 1 else 'es'}"
+    used = usage_text(spent.usage, spent.unknown_tokens, spent.unknown_cost)
+    return f"{launches}, {used}" if used else launches
+
+
+def _text(value: Any) -> str:
+    value = shown_value(plain(value))
+    if isinstance(value, str):
+        return value
+    return json.dumps(json_safe(value), ensure_ascii=False, indent=2)
+
+
+def _line(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 120 else f"{flat[:117]}..."
+
+
+def _code(text: str) -> str:
+    """Text in a line, as code."""
+    flat = " ".join(text.split()) or " "
+    marks = "`" * (_longest(flat) + 1)
+    pad = " " if flat.startswith("`") or flat.endswith("`") else ""
+    return f"{marks}{pad}{flat}{pad}{marks}"
+
+
+def _fenced(text: str) -> list[str]:
+    """Lines of text, as code."""
+    if len(text) > _LONG:
+        text = f"{text[: _LONG // 2]}\n...\n{text[-_LONG // 2 :]}"
+    marks = "`" * max(3, _longest(text) + 1)
+    return [f"{marks}text", *text.splitlines(), marks]
+
+
+def _longest(text: str) -> int:
+    return max((len(found) for found in re.findall("`+", text)), default=0)
+
+
+def _html(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
