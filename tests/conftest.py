@@ -41,6 +41,7 @@ FOLDERS_OF_EXTRAS = {
     "agents/test_api_backend.py": ["jinja2", "pydantic_ai"],
     "cli": ["cyclopts", "rich"],
     "examples": ["cyclopts", "jinja2", "rich"],
+    "sinks/test_otel.py": ["opentelemetry"],
 }
 
 

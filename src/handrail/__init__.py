@@ -138,6 +138,7 @@ if TYPE_CHECKING:
     from handrail.sinks.console import ConsoleSink as ConsoleSink
     from handrail.sinks.jsonl import JsonlSink as JsonlSink
     from handrail.sinks.memory import MemorySink as MemorySink
+    from handrail.sinks.otel import OtelSink as OtelSink
     from handrail.sinks.structlog import StructlogSink as StructlogSink
     from handrail.static.source import SourceUnavailable as SourceUnavailable
     from handrail.steps.forgotten import StepNotYielded as StepNotYielded
@@ -210,6 +211,7 @@ _NAMES = {
     "handrail.sinks.console": "ConsoleSink",
     "handrail.sinks.jsonl": "JsonlSink",
     "handrail.sinks.memory": "MemorySink",
+    "handrail.sinks.otel": "OtelSink",
     "handrail.sinks.structlog": "StructlogSink",
     "handrail.static.source": "SourceUnavailable",
     "handrail.steps.forgotten": "StepNotYielded",

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from handrail.engine.exporting import import_from
 from handrail.engine.outside import run_outside
 from handrail.engine.parts import definition_of
-from handrail.engine.replaying import replayed
+from handrail.engine.replay_check import replayed
 from handrail.errors import RunNotFound
 from handrail.executor import Executor
 from handrail.journals.memory import MemoryJournal

@@ -1,0 +1,249 @@
+"""Runs as traces and metrics of OpenTelemetry."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from handrail.errors import MissingExtra
+from handrail.model.events import (
+    AgentFinished,
+    AgentSessionStarted,
+    AgentTurnStarted,
+    AttemptFailed,
+    Event,
+    GateAnswered,
+    GateOpened,
+    LadderStep,
+    MemberCompleted,
+    MemberStarted,
+    Progress,
+    RunResumed,
+    RunSuspended,
+    StepCompleted,
+    StepReplayed,
+    StepStarted,
+    WorkflowCompleted,
+    WorkflowStarted,
+)
+from handrail.model.paths import all_above
+from handrail.model.results import StepResult, Usage
+
+if TYPE_CHECKING:
+    from opentelemetry import metrics, trace
+
+
+class OtelSink:
+    """A span for each run, step, member, failed attempt and launch of an agent, and metrics.
+
+    The ids of spans follow from the run's id and the path, so that a run that is resumed goes on
+    in its trace; what was recorded before is not told again. A span is told when it has ended, that
+    of the run when the run has. Launches have the ``gen_ai.*`` attributes. Inputs, outputs and
+    prompts are in none. The providers are the global ones, unless they are given.
+
+    Raises:
+        MissingExtra: opentelemetry-api is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+    ) -> None:
+        try:
+            from opentelemetry import metrics, trace
+        except ImportError as error:
+            raise MissingExtra("OtelSink", "opentelemetry-api", "otel") from error
+        self._trace = trace
+        self._tracer: Any = trace.get_tracer("handrail", tracer_provider=tracer_provider)
+        self._ids = _Ids()
+        if hasattr(self._tracer, "id_generator"):  # what makes spans that are exported has one
+            self._tracer.id_generator = self._ids
+        meter = metrics.get_meter("handrail", meter_provider=meter_provider)
+        self._steps = meter.create_counter("handrail.steps", "1", "Steps that ended")
+        self._launches = meter.create_counter("handrail.launches", "1", "Launches of agents")
+        self._tokens = meter.create_counter("handrail.tokens", "{token}", "Tokens of agents")
+        self._cost = meter.create_counter("handrail.cost", "{USD}", "Dollars that agents cost")
+        self._waits = meter.create_histogram("handrail.wait", "s", "Waits for people and for caps")
+        self._took = meter.create_histogram("handrail.step.duration", "s", "Time of steps")
+        self._runs: dict[str, _Run] = {}
+
+    def emit(self, event: Event | Progress, /) -> None:
+        """Tell what has ended by it."""
+        run = self._runs.setdefault(event.run_id, _Run(event.run_id))
+        run.note(event)
+        match event:
+            case (
+                StepCompleted(path=path, result=result) | MemberCompleted(path=path, result=result)
+            ):
+                self._ended(run, path, result, event.at)
+            case AttemptFailed():
+                self._attempt(run, event)
+            case AgentFinished():
+                self._launch(run, event)
+            case LadderStep(due=due) if due > event.at:
+                self._waits.record(due - event.at, {"reason": event.kind, "kind": "time"})
+            case GateAnswered(path=path) if path in run.opened:
+                self._waits.record(event.at - run.opened.pop(path), {"kind": "answer"})
+            case WorkflowCompleted():
+                self._run_ended(run, event)
+            case _:
+                pass
+        if isinstance(event, (WorkflowCompleted, RunSuspended)):
+            self._runs.pop(event.run_id, None)
+
+    def _ended(self, run: _Run, path: str, result: StepResult[Any], at: float) -> None:
+        took = result.duration_ms / 1000
+        facts = {"handrail.step.type": result.step_type, "handrail.step.status": result.status}
+        more: dict[str, Any] = {"handrail.step.attempts": result.attempts}
+        self._span(run, path, path, at - took, at, {**facts, **more}, result.error)
+        if result.step_type != "member":
+            self._steps.add(1, facts)
+            self._took.record(took, facts)
+
+    def _attempt(self, run: _Run, event: AttemptFailed) -> None:
+        key = f"{event.path}~attempt {event.attempt}"
+        began = run.began.get(event.path, event.at)
+        facts = {"handrail.attempt": event.attempt, "error.type": event.error_type or ""}
+        name = f"{event.path} attempt {event.attempt}"
+        self._span(run, key, name, began, event.at, facts, event.error, above=event.path)
+        run.began[event.path] = event.at
+
+    def _launch(self, run: _Run, event: AgentFinished) -> None:
+        began, turn = run.turns.pop(event.path, (event.at, 0))
+        backend = run.backends.get(event.path, "")
+        facts: dict[str, Any] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": event.path.rpartition("/")[2],
+            "gen_ai.provider.name": backend,
+            "gen_ai.request.model": event.model or "",
+            "gen_ai.conversation.id": event.session or "",
+            "handrail.launch.status": event.status,
+            "error.type": event.kind,
+            **_usage(event.usage),
+        }
+        facts = {name: value for name, value in facts.items() if value not in {"", None}}
+        name = f"invoke_agent {facts['gen_ai.agent.name']}"
+        key = f"{event.path}~launch {began!r} {turn}"
+        self._span(run, key, name, began, event.at, facts, event.error, above=event.path)
+        labels = {"backend": backend, "status": event.status}
+        self._launches.add(1, labels)
+        usage = event.usage
+        if usage is not None:
+            self._tokens.add(usage.input_tokens or 0, {**labels, "type": "input"})
+            self._tokens.add(usage.output_tokens or 0, {**labels, "type": "output"})
+            self._cost.add(usage.cost_usd or 0.0, labels)
+
+    def _run_ended(self, run: _Run, event: WorkflowCompleted) -> None:
+        facts = {"handrail.run.id": event.run_id, "handrail.run.status": event.status}
+        began = min(run.started, event.at - event.duration_ms / 1000)
+        name = run.workflow or event.run_id
+        self._span(run, "", f"run {name}", began, event.at, facts, event.error)
+
+    def _span(  # noqa: PLR0917  # what a span is made of
+        self,
+        run: _Run,
+        key: str,
+        name: str,
+        began: float,
+        ended: float,
+        facts: Mapping[str, Any],
+        error: str | None,
+        above: str | None = None,
+    ) -> None:
+        trace, trace_id = self._trace, _number(16, run.run_id)
+        context = trace.set_span_in_context(trace.INVALID_SPAN)
+        if key:
+            if above is None:
+                above = next(iter(all_above(key, run.known)), "")
+            sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+            parent = trace.SpanContext(
+                trace_id, _number(8, run.run_id, above), is_remote=True, trace_flags=sampled
+            )
+            context = trace.set_span_in_context(trace.NonRecordingSpan(parent))
+        self._ids.trace_id, self._ids.span_id = trace_id, _number(8, run.run_id, key)
+        span = self._tracer.start_span(
+            name, context, trace.SpanKind.INTERNAL, facts, start_time=_nanoseconds(began)
+        )
+        if error:
+            said = error.partition("\n")[0][:200]
+            span.set_status(trace.Status(trace.StatusCode.ERROR, said))
+        span.end(_nanoseconds(ended))
+
+
+class _Run:
+    """What is known of a run that is driven. Mutable."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.workflow = ""
+        self.started = float("inf")
+        self.known: set[str] = set()
+        """The steps and members that began."""
+        self.began: dict[str, float] = {}
+        """When the attempt of each step began that is at work."""
+        self.turns: dict[str, tuple[float, int]] = {}
+        self.backends: dict[str, str] = {}
+        self.opened: dict[str, float] = {}
+
+    def note(self, event: Event | Progress) -> None:
+        """Remember what the span of another event needs."""
+        self.started = min(self.started, event.at)
+        match event:
+            case WorkflowStarted() | RunResumed():
+                self.workflow = event.workflow_name or self.workflow
+            case StepStarted(path=path) | MemberStarted(path=path):
+                self.known.add(path)
+                self.began[path] = event.at
+            case StepReplayed(path=path, result=result):
+                self.known.add(path)
+                if result is not None:
+                    self.started = min(self.started, result.at - result.duration_ms / 1000)
+            case AgentTurnStarted(path=path):
+                self.turns[path] = (event.at, event.turn)
+            case AgentSessionStarted(path=path):
+                self.backends[path] = event.backend
+            case GateOpened(path=path, gate=gate):
+                self.opened[path] = gate.since
+            case _:
+                pass
+
+
+class _Ids:
+    """Gives the ids that follow from a run and a path; for one span at a time. Mutable."""
+
+    def __init__(self) -> None:
+        self.trace_id = self.span_id = 0
+
+    def generate_trace_id(self) -> int:
+        """That of the span that is made next."""
+        return self.trace_id
+
+    def generate_span_id(self) -> int:
+        """That of the span that is made next."""
+        return self.span_id
+
+    def is_trace_id_random(self) -> bool:
+        """False: it follows from the run's id."""
+        return False
+
+
+def _number(size: int, *parts: str) -> int:
+    said = "\n".join(parts).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.sha256(said).digest()[:size]) or 1
+
+
+def _nanoseconds(at: float) -> int:
+    return int(at * 1_000_000_000)
+
+
+def _usage(usage: Usage | None) -> dict[str, Any]:
+    if usage is None:
+        return {}
+    return {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "handrail.cost_usd": usage.cost_usd,
+    }
