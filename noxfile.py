@@ -144,7 +144,7 @@ def examples(session: nox.Session) -> None:
 
 @nox.session(requires=["build"])
 def docs(session: nox.Session) -> None:
-    """Run the Python code of the README and of every page of the docs; see that llms.txt is theirs."""
+    """Run the Python code of the README and of every page; see that llms.txt is made of them."""
     session.install(wheel("all"), *group("docs"))
     session.run("python", "docs/llms.py", "--check")
     run_pytest(session, "-p", "tests.documents", "README.md", "docs")
