@@ -61,6 +61,7 @@ def test_a_run_as_json_has_all_there_is_to_know(cli: Cli) -> None:
         "labels": {"target": "durable.py:asks"},
         "holder": None,
         "damaged": None,
+        "forked_from": None,
         "waits_for": [
             {
                 "kind": "answer",

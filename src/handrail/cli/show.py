@@ -167,6 +167,9 @@ def _print_head(info: RunInfo, view: RunView) -> None:
     print(f"{info.workflow_name}, run {info.run_id}: {describe_status(info)}")
     ago = duration(max(0.0, time.time() - info.updated_at))
     rows = [("target", target)] if target else []
+    if info.forked_from is not None:
+        run_id, at = info.forked_from
+        rows.append(("forked from", f"{run_id} at {at}" if at else run_id))
     rows.append(("started", format_time(info.started_at)))
     rows.append(("updated", f"{format_time(info.updated_at)}, {ago} ago, {info.events} events"))
     if view.inputs:
@@ -356,6 +359,7 @@ def info_data(info: RunInfo) -> dict[str, Any]:
         "labels": dict(info.labels),
         "damaged": info.damaged or None,
         "waits_for": json_safe(info.waits_for),
+        "forked_from": json_safe(info.forked_from),
         "holder": None
         if holder is None
         else {"pid": holder.pid, "host": holder.host, "since": holder.since},
