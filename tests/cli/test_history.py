@@ -42,7 +42,7 @@ def test_a_fork_is_made_and_driven(cli: Cli) -> None:
     assert (told.code, told.out) == (0, "HELLO 5\n")
     assert cli("fork", "first", "--input", "times=2", "--quiet").out == "ABC 6\n"
     assert cli("fork", "first", "--at", "count", "--run-id", "b", "--no-run").out == "b\n"
-    assert "forked from  first at count" in cli("show", "b").out
+    assert "fork of  first at count" in cli("show", "b").out
     assert cli("runs", "--json").data[-1]["forked_from"] == ["first", "count"]
     planned = cli("plan", "b", "--json").data
     assert [one["path"] for one in planned["steps"] if one["state"] == "recorded"] == ["loud"]

@@ -169,7 +169,7 @@ def _print_head(info: RunInfo, view: RunView) -> None:
     rows = [("target", target)] if target else []
     if info.forked_from is not None:
         run_id, at = info.forked_from
-        rows.append(("forked from", f"{run_id} at {at}" if at else run_id))
+        rows.append(("fork of", f"{run_id} at {at}" if at else run_id))
     rows.append(("started", format_time(info.started_at)))
     rows.append(("updated", f"{format_time(info.updated_at)}, {ago} ago, {info.events} events"))
     if view.inputs:
