@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import anyio
+
 from bench.measure import Row, interleaved
 from bench.steps import Nothing, action
 from handrail import Executor, SqliteJournal, Steps, Workflow, WorkflowError, step, workflow
@@ -31,6 +33,11 @@ the record by path, sends the result and shows it.
 It is about 1.3. Two fifths of it are to read two rows: to fetch them is one, and none may be left
 out, since the checksum of each covers the one before; their checksums and events are the other.
 """
+MANY = 10_000
+FORK = 1.0
+"""What a fork may cost, in resumes of the same record: it reads it, and writes it again."""
+AT_MOST_MS = 500.0
+"""What it may take to ask anything of a journal of ``MANY`` runs."""
 ENGINE_US = 60.0
 """What a journaled step may cost besides what SQLite costs."""
 QUICK_US = 300.0
@@ -204,7 +211,13 @@ def large_outputs(count: int, size: int) -> Workflow[[], int]:
 
 def rows(rounds: int) -> list[Row]:
     """The rows of the journal, of its stalls and of replay."""
-    return [*_journaled(rounds), *_synced(max(2, rounds // 3)), _stall(rounds), *_replay(rounds)]
+    return [
+        *_journaled(rounds),
+        *_synced(max(2, rounds // 3)),
+        _stall(rounds),
+        *_replay(rounds),
+        *_history(max(2, rounds // 5)),
+    ]
 
 
 def _journaled(rounds: int) -> list[Row]:
@@ -272,6 +285,57 @@ def _stall(rounds: int) -> Row:
         10.0,
         "ms",
     )
+
+
+def forkable(count: int, where: Path) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Functions that resume a run of so many recorded steps, and that fork it before the last."""
+    resume = resumable(count, where)
+    executor = Executor(journal=SqliteJournal(where / "runs.db"), sinks=[Nothing()])
+
+    def fork() -> None:
+        executor.fork_sync("r", at=f"s{count - 1}")
+
+    return resume, fork
+
+
+def of_many(count: int, where: Path) -> list[Callable[[], Any]]:
+    """Functions that list so many runs, fork and compare two of them, and let a hundred go."""
+    flow = steps_of(3)
+    journal = SqliteJournal(where / "many.db")
+    executor = Executor(journal=journal, sinks=[Nothing()])
+
+    async def make() -> None:
+        async with executor:
+            for number in range(count):
+                await executor.options(run_id=f"r{number}").run(flow)
+
+    anyio.run(make)
+    return [
+        journal.runs,
+        lambda: executor.fork_sync(f"r{count - 1}", at="s1"),
+        lambda: executor.diff_sync(f"r{count - 1}", f"r{count - 2}"),
+        lambda: journal.prune(keep_last=len(journal.runs()) - 100),
+    ]
+
+
+def _history(rounds: int) -> list[Row]:
+    with folder() as where:
+        resumed, forked = interleaved(rounds, *forkable(REPLAYED, where))
+    with folder() as where:
+        took = interleaved(rounds, *of_many(MANY, where))
+    names = ("list", "fork one of", "compare two of", "let go a hundred of")
+    of_resume = Row(
+        "fork of a run, a recorded step",
+        "resume of it",
+        resumed / REPLAYED * 1e6,
+        forked / REPLAYED * 1e6,
+        forked / resumed,
+        FORK,
+    )
+    return [of_resume] + [
+        Row(f"{name} {MANY:,} runs", "", 0.0, one * 1e6, one * 1e3, AT_MOST_MS, "ms")
+        for name, one in zip(names, took, strict=True)
+    ]
 
 
 def _replay(rounds: int) -> list[Row]:
