@@ -7,15 +7,16 @@ actions that were at work, for their sessions and places in line are the other r
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 from handrail.errors import NotRecorded, WrongUse
 from handrail.model import events as ev
 from handrail.model.paths import is_budget_gate
 from handrail.model.results import StepResult
+from handrail.record.assemble import copier
 from handrail.record.dropped import begun
 from handrail.record.inbox import asked_to_cancel
 from handrail.record.reading import dropped, ended, near
@@ -45,7 +46,8 @@ def cut_of(history: Sequence[ev.Event], at: str | None, given: Collection[str]) 
     kept = list(history[:end])
     if at is None and given:
         kept += _ends_of_others(history, end, given)
-    return list(_without_what_is_at_work(kept, given))
+    at_work = _at_work(kept)
+    return list(_without(kept, at_work, given)) if at_work or given else kept
 
 
 def _began(history: Sequence[ev.Event], path: str) -> int:
@@ -126,10 +128,9 @@ def _at_work(history: Iterable[ev.Event]) -> set[str]:
     return open_
 
 
-def _without_what_is_at_work(
-    kept: Sequence[ev.Event], given: Collection[str]
+def _without(
+    kept: Sequence[ev.Event], at_work: Collection[str], given: Collection[str]
 ) -> Iterator[ev.Event]:
-    at_work = _at_work(kept)
     for event in kept:
         path = getattr(event, "path", None)
         if path in given and not isinstance(event, ev.StepStarted):
@@ -181,16 +182,22 @@ def forked(  # noqa: PLR0917  # what one fork is told
     return made
 
 
+@cache
+def _copier(kind: type[Any]) -> Callable[[Any], Any]:
+    return copier(kind)
+
+
+_LETTERS = (ev.GateAnswered, ev.SignalReceived, ev.CancelRequested, ev.RunResumed)
+_TAKERS = (ev.StepCompleted, ev.AttemptFailed)
+
+
 def _copied(event: ev.Event, fork_id: str, seq: int, numbers: Mapping[int, int]) -> ev.Event:
     """The event in the fork: no letter to the other run is one to this one."""
-    changes: dict[str, Any] = {}
-    if getattr(event, "letter", 0):
-        changes["letter"] = 0
-    took = getattr(event, "took", 0)
-    if took:
-        changes["took"] = numbers.get(took, 0)
+    kind: Any = type(event)
     at = event.at
-    if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)):
-        changes["result"] = copy.copy(event.result)
-    made = replace(event, **changes) if changes else copy.copy(event)
-    return ev.stamp(made, fork_id, seq, at)
+    made: Any = _copier(kind)(event)
+    if kind in _LETTERS and made.letter:
+        made = replace(made, letter=0)
+    elif kind in _TAKERS and made.took:
+        made = replace(made, took=numbers.get(made.took, 0))
+    return cast("ev.Event", ev.stamp(made, fork_id, seq, at))
