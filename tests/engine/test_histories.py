@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from handrail import DamagedExport, Executor, RunIdTaken, Steps, step, workflow
+from handrail import (
+    Agent,
+    CommandBackend,
+    DamagedExport,
+    Executor,
+    RunIdTaken,
+    Steps,
+    step,
+    workflow,
+)
 from handrail.record.exports import VERSION
 from handrail.testing import TextJournal
 from handrail.testing.shapes import Body, workflow_of
@@ -20,12 +29,22 @@ BIG = "x" * 40_000
 
 
 @workflow
+def child() -> Steps[int]:
+    """A step below a step."""
+    return (yield from step("inner").call(abs, -1))
+
+
+@workflow
 def flow(n: int = 1) -> Steps[int]:
     """A few steps, one of them in a group, and one that only some inputs have."""
     a = yield from step("a").call(abs, -n)
     yield from step("g").parallel(step("x").call(str.upper, "x"), step("y").call(abs, a))
     if n > 1:
         yield from step("extra").call(str.lower, "EXTRA")
+    yield from step("sub").run_workflow(child)
+    members = (step("p").call(abs, -1), step("q").call(abs, -2))
+    yield from step("all").parallel(*members, on_error="continue")
+    yield from step("code").agent(Agent("a", "Do it.", backend=CommandBackend(["cat"])))
     yield from step("big").call(str.lower, BIG)
     yield from step("again").call(str.lower, BIG)
     return (yield from step("z").call(abs, a))
@@ -53,6 +72,12 @@ def test_a_diff_tells_what_differs_and_where() -> None:
         ("g/x", "same", ()),
         ("g/y", "changed", ("output",)),
         ("extra", "only_b", ()),
+        ("sub", "same", ()),
+        ("sub/inner", "same", ()),
+        ("all", "same", ()),
+        ("all/p", "same", ()),
+        ("all/q", "same", ()),
+        ("code", "same", ()),
         ("big", "same", ()),
         ("again", "same", ()),
         ("z", "changed", ("output",)),

@@ -13,6 +13,7 @@ from handrail.model.history import Divergence, ReplayReport
 from handrail.model.plan import Plan
 from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.ports.journal import waits_of
+from handrail.record.comparing import equal
 from handrail.record.dropped import begun
 from handrail.record.reading import ended, refuse_other_workflow
 from handrail.typed.jsonsafe import short_repr
@@ -92,7 +93,7 @@ def _other_end(
         asked = next((str(one) for one in waits if one.kind in {"answer", "signal"}), None)
         return Divergence("", f"waiting for {asked}", now) if asked else None
     was = _end(last.status, last.value, last.error)
-    same = finished.status == last.status and identity(finished.value) == identity(last.value)
+    same = finished.status == last.status and equal(finished.value, last.value, identity)
     return None if same else Divergence("", was, now)
 
 

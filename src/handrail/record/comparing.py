@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, cast
 
 from handrail.model import events as ev
 from handrail.model.history import COMPARED, RunDiff, StepDiff
@@ -54,13 +55,37 @@ def _step(
     if a is None or b is None:
         return StepDiff(path, "only_a" if b is None else "only_b", (), a, b)
     differ = tuple(
-        name for name in COMPARED if not _equal(getattr(a, name), getattr(b, name), identity)
+        name for name in COMPARED if not equal(getattr(a, name), getattr(b, name), identity)
     )
     return StepDiff(path, "changed" if differ else "same", differ, a, b)
 
 
-def _equal(a: Any, b: Any, identity: Callable[[Any], str]) -> bool:
-    return a is b or identity(a) == identity(b)
+def equal(a: Any, b: Any, identity: Callable[[Any], str]) -> bool:
+    """True if two values are the same, but for times and the like in results that they hold."""
+    return a is b or identity(a) == identity(b) or _timeless(a, identity) == _timeless(b, identity)
+
+
+_OF_ITS_RUN = frozenset({
+    "at", "duration_ms", "replayed", "run_id", "session", "session_usage", "since",
+    "total_duration_ms",
+})  # fmt: skip
+"""Fields of handrail's own results that two runs of the same never share."""
+
+
+def _timeless(value: Any, identity: Callable[[Any], str]) -> Any:
+    """The value as text and lists, its results without times and names that are their run's own."""
+    if is_dataclass(value) and type(value).__module__.startswith("handrail."):
+        names = (one.name for one in fields(value) if one.name not in _OF_ITS_RUN)
+        return [type(value).__qualname__] + [
+            (name, _timeless(getattr(value, name), identity)) for name in names
+        ]
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[Any]", value)
+        return [type(items).__name__, *(_timeless(one, identity) for one in items)]
+    if isinstance(value, dict):
+        pairs = cast("Mapping[Any, Any]", value).items()
+        return sorted((identity(key), str(_timeless(one, identity))) for key, one in pairs)
+    return identity(value)
 
 
 def _run_fields(
@@ -70,5 +95,5 @@ def _run_fields(
     return tuple(
         name
         for name in ("status", "value", "error")
-        if not _equal(getattr(ends[0], name, None), getattr(ends[1], name, None), identity)
+        if not equal(getattr(ends[0], name, None), getattr(ends[1], name, None), identity)
     )
