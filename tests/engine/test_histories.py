@@ -128,7 +128,7 @@ def test_export_import_resume_is_the_identity(
 ) -> None:
     """Of a run that died at any place: it ends as it would have where it was."""
     flow = workflow_of(body)
-    run = Lives(flow)
+    run = Lives(flow, signals={"go": [1] * 100})
     run.live(stop_at=random.Random(repr(body)).randint(1, 12))  # of no value
     if not run.journal.reopened().events(RUN):
         return
