@@ -11,7 +11,7 @@ from handrail.engine.exporting import import_from
 from handrail.engine.outside import run_outside
 from handrail.engine.parts import definition_of
 from handrail.engine.replay_check import replayed
-from handrail.errors import RunNotFound
+from handrail.errors import WrongUse
 from handrail.executor import Executor
 from handrail.journals.memory import MemoryJournal
 from handrail.journals.sqlite.journal import SqliteJournal
@@ -36,7 +36,7 @@ def replay(
 
     Raises:
         DamagedExport, JournalDamaged: it cannot be read. RunNotFound: there is no such run.
-        WrongUse: it is one of another workflow.
+        WrongUse: it is one of another workflow, or the journal has several and none was named.
     """
     history, definition = _history(source, run_id), definition_of(workflow)
     engine = Executor(durable=True)  # which compares what steps are with what they were
@@ -56,6 +56,7 @@ def _history(source: Source, run_id: str | None) -> Sequence[ev.Event]:
     if run_id is None:
         known = [info.run_id for info in source.runs()]
         if len(known) != 1:
-            raise RunNotFound("", known)
+            listed = ", ".join(known[-5:]) or "none"
+            raise WrongUse(f"name a run of {source}, with run_id: it has {listed}")
         run_id = known[0]
     return history_of(source, run_id)

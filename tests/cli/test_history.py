@@ -40,6 +40,7 @@ def test_a_fork_is_made_and_driven(cli: Cli) -> None:
     """With another output, another input, from a place; or only made. The first run stays."""
     told = cli("fork", "first", "--set", "loud=hello", "--run-id", "a", "--quiet")
     assert (told.code, told.out) == (0, "HELLO 5\n")
+    assert re.search(r"loud  python .*given by a person", cli("show", "a").out)
     assert cli("fork", "first", "--input", "times=2", "--quiet").out == "ABC 6\n"
     assert cli("fork", "first", "--at", "count", "--run-id", "b", "--no-run").out == "b\n"
     assert "fork of  first at count" in cli("show", "b").out

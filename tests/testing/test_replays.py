@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from handrail import (
     Executor,
-    RunNotFound,
     SqliteJournal,
     Step,
     StepFailed,
@@ -157,7 +156,7 @@ def test_a_run_is_read_from_wherever_it_is(tmp_path: Path) -> None:
     assert journal.events("r") == before
     Executor(journal=journal).options(run_id="s").run_sync(order, 3)
     assert_replays(journal, order, run_id="s")
-    with pytest.raises(RunNotFound, match="r, s"):
+    with pytest.raises(WrongUse, match="it has r, s"):
         replay(journal, order)
     with pytest.raises(WrongUse, match="'order', not of 'another'"):
         replay(exported(tmp_path), another)

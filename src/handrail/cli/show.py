@@ -230,6 +230,8 @@ def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
         parts.append("undone" if failed is None else f"rollback failed: {one_line(failed)}")
     if step.spent is not None and step.spent.launches:
         parts.append(_spent_text(step.spent))
+    if step.given_by is not None:
+        parts.append(f"given by {shown(step.given_by)}")
     handled = shown(handled_text(step.state, step.handled, exit_code_of(step.output)))
     told = [handled] if handled else []
     if step.cause is None:

@@ -165,7 +165,7 @@ class StepView:
 
     ``duration_ms`` is None while it has no end, ``cause`` None if it has no error, ``answer`` that
     of a question that was answered, ``undone`` the end of its rollback, ``spent`` of an agent's
-    step, ``handled`` the failures that it got over.
+    step, ``handled`` the failures that it got over, ``given_by`` who gave its output for it.
     """
 
     path: str
@@ -180,6 +180,7 @@ class StepView:
     undone: ev.RollbackCompleted | None = None
     spent: Spent | None = None
     handled: tuple[Failure, ...] = ()
+    given_by: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON-safe data."""
@@ -195,6 +196,7 @@ class StepView:
             **({} if self.spent is None else self.spent.to_dict()),
             **({} if self.answer is None else {"answered_by": self.answer.by}),
             **({"handled": json_safe(self.handled)} if self.handled else {}),
+            **({"given_by": self.given_by} if self.given_by else {}),
             **({} if self.undone is None else {"undone": {"error": self.undone.error}}),
         }
 
@@ -487,6 +489,7 @@ def _step(
             record.undone,
             spent,
             end.handled,
+            end.given_by,
         )
     state = _unfinished(kind, record, alive=alive)
     attempts = record.attempts + (state in {"running", "interrupted"})
