@@ -57,6 +57,7 @@ def _history(source: Source, run_id: str | None) -> Sequence[ev.Event]:
         known = [info.run_id for info in source.runs()]
         if len(known) != 1:
             listed = ", ".join(known[-5:]) or "none"
-            raise WrongUse(f"name a run of {source}, with run_id: it has {listed}")
+            where = getattr(source, "path", "the journal")
+            raise WrongUse(f"name a run of {where}, with run_id: it has {listed}")
         run_id = known[0]
     return history_of(source, run_id)

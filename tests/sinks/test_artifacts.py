@@ -368,3 +368,26 @@ def test_a_folder_that_is_no_path_is_refused() -> None:
     """A wrong argument is told when the sink is made."""
     with pytest.raises(WrongUse, match="takes the path of a folder, got 7"):
         ArtifactsSink(7)  # type: ignore[arg-type]  # that is the point
+
+
+def test_the_folder_of_a_run_grows_no_further_than_it_may(tmp_path: Path) -> None:
+    """What was written longest ago goes first, and how the run stands is kept."""
+    sink = ArtifactsSink(tmp_path / "runs", max_mb=0.2)
+    story = Story(sink.emit, run_id="r1")
+    story.begin()
+    for number in range(60):
+        path = f"s{number}"
+        story.start(path, "command")
+        story.tell(ev.StepOutput(path, "stdout", "x" * 10_000))
+        sink.close()
+    story.finish()
+    sink.close()
+    (run,) = (tmp_path / "runs").iterdir()
+    files = [file for file in run.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < 230_000
+    names = {file.parent.name for file in files}
+    assert "s0" not in names
+    assert {"s58", "s59"} <= names
+    assert json.loads((run / "run.json").read_text())["status"] == "succeeded"
+    with pytest.raises(WrongUse, match="max_mb"):
+        ArtifactsSink(tmp_path, max_mb=0)

@@ -21,6 +21,7 @@ from handrail.model.paths import on_disk
 from handrail.model.results import StepResult
 from handrail.secrets.masking import Mask
 from handrail.sinks.background import BackgroundWriter, append, overwrite, replace
+from handrail.sinks.bounded_folder import BoundedFolder
 from handrail.sinks.jsonl import line_of
 from handrail.sinks.masks import Masks
 from handrail.typed.jsonsafe import json_safe
@@ -94,11 +95,17 @@ class ArtifactsSink:
     a resumed run adds to them. Of what a slow disk cannot take a part is left out, and the file
     says so. A disk that cannot be written makes ``emit`` raise.
 
+    The folder of a run grows to ``max_mb`` megabytes: then what was written longest ago is let go,
+    as it is when the disk is nearly full.
+
     Raises:
-        WrongUse: ``folder`` is no path.
+        WrongUse: ``folder`` is no path, or ``max_mb`` is not more than 0.
     """
 
-    def __init__(self, folder: str | PathLike[str]) -> None:
+    def __init__(self, folder: str | PathLike[str], *, max_mb: float = 1_000) -> None:
+        if not max_mb > 0:
+            raise WrongUse(f"max_mb of an ArtifactsSink must be more than 0, got {max_mb!r}")
+        self._most_bytes = int(max_mb * 1_000_000)
         if not isinstance(cast("object", folder), (str, PathLike)):
             raise WrongUse(f"ArtifactsSink takes the path of a folder, got {folder!r}")
         self._folder = str(Path(folder).absolute())
@@ -122,7 +129,7 @@ class ArtifactsSink:
         if run is None:
             name = getattr(event, "workflow_name", "") if _begins(event) else ""
             folder = f"{self._folder}/{run_folder(name, event.run_id)}"
-            run = _Run(folder, self._writer, mask)
+            run = _Run(folder, BoundedFolder(folder, self._writer, self._most_bytes), mask)
             if _begins(event):
                 self._runs[event.run_id] = run
         run.take(event)
@@ -149,7 +156,7 @@ def _finish(writer: BackgroundWriter) -> None:
 class _Run:
     """The artifacts of one run. Mutable."""
 
-    def __init__(self, folder: str, writer: BackgroundWriter, mask: Mask | None) -> None:
+    def __init__(self, folder: str, writer: BoundedFolder, mask: Mask | None) -> None:
         self._folder = folder
         self._writer = writer
         self._mask = mask
