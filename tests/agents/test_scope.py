@@ -247,6 +247,47 @@ async def test_what_a_new_ignore_file_hides_is_found(
     assert {".gitignore", "hidden.x", "hidden.y"} <= contents(repo).keys()
 
 
+LINKS = ["hooks", "config", "hooks that were there"]
+
+
+@pytest.mark.parametrize("what", LINKS)
+async def test_a_link_in_the_place_of_hooks_or_settings_is_not_followed(
+    repo: Path,
+    launch: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+    what: str,
+) -> None:
+    """It goes, what was there is there again, and what it led to is as it was."""
+    victim = tmp_path_factory.mktemp("victim")
+    (victim / "precious").write_text("keep me")
+    (victim / "pre-commit").write_text("not yours")
+    config = (repo / ".git/config").read_bytes()
+    (victim / "config").write_bytes(config)
+    hooks = repo / ".git/hooks"
+    if what == "hooks that were there":
+        hooks.mkdir(exist_ok=True)
+        (hooks / "pre-commit").write_text("#!/bin/sh\n")
+
+    def work(at: Path) -> None:
+        if what == "config":
+            (at / ".git/config").unlink()
+            (at / ".git/config").symlink_to(victim / "config")
+        else:
+            shutil.rmtree(at / ".git/hooks", ignore_errors=True)
+            (at / ".git/hooks").symlink_to(victim)
+
+    with pytest.raises(ScopeViolated):
+        await launch(repo, work, "a/**")
+    assert {file.name for file in victim.iterdir()} == {"precious", "pre-commit", "config"}
+    assert (victim / "precious").read_text() == "keep me"
+    assert (victim / "pre-commit").read_text() == "not yours"
+    assert not hooks.is_symlink()
+    assert not (repo / ".git/config").is_symlink()
+    assert (repo / ".git/config").read_bytes() == config
+    if what == "hooks that were there":
+        assert (hooks / "pre-commit").read_text() == "#!/bin/sh\n"
+
+
 async def test_hooks_and_settings_of_git_are_put_back(
     repo: Path, launch: Callable[..., Any]
 ) -> None:

@@ -10,6 +10,7 @@ from handrail.engine.step_names import yielded_at
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.history import Divergence, ReplayReport
+from handrail.model.paths import all_above
 from handrail.model.plan import Plan
 from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.ports.journal import waits_of
@@ -31,9 +32,8 @@ async def replayed(
     """
     refuse_other_workflow(history, definition)
     last = ended(history)
-    plan, finished = await engine.rehearsed(
-        _before_its_end(history, last), definition, is_strict=True
-    )
+    entered = _to_be_entered(_before_its_end(history, last))
+    plan, finished = await engine.rehearsed(entered, definition, is_strict=True)
     found = (
         _changed(plan, definition)
         or _other_course(plan, history, definition, is_over=last is not None)
@@ -57,6 +57,31 @@ def _before_its_end(
     return history[:end]
 
 
+_ENTERED = frozenset({"parallel", "for_each", "subworkflow", "branch", "scope"})
+
+
+def _to_be_entered(history: Sequence[ev.Event]) -> list[ev.Event]:
+    """The same without the ends of composites that succeeded: on a resume those count, and here the
+    steps in them are to be looked at, too.
+    """
+    if any(isinstance(event, ev.RollbackStarted) for event in history):
+        return list(history)  # an end that is not there is one that rollbacks have begun for
+    composites = {
+        event.path
+        for event in history
+        if isinstance(event, ev.StepStarted) and event.step_type in _ENTERED
+    }
+
+    def counts(event: ev.Event) -> bool:
+        if isinstance(event, ev.MemberCompleted):
+            return not event.result.success
+        if isinstance(event, ev.StepCompleted):
+            return event.path not in composites or not event.result.success
+        return not isinstance(event, ev.SubworkflowEnded)
+
+    return [event for event in history if counts(event)]
+
+
 def _changed(plan: Plan, definition: WorkflowDefinition) -> Divergence | None:
     for one in plan.changes:
         return Divergence(one.path, one.was, one.now, yielded_at(definition, one.path))
@@ -75,8 +100,11 @@ def _other_course(
         kind = one.step_type or "step"
         return Divergence(one.path, "no such step", kind, yielded_at(definition, one.path))
     if left:
+        seen = {one.path for one in plan.steps if one.path not in left}
+        above = [one for one in all_above(left[0], known) if one not in seen]
+        path = [left[0], *above][-1]
         kind = next((one.step_type for one in plan.steps if one.path == left[0]), "step")
-        return Divergence(left[0], kind, "no such step", yielded_at(definition, left[0]))
+        return Divergence(path, kind, "no such step", yielded_at(definition, path))
     return None
 
 

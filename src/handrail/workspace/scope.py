@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -47,16 +47,19 @@ _LARGEST = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A file's bytes, mode and time."""
+    """A file's bytes, mode and time; of a link also where it leads."""
 
     data: bytes | None
     mode: int
     at_ns: int
     size: int = -1
+    link: str = ""
 
     def same(self, other: Kept | None) -> bool:
         """True if it is the same file but for its time."""
-        if other is None or (self.data, self.mode) != (other.data, other.mode):
+        if other is None or self.link != other.link:
+            return False
+        if (self.data, self.mode) != (other.data, other.mode):
             return False
         return self.data is not None or (self.size, self.at_ns) == (other.size, other.at_ns)
 
@@ -77,9 +80,11 @@ class Inside:
     hooks: str = ""
 
 
-async def inside_of(repository: Repository, marker: str, hooks: str | None = None) -> Inside:
-    """What there is now. ``hooks``: the folder that was named before, if it is known."""
+async def inside_of(repository: Repository, marker: str, was: Inside | None = None) -> Inside:
+    """What there is now; ``was``: what there was before a launch."""
     git = repository.git(marker)
+    hooks = None if was is None else was.hooks
+    before = None if was is None else was.files
     _, branch, _ = await git.ends("symbolic-ref", "--quiet", "HEAD")
     if hooks is None:
         # The words that keep hooks from running name the setting, too: it is asked for by file.
@@ -88,12 +93,15 @@ async def inside_of(repository: Repository, marker: str, hooks: str | None = Non
         named = [line.partition("\t") for line in said.splitlines()]
         own = [path for origin, _, path in named if not origin.startswith("command line")]
         hooks = str(repository.root / own[-1]) if own else ""
-    names = _names(repository, hooks)
+    names = _names(repository, hooks, before)
     files = {name: kept for name in names if (kept := _kept(repository.common / name))}
     return Inside(await head_of(git), branch.strip() or None, _index(repository), files, hooks)
 
 
-def _names(repository: Repository, hooks: str) -> list[str]:
+def _names(repository: Repository, hooks: str, before: Mapping[str, Kept] | None) -> list[str]:
+    """The names that count. A folder of hooks that is a link is one itself, and what it leads to
+    counts only if it was that link before: behind a new one are files that are nobody's here.
+    """
     common = repository.common
     submodules = [head.parent for head in sorted((common / "modules").rglob("HEAD"))]
     homes = [common, *(folder for folder in submodules if (folder / "objects").is_dir())]
@@ -101,7 +109,12 @@ def _names(repository: Repository, hooks: str) -> list[str]:
     found.append(repository.own / "config.worktree")
     folders = [home / "hooks" for home in homes] + ([Path(hooks)] if hooks else [])
     for folder in folders:
-        there = sorted(folder.iterdir()) if folder.is_dir() else []
+        if folder.is_symlink():
+            found.append(folder)
+            known = None if before is None else before.get(os.path.relpath(folder, common))
+            if before is not None and (known is None or known.link != _link_of(folder)):
+                continue
+        there = sorted(folder.iterdir()) if _can_be_read(folder) else []
         found += [f for f in there if f.suffix != _SAMPLE and f.name.isprintable()]
     return list(dict.fromkeys(os.path.relpath(file, common) for file in found))
 
@@ -112,13 +125,26 @@ def _index(repository: Repository) -> Kept | None:
 
 def _kept(file: Path, largest: int | None = _LARGEST) -> Kept | None:
     try:
-        known = file.stat()
+        link = _link_of(file)
+        known = file.lstat() if link and not file.is_file() else file.stat()
         if not file.is_file():
-            return None
+            return Kept(b"", 0o777, known.st_mtime_ns, 0, link) if link else None
         data = None if largest is not None and known.st_size > largest else file.read_bytes()
-        return Kept(data, known.st_mode & 0o777, known.st_mtime_ns, known.st_size)
+        return Kept(data, known.st_mode & 0o777, known.st_mtime_ns, known.st_size, link)
     except OSError:
         return None
+
+
+def _link_of(file: Path) -> str:
+    """Where a link leads, as it says it; empty of what is none."""
+    try:
+        return os.readlink(file)  # noqa: PTH115  # as it is written, not resolved
+    except OSError:
+        return ""
+
+
+def _can_be_read(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
 
 
 def put_back(repository: Repository, name: str, wanted: Kept | None) -> None:
@@ -127,11 +153,15 @@ def put_back(repository: Repository, name: str, wanted: Kept | None) -> None:
 
 
 def _write(file: Path, wanted: Kept | None) -> None:
-    if file.is_symlink() or wanted is None:
+    folder, link = file.parent, "" if wanted is None else wanted.link
+    if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+        folder.chmod(0o755)
+    if wanted is None or _link_of(file) != link:
         file.unlink(missing_ok=True)
-    if wanted is None:
-        return
-    if wanted.data is None:
+        if link:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.symlink_to(link)
+    if wanted is None or wanted.data is None or (link and not file.is_file()):
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(wanted.data)
@@ -306,7 +336,7 @@ class Scope:
         """What was found, set aside and undone; nothing in it if the agent kept to its scope."""
         found = _Found()
         before = self.before.inside
-        after = await inside_of(self.repository, self.shadow.marker, before.hooks)
+        after = await inside_of(self.repository, self.shadow.marker, before)
         self._settings(after, found)
         for _ in range(_MAX_PASSES):
             now = await self.shadow.state()
@@ -381,7 +411,7 @@ class Scope:
                 if new.data is None:
                     shutil.move(self.repository.common / name, aside)
                 else:
-                    aside.write_bytes(new.data)
+                    aside.write_bytes(new.link.encode() or new.data)
                 found.notes.append(f"What it wrote into {shown} is in {aside}.")
             if old is not None and old.data is None:
                 found.notes.append(f"{shown} was too large to be kept, and is not put back.")
