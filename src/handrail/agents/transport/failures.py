@@ -45,6 +45,8 @@ _NETWORK = re.compile(
     r"|connection (?:reset|refused|aborted|timed out|closed|error)|(?:unable|failed) to connect"
     r"|could not connect|temporary failure in name resolution|name or service not known"
     r"|error sending request|tls handshake|certificate is not yet valid"
+    r"|(?:request|operation|connection) timed out|und_err_[a-z_]{0,20}timeout|und_err_socket"
+    r"|socket connection was closed|stream disconnected|could not resolve host"
 )
 _MACHINE = re.compile(
     r"\be(?:nospc|mfile|nfile|nomem|txtbsy|dquot)\b|no space left on device|too many open files"
