@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from handrail import Executor
 from handrail.model import events as ev
 from handrail.testing import TextJournal
-from handrail.testing.shapes import Body, workflow_of
+from handrail.testing.shapes import Act, Ask, Body, Shape, workflow_of
 from handrail.testing.strategies import bodies
 from tests.durability.support import (
     LAW,
     LEAVES,
+    EveryGate,
     RUN,
     Lives,
     Story,
@@ -116,3 +117,34 @@ def test_a_fork_is_whole_or_not_there(name: str) -> None:
     for crash in every_crash(name)[::7]:
         story = fork_of(run, at=at).through([crash])
         assert essence(story.result) == essence(whole.result)
+
+
+@pytest.mark.parametrize("cancels", [True, False])
+def test_a_fork_of_a_run_that_is_dying_does_not_die(*, cancels: bool) -> None:
+    """It goes on before what the run dies by, also if that died three times on its way: a cancelled one
+    just goes on, and of a failing one the step that failed runs again.
+    """
+    act = Shape(Act(), rollback="succeeds")
+    flow = workflow_of(Body((act, act, Shape(Ask()), Shape(Act(0 if cancels else 1)))))
+    dying = 0
+    for writes in range(1, 25):
+        run = Lives(flow, answers={} if cancels else EveryGate("yes"))
+        if cancels:
+            run.through()
+            run.cancels = "stop"
+        run.live(stop_at=writes)
+        for _ in range(2):
+            run.live(stop_at=2)
+        kinds = {type(one) for one in run.journal.reopened().events(RUN)}
+        unwinds = not kinds.isdisjoint({ev.RollbackStarted, ev.CancelRequested})
+        if run.at_its_end() or not unwinds:
+            continue
+        dying += 1
+        fork = fork_of(run)
+        fork.answers, fork.cancels = EveryGate("yes"), None
+        made = {type(one) for one in fork.journal.reopened().events(RUN)}
+        assert made.isdisjoint({ev.RollbackStarted, ev.CancelRequested})
+        story = fork.through()
+        assert story.performed("3") == [0]
+        assert story.result.status == ("succeeded" if cancels else "failed")
+    assert dying > 1

@@ -56,7 +56,7 @@ from handrail.ports.journal import Journal, Letter, Message
 from handrail.record.answers import accepted
 from handrail.record.comparing import diff_of
 from handrail.record.dropped import cancelled_half_way
-from handrail.record.forking import cut_of, forked
+from handrail.record.forking import cut_of, died_by, forked
 from handrail.record.inbox import asked_to_cancel, check_signal, gate_in, sort_messages
 from handrail.record.reading import (
     began_since,
@@ -496,7 +496,8 @@ class Engine:
                 steps = await self._steps_in(run, definition, now)
                 for path, value in outputs.items():
                     given[path] = result_given(path, steps.get(path), value)
-            made = forked(kept, name, at, given, changed, rerun, now)
+            died = None if at or given else died_by(history, kept)
+            made = forked(kept, name, at, given, changed, rerun, now, died)
             journal.append_run(made, secrets=secrets)
         return name
 

@@ -18,7 +18,6 @@ from handrail.model.paths import is_budget_gate
 from handrail.model.results import StepResult
 from handrail.record.assemble import copier
 from handrail.record.dropped import begun
-from handrail.record.inbox import asked_to_cancel
 from handrail.record.reading import dropped, ended, near
 from handrail.record.run_record import FORKED, Recorded
 from handrail.steps.verbs import LEAF_KINDS
@@ -86,11 +85,17 @@ def _unwinding_from(history: Sequence[ev.Event]) -> int:
     last = ended(history)
     if last is not None:
         return len(history) if last.status != "succeeded" else _place(history, last)
-    if asked_to_cancel(history) is not None:
-        return max(i for i, one in enumerate(history) if isinstance(one, ev.CancelRequested))
-    if "" in Recorded(history).undoing:
-        return max(i for i, one in enumerate(history) if isinstance(one, ev.RollbackStarted))
-    return len(history)
+    since = Recorded(history).ends_since
+    return next((i for i, one in enumerate(history) if one.seq == since), len(history))
+
+
+def died_by(history: Sequence[ev.Event], kept: Sequence[ev.Event]) -> ev.WorkflowCompleted | None:
+    """The end that a run was on its way to whose first rollback is not kept; else None."""
+    if len(kept) == len(history) or not isinstance(history[len(kept)], ev.RollbackStarted):
+        return None
+    last = next((one for one in reversed(kept) if isinstance(one, ev.StepCompleted)), None)
+    failed = last.path if last is not None and last.status == "failed" else None
+    return ev.WorkflowCompleted("failed", failed_step=failed)
 
 
 def _place(history: Sequence[ev.Event], wanted: ev.Event) -> int:
@@ -151,9 +156,10 @@ def forked(  # noqa: PLR0917  # what one fork is told
     inputs: Mapping[str, Any] | None,
     rerun: Sequence[str],
     now: float,
+    died: ev.WorkflowCompleted | None = None,
 ) -> list[ev.Event]:
     """The events of a fork that begins with these, with the ``outputs`` of steps, by path, and with
-    ``inputs`` if they are other ones; ``rerun`` runs again.
+    ``inputs`` if they are other ones; ``rerun`` runs again, and what the other run ``died`` by.
 
     Of its time it has used what the other run had by then.
 
@@ -173,8 +179,8 @@ def forked(  # noqa: PLR0917  # what one fork is told
         made.append(_copied(event, fork_id, len(made) + 1, numbers))
     for path, result in outputs.items():
         made.append(ev.stamp(ev.StepCompleted(path, result), fork_id, len(made) + 1, now))
-    if rerun or ended(made) is not None:
-        gone = dropped(made, (), rerun)
+    if rerun or died is not None or ended(made) is not None:
+        gone = dropped(made if died is None else [*made, died], (), rerun)
         resumed = ev.RunResumed(gone, (), tuple(rerun), first.workflow_name)
         made.append(ev.stamp(resumed, fork_id, len(made) + 1, now))
     suspended = ev.RunSuspended(reason=FORKED)

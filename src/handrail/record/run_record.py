@@ -136,6 +136,8 @@ class Recorded:
         self.lent_sessions: set[str] = set()
         """Sessions of agents that were opened in the run that this one was forked from."""
         self._is_lent = False
+        self.ends_since = 0
+        """The number of the event that set the run on its way to a bad end; 0 if it is on none."""
         self.questions: dict[str, OpenGate] = {}
         """What the run itself asks, whether a limit may be raised, by path."""
         self._items: dict[str, str] = {}
@@ -226,6 +228,7 @@ class Recorded:
 
     def _run_completed(self, event: ev.WorkflowCompleted) -> None:
         self.completed, self.limit, self.cancel = event, None, None
+        self.ends_since = 0
         self.undoing.clear()
         self._at_work.clear()
         self._unwinding = False
@@ -237,9 +240,11 @@ class Recorded:
     def _cancel_requested(self, event: ev.CancelRequested) -> None:
         self.read_messages(event.letter)
         self._unwinding, self._rehearses, self.cancel = True, False, event.reason
+        self.ends_since = self.ends_since or event.seq
 
     def _limit_reached(self, event: ev.LimitReached) -> None:
         self.limit = event
+        self.ends_since = self.ends_since or event.seq
 
     def _step_started(self, event: ev.StepStarted) -> None:
         path = event.path
@@ -392,6 +397,8 @@ class Recorded:
         above = all_above(event.path, self._paths)
         what = next((path for path in above if not self.at(path).ended()), "")
         self.undoing.setdefault(what, self.cancel)
+        if not what:
+            self.ends_since = self.ends_since or event.seq
 
     def _rollback_completed(self, event: ev.RollbackCompleted) -> None:
         self._record(event.path).undone = event
