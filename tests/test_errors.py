@@ -214,7 +214,7 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
     ),
     (
         DamagedExport("f.jsonl", 7, "it ends before its end"),
-        r"f.jsonl, line 7: it ends.*Nothing was imported",
+        r"line 7: it ends.* The 6 lines before it are whole\. Nothing was imported\. Export",
         {"file": "f.jsonl", "line": 7, "why": "it ends before its end"},
     ),
     (RunIdTaken("r"), r"run 'r' already.*[Rr]esume", {"run_id": "r"}),

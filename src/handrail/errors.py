@@ -284,14 +284,27 @@ class JournalDamaged(JournalFailed):
 class DamagedExport(HandrailError):
     """A file of an exported run is not as it was written; nothing of it was imported."""
 
-    def __init__(self, file: str, line: int, why: str) -> None:
-        super().__init__(file, line, why)
+    def __init__(
+        self,
+        file: str,
+        line: int,
+        why: str,
+        instead: str = "Export the run again, or copy the file again from where it is whole",
+    ) -> None:
+        super().__init__(file, line, why, instead)
         self.file = file
         self.line = line
         self.why = why
+        self.instead = instead
 
     def __str__(self) -> str:
-        return f"{self.file}, line {self.line}: {self.why}. Nothing was imported."
+        whole = {1: "", 2: "The line before it is whole. "}.get(
+            self.line, f"The {self.line - 1} lines before it are whole. "
+        )
+        return (
+            f"{self.file}, line {self.line}: {self.why}. {whole}Nothing was imported. "
+            f"{self.instead}."
+        )
 
 
 class OutputChanged(HandrailError):

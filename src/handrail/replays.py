@@ -25,6 +25,9 @@ from handrail.secrets.values import SecretValues
 Source: TypeAlias = str | os.PathLike[str] | Journal
 """An exported run, the file of a journal, or a journal."""
 _SQLITE = b"SQLite format 3"
+_IN_A_THREAD = (
+    "await anyio.to_thread.run_sync(replay, source, workflow), or make the test a plain `def`"
+)
 
 
 def replay(
@@ -40,7 +43,7 @@ def replay(
     """
     history, definition = _history(source, run_id), definition_of(workflow)
     engine = Executor(durable=True)  # which compares what steps are with what they were
-    return run_outside("replay()", "it where no loop runs", replayed, engine, history, definition)
+    return run_outside("replay()", _IN_A_THREAD, replayed, engine, history, definition)
 
 
 def _history(source: Source, run_id: str | None) -> Sequence[ev.Event]:

@@ -17,8 +17,8 @@ from handrail.testing.strategies import bodies
 from tests.durability.support import (
     LAW,
     LEAVES,
-    EveryGate,
     RUN,
+    EveryGate,
     Lives,
     Story,
     essence,
@@ -121,8 +121,8 @@ def test_a_fork_is_whole_or_not_there(name: str) -> None:
 
 @pytest.mark.parametrize("cancels", [True, False])
 def test_a_fork_of_a_run_that_is_dying_does_not_die(*, cancels: bool) -> None:
-    """It goes on before what the run dies by, also if that died three times on its way: a cancelled one
-    just goes on, and of a failing one the step that failed runs again.
+    """It begins before what the run dies by, though that died three times: one that is cancelled
+    just goes on, and of one that fails the step that failed runs again.
     """
     act = Shape(Act(), rollback="succeeds")
     flow = workflow_of(Body((act, act, Shape(Ask()), Shape(Act(0 if cancels else 1)))))

@@ -108,7 +108,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"at": "a", "rerun": ["z"]}, NotRecorded, "run p has no recorded step 'z'"),
     ({"outputs": {"g": 1}}, WrongUse, "it is a parallel, whose output follows"),
     ({"outputs": {"a": "x", "z": "y"}}, WrongUse, "it began after what the fork keeps"),
-    ({"outputs": {"q": "maybe"}}, InvalidInput, "expected one of yes, no"),
+    ({"outputs": {"q": "maybe"}}, InvalidInput, "expected one of: yes, no"),
     ({"outputs": {"count": "many"}}, InvalidInput, "expected int"),
     ({"inputs": {"m": 1}}, WrongUse, "has no input 'm'"),
     ({"inputs": {"n": "x"}}, InvalidInput, "expected int"),

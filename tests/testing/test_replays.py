@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from handrail import (
     Executor,
+    InsideEventLoop,
     SqliteJournal,
     Step,
     StepFailed,
@@ -160,6 +163,14 @@ def test_a_run_is_read_from_wherever_it_is(tmp_path: Path) -> None:
         replay(journal, order)
     with pytest.raises(WrongUse, match="'order', not of 'another'"):
         replay(exported(tmp_path), another)
+
+
+async def test_inside_a_loop_a_replay_says_where_it_runs(tmp_path: Path) -> None:
+    """And what it says to write works."""
+    file = await anyio.to_thread.run_sync(exported, tmp_path)
+    with pytest.raises(InsideEventLoop, match=r"await anyio\.to_thread\.run_sync"):
+        replay(file, order)
+    assert (await anyio.to_thread.run_sync(replay, file, order)).matches
 
 
 def test_a_folder_of_runs_is_a_test_for_each(tmp_path: Path) -> None:

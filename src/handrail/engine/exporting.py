@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from handrail.codec.codec import Codec
 from handrail.errors import DamagedExport
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, Letter, Message
 from handrail.record.exports import Line, read, written
-from handrail.record.inbox import unread_letters
+from handrail.record.inbox import elsewhere, unread_letters
 from handrail.record.reading import workflow_named
 from handrail.record.rows import UnreadableRecord, from_record, missing_secrets, to_record
 from handrail.secrets.values import SecretValues
@@ -77,12 +76,6 @@ def _event(
     file: str, run_id: str, line: Line, codec: Codec, secrets: Mapping[str, str]
 ) -> ev.Event:
     try:
-        event = from_record(run_id, line.seq, line.at, line.record, codec, secrets)
+        return elsewhere(from_record(run_id, line.seq, line.at, line.record, codec, secrets))
     except UnreadableRecord as error:
         raise DamagedExport(file, line.line, str(error)) from None
-    # No letter of another journal is one of this.
-    return cast("ev.Event", replace(cast("Any", event), letter=0)) if _came(event) else event
-
-
-def _came(event: ev.Event) -> bool:
-    return bool(getattr(event, "letter", 0))

@@ -15,6 +15,7 @@ from handrail.codec.codec import Codec
 from handrail.errors import InputsDiffer, InvalidInput, WrongUse, did_you_mean
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import A_PERSON, AgentResult, StepResult
+from handrail.record.answers import choice_of
 from handrail.record.outputs import declared_output
 from handrail.steps.verbs import AgentCall, Question, Step
 from handrail.typed.convert import convert, from_text
@@ -78,13 +79,13 @@ def result_given(path: str, step: Step[Any] | None, value: Any) -> StepResult[An
         WrongUse: the code does not come to the step. InvalidInput: it is not of the type.
     """
     if step is None:
-        raise WrongUse(f"the code does not come to step {path!r}, so no output of it can be given")
+        raise WrongUse(
+            f"no output of step {path!r} can be given: by what the fork keeps, today's code "
+            f"does not come to it. Make the fork with the code that ran it, or of another step."
+        )
     verb = step.verb
     if isinstance(verb, Question) and verb.choices:
-        output = next((one for one in verb.choices if str(one) == str(value)), None)
-        if output is None:
-            choices = ", ".join(map(str, verb.choices))
-            raise InvalidInput(path, short_repr(value), f"one of {choices}")
+        output = choice_of(path, verb.choices, value)
     elif isinstance(verb, AgentCall) and not verb.answers and not isinstance(value, AgentResult):
         output = AgentResult(_given(path, value, getattr(verb.agent, "output", None) or str))
     else:

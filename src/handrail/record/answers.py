@@ -9,6 +9,7 @@ from typing import Any
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import GateRefusal, InvalidAnswer, InvalidInput, InvalidSignal
 from handrail.model.results import OpenGate
+from handrail.typed.jsonsafe import short_repr
 
 
 def accepted(gate: OpenGate, answer: Any) -> Any:
@@ -20,12 +21,12 @@ def accepted(gate: OpenGate, answer: Any) -> Any:
     """
     if gate.has_default and type(answer) is type(gate.default) and answer == gate.default:
         return gate.default
-    if gate.choices:
-        return _choice(gate, answer)
     from handrail.typed.convert import convert, from_text
     from handrail.typed.schema import describe_type
 
     try:
+        if gate.choices:
+            return choice_of(gate.path, gate.choices, answer)
         if isinstance(answer, str) and gate.type is not str:
             return from_text(answer, gate.type, name=gate.path)
         return convert(answer, gate.type, name=gate.path)
@@ -35,15 +36,16 @@ def accepted(gate: OpenGate, answer: Any) -> Any:
         raise InvalidAnswer(gate.path, answer, f"{describe_type(gate.type)} ({error})") from None
 
 
-def _choice(gate: OpenGate, answer: Any) -> Any:
-    for choice in gate.choices:
-        if type(choice) is type(answer) and choice == answer:
-            return choice
-    for choice in gate.choices:
-        if str(choice) == str(answer):
-            return choice
-    offered = ", ".join(str(choice) for choice in gate.choices)
-    raise InvalidAnswer(gate.path, answer, f"one of: {offered}")
+def choice_of(name: str, choices: Sequence[Any], answer: Any) -> Any:
+    """The choice that is meant: the very value, or one that reads the same.
+
+    Raises:
+        InvalidInput: none is.
+    """
+    alike = (one for one in choices if type(one) is type(answer) and one == answer)
+    for choice in (*alike, *(one for one in choices if str(one) == str(answer))):
+        return choice
+    raise InvalidInput(name, short_repr(answer), f"one of: {', '.join(map(str, choices))}")
 
 
 def by_policy(policy: str, gate: OpenGate) -> Any:

@@ -27,6 +27,7 @@ VERSION = 1
 LARGE = 16 << 10
 """Values of more characters stand on a line of their own, once each."""
 _END = b',"crc":'
+_MAKE_ONE = "`handrail export RUN` writes one"
 
 
 class Line(NamedTuple):
@@ -159,9 +160,12 @@ def _fields(file: str, number: int, line: bytes, before: int) -> _Fields:
 
 def _begun(file: str, fields: _Fields) -> Exported:
     if fields.handrail != "run":
-        raise DamagedExport(file, 1, "it is no export of a run")
+        raise DamagedExport(file, 1, "it is no export of a run", _MAKE_ONE)
     if fields.version > VERSION:
-        raise DamagedExport(file, 1, f"it was made by a newer handrail (format {fields.version})")
+        made = (
+            f"it was made by a newer handrail (format {fields.version}, known are up to {VERSION})"
+        )
+        raise DamagedExport(file, 1, made, "Install that version to read it")
     return Exported(fields.run_id, fields.workflow, [])
 
 

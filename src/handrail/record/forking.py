@@ -18,6 +18,7 @@ from handrail.model.paths import is_budget_gate
 from handrail.model.results import StepResult
 from handrail.record.assemble import copier
 from handrail.record.dropped import begun
+from handrail.record.inbox import elsewhere
 from handrail.record.reading import dropped, ended, near
 from handrail.record.run_record import FORKED, Recorded
 from handrail.steps.verbs import LEAF_KINDS
@@ -193,17 +194,13 @@ def _copier(kind: type[Any]) -> Callable[[Any], Any]:
     return copier(kind)
 
 
-_LETTERS = (ev.GateAnswered, ev.SignalReceived, ev.CancelRequested, ev.RunResumed)
 _TAKERS = (ev.StepCompleted, ev.AttemptFailed)
 
 
 def _copied(event: ev.Event, fork_id: str, seq: int, numbers: Mapping[int, int]) -> ev.Event:
-    """The event in the fork: no letter to the other run is one to this one."""
     kind: Any = type(event)
     at = event.at
-    made: Any = _copier(kind)(event)
-    if kind in _LETTERS and made.letter:
-        made = replace(made, letter=0)
-    elif kind in _TAKERS and made.took:
+    made: Any = elsewhere(_copier(kind)(event))
+    if kind in _TAKERS and made.took:
         made = replace(made, took=numbers.get(made.took, 0))
     return cast("ev.Event", ev.stamp(made, fork_id, seq, at))

@@ -111,6 +111,11 @@ def event_of(letter: Letter) -> Message:
     return ev.stamp(made, event.run_id, 0, event.at)
 
 
+def elsewhere(event: ev.Event) -> ev.Event:
+    """The event as another run, or journal, has it: no letter to this one is one to that."""
+    return replace(event, letter=0) if isinstance(event, _WITH_NUMBER) and event.letter else event
+
+
 def is_signal(event: ev.Event, name: str) -> bool:
     """True for a signal of this name."""
     return isinstance(event, ev.SignalReceived) and event.name == name
