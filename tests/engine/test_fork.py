@@ -57,7 +57,8 @@ def child(n: int) -> Steps[str]:
 def flow(n: int = 1) -> Steps[str]:
     """Something of each kind, one after another."""
     a = yield from step("a").call(do, f"a{n}")
-    yield from step("g").parallel(step("x").call(do, "x"), step("y").run_workflow(child, n))
+    x = step("x").call(do, "x").inline()  # which has ended before the child goes on
+    yield from step("g").parallel(x, step("y").run_workflow(child, n))
     q = yield from step("q").ask("Go?", choices=["yes", "no"])
     count = yield from step("count").call(size, a)
     return (yield from step("z").call(do, f"z{a}{q}{count}"))
