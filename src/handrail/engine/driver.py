@@ -34,7 +34,9 @@ gate handlers, rollbacks) is begun and told to the core by ``engine.errands``.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextvars import Context, copy_context
@@ -69,6 +71,7 @@ from handrail.engine.replay import (
     with_text,
     write_out,
 )
+from handrail.engine.running_loop import running_loop
 from handrail.engine.stops import CancelledFromWithin, CoreStalled, cancelled_itself, interruption
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, InFlight, Tasks, tasks
 from handrail.engine.timers import Due, Timers
@@ -157,6 +160,7 @@ class Driver:
         self._todo: deque[cmd.Command | _Written] = deque()
         self._inbox: deque[Message] = deque()
         self._wake = anyio.Event()
+        self._thread, self._home = threading.get_ident(), running_loop()
         self.flights: dict[tuple[str, str], InFlight] = {}
         self._inline: InFlight | None = None
         self.timers = Timers()
@@ -182,10 +186,13 @@ class Driver:
             self, wiring.evaluator, answer=self.answer, interrupted=self._handler_interrupted
         )
 
-    # -- from outside (same event loop) ---------------------------------------------------------
+    # -- from outside, in any thread ------------------------------------------------------------
 
     def post(self, message: Message, *, urgent: bool = False) -> None:
         """Have the loop do this next. ``urgent`` stops what it performs in its own task."""
+        if threading.get_ident() != self._thread:
+            self._home.soon_from_anywhere(partial(self.post, message, urgent=urgent))
+            return
         self._inbox.append(message)
         self._wake.set()
         if urgent and self._inline is not None:
@@ -209,7 +216,7 @@ class Driver:
         gate = self._open_gate(path)
         value = accepted(gate, answer)
         self._messages.answer(gate, value, by, self.now())
-        self.read_mail()
+        self._look_for_mail()
         return value
 
     def signal(self, name: str, payload: Any, by: str | None = None) -> None:
@@ -219,7 +226,18 @@ class Driver:
             InvalidSignal: somebody waits for it, and would fail by this payload.
         """
         self._messages.signal(name, payload, by, self.now())
-        self.read_mail()
+        self._look_for_mail()
+
+    def _look_for_mail(self) -> None:
+        """Read it now, or have the drive's own thread do so."""
+        if threading.get_ident() == self._thread:
+            self.read_mail()
+        else:
+            self.post(self._read_mail_if_it_can_be)
+
+    def _read_mail_if_it_can_be(self) -> None:
+        with contextlib.suppress(HandrailError):  # the postman looks again
+            self.read_mail()
 
     def read_mail(self) -> None:
         """Have what came by letter recorded, before whatever the inbox holds; once the run's end is

@@ -81,7 +81,7 @@ R = TypeVar("R")
 
 
 class Engine:
-    """Runs, resumes and reaches runs. Mutable only in which runs are live in this process."""
+    """Runs, resumes and reaches runs."""
 
     def __init__(self, parts: Parts) -> None:
         check_parts(parts)
@@ -92,7 +92,6 @@ class Engine:
 
             self._journal = CheckingJournal(parts.journal)
         self._options = Options()
-        self._live: dict[str, Driver] = {}
         self._users = users_of(parts.journal)
 
     @property
@@ -265,11 +264,12 @@ class Engine:
         teller.tell = driver.tell
         if run is not None:
             run.attach(driver)
-        self._live[run_id] = driver
+        drivers = self._users.drivers
+        drivers[run_id] = driver
         try:
             return await driver.drive(start.first, start.letters, start.cancel)
         finally:
-            del self._live[run_id]
+            del drivers[run_id]
             agents.tell(run_id)
 
     def _limits(self, start: Start) -> Limits:
@@ -637,7 +637,7 @@ class Engine:
             GateClosed: it was answered before, by whom and how. InvalidAnswer: it is no answer,
                 the gate stays open. GateNotFound, RunNotFound: see those.
         """
-        driver = self._live.get(run_id)
+        driver = self._users.drivers.get(run_id)
         if driver is not None:
             return driver.answer(gate, answer, by)
         journal = self._journal
@@ -659,7 +659,7 @@ class Engine:
             InvalidSignal: a ``wait_for`` is open that would fail by this payload; it is not sent.
             OutputNotSerializable: the payload cannot be recorded.
         """
-        driver = self._live.get(run_id)
+        driver = self._users.drivers.get(run_id)
         if driver is not None:
             driver.signal(name, payload, by)
             return
@@ -681,7 +681,7 @@ class Engine:
             RunNotFound: there is no such run. WorkflowNotFound: nobody knows its workflow.
             DefinitionError: as ``resume``. ReplayMismatch: a recorded step is of another kind now.
         """
-        driver = self._live.get(run_id)
+        driver = self._users.drivers.get(run_id)
         if driver is not None:
             driver.cancel(reason)
             return None

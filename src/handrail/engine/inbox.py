@@ -43,7 +43,7 @@ class Inbox:
         Raises:
             InvalidSignal: somebody waits for it, and would fail by this payload.
         """
-        waiting = self._machine.run.listeners.get(name, {}).values()
+        waiting = list(self._machine.run.listeners.get(name, {}).values())
         verbs = [node.step.verb for node in waiting]
         types = [verb.type for verb in verbs if isinstance(verb, SignalWait)]
         if types:

@@ -1,4 +1,6 @@
-"""Who uses a journal in this process: it is closed when the last of them has gone."""
+"""Who uses a journal in this process: it is closed when the last of them has gone, and what one
+executor drives can be reached by the others.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,12 @@ import os
 import threading
 import weakref
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 from handrail.ports.journal import Journal
+
+if TYPE_CHECKING:
+    from handrail.engine.driver import Driver
 
 
 class JournalUsers:
@@ -24,6 +30,8 @@ class JournalUsers:
         """Count anew: in a child process nobody uses it yet."""
         self._lock = threading.Lock()
         self._count = 0
+        self.drivers: dict[str, Driver] = {}
+        """Of the runs that are driven here, by run id; each takes calls from any thread."""
 
     @contextlib.contextmanager
     def using(self) -> Generator[None]:
