@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from handrail import (
     Executor,
@@ -17,6 +21,7 @@ from handrail import (
     step,
     workflow,
 )
+from handrail.engine.put_back import put_back
 from handrail.testing import TextJournal
 from tests.engine.support import RUN, Boom, boom, same
 
@@ -93,6 +98,29 @@ def grow_and_fail(value: Any) -> None:
     raise Boom
 
 
+class Holder:
+    """A thing of the user's, whose method is an action."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+
+    def grow(self) -> None:
+        """Add an item in place."""
+        grow(self.board.notes)
+
+
+def twice(held: dict[str, Board]) -> Callable[[], None]:
+    """A function in which another one holds the value, in a dict."""
+
+    def inner() -> None:
+        grow(held["it"].notes)
+
+    def outer() -> None:
+        inner()
+
+    return outer
+
+
 CHANGES: dict[str, tuple[Callable[[Board], Step[Any]], str]] = {
     "argument": (lambda b: step("x").call(grow, b.notes), ".notes[1]"),
     "on the loop": (lambda b: step("x").call(agrow, b.notes), ".notes[1]"),
@@ -101,6 +129,11 @@ CHANGES: dict[str, tuple[Callable[[Board], Step[Any]], str]] = {
     "keyword": (lambda b: step("x").python(grow, kwargs={"value": b.by["x"]}), ".by['x'][1]"),
     "wrapped": (lambda b: step("x").call(lambda one: grow(one[0]), (b.notes,)), ".notes[1]"),
     "enclosed": (lambda b: step("x").call(lambda: grow(b.notes)), ".notes[1]"),
+    "bound": (lambda b: step("x").call(Holder(b).grow), ".notes[1]"),
+    "its own method": (lambda b: step("x").call(b.notes.append, "b"), ".notes[1]"),
+    "partial": (lambda b: step("x").call(partial(grow, b.notes)), ".notes[1]"),
+    "enclosed twice": (lambda b: step("x").call(twice({"it": b})), ".notes[1]"),
+    "default": (lambda b: step("x").call(lambda one=b.notes: grow(one)), ".notes[1]"),
     "retried": (lambda b: step("x").call(grow_and_fail, b.notes).retry(3), ".notes[1]"),
     "handled": (lambda b: step("x").call(grow, b.notes).default(None), ".notes[1]"),
 }
@@ -125,6 +158,50 @@ async def test_an_action_that_changes_an_output_in_place_fails(how: str, journal
     assert (result.failed_step, told.attempts) == ("x", 1)
     assert told.error_type == "handrail.errors.OutputChanged"
     assert f"what step 'make' returned: its output{place}." in (told.error or "")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_who_goes_on_from_a_changed_output_sees_what_a_resume_would(*, fails: bool) -> None:
+    """It is what is recorded again, to all who hold it; a second change is seen, too."""
+
+    @workflow
+    def flow() -> Steps[Any]:
+        made = yield from step("make").call(board)
+        seen = yield from step("same").parallel(
+            step("x").call(grow_and_fail if fails else grow, made.by["x"]),
+            step("y").call(board),
+            on_error="continue",
+        )
+        again = yield from step("again").call(made.by["x"].append, 3).default("handled")
+        return seen[0].error_type, again, made
+
+    executor = Executor(journal=TextJournal(), workflows=[flow])
+    result = await executor.options(run_id="r").run(flow)
+    assert result.value == ("handrail.errors.OutputChanged", "handled", board())
+    assert (await executor.resume("r", rerun=["again"])).value == result.value
+
+
+VALUES = st.recursive(
+    st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=2), inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.builds(Board, st.lists(inner, max_size=2), st.dictionaries(st.text(max_size=1), inner))
+        | st.sets(st.integers(0, 9))
+        | st.builds(bytearray, st.binary(max_size=3))
+    ),
+    max_leaves=12,
+)
+
+
+@given(VALUES, VALUES)
+def test_whatever_was_changed_is_put_back(live: Any, recorded: Any) -> None:
+    """It equals the record, and is the same object wherever that can be changed."""
+    kept = deepcopy(recorded)
+    made = put_back(live, recorded)
+    assert made == kept
+    assert made is live or type(made) is not type(live) or isinstance(live, (int, str, tuple))
 
 
 async def test_what_no_record_has_may_be_changed() -> None:

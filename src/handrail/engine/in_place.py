@@ -1,17 +1,21 @@
 """Whether an action changed in place what an earlier step returned.
 
 Such a change is in no record, so a resume would go on from another value. What an action is given
-is compared before and after it: its arguments, and the outputs that its function encloses.
+is compared before and after it: its arguments, and the outputs that its function holds: encloses,
+is bound to, or has as arguments of a partial. What was changed is made what the record says again,
+so that whoever goes on from the failure sees what a resume would.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Iterator
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
+from handrail.engine.put_back import put_back
 from handrail.errors import OutputChanged
 from handrail.model import events as ev
 from handrail.model.results import StepResult
@@ -27,6 +31,8 @@ _FIXED = frozenset({str, int, float, bool, bytes, complex, type(None), FunctionT
 """Classes whose values cannot change in place, or are none."""
 
 _HOLDERS = frozenset({list, tuple, set, frozenset})
+_LOOKED_AT = 1_000
+"""So many parts of what a function holds are looked at: it may be a client's whole cache."""
 
 Given = list[tuple[Any, str]]
 
@@ -38,34 +44,33 @@ class InPlace:
         self._run = run
         self._journal = journal
         self._codec = codec
-        self._whole: dict[int, str] = {}
         self._parts: dict[int, str] = {}
-        self._last_whole = self._last_parts = ""
+        self._last = ""
 
     def may_change(self, verb: PythonCall) -> bool:
         """True if the action is given anything that can change."""
         if any(type(one) not in _FIXED for one in verb.args):
             return True
-        return bool(verb.kwargs) or bool(self._enclosed(verb))
+        return bool(verb.kwargs) or bool(self._held(verb))
 
     def before(self, verb: PythonCall) -> Given:
         """What the action may change, and what each is now."""
         given = [
             one for one in (*verb.args, *(verb.kwargs or {}).values()) if type(one) not in _FIXED
         ]
-        given += self._enclosed(verb)
+        given += self._held(verb)
         return [(one, self._codec.identity(one)) for one in given]
 
-    def _enclosed(self, verb: PythonCall) -> list[Any]:
-        """The outputs that the action's function encloses."""
-        cells = getattr(verb.action, "__closure__", None)
-        if not cells:
+    def _held(self, verb: PythonCall) -> list[Any]:
+        """The outputs that the action's function holds, or a part of them."""
+        held = list(_held_by(verb.action))
+        if not held:
             return []
-        for path, result in self._since(self._last_whole):
-            if type(result.output) not in _FIXED:
-                self._whole[id(result.output)] = path
-        self._last_whole = next(reversed(self._run.results), "")
-        return [one for one in map(_content, cells) if id(one) in self._whole]
+        self._look_at_new()
+        parts = (part for one in held for part, _ in itertools.islice(_parts(one), _LOOKED_AT))
+        owners = {self._parts.get(id(part)) for part in parts}
+        ended = (self._run.results.get(owner) for owner in owners if owner is not None)
+        return [result.output for result in ended if result is not None]
 
     def changed(self, path: str, before: Given) -> OutputChanged | None:
         """What the step at this path did to an output, if it did."""
@@ -74,15 +79,21 @@ class InPlace:
             if now != then:
                 error = self._owner(path, value, _difference(json.loads(then), json.loads(now)))
                 if error is not None:
+                    self._put_back(error.owner)
                     return error
         return None
 
+    def _put_back(self, owner: str) -> None:
+        ended, recorded = self._run.results.get(owner), self._recorded(owner)
+        if ended is None or recorded is None:
+            return
+        put_back(ended.output, recorded.output)
+        for part, _ in _parts(ended.output):
+            self._parts[id(part)] = owner
+
     def _owner(self, path: str, value: Any, place: str) -> OutputChanged | None:
         """The error of a value that changed at this place, if it is, or holds, an output."""
-        for ended, result in self._since(self._last_parts):
-            for part, _ in _parts(result.output):
-                self._parts.setdefault(id(part), ended)
-        self._last_parts = next(reversed(self._run.results), "")
+        self._look_at_new()
         for part, inside in _parts(value):
             owner = self._parts.get(id(part))
             ended_as = None if owner is None else self._run.results.get(owner)
@@ -94,23 +105,48 @@ class InPlace:
             if place.startswith(inside) and (place != inside or not inside):
                 return OutputChanged(path, owner, at + place.removeprefix(inside))
             now, recorded = self._codec.identity(ended_as.output), self._recorded(owner)
-            if recorded is not None and recorded != now:
-                where = _difference(json.loads(recorded), json.loads(now))
-                return OutputChanged(path, owner, where)
+            then = now if recorded is None else self._codec.identity(recorded.output)
+            if then != now:
+                return OutputChanged(path, owner, _difference(json.loads(then), json.loads(now)))
         return None
 
-    def _recorded(self, path: str) -> str | None:
-        """What the output of a step is in the journal; None where it is there no more."""
+    def _recorded(self, path: str) -> StepResult[Any] | None:
+        """The result of a step in the journal; None where it is there no more."""
         for event in reversed(self._journal.events(self._run.setting.run_id)):
             if isinstance(event, (ev.StepCompleted, ev.MemberCompleted)) and event.path == path:
-                return self._codec.identity(event.result.output)
+                return event.result
         return None
 
-    def _since(self, last: str) -> Iterator[tuple[str, StepResult[Any]]]:
-        """What ended after this step, the latest first."""
-        return itertools.takewhile(
-            lambda item: item[0] != last, reversed(self._run.results.items())
-        )
+    def _look_at_new(self) -> None:
+        """Know the parts of what ended since the last time, too."""
+        results = self._run.results
+        new = itertools.takewhile(lambda item: item[0] != self._last, reversed(results.items()))
+        for ended, result in new:
+            for part, _ in _parts(result.output):
+                self._parts.setdefault(id(part), ended)
+        self._last = next(reversed(results), "")
+
+
+def _held_by(action: Any) -> Iterator[Any]:
+    """What a callable has in itself, by however many functions, that can change in place."""
+    stack, seen = [action], set[int]()
+    while stack:
+        one = stack.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, FunctionType):
+            stack += [_content(cell) for cell in one.__closure__ or ()]
+            stack += [*(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values()]
+        elif isinstance(one, functools.partial):
+            stack += [one.func, *one.args, *one.keywords.values()]
+        elif isinstance(one, (MethodType, BuiltinFunctionType)):
+            owner = one.__self__
+            stack += [getattr(one, "__func__", None), owner]
+            if not isinstance(owner, (type, ModuleType)):
+                stack += getattr(owner, "__dict__", {}).values()
+        elif type(one) not in _FIXED and not isinstance(one, (type, ModuleType)):
+            yield one
 
 
 def _content(cell: Any) -> Any:
@@ -131,10 +167,16 @@ def _parts(value: Any) -> Iterator[tuple[Any, str]]:
         yield one, at
         if type(one) is dict:
             items = cast("dict[object, object]", one)
-            stack += [(item, f"{at}[{key!r}]") for key, item in items.items()]
+            stack += [
+                (item, f"{at}[{key!r}]") for key, item in items.items() if type(item) not in _FIXED
+            ]
         elif type(one) in _HOLDERS:
             members = cast("list[Any]", one)
-            stack += [(item, f"{at}[{index}]") for index, item in enumerate(members)]
+            stack += [
+                (item, f"{at}[{index}]")
+                for index, item in enumerate(members)
+                if type(item) not in _FIXED
+            ]
         elif not isinstance(one, type):
             names = [field.argument for field in record_fields(type(one)) or ()]
             stack += [(getattr(one, name, None), f"{at}.{name}") for name in names]
