@@ -1,4 +1,4 @@
-"""The wall clock is set while a run goes on: attempts count running time, timers the wall's."""
+"""The wall clock is set while a run goes on: durations count running time, timers the wall's."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import Executor, Steps, StepTimeout, step, workflow
+from handrail import Budget, Executor, Limits, Steps, StepTimeout, step, workflow
 from handrail.system.clock import SystemClock
+from tests.engine.support import Boom
 
 JUMPS = pytest.mark.parametrize("jump_s", [60, 3_600, 86_400, -60, -3_600, -86_400])
 
@@ -76,6 +77,98 @@ async def test_an_attempt_is_stopped_in_time_whatever_the_clock_says(
         failed = result.step("g" if group else "a")
         assert failed.is_a(StepTimeout)
         assert 250 < failed.duration_ms < 8_000
+
+
+def fails_first() -> Callable[[], None]:
+    """An action that fails when it is called for the first time."""
+    called: list[None] = []
+
+    def act() -> None:
+        called.append(None)
+        if len(called) == 1:
+            raise Boom
+
+    return act
+
+
+@workflow
+def retried() -> Steps[Any]:
+    """A pause before another try."""
+    yield from step("a").call(fails_first()).retry(2, backoff=0.4)
+
+
+@workflow
+def rated() -> Steps[Any]:
+    """Members that wait for a rate."""
+    yield from step("a").for_each(range(2), lambda _: step("m").call(int).uses("api"))
+
+
+@workflow
+def asks() -> Steps[Any]:
+    """A question that is waited for a little, before the run is suspended."""
+    yield from step("a").ask("?", choices=["yes", "no"])
+
+
+@workflow
+def endless() -> Steps[Any]:
+    """Something that only a limit ends."""
+    yield from step("a").call(anyio.sleep, 60)
+
+
+@workflow
+def steady() -> Steps[Any]:
+    """Two steps, one after the other, that end."""
+    yield from step("a").call(anyio.sleep, 0.3)
+    yield from step("b").call(anyio.sleep, 0.1)
+
+
+@workflow
+def unwinds() -> Steps[Any]:
+    """Clean-up that has no end."""
+    try:
+        yield from step("a").call(anyio.sleep, 60)
+    finally:
+        yield from step("b").call(anyio.sleep, 60)
+
+
+RATED = Limits(rates={"api": 150})  # one in 0.4 s
+WAITS: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "a pause": (retried, {}, "succeeded"),
+    "a rate": (rated, {"limits": RATED}, "succeeded"),
+    "a rate of all": (rated, {"shared_limits": RATED}, "succeeded"),
+    "lingering": (asks, {"linger_s": 0.4}, "suspended"),
+    "the run's timeout": (endless, {"limits": Limits(timeout_s=0.4)}, "failed"),
+    "not the run's timeout": (steady, {"limits": Limits(timeout_s=30)}, "succeeded"),
+    "a budget": (steady, {"limits": Limits(budget=Budget(wall_s=30))}, "succeeded"),
+    "clean-up": (
+        unwinds,
+        {"limits": Limits(timeout_s=0.2), "cleanup_timeout_s": 0.2},
+        "failed",
+    ),
+}
+
+
+@pytest.mark.parametrize("jump_s", [3_600, -3_600])
+@pytest.mark.parametrize("what", WAITS)
+async def test_what_is_so_long_is_so_long_whatever_the_clock_says(
+    clock: SetClock, what: str, jump_s: float
+) -> None:
+    """Pauses, rates and bounds of a run, and all durations, count running time."""
+    flow, parts, status = WAITS[what]
+    results: list[Any] = []
+
+    async def run() -> None:
+        results.append(await Executor(clock=clock, **parts).run(flow))
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            await anyio.sleep(0.1)
+            clock.off_s += jump_s
+    (result,) = results
+    assert result.status == status
+    assert 350 < result.total_duration_ms < 8_000
+    assert all(one.duration_ms < 8_000 for one in result.step_results)
 
 
 async def test_a_timer_goes_by_the_wall(clock: SetClock) -> None:

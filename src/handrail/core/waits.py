@@ -226,17 +226,29 @@ def ends_by_itself(run: RunState, token: int) -> bool:
     return node.phase is Phase.PAUSED or node.generator is not None or isinstance(node, TimerNode)
 
 
-def bounds_attempt(run: RunState, token: int) -> bool:
-    """True if this timer is the timeout of an attempt."""
+def counts_running_time(run: RunState, token: int) -> bool:
+    """True if this timer bounds something, or is a pause before another try; what waits for a time
+    (``sleep``, a question, a cap) waits for the wall's.
+    """
     node, _ = run.timers.get(token, (None, 0.0))
-    return isinstance(node, CompositeNode) and token == node.deadline
+    if node is None:
+        return False
+    if token == run.run_deadline or (isinstance(node, CompositeNode) and token == node.deadline):
+        return True
+    if node.phase is not Phase.PAUSED:
+        return node.generator is not None
+    of_cap = isinstance(node, AgentNode) and node.ladder and node.ladder[-1].kind == "usage_cap"
+    return not of_cap
 
 
 def clock_was_set(run: RunState, jump_s: float) -> None:
     """Count what is at work as if it had begun by the clock of now: durations are running time."""
-    for node in run.nodes.values():
-        if isinstance(node, StepNode):
-            node.started_at += jump_s
+    run.started_at += jump_s
+    for node in {run.root, *run.nodes.values()}:
+        node.started_at += jump_s
+    for token, (node, due) in run.timers.items():
+        if counts_running_time(run, token):
+            run.timers[token] = node, due + jump_s
 
 
 def gate_answered(run: RunState, event: ev.GateAnswered) -> None:

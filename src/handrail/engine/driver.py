@@ -35,7 +35,6 @@ gate handlers, rollbacks) is begun and told to the core by ``engine.errands``.
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
@@ -51,14 +50,14 @@ from handrail.core import commands as cmd
 from handrail.core.ending import close_bodies
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase, cleans_up
-from handrail.core.waits import bounds_attempt, clock_was_set, ends_by_itself
+from handrail.core.waits import clock_was_set, counts_running_time, ends_by_itself
 from handrail.engine.callbacks import EVALUATION, GATE, Callbacks
 from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.inbox import Inbox
 from handrail.engine.loop import Message
 from handrail.engine.parts import Wiring
-from handrail.engine.perform import Told, failed, succeeded
+from handrail.engine.perform import Told, bound, failed, succeeded
 from handrail.engine.queue import QUEUED, Line
 from handrail.engine.replay import (
     Rehearsal,
@@ -74,18 +73,16 @@ from handrail.engine.replay import (
 from handrail.engine.running_loop import running_loop
 from handrail.engine.stops import CancelledFromWithin, CoreStalled, cancelled_itself, interruption
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, InFlight, Tasks, tasks
-from handrail.engine.timers import Due, Timers
+from handrail.engine.timers import Due, Skew, Timers
 from handrail.errors import (
     GateClosed,
     GateNotFound,
     HandrailError,
     OutputNotSerializable,
     ReplayMismatch,
-    StepTimeout,
 )
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, WorkflowResult
-from handrail.ports.clock import SET_S
 from handrail.record.answers import accepted
 from handrail.steps.verbs import PLAIN, PythonCall
 
@@ -165,8 +162,7 @@ class Driver:
         self._inline: InFlight | None = None
         self.timers = Timers()
         self._ticks = 0
-        self._elapsed: Callable[[], float] | None = getattr(wiring.clock, "elapsed", None)
-        self._skew = 0.0 if self._elapsed is None else self.now() - self._elapsed()
+        self._skew = Skew(wiring.clock)
         self.context = copy_context().copy
         self.tasks: Tasks = tasks(self._deliver)
         self._by_hand = self.tasks.by_hand
@@ -370,6 +366,7 @@ class Driver:
                     self._inbox.popleft()()
             elif not self._fire_timers():
                 await self._wait()
+                self._look_at_clock()
 
     async def _until_written(self) -> None:
         """Wait for what was numbered while an attempt was at work, before its end is."""
@@ -571,6 +568,7 @@ class Driver:
             self.mask,
         )
         context.run(CURRENT.set, current)
+        before_s = self._skew.total_s
         try:
             verb: Any = command.step.verb
             watch = self._in_place
@@ -614,7 +612,7 @@ class Driver:
                 self.receive(ended)
                 return None
             return ended
-        return succeeded(command, outcome, None, self.now())
+        return succeeded(command, outcome, None, self.now() - (self._skew.total_s - before_s))
 
     async def _performed(self, command: cmd.Perform, current: Current) -> _Ended:
         return _Ended(await self._wiring.performer.perform(command, current))
@@ -632,6 +630,7 @@ class Driver:
             raise
         finally:
             self._inline = None
+            self._look_at_clock()
 
     def _stopped_here(self, flight: InFlight, *, abandoned: bool) -> None:
         """Urgent messages first: they say why it was stopped."""
@@ -672,7 +671,7 @@ class Driver:
         performer = self._wiring.performer
         self.start(flight, lambda: performer.perform(command, current), context)
         if command.deadline is not None or command.step.modifiers.timeout_s is not None:
-            left_s, _ = _bound(command, self.now())
+            left_s, _ = bound(command, self.now())
             self.timers.at(self.now() + max(0.0, left_s), flight)
 
     def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
@@ -702,7 +701,7 @@ class Driver:
         if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
             self._action_interrupted(flight.path, outcome)
         elif flight.timed_out:
-            error = _bound(command, self.now())[1]
+            error = bound(command, self.now())[1]
             self.record(failed(command, error, self._told(flight.path)[1]))
         elif flight.stopping:
             self._report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)
@@ -742,18 +741,23 @@ class Driver:
 
     # -- time -----------------------------------------------------------------------------------
 
+    def _look_at_clock(self) -> None:
+        """If it was set, put off what counts running time; what waits for a time does not."""
+        jump_s = self._skew.grown_s()
+        if not jump_s:
+            return
+        self.timers.shift(jump_s, self._counts_running_time)
+        clock_was_set(self.machine.run, jump_s)
+        self._line.clock_was_set(jump_s)
+        if self._linger_until is not None:
+            self._linger_until += jump_s
+
     def _counts_running_time(self, what: Due) -> bool:
-        """True for what bounds an attempt; what waits for a time waits for the wall's."""
-        return not isinstance(what, int) or bounds_attempt(self.machine.run, what)
+        return not isinstance(what, int) or counts_running_time(self.machine.run, what)
 
     def _fire_timers(self) -> bool:
         """Do what is due; True if anything was."""
-        if self._elapsed is not None:
-            jump_s = self.now() - self._elapsed() - self._skew
-            if abs(jump_s) > SET_S:
-                self._skew += jump_s
-                self.timers.shift(jump_s, self._counts_running_time)
-                clock_was_set(self.machine.run, jump_s)
+        self._look_at_clock()
         fired = False
         while (what := self.timers.pop(self.now())) is not None:
             fired = self._fire(what) or fired
@@ -880,17 +884,6 @@ class Driver:
             self.timers.at(self.now() + 0.02, partial(self._inbox.append, self._close_when_landed))
         else:
             self._inbox.append(partial(self._suspend, self._interrupted or "interrupted"))
-
-
-def _bound(command: cmd.Perform, now: float) -> tuple[float, Exception]:
-    """How long an attempt may go on that begins now and is bounded, by its step or a budget; and
-    what it fails with then.
-    """
-    timeout_s, deadline = command.step.modifiers.timeout_s, command.deadline
-    left_s = math.inf if timeout_s is None else timeout_s - command.spent_s
-    if deadline is not None and deadline.due - now < left_s:
-        return deadline.due - now, deadline.error
-    return left_s, StepTimeout(command.path, timeout_s or 0.0)
 
 
 def _raise(error: Exception) -> None:

@@ -6,6 +6,7 @@ An attempt ends in an event: ``StepCompleted`` or ``AttemptFailed``. Cancellatio
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -23,6 +24,7 @@ from handrail.errors import (
     CommandFailed,
     DefinitionError,
     OutputChanged,
+    StepTimeout,
     WrongUse,
 )
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
@@ -395,6 +397,17 @@ def _exit_text(exit_code: int, printed: str) -> str:
 
 
 # -- how attempts end ------------------------------------------------------------------------------
+
+
+def bound(command: Perform, now: float) -> tuple[float, Exception]:
+    """How long an attempt may go on that begins now and is bounded, by its step or a budget; and
+    what it fails with then.
+    """
+    timeout_s, deadline = command.step.modifiers.timeout_s, command.deadline
+    left_s = math.inf if timeout_s is None else timeout_s - command.spent_s
+    if deadline is not None and deadline.due - now < left_s:
+        return deadline.due - now, deadline.error
+    return left_s, StepTimeout(command.path, timeout_s or 0.0)
 
 
 def succeeded(command: Perform, output: Any, usage: Usage | None, now: float) -> StepCompleted:

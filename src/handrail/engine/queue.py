@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.engine.loop import Loop
@@ -132,6 +134,14 @@ class Line:
         if following is not None and not now < self._look_at_shared <= following:
             self._look_at_shared = following
             self._loop.timers.at(following, self._look)
+
+    def clock_was_set(self, jump_s: float) -> None:
+        """Count the time that attempts wait here by the clock of now."""
+        for flight in self._loop.flights.values():
+            if flight.kind == QUEUED and type(flight.command) is cmd.Perform:
+                command = flight.command
+                since = command.started_at + jump_s
+                flight.command = msgspec.structs.replace(command, started_at=since)
 
     def close(self) -> None:
         """Give back what the drive holds of what all runs share."""

@@ -1,4 +1,6 @@
-"""What a drive is to do at a time: one heap, for the core's waits and for the driver's own."""
+"""What a drive is to do at a time: one heap, for the core's waits and for the driver's own; and
+how the wall clock, by which these times are, goes otherwise than running time.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from handrail.engine.tasks import InFlight
+from handrail.ports.clock import SET_S, Clock
 
 Due: TypeAlias = int | InFlight | Callable[[], None]
 """The token of a wait of the core; a flight that has had its time; or anything else to do."""
@@ -54,3 +57,26 @@ class Timers:
     def waits(self) -> Iterator[tuple[float, int]]:
         """The waits of the core, with their times, in no order."""
         return ((due, what) for due, _, what in self._heap if isinstance(what, int))
+
+
+class Skew:
+    """By how much the wall clock was set since the drive began. Mutable."""
+
+    __slots__ = ("_elapsed", "_now", "_then", "total_s")
+
+    def __init__(self, clock: Clock) -> None:
+        self.total_s = 0.0
+        self._now = clock.now
+        self._elapsed: Callable[[], float] | None = getattr(clock, "elapsed", None)
+        self._then = 0.0 if self._elapsed is None else self._now() - self._elapsed()
+
+    def grown_s(self) -> float:
+        """What came on since the last call; 0 unless it was set, or the machine slept."""
+        if self._elapsed is None:
+            return 0.0
+        jump_s = self._now() - self._elapsed() - self._then
+        if abs(jump_s) <= SET_S:
+            return 0.0
+        self._then += jump_s
+        self.total_s += jump_s
+        return jump_s
