@@ -7,6 +7,7 @@ import os
 import signal
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -225,6 +226,37 @@ def test_who_lives_where_nothing_says_when_a_process_started(
     monkeypatch.setattr(sqlite_lease, "HAS_PROC", False)
     monkeypatch.setattr(sqlite_lease, "boot", str)
     assert lives(replace(HERE, boot="", pid=pid), now) is alive
+
+
+@pytest.mark.parametrize("set_by_s", [0.0, 3_600.0, -3_600.0])
+@pytest.mark.parametrize("in_sight", [False, True])
+def test_a_clock_that_is_set_ends_no_lease_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_by_s: float, *, in_sight: bool
+) -> None:
+    """In another container, or where no start of a process is known, the machine's running time
+    counts: a holder that renews is left alone, one that does not is followed when its time is over.
+    """
+    path = tmp_path / "runs.db"
+    holder = child(HOLDING, path)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    if in_sight:
+        monkeypatch.setattr(sqlite_lease, "HAS_PROC", False)
+    else:
+        elsewhere = f"{boot()}1"
+        monkeypatch.setattr(sqlite_lease, "boot", lambda: elsewhere)
+    real, running = time.time, time.monotonic
+    monkeypatch.setattr(time, "time", lambda: real() + set_by_s)
+    journal = SqliteJournal(path)
+    with pytest.raises(RunLocked):
+        journal.acquire("r")
+    monkeypatch.setattr(time, "monotonic", lambda: running() + 31.0)
+    holder.send_signal(signal.SIGSTOP)
+    journal.acquire("r").release()
+    monkeypatch.undo()
+    holder.send_signal(signal.SIGCONT)
+    holder.communicate(timeout=60)
+    journal.close()
 
 
 def test_of_fifty_processes_that_answer_at_once_one_wins(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ still has its epoch, in one statement; so a driver that was taken for dead can w
 
 Whether a holder lives is known where its process can be seen: same boot of the same machine, same
 table of processes. There a process that was stopped for an hour still holds its runs, and one that
-died holds nothing. Anywhere else a holder lives as long as it renews its lease.
+died holds nothing. Anywhere else a holder lives as long as it renews its lease: by the machine's
+running time where it is of the same boot, in another container, say, so that a clock which is set
+ends no lease; between machines by their wall clocks.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import functools
 import os
 import sqlite3
+import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +38,24 @@ class Claim:
     since: float
     expires_at: float
 
+    @property
+    def machine(self) -> str:
+        """The boot of its machine and its table of processes, as ``boot`` gives them."""
+        return self.boot.partition(_UNTIL)[0]
 
+    @property
+    def left_s(self) -> float | None:
+        """How long it lasts yet in running time, where that can be said: the clock of its process
+        is this one's, and it was not begun anew since.
+        """
+        written = self.boot.partition(_UNTIL)[2].split(maxsplit=2)
+        if len(written) < 3 or written[2] != _clock():
+            return None
+        left_s, lease_s = float(written[0]) - time.monotonic(), float(written[1])
+        return left_s if left_s <= lease_s else None
+
+
+_UNTIL = " until "
 _CLAIMS = "SELECT token, pid, start_ticks, host, boot, since, expires_at, epoch, run_id FROM leases"
 _mine: set[str] = set()
 """The tokens of all leases that this process holds; a fork's child has new ones only."""
@@ -63,7 +83,7 @@ def take(
     ticks = stat_of(pid).start_ticks
     connection.execute(
         "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (run_id, epoch, token, pid, ticks, host(), boot(), now, now, now + lease_s),
+        (run_id, epoch, token, pid, ticks, host(), _where(lease_s), now, now, now + lease_s),
     )
     _mine.add(token)
     return epoch, token
@@ -74,8 +94,8 @@ def renew(
 ) -> bool:
     """Hold it for that much longer; False if it is another's now."""
     done = connection.execute(
-        "UPDATE leases SET renewed_at = ?, expires_at = ? WHERE run_id = ? AND epoch = ?",
-        (now, now + lease_s, run_id, epoch),
+        "UPDATE leases SET renewed_at = ?, expires_at = ?, boot = ? WHERE run_id = ? AND epoch = ?",
+        (now, now + lease_s, _where(lease_s), run_id, epoch),
     )
     return done.rowcount == 1
 
@@ -107,20 +127,33 @@ def holders(connection: sqlite3.Connection, now: float) -> dict[str, Holder]:
 def lives(claim: Claim, now: float) -> bool:
     """True if the holder may still live; see the module's text."""
     if not _in_sight(claim):
-        return now < claim.expires_at
+        return _goes_on(claim, now)
     if claim.pid == os.getpid():
         return claim.token in _mine
     if HAS_PROC:
         stat = stat_of(claim.pid)
         return stat.alive and stat.start_ticks == claim.start_ticks
     # A process id without a start time may be another's by now; so it must be renewed, too.
-    return _exists(claim.pid) and now < claim.expires_at
+    return _exists(claim.pid) and _goes_on(claim, now)
 
 
 def _in_sight(claim: Claim) -> bool:
-    if claim.boot or boot():
-        return claim.boot == boot()
+    if claim.machine or boot():
+        return claim.machine == boot()
     return claim.host == host()
+
+
+def _goes_on(claim: Claim, now: float) -> bool:
+    """True if the lease has not run out."""
+    left_s = claim.left_s
+    if left_s is None or (left_s <= 0 and not boot()):  # no boot: it may be one of another
+        return now < claim.expires_at
+    return left_s > 0
+
+
+def _where(lease_s: float) -> str:
+    """What a lease's row says of its machine: which it is, and when the lease ends by its clock."""
+    return f"{boot()}{_UNTIL}{time.monotonic() + lease_s:.3f} {lease_s:.3f} {_clock()}"
 
 
 def _exists(pid: int) -> bool:
@@ -149,9 +182,22 @@ def boot() -> str:
         return ""
 
 
+@functools.cache
+def _clock() -> str:
+    """Whose running time this process sees: the same for all of a boot, but for those in another
+    namespace of time.
+    """
+    boot_id, _, _ = boot().partition(" ")
+    try:
+        return f"{boot_id} {Path('/proc/self/ns/time').readlink()}"
+    except OSError:
+        return boot_id or host()
+
+
 def _forget_all() -> None:
     _mine.clear()
     boot.cache_clear()
+    _clock.cache_clear()
 
 
 os.register_at_fork(after_in_child=_forget_all)
