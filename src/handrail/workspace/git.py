@@ -24,7 +24,13 @@ _STEADY = (
     *("-c", "user.name=handrail"),
     *("-c", "user.email=handrail@localhost"),
 )
-_ENVIRONMENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "LC_ALL": "C",
+    # An object that is missing is fetched by the program that a setting names: not by us.
+    "GIT_ALLOW_PROTOCOL": "",
+}
 
 # Set where handrail is started by a hook of git's; they would turn every call to that repository.
 _ELSEWHERE = (
@@ -96,8 +102,9 @@ class Repository:
     ignored: str = ""
 
     def git(self, marker: str) -> Git:
-        """The git of the working tree."""
-        return Git(self.root, marker)
+        """The git of the working tree, wherever what is in it leads now."""
+        places = {"GIT_DIR": self.own, "GIT_COMMON_DIR": self.common, "GIT_WORK_TREE": self.root}
+        return Git(self.root, marker, {name: str(path) for name, path in places.items()})
 
 
 async def repository_of(folder: Path, marker: str) -> Repository | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,7 +76,10 @@ class Places:
             DefinitionError: the folder outside of the working tree cannot be made.
         """
         try:
-            self.safe.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.safe.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.safe.mkdir(exist_ok=True, mode=0o700)
+            if self.safe.stat().st_uid != os.getuid():
+                raise PermissionError(f"{self.safe} belongs to somebody else")
         except OSError as error:
             raise DefinitionError(
                 f"step {self.path!r}: writes= and worktree=True keep the state before a launch out "
@@ -103,7 +107,10 @@ def places_of(root: Path, run_id: str, path: str) -> Places:
     """The places of a step in the repository at ``root``."""
     named = os.environ.get("HANDRAIL_DIR")
     base = Path(named).resolve() if named else root / ".handrail"
-    safe = state_home() / "handrail" / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+    home = state_home() / "handrail"
+    if home.is_relative_to(root):  # a home that is a repository itself
+        home = Path(tempfile.gettempdir()) / f"handrail-{os.getuid()}"
+    safe = home / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
     if named and not base.is_relative_to(root):
         safe = base
     return Places(base, safe, run_id or "run", path)

@@ -1,8 +1,9 @@
 """Enforced scope: what an agent changed outside of ``writes=`` is set aside and undone.
 
 Theory of operation. Before the launch the state of the working tree is taken by a shadow (see
-``system.shadow``), tracked and untracked files alike, and what git keeps beside them (see
-``scope_inside``). After it, however it ended, both are compared. If anything outside of the
+``shadow``), tracked and untracked files alike, and what git keeps beside them (see ``inside`` and
+``whole_git``), and what git does not see (see ``folders``). After it, however it ended, both are
+compared: first what git would act on, as bytes, then what git is asked. If anything outside of the
 patterns was changed, it goes into a patch, the files are brought back to the bytes they had before
 (which need not be those of the last commit), and HEAD, its branch and the index to where they were;
 what the patterns allow stays in the working tree. This is repeated until nothing is found any more:
@@ -22,7 +23,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -30,181 +32,46 @@ from pathlib import Path
 import msgspec
 
 from handrail.system.own_files import own_files
-from handrail.workspace.git import Git, Repository, head_of
+from handrail.workspace.folders import (
+    Folders,
+    Looked,
+    Odd,
+    folders_of,
+    looked_into,
+    named,
+    shut_again,
+)
+from handrail.workspace.git import Git, Repository
+from handrail.workspace.inside import (
+    GIT,
+    Inside,
+    Kept,
+    ends_of,
+    inside_of,
+    opened,
+    put_back,
+    rewind,
+    settings_of,
+)
 from handrail.workspace.places import Places
 from handrail.workspace.shadow import Change, Shadow, State
-
-# What git keeps of a working tree beside its files: HEAD, index, hooks, settings.
-#
-# An agent may change these too: by a commit, by ``git add``, or by hand. They are looked at before
-# a launch, and what was changed can be put back.
-
-_SETTINGS = ("config", "info/exclude", "info/attributes")
-_SAMPLE = ".sample"
-_LARGEST = 16 << 20
-"""Of a larger file only size and time are kept: it is seen if it is another, and not put back."""
+from handrail.workspace.whole_git import Whole, made_whole, whole_of, wrong_with
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A file's bytes, mode and time; of a link also where it leads."""
-
-    data: bytes | None
-    mode: int
-    at_ns: int
-    size: int = -1
-    link: str = ""
-
-    def same(self, other: Kept | None) -> bool:
-        """True if it is the same file but for its time."""
-        if other is None or self.link != other.link:
-            return False
-        if (self.data, self.mode) != (other.data, other.mode):
-            return False
-        return self.data is not None or (self.size, self.at_ns) == (other.size, other.at_ns)
-
-
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """HEAD as a commit (None: there is none yet) and as a branch (None: it is on none), the index,
-    and the hooks and settings by their names, seen from the git directory.
-
-    They are those of the repository, of this working tree and of submodules, and those in the
-    folder ``hooks`` that a setting names, which may lie in the working tree and be ignored.
-    """
-
-    head: str | None
-    branch: str | None
-    index: Kept | None
-    files: dict[str, Kept]
-    hooks: str = ""
-
-
-async def inside_of(repository: Repository, marker: str, was: Inside | None = None) -> Inside:
-    """What there is now; ``was``: what there was before a launch."""
-    git = repository.git(marker)
-    hooks = None if was is None else was.hooks
-    before = None if was is None else was.files
-    _, branch, _ = await git.ends("symbolic-ref", "--quiet", "HEAD")
-    if hooks is None:
-        # The words that keep hooks from running name the setting, too: it is asked for by file.
-        words = ("config", "--show-origin", "--type=path", "--get-all", "core.hooksPath")
-        _, said, _ = await git.ends(*words)
-        named = [line.partition("\t") for line in said.splitlines()]
-        own = [path for origin, _, path in named if not origin.startswith("command line")]
-        hooks = str(repository.root / own[-1]) if own else ""
-    names = _names(repository, hooks, before)
-    files = {name: kept for name in names if (kept := _kept(repository.common / name))}
-    return Inside(await head_of(git), branch.strip() or None, _index(repository), files, hooks)
-
-
-def _names(repository: Repository, hooks: str, before: Mapping[str, Kept] | None) -> list[str]:
-    """The names that count. A folder of hooks that is a link is one itself, and what it leads to
-    counts only if it was that link before: behind a new one are files that are nobody's here.
-    """
-    common = repository.common
-    submodules = [head.parent for head in sorted((common / "modules").rglob("HEAD"))]
-    homes = [common, *(folder for folder in submodules if (folder / "objects").is_dir())]
-    found = [home / name for home in homes for name in (*_SETTINGS, "config.worktree")]
-    found.append(repository.own / "config.worktree")
-    folders = [home / "hooks" for home in homes] + ([Path(hooks)] if hooks else [])
-    for folder in folders:
-        if folder.is_symlink():
-            found.append(folder)
-            known = None if before is None else before.get(os.path.relpath(folder, common))
-            if before is not None and (known is None or known.link != _link_of(folder)):
-                continue
-        there = sorted(folder.iterdir()) if _can_be_read(folder) else []
-        found += [f for f in there if f.suffix != _SAMPLE and f.name.isprintable()]
-    return list(dict.fromkeys(os.path.relpath(file, common) for file in found))
-
-
-def _index(repository: Repository) -> Kept | None:
-    return _kept(repository.own / "index", largest=None)
-
-
-def _kept(file: Path, largest: int | None = _LARGEST) -> Kept | None:
-    try:
-        link = _link_of(file)
-        known = file.lstat() if link and not file.is_file() else file.stat()
-        if not file.is_file():
-            return Kept(b"", 0o777, known.st_mtime_ns, 0, link) if link else None
-        data = None if largest is not None and known.st_size > largest else file.read_bytes()
-        return Kept(data, known.st_mode & 0o777, known.st_mtime_ns, known.st_size, link)
-    except OSError:
-        return None
-
-
-def _link_of(file: Path) -> str:
-    """Where a link leads, as it says it; empty of what is none."""
-    try:
-        return os.readlink(file)  # noqa: PTH115  # as it is written, not resolved
-    except OSError:
-        return ""
-
-
-def _can_be_read(folder: Path) -> bool:
-    return folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
-
-
-def put_back(repository: Repository, name: str, wanted: Kept | None) -> None:
-    """Make a file in the git directory what it was; with None, remove it."""
-    _write(repository.common / name, wanted)
-
-
-def _write(file: Path, wanted: Kept | None) -> None:
-    folder, link = file.parent, "" if wanted is None else wanted.link
-    if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
-        folder.chmod(0o755)
-    if wanted is None or _link_of(file) != link:
-        file.unlink(missing_ok=True)
-        if link:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.symlink_to(link)
-    if wanted is None or wanted.data is None or (link and not file.is_file()):
-        return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(wanted.data)
-    file.chmod(wanted.mode)
-    # An index that were younger than it is would take files for unchanged that were changed since.
-    os.utime(file, ns=(wanted.at_ns, wanted.at_ns))
-
-
-async def rewind(repository: Repository, marker: str, before: Inside, after: Inside) -> None:
-    """Put HEAD, its branch and the index back to where they were."""
-    git = repository.git(marker)
-    if before.branch is not None:
-        if after.branch != before.branch:
-            await git("symbolic-ref", "HEAD", before.branch)
-        if before.head is None:
-            await git("update-ref", "-d", before.branch)
-        else:
-            await git("update-ref", before.branch, before.head)
-    elif before.head is not None:
-        await git("update-ref", "--no-deref", "HEAD", before.head)
-    now = _index(repository)
-    if before.index is not None and not before.index.same(now):
-        _write(repository.own / "index", before.index)
-    elif before.index is None and now is not None:
-        _write(repository.own / "index", None)
-
-
-_GIT = ".git"
-
-
-def allows(patterns: Sequence[str], path: str) -> bool:
+def allows(patterns: Sequence[str], path: str, within: str = "") -> bool:
     """True if the last of the patterns that covers the path is none with ``!``.
 
     Paths are relative to the repository, with ``/``. In a pattern ``*`` and ``?`` stand for
     anything but ``/``, ``**`` for any number of folders, ``[a-z]`` for one character of these. One
     without ``/``, except at its end, counts in every folder. A name without such signs covers a
     file, or a folder with all that is below it; with ``/`` at its end only the latter. What is in
-    ``.git`` is allowed by patterns alone that begin with it.
+    ``.git`` is allowed by patterns alone that begin with it, and so is what is ``within``.
     """
     verdict = False
+    within = GIT if path.startswith(f"{GIT}/") else within
     for pattern in patterns:
         wanted = pattern.removeprefix("!")
-        if path.startswith(f"{_GIT}/") and not wanted.startswith(_GIT):
+        if not wanted.removeprefix("./").startswith(within):
             continue
         if _compiled(wanted).fullmatch(path):
             verdict = wanted is pattern
@@ -275,6 +142,8 @@ class Before:
     own: frozenset[str]
     of_earlier: bool = False
     """It is the state before an earlier launch, which was killed."""
+    folders: Folders = field(default_factory=Folders)
+    whole: Whole = field(default_factory=Whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,20 +156,33 @@ class Findings:
 
 
 async def before_launch(
-    shadow: Shadow, places: Places, repository: Repository, ours: Sequence[Path] = ()
+    shadow: Shadow,
+    places: Places,
+    repository: Repository,
+    ours: Sequence[Path] = (),
+    *,
+    alone: bool = True,
 ) -> Before:
     """The state before a launch: now, or, if an earlier launch was killed, before that one.
 
-    ``ours`` are folders in which handrail itself writes meanwhile; they are in no state.
+    ``ours`` are folders in which handrail itself writes meanwhile; they are in no state. With
+    ``alone`` nobody else works in the repository, and the whole of it is kept.
     """
     known = shadow.folder / _BEFORE
     if known.is_file():
         return replace(msgspec.json.decode(known.read_bytes(), type=Before), of_earlier=True)
     places.make()
-    shadow.make(repository, [places.base, repository.root / ".handrail", *ours])
+    ours = [places.base, places.safe, repository.root / ".handrail", *ours]
+    shadow.make(repository, ours)
+    whole = whole_of(repository, shadow.repository if alone else None)
+    if whole.kept:
+        shadow.borrow(shadow.repository)
     inside = await inside_of(repository, shadow.marker)
     state = await shadow.state(inside.head)
-    before = Before(state, inside, own_files(repository.root))
+    passed = [*map(named, await shadow.ignored()), *_below(repository.root, ours)]
+    folders = folders_of(repository.root, passed)
+    own = own_files(repository.root)
+    before = Before(state, inside, own, folders=folders, whole=whole)
     fresh = known.with_suffix(".new")
     fresh.write_bytes(msgspec.json.encode(before))
     fresh.replace(known)
@@ -334,24 +216,31 @@ class Scope:
 
     async def enforced(self) -> Findings:
         """What was found, set aside and undone; nothing in it if the agent kept to its scope."""
-        found = _Found()
-        before = self.before.inside
-        after = await inside_of(self.repository, self.shadow.marker, before)
-        self._settings(after, found)
-        for _ in range(_MAX_PASSES):
-            now = await self.shadow.state()
-            outside = self._outside(await self.changes(now))
-            if not outside:
-                break
-            await self._set_aside(now, outside, found)
+        found, before = _Found(), self.before.inside
+        await self._whole(found)
+        opened(self.repository, before.named)
+        self._settings(found)
+        looked = looked_into(self.repository.root, self.before.folders)
+        try:
+            await self._odd(looked, found)
+            after, branch = await ends_of(self.repository, self.shadow.marker)
+            for _ in range(_MAX_PASSES):
+                now = await self.shadow.state()
+                outside = self._outside(await self.changes(now))
+                if not outside:
+                    break
+                await self._set_aside(now, outside, found)
+        finally:
+            shut_again(self.repository.root, looked.shut)
         await self._commits(after, found)
+        self._shut(looked, found)
         if found.files:
-            await rewind(self.repository, self.shadow.marker, self.before.inside, after)
+            await rewind(self.repository, self.shadow.marker, before, branch)
             if self.before.of_earlier:
                 found.notes.append(_OF_EARLIER)
-            if after.head is not None and after.head != self.before.inside.head:
+            if after is not None and after != before.head:
                 found.notes.append(
-                    f"HEAD is where it was before; the agent's last commit was {after.head}."
+                    f"HEAD is where it was before; the agent's last commit was {after}."
                 )
         patch = None if found.patch is None else str(found.patch)
         return Findings(tuple(found.files), patch, tuple(found.notes))
@@ -394,37 +283,90 @@ class Scope:
         shutil.move(self.repository.root / change.path, aside)
         found.notes.append(f"The new repository {change.path} was moved to {aside}.")
 
-    def _settings(self, after: Inside, found: _Found) -> None:
+    async def _whole(self, found: _Found) -> None:
+        """Bring back the repository itself, if it is another one now."""
+        before, shadow = self.before.whole, self.shadow
+        for broken in await wrong_with(self.repository, before, shadow.repository, shadow.marker):
+            aside = self._aside(found).with_suffix(".git") / "whole"
+            made_whole(self.repository, broken, before, shadow.repository, aside)
+            found.files.append(f"{GIT} ({broken})")
+            found.notes.append(f"{GIT} is as it was before; what was there is in {aside}.")
+
+    def _settings(self, found: _Found) -> None:
         """Set aside and undo changes of hooks and settings."""
-        before = self.before.inside.files
-        for name in sorted({*before, *after.files}):
-            old, new = before.get(name), after.files.get(name)
+        was = self.before.inside
+        before = was.files
+        files = settings_of(self.repository, was.named, before)
+        for name in sorted({*before, *files}):
+            old, new = before.get(name), files.get(name)
             if (old is None and new is None) or (old is not None and old.same(new)):
                 continue
-            shown = os.path.normpath(f"{_GIT}/{name}")
-            if allows(self.patterns, shown):
+            file = Path(os.path.normpath(self.repository.common / name))
+            shown, within = self._shown(file)
+            if allows(self.patterns, shown, within):
                 continue
             found.files.append(f"{shown} ({_what(old, new)})")
             if new is not None:
                 aside = self._aside(found).with_suffix(".git") / name.replace("../", "")
-                aside.parent.mkdir(parents=True, exist_ok=True)
-                if new.data is None:
-                    shutil.move(self.repository.common / name, aside)
-                else:
-                    aside.write_bytes(new.link.encode() or new.data)
+                _moved_aside(file, aside, new)
                 found.notes.append(f"What it wrote into {shown} is in {aside}.")
+            if within != GIT:
+                found.notes.append(
+                    f"git acts on {shown}, so writes= has to name {within!r} for it."
+                )
             if old is not None and old.data is None:
                 found.notes.append(f"{shown} was too large to be kept, and is not put back.")
-            put_back(self.repository, name, old)
+            put_back(file, old)
 
-    async def _commits(self, after: Inside, found: _Found) -> None:
+    def _shown(self, file: Path) -> tuple[str, str]:
+        """The name of a file that git acts on, and how a pattern that allows it begins."""
+        root = self.repository.root
+        for begin in self.before.inside.named.begins:
+            if file.is_relative_to(begin) and file.is_relative_to(root):
+                return file.relative_to(root).as_posix(), os.path.relpath(begin, root)
+        return f"{GIT}/{os.path.relpath(file, self.repository.common)}", GIT
+
+    async def _odd(self, looked: Looked, found: _Found) -> None:
+        """Take away what git does not see, where it is not allowed."""
+        for one in looked.odd:
+            if one.read_by_git:
+                (self.repository.root / one.path).unlink(missing_ok=True)
+        hidden = await self.shadow.hidden([one.path for one in looked.odd if not one.read_by_git])
+        tracked = await self.shadow.has([one.path for one in looked.odd if one.special])
+        for one in looked.odd:
+            allowed = allows(self.patterns, one.path) and not one.read_by_git
+            if allowed or one.ignores != (one.path in hidden):
+                continue
+            if one.path not in tracked:
+                found.files.append(f"{_printable(one.path)} ({_of_odd(one)})")
+            self._odd_away(one, found)
+
+    def _odd_away(self, one: Odd, found: _Found) -> None:
+        file = self.repository.root / one.path
+        if one.special:
+            file.unlink(missing_ok=True)
+            return
+        aside = self._aside(found).with_suffix(".hidden") / one.path
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(file, aside)
+        found.notes.append(f"{_printable(one.path)}, which git does not look at, is in {aside}.")
+        if one.said is not None:
+            file.write_bytes(one.said.encode("latin-1"))
+
+    def _shut(self, looked: Looked, found: _Found) -> None:
+        """Tell of folders that nobody could look into."""
+        for name, mode in sorted(looked.shut.items()):
+            if mode is not None and not allows(self.patterns, f"{name}/." if name else "."):
+                found.files.append(f"{_printable(name) or '.'} (mode changed)")
+
+    async def _commits(self, after: str | None, found: _Found) -> None:
         """Tell of files outside that are in the agent's commits alone."""
         head = self.before.inside.head
-        if after.head is None or after.head == head:
+        if after is None or after == head:
             return
         git = self.repository.git(self.shadow.marker)
         known = {file.rpartition(" (")[0] for file in found.files}
-        changes = await self.shadow.changes(await _tree(git, head), await _tree(git, after.head))
+        changes = await self.shadow.changes(await _tree(git, head), await _tree(git, after))
         for change in changes:
             if change.shown not in known and not allows(self.patterns, change.path):
                 found.files.append(f"{change.shown} (committed)")
@@ -464,6 +406,29 @@ def _folders(path: str) -> list[str]:
     """The folders that a path is in."""
     parts = path.split("/")
     return ["/".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def _below(root: Path, folders: Sequence[Path]) -> list[str]:
+    inside = [folder for folder in folders if folder.is_relative_to(root) and folder != root]
+    return [named(folder.relative_to(root).as_posix()) for folder in inside]
+
+
+def _moved_aside(file: Path, aside: Path, new: Kept) -> None:
+    """Have what was found in a file where people find it; a link is none of its own."""
+    aside.parent.mkdir(parents=True, exist_ok=True)
+    if new.data is None:
+        file.chmod(stat.S_IMODE(file.stat().st_mode) | 0o600)
+        shutil.move(file, aside)
+    else:
+        aside.write_bytes(new.link.encode() or new.data)
+
+
+def _of_odd(one: Odd) -> str:
+    return "added" if one.said is None else "changed"
+
+
+def _printable(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _what(old: Kept | None, new: Kept | None) -> str:

@@ -100,6 +100,37 @@ class Shadow:
         (self.folder / "info/attributes").write_text(_ATTRIBUTES)
         (self.folder / "info/exclude").write_bytes(_excluded(repository, ignored))
 
+    @property
+    def repository(self) -> Path:
+        """Where a copy of the repository is kept."""
+        return self.folder / "git"
+
+    def borrow(self, repository: Path) -> None:
+        """Have the objects of this repository, too."""
+        with (self.folder / "objects/info/alternates").open("ab") as file:
+            file.write(b"\n" + os.fsencode(repository / "objects") + b"\n")
+
+    async def ignored(self) -> list[str]:
+        """The folders that git ignores as a whole, in UTF-8 or not (see ``folders.named``)."""
+        words = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+        listed = (await self._git()(*words)).split("\0")
+        return [name[:-1] for name in listed if name.endswith("/")]
+
+    async def hidden(self, paths: Sequence[str]) -> set[str]:
+        """Those of the paths that git ignores now."""
+        if not paths:
+            return set()
+        told = b"".join(os.fsencode(path) + b"\0" for path in paths)
+        words = ("check-ignore", "-z", "--stdin")
+        said = await self._git()(*words, stdin=told, ok=(0, 1))
+        return set(said.split("\0"))
+
+    async def has(self, paths: Sequence[str]) -> set[str]:
+        """Those of the paths that are files of the state that was taken last."""
+        if not paths:
+            return set()
+        return {*(await self._git()("ls-files", "-z")).split("\0")}.intersection(paths)
+
     async def state(self, head: str | None = None) -> State:
         """What the folder holds now. ``head``: a commit whose files count even if ignored."""
         git = self._git()
@@ -213,6 +244,8 @@ def _settings(repository: Repository) -> str:
         "autocrlf = false",
         "safecrlf = false",
         "untrackedCache = false",
+        "protectNTFS = false",
+        "protectHFS = false",
         f"ignorecase = {mac}",
         f"precomposeunicode = {mac}",
     ]

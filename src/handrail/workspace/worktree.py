@@ -123,7 +123,8 @@ async def worktree_of(main: Repository, places: Places, marker: str, *, anew: bo
         await _removed(main, places, marker)
         places.forget()
         here = await _made(main, places, marker)
-    return Worktree(main, here, places, shadow, await before_launch(shadow, places, here))
+    before = await before_launch(shadow, places, here, alone=False)
+    return Worktree(main, here, places, shadow, before)
 
 
 async def _left(places: Places, shadow: Shadow) -> Repository | None:

@@ -1,0 +1,169 @@
+"""The folders of a working tree: who may look into them, and what in them git does not see.
+
+git takes files and links. It passes by a folder that it may not look into, a pipe, a socket, a
+second ``.git`` in a folder of files, and what an ignore file hides, that ignore file included.
+So an agent could hide there what it changed. Here the tree is walked without git.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from handrail.workspace.inside import GIT
+
+_OPEN = 0o700
+_IGNORE = ".gitignore"
+_READ_BY_GIT = (_IGNORE, ".gitattributes", ".gitmodules")
+_LARGEST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """What was there before a launch; paths as :func:`named` has them, the top one is empty.
+
+    ``modes`` are those of folders, ``odd`` what is neither file nor link, and what is called as
+    git's own folder is, ``ignore`` what each ignore file says, ``passed`` what is not walked.
+    """
+
+    modes: dict[str, int] = field(default_factory=dict[str, int])
+    odd: frozenset[str] = frozenset()
+    ignore: dict[str, str] = field(default_factory=dict[str, str])
+    passed: frozenset[str] = frozenset()
+
+
+def folders_of(root: Path, passed: Collection[str]) -> Folders:
+    """What there is; folders of ``passed`` are not looked into, nor are those of git."""
+    seen = Folders(passed=frozenset(passed))
+    odd: set[str] = set()
+    for name, mode, entries in _walk(root, seen, None):
+        seen.modes[name] = mode
+        for entry in entries:
+            if _is_odd(entry):
+                odd.add(_joined(name, entry.name))
+            elif entry.name == _IGNORE:
+                seen.ignore[_joined(name, entry.name)] = _said(entry)
+    return Folders(seen.modes, frozenset(odd), seen.ignore, seen.passed)
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """Something that git does not see, by its path: a ``.git``, a pipe, an ignore file, and what
+    that said before (None: it was not there).
+    """
+
+    path: str
+    special: bool
+    ignores: bool = False
+    said: str | None = None
+
+    @property
+    def read_by_git(self) -> bool:
+        """True if git would wait for what somebody writes into it."""
+        return self.special and self.path.rpartition("/")[2] in _READ_BY_GIT
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a launch left: folders that it shut, by the modes they had (new ones: None), and what
+    is odd and was not there before.
+    """
+
+    shut: dict[str, int | None]
+    odd: tuple[Odd, ...]
+
+
+def looked_into(root: Path, before: Folders) -> Looked:
+    """Open what was shut, and tell of it and of what is odd.
+
+    A repository of its own, in a folder that is new, is not looked into.
+    """
+    shut: dict[str, int | None] = {}
+    odd: list[Odd] = []
+    for name, _, entries in _walk(root, before, shut):
+        for entry in entries:
+            path = _joined(name, entry.name)
+            if _is_odd(entry) and path not in before.odd:
+                if entry.name != GIT or name in before.modes:
+                    odd.append(Odd(_path(path), special=_is_special(entry)))
+            elif entry.name == _IGNORE and name in before.modes and not _is_odd(entry):
+                said = before.ignore.get(path)
+                if said != _said(entry):
+                    odd.append(Odd(_path(path), special=False, ignores=True, said=said))
+    shown = {_path(name): before.modes.get(name) for name in shut}
+    return Looked(shown, tuple(odd))
+
+
+def shut_again(root: Path, shut: dict[str, int | None]) -> None:
+    """Give folders the modes that they had."""
+    for name, mode in sorted(shut.items(), reverse=True):
+        folder = root / name
+        with suppress(OSError):
+            if mode is not None and stat.S_ISDIR(folder.lstat().st_mode):
+                folder.chmod(mode)
+
+
+def named(path: str) -> str:
+    """A path, whose bytes need not be UTF-8, as text that can be written."""
+    return os.fsencode(path).decode("latin-1")
+
+
+def _path(name: str) -> str:
+    return os.fsdecode(name.encode("latin-1"))
+
+
+def _joined(name: str, entry: str) -> str:
+    return f"{name}/{named(entry)}" if name else named(entry)
+
+
+def _walk(
+    root: Path, before: Folders, shut: dict[str, int | None] | None
+) -> Iterator[tuple[str, int, list[os.DirEntry[str]]]]:
+    """Each folder with its mode and what is in it; those that lock us out are opened if told to."""
+    waiting = [""]
+    while waiting:
+        name = waiting.pop()
+        folder = root / _path(name)
+        mode = 0
+        try:
+            mode = stat.S_IMODE(folder.lstat().st_mode)
+            if shut is not None and mode & _OPEN != _OPEN and before.modes.get(name) != mode:
+                folder.chmod(mode | _OPEN)
+                shut[name] = before.modes.get(name)
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError:  # not ours, as before
+            entries = []
+        yield name, mode, entries
+        nested = bool(name) and any(entry.name == GIT for entry in entries)
+        known = shut is None or name not in before.modes or f"{name}/{GIT}" in before.odd
+        if nested and known:
+            continue  # a repository of its own
+        for entry in entries:
+            path = _joined(name, entry.name)
+            walked = entry.is_dir(follow_symlinks=False) and not _is_odd(entry)
+            if walked and path not in before.passed:
+                waiting.append(path)
+
+
+def _is_odd(entry: os.DirEntry[str]) -> bool:
+    return _is_special(entry) or entry.name.lower() == GIT
+
+
+def _is_special(entry: os.DirEntry[str]) -> bool:
+    """True for a pipe, a socket and a device."""
+    if entry.is_symlink() or entry.is_dir(follow_symlinks=False):
+        return False
+    return not entry.is_file(follow_symlinks=False)
+
+
+def _said(entry: os.DirEntry[str]) -> str:
+    try:
+        with open(entry.path, "rb") as file:  # noqa: PTH123  # its path is one already
+            return file.read(_LARGEST).decode("latin-1")
+    except OSError:
+        return ""

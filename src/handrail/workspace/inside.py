@@ -1,0 +1,267 @@
+"""What git keeps of a working tree beside its files: HEAD, index, hooks, settings.
+
+An agent may change these too: by a commit, by ``git add``, or by hand. They are looked at before
+a launch, and what was changed can be put back.
+
+What an agent wrote into hooks and settings is read here as files, and put back, before git is asked
+anything: git acts on its settings, and it would be handrail that has it do so.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from handrail.workspace.git import Repository, head_of
+
+GIT = ".git"
+_SETTINGS = ("config", "config.worktree", "commondir", "info/exclude", "info/attributes")
+_LOCKS = ("index.lock", "HEAD.lock", "packed-refs.lock", "config.lock")
+_SAMPLE = ".sample"
+_LARGEST = 16 << 20
+"""Of a larger file only size and time are kept: it is seen if it is another, and not put back."""
+_OPEN = 0o700
+_RUNS = re.compile(rb"^\s*(x|exec)\s", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file's bytes, mode and time; of a link also where it leads."""
+
+    data: bytes | None
+    mode: int
+    at_ns: int
+    size: int = -1
+    link: str = ""
+
+    def same(self, other: Kept | None) -> bool:
+        """True if it is the same file but for its time."""
+        if other is None or self.link != other.link:
+            return False
+        if (self.data, self.mode) != (other.data, other.mode):
+            return False
+        return self.data is not None or (self.size, self.at_ns) == (other.size, other.at_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The files that settings name: a folder of hooks, and files of more settings."""
+
+    hooks: str = ""
+    included: tuple[str, ...] = ()
+
+    @property
+    def begins(self) -> tuple[str, ...]:
+        """All of them."""
+        return (self.hooks, *self.included) if self.hooks else self.included
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """HEAD as a commit (None: there is none yet) and as a branch (None: it is on none), the index,
+    and the hooks and settings by their names, seen from the git directory.
+
+    They are those of the repository, of this working tree and of submodules, and those that a
+    setting names, which may lie in the working tree and be ignored.
+    """
+
+    head: str | None
+    branch: str | None
+    index: Kept | None
+    files: dict[str, Kept]
+    named: Named = field(default_factory=Named)
+
+
+async def inside_of(repository: Repository, marker: str) -> Inside:
+    """What there is before a launch."""
+    named = await _named(repository, marker)
+    head, branch = await ends_of(repository, marker)
+    return Inside(head, branch, index_of(repository), settings_of(repository, named), named)
+
+
+async def ends_of(repository: Repository, marker: str) -> tuple[str | None, str | None]:
+    """HEAD as a commit, and as a branch."""
+    git = repository.git(marker)
+    _, branch, _ = await git.ends("symbolic-ref", "--quiet", "HEAD")
+    return await head_of(git), branch.strip() or None
+
+
+async def _named(repository: Repository, marker: str) -> Named:
+    """What settings name, also if it is not there yet."""
+    # The words that keep hooks from running name the setting, too: it is asked for by file.
+    sought = r"^(core\.hookspath|include(if\..*)?\.path)$"
+    words = ("config", "--show-origin", "--type=path", "-z", "--get-regexp", sought)
+    _, said, _ = await repository.git(marker).ends(*words)
+    parts = said.split("\0")[:-1]
+    hooks, included = "", list[str]()
+    for origin, setting in zip(parts[::2], parts[1::2], strict=False):
+        key, _, value = setting.partition("\n")
+        if origin.startswith("command line"):
+            continue
+        if key == "core.hookspath":
+            hooks = str(repository.root / value)
+            continue
+        included.append(str((repository.root / origin.removeprefix("file:")).parent / value))
+    included = [path for path in map(_normal, included) if _is_within(repository, path)]
+    return Named(hooks, tuple(included))
+
+
+def _normal(path: str) -> str:
+    return os.path.normpath(path)
+
+
+def _is_within(repository: Repository, path: str) -> bool:
+    return any(Path(path).is_relative_to(home) for home in (repository.root, repository.common))
+
+
+def settings_of(
+    repository: Repository, named: Named, before: Mapping[str, Kept] | None = None
+) -> dict[str, Kept]:
+    """The hooks and settings there are; ``before``: those before a launch. git is not asked."""
+    names = _names(repository, named, before)
+    return {name: kept for name in names if (kept := _kept(repository.common / name))}
+
+
+def _names(repository: Repository, named: Named, before: Mapping[str, Kept] | None) -> list[str]:
+    """The names that count. A folder of hooks that is a link is one itself, and what it leads to
+    counts only if it was that link before: behind a new one are files that are nobody's here.
+    """
+    common = repository.common
+    homes = [common, *_submodules(common)]
+    found = [home / name for home in homes for name in _SETTINGS]
+    found += [repository.own / "config.worktree", *map(Path, named.included)]
+    found += _of_worktrees(common)
+    found += [todo for todo in (repository.own / "rebase-merge/git-rebase-todo",) if _runs(todo)]
+    folders = [home / "hooks" for home in homes]
+    folders += [Path(named.hooks)] if named.hooks else []
+    for folder in folders:
+        if folder.is_symlink():
+            found.append(folder)
+            known = None if before is None else before.get(os.path.relpath(folder, common))
+            if before is not None and (known is None or known.link != _link_of(folder)):
+                continue
+        there = sorted(folder.iterdir()) if _can_be_read(folder) else []
+        found += [f for f in there if f.suffix != _SAMPLE and f.name.isprintable()]
+    return list(dict.fromkeys(os.path.relpath(file, common) for file in found))
+
+
+def _submodules(common: Path) -> list[Path]:
+    folders = [head.parent for head in sorted((common / "modules").rglob("HEAD"))]
+    return [folder for folder in folders if (folder / "objects").is_dir()]
+
+
+def _of_worktrees(common: Path) -> Iterator[Path]:
+    """The settings of other working trees, but for where git itself has them lead."""
+    for folder in sorted((common / "worktrees").glob("*")):
+        yield folder / "config.worktree"
+        leads = _kept(folder / "commondir")
+        if leads is None or leads.link or (leads.data or b"").strip() != b"../..":
+            yield folder / "commondir"
+
+
+def _runs(todo: Path) -> bool:
+    """True if the list of a rebase has commands that it would run."""
+    kept = _kept(todo)
+    return kept is not None and _RUNS.search(kept.data or b"") is not None
+
+
+def index_of(repository: Repository) -> Kept | None:
+    """The index of the working tree."""
+    return _kept(repository.own / "index", largest=None)
+
+
+def _kept(file: Path, largest: int | None = _LARGEST) -> Kept | None:
+    """What is there; without bytes if it is too large, or may not be read."""
+    try:
+        link = _link_of(file)
+        known = file.lstat() if link and not file.is_file() else file.stat()
+        if not file.is_file():
+            return Kept(b"", 0o777, known.st_mtime_ns, 0, link) if link else None
+        large = largest is not None and known.st_size > largest
+        data = None if large or not os.access(file, os.R_OK) else file.read_bytes()
+        return Kept(data, known.st_mode & 0o777, known.st_mtime_ns, known.st_size, link)
+    except OSError:
+        return None
+
+
+def _link_of(file: Path) -> str:
+    """Where a link leads, as it says it; empty of what is none."""
+    try:
+        return os.readlink(file)  # noqa: PTH115  # as it is written, not resolved
+    except OSError:
+        return ""
+
+
+def _can_be_read(folder: Path) -> bool:
+    return folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
+
+
+def opened(repository: Repository, named: Named) -> None:
+    """Have git's folders be ones that can be looked into and written."""
+    common = repository.common
+    top = (common, repository.own, common / "info", common / "hooks", common / "modules")
+    for folder in (*top, *map(Path, named.begins)):
+        _open(folder)
+    for above, below, _ in os.walk(common / "modules"):
+        for name in below:
+            _open(Path(above, name))
+
+
+def _open(folder: Path) -> None:
+    try:
+        mode = folder.lstat().st_mode
+        if stat.S_ISDIR(mode) and mode & _OPEN != _OPEN:
+            folder.chmod(stat.S_IMODE(mode) | _OPEN)
+    except OSError:
+        return
+
+
+def put_back(file: Path, wanted: Kept | None) -> None:
+    """Make a file in the git directory what it was; with None, remove it."""
+    link = "" if wanted is None else wanted.link
+    if wanted is not None and wanted.data is None:
+        return
+    _open(file.parent)
+    if wanted is None or link != _link_of(file) or not link:
+        if file.is_dir() and not file.is_symlink():
+            shutil.rmtree(file)
+        # A new file: through a pipe or a file with many names the bytes would go elsewhere.
+        file.unlink(missing_ok=True)
+        if wanted is None:
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if link:
+            file.symlink_to(link)
+    assert wanted.data is not None
+    if link and not file.is_file():
+        return
+    file.write_bytes(wanted.data)
+    file.chmod(wanted.mode)
+    # An index that were younger than it is would take files for unchanged that were changed since.
+    os.utime(file, ns=(wanted.at_ns, wanted.at_ns))
+
+
+async def rewind(repository: Repository, marker: str, before: Inside, branch: str | None) -> None:
+    """Put HEAD, its branch and the index back to where they were; it is on ``branch`` now."""
+    git = repository.git(marker)
+    # An agent's git that was killed leaves its locks, and every later one would wait for nobody.
+    for name in (*_LOCKS, *(f"{one}.lock" for one in (before.branch, branch) if one)):
+        for home in (repository.own, repository.common):
+            (home / name).unlink(missing_ok=True)
+    if before.branch is not None:
+        if branch != before.branch:
+            await git("symbolic-ref", "HEAD", before.branch)
+        if before.head is None:
+            await git("update-ref", "-d", before.branch)
+        else:
+            await git("update-ref", before.branch, before.head)
+    elif before.head is not None:
+        await git("update-ref", "--no-deref", "HEAD", before.head)
+    now = index_of(repository)
+    if before.index is None or not before.index.same(now):
+        put_back(repository.own / "index", before.index)

@@ -1,0 +1,130 @@
+"""A repository as a whole, kept over a launch: an agent may remove or replace what git keeps.
+
+Objects are kept as second names of the same files, so that costs neither time nor room. Where the
+system cannot do that (another disk), nothing is kept, and a loss can only be told.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from handrail.workspace.git import Git, Repository
+from handrail.workspace.inside import GIT
+
+_OBJECTS = "objects"
+_LARGE = 16 << 20
+_NEVER_CHANGED = (_OBJECTS, "lfs", "annex")
+_NO_FILE = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """``file``: what the file ``.git`` of a working tree says; empty where it is a folder.
+    ``kept``: whether there is a copy of the repository.
+    """
+
+    file: str = _NO_FILE
+    kept: bool = False
+
+
+def whole_of(repository: Repository, copy: Path | None) -> Whole:
+    """Keep the repository in ``copy``; with None, only what leads to it."""
+    file = repository.root / GIT
+    told = file.read_text("utf-8", "surrogateescape") if file.is_file() else _NO_FILE
+    if copy is None:
+        return Whole(told)
+    try:
+        _copied(repository.common, copy)
+    except OSError:
+        shutil.rmtree(copy, ignore_errors=True)
+        return Whole(told)
+    return Whole(told, kept=True)
+
+
+def _copied(source: Path, copy: Path) -> None:
+    waiting = [("", False)]
+    while waiting:
+        name, same = waiting.pop()
+        (copy / name).mkdir(parents=True, exist_ok=True)
+        with os.scandir(source / name) as found:
+            for entry in found:
+                path = os.path.join(name, entry.name)  # noqa: PTH118  # a name, not a file
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append((path, same or entry.name in _NEVER_CHANGED))
+                elif entry.is_symlink():
+                    (copy / path).symlink_to(os.readlink(entry.path))  # noqa: PTH115
+                elif entry.is_file(follow_symlinks=False):
+                    with suppress(FileNotFoundError):  # another git made it, and it is over
+                        if same or entry.stat().st_size > _LARGE:
+                            os.link(entry.path, copy / path)
+                        else:
+                            shutil.copy2(entry.path, copy / path)
+
+
+_LED_AWAY = "leads elsewhere"
+_BROKEN = "replaced or damaged"
+
+
+async def wrong_with(repository: Repository, before: Whole, copy: Path, marker: str) -> list[str]:
+    """What became of it: that its file leads elsewhere, that it is gone or lost objects."""
+    file = repository.root / GIT
+    away = file.is_symlink() or not file.is_file() or _says(file) != before.file
+    found = [_LED_AWAY] if before.file and away else []
+    broken = before.kept and await _is_broken(repository, copy, marker)
+    return [*found, _BROKEN] if broken else found
+
+
+def made_whole(repository: Repository, wrong: str, before: Whole, copy: Path, aside: Path) -> None:
+    """Bring it back; what was there instead goes ``aside``."""
+    if wrong == _LED_AWAY:
+        _moved(repository.root / GIT, aside / "file")
+        (repository.root / GIT).write_text(before.file, "utf-8", "surrogateescape")
+    else:
+        _moved(repository.common, aside)
+        _copied(copy, repository.common)
+
+
+def _says(file: Path) -> str:
+    try:
+        return file.read_text("utf-8", "surrogateescape")
+    except OSError:
+        return ""
+
+
+def _moved(file: Path, aside: Path) -> None:
+    if os.path.lexists(file):
+        with suppress(OSError):
+            if not file.is_symlink():
+                file.chmod(file.stat().st_mode | 0o700)
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(file, aside)
+
+
+async def _is_broken(repository: Repository, copy: Path, marker: str) -> bool:
+    common = repository.common
+    if common.is_symlink() or not common.is_dir() or (repository.root / GIT).is_symlink():
+        return True
+    if common.stat().st_mode & 0o700 != 0o700:
+        common.chmod(0o755)
+    if not (common / "HEAD").is_file() or not (common / _OBJECTS).is_dir():
+        return True
+    now, then = _objects(common / _OBJECTS), _objects(copy / _OBJECTS)
+    if then <= now:
+        return False
+    # Objects may have been packed anew, or nobody needs them any more. What is asked with are the
+    # branches and the settings of the copy: those of the agent are not to be believed.
+    asked = {"GIT_DIR": str(copy), "GIT_OBJECT_DIRECTORY": str(common / _OBJECTS)}
+    git = Git(repository.root, marker, asked)
+    code, _, _ = await git.ends("rev-list", "--objects", "--all", "--quiet")
+    return code != 0
+
+
+def _objects(folder: Path) -> set[str]:
+    found: set[str] = set()
+    for above, _, names in os.walk(folder):
+        found.update(os.path.relpath(os.path.join(above, name), folder) for name in names)  # noqa: PTH118
+    return found
