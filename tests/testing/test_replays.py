@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,23 @@ from handrail import (
     Executor,
     InsideEventLoop,
     SqliteJournal,
+    Stage,
     Step,
     StepFailed,
     Steps,
     WrongUse,
+    scope,
     step,
     workflow,
 )
+from handrail.record.dropped import begun
+from handrail.record.run_record import Recorded
 from handrail.testing import TextJournal, assert_replays, recorded_runs, replay
 from handrail.testing.shapes import Body, workflow_of
 from handrail.testing.strategies import bodies
 from tests.durability.flows import FLOWS
 from tests.durability.support import LAW, RUN, Lives, every_flow, lives
+from tests.testing.edits import edits_of
 
 
 def fails() -> None:
@@ -183,17 +189,121 @@ def test_a_folder_of_runs_is_a_test_for_each(tmp_path: Path) -> None:
         recorded_runs(tmp_path / "none")
 
 
+CODE: dict[str, Any] = {
+    "y": str.upper,
+    "child": "b",
+    "items": (1, 2),
+    "member": 0,
+    "way": "o",
+    "fix": abs,
+    "check": "true",
+    "end": 0,
+}
+"""What of the code of ``deep`` is edited."""
+
+
+@workflow
+def child() -> Steps[str]:
+    """Two steps, and an end of its own."""
+    first = yield from step("x").call(str.lower, "X")
+    yield from step("y").call(CODE["y"], first)
+    return str(CODE["child"])
+
+
+def member(item: int) -> Steps[int]:
+    """A step, and an end of its own."""
+    return (yield from step("s").call(abs, item)) + CODE["member"]
+
+
+@workflow
+def deep() -> Steps[int]:
+    """Steps within steps, all of which have ended."""
+    yield from step("in").run_workflow(child)
+    yield from scope("help", child.definition.function())
+    yield from step("each").for_each(iter(CODE["items"]), member)
+    handled = step("f").call(fails).on_error(lambda *_: step(CODE["way"]).call(CODE["fix"], 1))
+    yield from handled.retry(2, backoff=0)
+    yield from step("v").validate([Stage("c", CODE["check"])])
+    return (yield from step("n").call(abs, 3)) + CODE["end"]
+
+
+EDITS = [
+    ("y", str.title, "in/y", "recorded was python builtins:str.upper"),
+    ("child", "c", "in", "recorded was succeeded with 'b'; the code has succeeded with 'c'"),
+    ("items", (1, 2, 3), "each/2", "recorded was no such step; the code has a member"),
+    ("items", (1,), "each/1", "the code has no such step"),
+    ("items", (1, 5), "each/1", "recorded was item 2; the code has item 5"),
+    ("member", 7, "each/0", "recorded was succeeded with 1; the code has succeeded with 8"),
+    ("way", "p", "f/o", "the code has no such step"),
+    ("fix", str, "f/o", "the code has python builtins:str [1]"),
+    ("check", "false", "v", 'the code has validate ["c: \\"false\\""]'),
+    ("end", 1, "", "the run: recorded was succeeded with 3; the code has succeeded with 4"),
+]
+
+
+@pytest.mark.parametrize(("what", "new", "path", "text"), EDITS)
+def test_what_stands_in_a_step_that_ended_is_compared(
+    monkeypatch: pytest.MonkeyPatch, what: str, new: Any, path: str, text: str
+) -> None:
+    """Down to what each body returns."""
+    journal = TextJournal()
+    assert Executor(journal=journal).options(run_id="r").run_sync(deep).value == 3
+    assert_replays(journal, deep)
+    monkeypatch.setitem(CODE, what, new)
+    found = replay(journal, deep).divergence
+    assert found is not None
+    assert (found.path, text in str(found)) == (path, True), str(found)
+
+
+def drawn(body: Body, crashes: list[tuple[int, bool]], *, cancels: bool, ends: bool) -> Lives:
+    """A run to whatever end, or cut off anywhere."""
+    run = Lives(workflow_of(body), signals={"go": [1] * 100}, again=True)
+    for number, (writes, returns) in enumerate(crashes, 1):
+        if number == len(crashes) and cancels and run.journal.reopened().events(RUN):
+            run.cancels = "stop"
+        run.live(stop_at=writes, abrupt=not returns)
+    if ends:
+        run.again = False
+        run.through()
+    return run
+
+
+CRASHES = st.lists(st.tuples(st.integers(0, 25), st.booleans()), max_size=3)
+
+
 @LAW
-@given(body=bodies(timeless=True), writes=st.integers(1, 40))
-def test_a_run_never_diverges_from_its_own_code(body: Body, writes: int) -> None:
-    """However it ended, and if it was killed anywhere."""
-    flow = workflow_of(body)
-    run = Lives(flow)
-    run.live(stop_at=writes)
-    if run.journal.reopened().events(RUN):
-        assert replay(run.journal.reopened(), flow).divergence is None
-    run.through()
-    assert replay(run.journal.reopened(), flow).divergence is None
+@given(
+    body=bodies(),
+    crashes=CRASHES,
+    cancels=st.booleans(),
+    ends=st.booleans(),
+    picked=st.integers(0, 99),
+)
+def test_a_run_is_replayed_by_its_own_code_and_by_no_other(
+    *, body: Body, crashes: list[tuple[int, bool]], cancels: bool, ends: bool, picked: int
+) -> None:
+    """However it ended, and if it was killed anywhere; where one step is another, that is named,
+    wherever it stands, if anything is recorded of it, and of all that came before it.
+    """
+    journal = drawn(body, crashes, cancels=cancels, ends=ends).journal.reopened()
+    history = journal.events(RUN)
+    if not history:
+        return
+    assert replay(journal, workflow_of(body)).divergence is None
+    edits = edits_of(body)
+    if not edits:
+        return
+    edit = edits[picked % len(edits)]
+    recorded = Recorded(history)
+    known = {path for path in recorded.paths_below("") if recorded.at(path).started_at is not None}
+    found = replay(journal, workflow_of(edit.body)).divergence
+    if found is None and begun(history) - known:
+        return  # what is to run again hides what stands behind it
+    if any(re.fullmatch(pattern, path) for pattern in edit.paths for path in known):
+        assert found is not None
+        assert any(re.fullmatch(pattern, found.path) for pattern in edit.paths), found
+    else:
+        assert found is None
 
 
 @every_flow

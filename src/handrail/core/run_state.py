@@ -334,8 +334,7 @@ class Setting:
 
     ``codec`` is None where nothing needs to be recorded so that another process could read it.
     ``secrets`` are values, by name, that no description of a step may hold. ``unwinds``: a request
-    to cancel will follow the rehearsal, and what waits then is still waiting. ``is_strict``: a
-    recorded failure is compared with the code, too; on a resume it may have been mended.
+    to cancel will follow the rehearsal, and what waits then is still waiting.
     """
 
     run_id: str
@@ -346,7 +345,6 @@ class Setting:
     max_crashes: int = 5
     secrets: Mapping[str, str] | None = None
     unwinds: bool = False
-    is_strict: bool = False
 
     def opened_before(self) -> int:
         """How many steps earlier drives let in, if that is bounded."""

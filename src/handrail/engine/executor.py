@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from handrail.core.admission import Admission
 from handrail.core.machine import Machine
-from handrail.core.run_state import Setting, StepNode
+from handrail.core.run_state import RunState, Setting, StepNode
 from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
@@ -279,7 +279,7 @@ class Engine:
         parts, names = self._parts, StepNames(definition)
         return Contexts(run_id, parts.services, parts.config, self._mark(run_id), names.check)
 
-    def _machine(self, start: Start, *, is_strict: bool = False) -> Machine:
+    def _machine(self, start: Start) -> Machine:
         parts = self._parts
         codec = self._journal.codec if self._journal.durable or parts.durable else None
         setting = Setting(
@@ -291,7 +291,6 @@ class Engine:
             parts.max_crashes,
             None if codec is None else self._secrets(),
             start.cancel is not None,
-            is_strict,
         )
         return Machine(start.definition, start.inputs, setting)
 
@@ -593,7 +592,7 @@ class Engine:
             definition = workflow_for(history, given, self._parts.workflows)
             changed: dict[str, PlannedStep] = {}
             while True:
-                plan, _ = await self.rehearsed(history, definition, reuse, rerun)
+                plan = await self._rehearsed(history, definition, reuse, rerun)
                 more = {one.path: one for one in plan.steps if one.state == "changed"}
                 if not _is_fork(history) or not more.keys() - changed.keys():
                     break
@@ -602,26 +601,35 @@ class Engine:
                 rerun = list(dict.fromkeys((*rerun, *since)))
         return replace(plan, steps=tuple(changed.get(one.path, one) for one in plan.steps))
 
-    async def rehearsed(
+    async def _rehearsed(
         self,
         history: Sequence[ev.Event],
         definition: WorkflowDefinition,
-        reuse: Sequence[str] = (),
-        rerun: Sequence[str] = (),
-        *,
-        is_strict: bool = False,
-    ) -> tuple[Plan, WorkflowResult[Any] | None]:
-        """What the workflow's code comes to by a history, and the result if it comes to its end.
-
-        ``is_strict``: also a step that failed is to be the one that is recorded.
-        """
+        reuse: Sequence[str],
+        rerun: Sequence[str],
+    ) -> Plan:
         now, parts = self._parts.clock.now(), self._parts
         start = self._start_again(history, definition, now, reuse, rerun)
-        machine = self._machine(start, is_strict=is_strict)
+        machine = self._machine(start)
         evaluator = Evaluator(self._contexts(start.run_id, definition), parts.stages, parts.gates)
         return await plan_of(
             machine, start.first, history, now, evaluator=evaluator, cancel=start.cancel
         )
+
+    def as_recorded(
+        self, history: Sequence[ev.Event], definition: WorkflowDefinition
+    ) -> tuple[RunState, Evaluator]:
+        """A run as its history left it, with what evaluates its small functions; not to be driven.
+
+        Raises:
+            DefinitionError: the run was begun without an input that the workflow requires now.
+        """
+        recorded, run_id = Recorded(history), history[0].run_id
+        inputs = inputs_of(recorded, definition, self._journal.codec)
+        refuse_without_inputs(run_id, definition, inputs)
+        start = Start(definition, run_id, inputs, history[0], recorded)
+        evaluator = Evaluator(self._contexts(run_id, definition), self._parts.stages, None)
+        return self._machine(start).run, evaluator
 
     plan_sync = sync_twin(plan)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
 
 from handrail.core import commands as cmd
 from handrail.core.ending import close_bodies
@@ -16,7 +15,7 @@ from handrail.errors import StepChange
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.plan import Plan, PlannedStep, PlanState
-from handrail.model.results import WaitsFor, WorkflowResult
+from handrail.model.results import WaitsFor
 from handrail.ports.journal import status_of, waits_of
 from handrail.record.dropped import stuck_step
 from handrail.record.results import children_of
@@ -33,9 +32,8 @@ async def plan_of(
     *,
     evaluator: Evaluator,
     cancel: str | None = None,
-) -> tuple[Plan, WorkflowResult[Any] | None]:
-    """The plan of a machine that stands at the beginning of a resume, and the result if the run
-    ends by it; the machine is used up.
+) -> Plan:
+    """The plan of a machine that stands at the beginning of a resume, and is used up.
 
     ``cancel`` says why the resume only unwinds.
     """
@@ -70,7 +68,7 @@ async def plan_of(
         planned = [one for one in planned if one.state != "will run" or one.status is not None]
     elif finished is None:
         planned += _possible(machine.run.definition, {step.path for step in planned})
-    plan = Plan(
+    return Plan(
         run_id,
         machine.run.definition.name,
         status_of(history),
@@ -81,7 +79,6 @@ async def plan_of(
         tuple(wait for wait in waits_of(history) if _is_missing(machine, wait)),
         None if finished is None else stuck_step(finished.error_type, finished.failed_step),
     )
-    return plan, finished
 
 
 def _is_missing(machine: Machine, wait: WaitsFor) -> bool:

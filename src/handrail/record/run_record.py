@@ -71,6 +71,8 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     """How often the process died without a word while this was at work."""
     interrupted: bool = False
     """It was at work when its process ended, and may have taken effect."""
+    cleanup: bool = False
+    """It was yielded by a body that was being cancelled."""
     rollback: bool = False
     undone: ev.RollbackCompleted | None = None
 
@@ -260,6 +262,7 @@ class Recorded:
         record.signal = event.signal
         record.fingerprint = event.fingerprint
         record.rollback = event.rollback
+        record.cleanup = event.cleanup
         if event.once and event.verdict is not False:
             self.begun_once.add(path)
         if event.step_type in LEAF_KINDS:

@@ -1,0 +1,181 @@
+"""Compares a whole record with the code of today: the first place where the two part."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from handrail.codec.unresolved import Unresolved
+from handrail.core import commands as cmd
+from handrail.core.failures import body_error_text
+from handrail.core.generators import call
+from handrail.core.mistakes import not_a_step
+from handrail.core.retracing import Outcome, Place, Retracing, Walk
+from handrail.core.run_state import RunState
+from handrail.errors import LimitExceeded
+from handrail.model import events as ev
+from handrail.model.history import Divergence
+from handrail.model.outcome import RAISED, RETURNED
+from handrail.model.results import qualified
+from handrail.record.comparing import equal
+from handrail.record.outputs import returned_by
+from handrail.steps.fingerprint import item_digest, item_matches
+from handrail.steps.verbs import Modifiers, StageCheck, Step, Validation
+from handrail.typed.jsonsafe import short_repr
+
+_NO_STEP = "no such step"
+
+
+class Diverged(Exception):
+    """The code parts from the record here."""
+
+    def __init__(self, divergence: Divergence) -> None:
+        super().__init__(divergence)
+        self.divergence = divergence
+
+
+class Comparison(Retracing):
+    """Goes through all that is recorded of a run, and raises ``Diverged`` where the code parts from
+    it. Mutable.
+
+    ``begun``: all that ever began in the run, also what it dropped to run it again. ``end``: how it
+    ended, if it has.
+    """
+
+    counts_open = 1
+
+    def __init__(
+        self, run: RunState, begun: Collection[str], end: ev.WorkflowCompleted | None
+    ) -> None:
+        super().__init__(run)
+        self._begun, self._end = begun, end
+
+    def of_run(self) -> Walk:
+        """The whole run."""
+        run, end = self.run, self._end
+        value = None if end is None else end.value
+        if isinstance(value, Unresolved) and run.codec is not None:
+            value = run.codec.load(value.text, returned_by(run.definition))
+        place = Place("", "", 1, _outcome(end), value)
+        try:
+            generator = call(run.definition, run.root.inputs)
+        except Exception as error:  # noqa: BLE001  # the function's own code
+            self.body_ended(place, RAISED, error, stopped=False)
+            return
+        yield self.body(place, generator, run.root.inputs)
+
+    # -- what is looked at ----------------------------------------------------------------------
+
+    def enters(self, path: str) -> bool:
+        """All that is recorded."""
+        return self.recorded.knows(path)
+
+    def enters_attempt(self, place: Place) -> bool:
+        """All of them."""
+        del place
+        return True
+
+    def goes_on(self, place: Place, *, left: bool, beyond: bool) -> bool:
+        """To the last item, if the group came to it."""
+        return place.outcome == "succeeded" or super().goes_on(place, left=left, beyond=beyond)
+
+    def met(self, path: str, step: Step[Any], *, yielded: bool) -> None:
+        """Part where the step is another, unless somebody said that its record counts."""
+        del yielded
+        run, recorded = self.run, self.recorded
+        was = recorded.fingerprint_of(path)
+        if was and not run.matches(was, step) and not recorded.is_reused(path):
+            self._part(path, was, run.fingerprint(step))
+
+    def met_item(self, path: str, item: Any) -> None:
+        """Part where the item is another."""
+        run, was = self.run, self.recorded.item_of(path)
+        codec, secrets = run.codec, run.setting.secrets
+        if not was or codec is None or item_matches(was, item, codec, secrets):
+            return
+        if not self.recorded.is_reused(path):
+            self._part(path, f"item {was}", f"item {item_digest(item, codec, secrets)}")
+
+    def strayed(self, place: Place, path: str, step: Step[Any] | None, *, stopped: bool) -> None:
+        """Part if the run cannot have been broken off before this step, or member."""
+        if path in self._begun:
+            return
+        past = place.outcome == "succeeded" or (place.outcome == "failed" and step is not None)
+        if (past and not stopped) or (step is not None and self._left(place)):
+            now = "a member" if step is None else self.run.fingerprint(step)
+            self._part(path, _NO_STEP, now or "a step")
+
+    def body_ended(self, place: Place, what: int, given: Any, *, stopped: bool) -> None:
+        """Part if the body left something out, or came to another end than was recorded."""
+        self.group_ended(place)
+        if stopped or place.outcome in {"stopped", "open"}:
+            return
+        error: BaseException | None = None
+        if what == RAISED:
+            error = given
+        elif what != RETURNED:
+            error = not_a_step(given, self.line)
+        elif place.outcome == "failed":
+            error = self.run.unrecordable(given, f"step {place.path!r}")
+        status = "succeeded" if error is None else "failed"
+        identity = self.run.codec.identity if self.run.codec is not None else repr
+        same = place.outcome == status
+        if same and (error is not None or equal(given, place.value, identity)):
+            return
+        now = _said(status, given) if error is None else f"failed: {body_error_text(error)}"
+        self._part(place.path, self._was(place), now, place.line)
+
+    def group_ended(self, place: Place) -> None:
+        """Part if something is recorded that the code did not come to."""
+        for path in self._left(place):
+            known = self.recorded.at(path)
+            self._part(path, known.fingerprint or "a member", _NO_STEP, place.line)
+
+    def stages(self, place: Place, verb: Validation) -> Walk:
+        """Part where a stage is another. Of one that is known by name to an executor alone, no more
+        can be said.
+        """
+        report: cmd.Evaluated = yield cmd.FindStages(place.path, verb.stages)
+        found = {} if report.error is not None else {one.name: one for one in report.value}
+        for path in self.in_place(place):
+            stage = found.get(path.rpartition("/")[2])
+            if stage is not None:
+                self.met(path, Step(stage.name, StageCheck(stage), Modifiers()), yielded=False)
+
+    # -- how ------------------------------------------------------------------------------------
+
+    def _left(self, place: Place) -> list[str]:
+        """What is recorded there and was not come to; without what the run itself left out."""
+        record = self.recorded.at(place.path)
+        out = set(record.unreached_children)
+        if not place.path and self._end is not None:
+            out.update(self._end.orphaned)
+        return [
+            path
+            for path in self.in_place(place)
+            if path not in place.seen
+            and path not in out
+            and (self.recorded.at(path).started_at is not None or self.recorded.at(path).ended())
+        ]
+
+    def _was(self, place: Place) -> str:
+        if place.outcome == "succeeded":
+            return _said("succeeded", place.value)
+        record = self.recorded.at(place.path)
+        end = record.member_end or record.end or record.failure if place.path else self._end
+        return f"failed: {'' if end is None else end.error}"
+
+    def _part(self, path: str, was: str, now: str, line: str | None = None) -> None:
+        raise Diverged(Divergence(path, was, now, self.line if line is None else line))
+
+
+def _said(status: str, value: Any) -> str:
+    return f"{status} with {short_repr(value)}"
+
+
+def _outcome(end: ev.WorkflowCompleted | None) -> Outcome:
+    if end is None:
+        return "open"
+    if end.status == "cancelled" or end.error_type == qualified(LimitExceeded):
+        return "stopped"
+    return "succeeded" if end.status == "succeeded" else "failed"

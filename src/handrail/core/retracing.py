@@ -1,0 +1,418 @@
+"""The code of a run, gone through along its record: no step begins, and no end is decided again.
+
+Bodies are given the recorded ends of the steps that they yield, and groups are gone through by
+their members; what the record does not lead to is left alone. Who retraces a run says what is
+looked at on the way: ``compensation`` what can be undone, ``comparison`` what is another than it
+was.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import ChainMap
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sized
+from typing import Any, Literal, TypeAlias, TypeGuard
+
+from handrail.core import commands as cmd
+from handrail.core.failing import failed_result, failure_on_record
+from handrail.core.generators import call, close
+from handrail.core.items import Items, function_of, is_body, keyed
+from handrail.core.run_state import RunState
+from handrail.core.visible import VisibleResults
+from handrail.errors import RunCancelled, StepTimeout
+from handrail.model.described import line_of
+from handrail.model.outcome import RAISED, YIELDED, resume
+from handrail.model.paths import attempt_base, join
+from handrail.model.results import StepFailed, StepResult, qualified
+from handrail.record.outputs import derive, resolve
+from handrail.record.run_record import PathRecord
+from handrail.steps.verbs import (
+    Branching,
+    ChildWorkflow,
+    ForEachGroup,
+    ParallelGroup,
+    RaceGroup,
+    ScopedBody,
+    Step,
+    Validation,
+    take,
+)
+
+Inputs: TypeAlias = Mapping[str, Any]
+Walk: TypeAlias = Generator[Any, Any, None]
+"""Yields a walk to be taken first, or a question (``AskFallback``, ``FindStages``) that is answered
+by ``Evaluated``."""
+Outcome: TypeAlias = Literal["succeeded", "failed", "stopped", "open"]
+"""How a body, or an attempt, ended. One that was stopped may have been left anywhere."""
+_STOPPED_BY_TIME = qualified(StepTimeout)
+
+
+class Place:
+    """A body that is gone through, or an attempt of a step: where its children stand. Mutable."""
+
+    __slots__ = ("attempt", "base", "line", "outcome", "path", "seen", "value")
+
+    def __init__(
+        self, path: str, base: str, attempt: int, outcome: Outcome, value: Any = None
+    ) -> None:
+        self.path = path
+        self.base = base
+        self.attempt = attempt
+        self.outcome: Outcome = outcome
+        self.value = value
+        """What is recorded that the body returned, if it succeeded."""
+        self.seen: set[str] = set()
+        self.line = ""
+        """Where the function of the body begins."""
+
+
+class Retracing:
+    """Goes through the code of a run along its record. Mutable; its methods are hooks or walks."""
+
+    def __init__(self, run: RunState) -> None:
+        self.run = run
+        self.recorded = run.recorded
+        self.line = ""
+        """Where the code stands that is gone through."""
+        self._walks: list[Walk] = []
+        self._results: dict[str, StepResult[Any]] = {}
+        """Of the steps that have been reached: what a handler may have seen."""
+        self._concurrent = set[str]()
+        """The groups that are being gone through."""
+
+    # -- what is looked at ----------------------------------------------------------------------
+
+    def enters(self, path: str) -> bool:
+        """True if this step or member, and what is below it, is to be gone through."""
+        raise NotImplementedError
+
+    def enters_attempt(self, place: Place) -> bool:
+        """True if what an attempt of a step left is to be gone through."""
+        raise NotImplementedError
+
+    def goes_on(self, place: Place, *, left: bool, beyond: bool) -> bool:
+        """True if more items of a group are to be looked at: members are ``left`` to be found, or
+        this is ``beyond`` the last one, of items that may have no end.
+        """
+        del place
+        return left and not beyond
+
+    def met(self, path: str, step: Step[Any], *, yielded: bool) -> None:
+        """The code has this step where the record has one; a body ``yielded`` it, or it is held by
+        another step.
+        """
+
+    def met_item(self, path: str, item: Any) -> None:
+        """The code has this item for a member that is recorded."""
+
+    def passed(self, path: str, step: Step[Any], inputs: Inputs) -> None:
+        """A step has been gone through."""
+
+    def strayed(self, place: Place, path: str, step: Step[Any] | None, *, stopped: bool) -> None:
+        """The code comes to a step, or a member, that is not recorded; ``stopped``: the body was
+        told to end.
+        """
+
+    def body_ended(self, place: Place, what: int, given: Any, *, stopped: bool) -> None:
+        """A body was gone through to its end, by ``model.outcome``."""
+
+    def group_ended(self, place: Place) -> None:
+        """All members were gone through that the code has for an attempt."""
+
+    def stages(self, place: Place, verb: Validation) -> Walk:
+        """The stages of a validation."""
+        del place, verb
+        yield from ()
+
+    # -- how ------------------------------------------------------------------------------------
+
+    def begin(self, walk: Walk) -> None:
+        """Have this gone through by ``next_question``."""
+        self._walks.append(walk)
+
+    def next_question(
+        self, report: cmd.Evaluated | None
+    ) -> cmd.AskFallback | cmd.FindStages | None:
+        """Go on, with the answer to the last question, to the next one; None if all is done."""
+        given = report
+        while self._walks:
+            try:
+                wanted = self._walks[-1].send(given)
+            except StopIteration:
+                self._walks.pop()
+                given = None
+                continue
+            given = None
+            if isinstance(wanted, (cmd.AskFallback, cmd.FindStages)):
+                return wanted
+            self._walks.append(wanted)
+        return None
+
+    def close(self) -> None:
+        """Close the bodies that it stands in."""
+        while self._walks:
+            self._walks.pop().close()
+
+    # -- walks ----------------------------------------------------------------------------------
+
+    def below(self, path: str, step: Step[Any], inputs: Inputs, kept: Items | None = None) -> Walk:
+        """What the attempts of a step left; if it has ended, with that of its fallback.
+
+        ``kept``: the items of a group that is not over.
+        """
+        record, made = self.recorded.at(path), self._made(path)
+        if kept is None and isinstance(step.verb, ForEachGroup):
+            kept = Items(step.verb.items, again=made > 1)
+        for attempt in range(1, made + 1):
+            base = attempt_base(path, attempt)
+            place = Place(path, base, attempt, _outcome(record, attempt))
+            if self.enters_attempt(place):
+                yield self._attempt(place, made, step, inputs, kept)
+        if step.modifiers.on_error is not None and (record.end is not None or self.counts_open):
+            yield self._fallback(path, made, step, inputs, record)
+
+    def _made(self, path: str) -> int:
+        """How many attempts a step has made, with the one that it is at."""
+        record = self.recorded.at(path)
+        if record.end is not None:
+            return max(record.attempts, record.end.attempts)
+        return record.attempts + self.counts_open
+
+    counts_open = 0
+    """1 if an attempt that has no end is to be gone through, too."""
+
+    def member(self, path: str, verb: ForEachGroup, value: Any, inputs: Inputs) -> Walk:
+        """What a member of a group left."""
+        try:
+            made = function_of(verb)(value)
+        except Exception:  # noqa: BLE001  # its record stands, whatever its body does now
+            return
+        end = self.recorded.at(path).member_end
+        outcome: Outcome = "open" if end is None else _of_end(end)
+        place = Place(path, path, 1, outcome, None if end is None else end.output)
+        if _is_step(made):
+            take(made)
+            yield self._only(place, made, inputs)
+        elif is_body(made):
+            yield self.body(place, made, inputs)
+
+    def _only(self, place: Place, step: Step[Any], inputs: Inputs) -> Walk:
+        """The only step of a member."""
+        path = f"{place.path}/{step.name}"
+        if self.recorded.knows(path):
+            place.seen.add(path)
+            self.met(path, step, yielded=False)
+            if self.enters(path):
+                yield self.step(path, step, inputs)
+        else:
+            self.strayed(place, path, step, stopped=False)
+        self.group_ended(place)
+
+    def step(self, path: str, step: Step[Any], inputs: Inputs) -> Walk:
+        """What stands below a step, then its own."""
+        yield self.below(path, step, inputs)
+        self.passed(path, step, inputs)
+
+    def _attempt(
+        self, place: Place, made: int, step: Step[Any], inputs: Inputs, items: Items | None
+    ) -> Walk:
+        verb, base = step.verb, place.base
+        held: Iterable[Step[Any]] = ()
+        if isinstance(verb, (ParallelGroup, RaceGroup)):
+            held = verb.steps
+        elif isinstance(verb, Branching):
+            held = [arm for _, arm in verb.arms]
+        elif isinstance(verb, Validation):
+            yield self.stages(place, verb)
+            if verb.on_failure is not None:
+                yield self._fixes(place, verb.on_failure, inputs)
+        elif isinstance(verb, ForEachGroup):
+            assert items is not None
+            yield self._members(place, verb, inputs, items)
+        elif isinstance(verb, ChildWorkflow):
+            yield self._child(place, verb)
+        elif isinstance(verb, ScopedBody) and _is_new(verb.body):
+            end = self.recorded.at(place.path).end
+            place.value = None if end is None else end.output
+            yield self.body(place, verb.body, inputs)
+        self._concurrent.add(base)
+        for one in held:
+            below = f"{base}/{one.name}"
+            if self.enters(below) and self.recorded.at(below).attempt <= made:
+                self.met(below, one, yielded=False)
+                yield self.step(below, one, inputs)
+        self._concurrent.discard(base)
+
+    def _fixes(self, place: Place, fix: Step[Any], inputs: Inputs) -> Walk:
+        for known in self.recorded.children(place.path):
+            number, _, name = known.removeprefix(f"{place.base}/").partition("/")
+            if name == fix.name and number.isdigit() and self.enters(known):
+                self.met(known, fix, yielded=False)
+                yield self.step(known, fix, inputs)
+
+    def _members(self, place: Place, verb: ForEachGroup, inputs: Inputs, items: Items) -> Walk:
+        begun = self.in_place(place)
+        left = {one for one in begun if self.enters(one)}
+        last = max((self.recorded.at(one).index for one in begun), default=-1)
+        self._concurrent.add(place.base)
+        for index, (item, value, key) in enumerate(_keyed(verb, items)):
+            member = f"{place.base}/{key}"
+            if member in left:
+                left.discard(member)
+                place.seen.add(member)
+                self.met_item(member, item)
+                yield self.member(member, verb, value, inputs)
+            elif not self.recorded.knows(member):
+                self.strayed(place, member, None, stopped=False)
+            beyond = index >= last and not isinstance(verb.items, Sized)
+            if not self.goes_on(place, left=bool(left), beyond=beyond):
+                break
+        self._concurrent.discard(place.base)
+        self.group_ended(place)
+
+    def _child(self, place: Place, verb: ChildWorkflow) -> Walk:
+        definition = verb.workflow.definition
+        try:
+            inputs = definition.bind(verb.args, verb.kwargs)
+            if self.run.unrecordable(inputs, f"step {place.path!r}") is not None:
+                return  # it failed before it began
+            generator = call(definition, inputs)
+        except Exception:  # noqa: BLE001  # its record stands, whatever the code does now
+            return
+        place.value = self.recorded.at(place.path).value
+        yield self.body(place, generator, inputs)
+
+    def in_place(self, place: Place) -> list[str]:
+        """What is recorded of a body, or just below an attempt, in order."""
+        prefix = f"{place.base}/" if place.base else ""
+        return [
+            one
+            for one in self.recorded.children(place.path)
+            if one.startswith(prefix)
+            and (not place.path or self.recorded.at(one).attempt == place.attempt)
+        ]
+
+    def body(self, place: Place, generator: Generator[Any, Any, Any], inputs: Inputs) -> Walk:
+        """Run a body against the record, as far as that leads."""
+        last = self._told_to_end_after(self.in_place(place))
+        line, stopped = self.line, False
+        place.line = line_of(generator) if place.path else ""
+        given: Any
+        what, given = resume(generator)
+        try:
+            while what == YIELDED and _is_step(given):
+                step = given
+                take(step)
+                self.line = line_of(generator)
+                path = join(place.base, step.name)
+                if path in place.seen:
+                    break
+                if not self.recorded.knows(path):
+                    self.strayed(place, path, step, stopped=stopped)
+                    return
+                place.seen.add(path)
+                end = self._made_good(path, step)
+                if self.enters(path) and (end is not None or self.counts_open):
+                    yield self.step(path, step, inputs)
+                if end is None:
+                    return
+                self._results.update(self.recorded.below(path))
+                self._results[path] = end
+                stops = end.status == "cancelled" or self.recorded.at(path).index == last
+                what, given = _sent(generator, end, stops=stops and not stopped)
+                stopped = stopped or stops
+            self.body_ended(place, what, given, stopped=stopped)
+        finally:
+            close(generator)
+            self.line = line
+        if what == RAISED and isinstance(given, (KeyboardInterrupt, SystemExit)):
+            self.run.escaped = given
+
+    def _told_to_end_after(self, known: Iterable[str]) -> int:
+        """The place of the step at whose end the body was told to end: the last one that was not
+        yielded to clean up, if one was; else -1.
+        """
+        records = [self.recorded.at(one) for one in known]
+        first = min((one.index for one in records if one.cleanup), default=-1)
+        return max((one.index for one in records if one.index < first), default=-1)
+
+    def _made_good(self, path: str, step: Step[Any]) -> StepResult[Any] | None:
+        """The recorded end of a step that the code comes to, made good; None if there is none."""
+        recorded = self.recorded
+        resolve(recorded, path, step, self.run.codec)
+        if recorded.at(path).end is not None:
+            derive(recorded, path, self.run.setting.run_id)
+        self.met(path, step, yielded=True)
+        return recorded.at(path).end
+
+    def _fallback(  # one thing: a fallback
+        self, path: str, made: int, step: Step[Any], inputs: Inputs, record: PathRecord
+    ) -> Walk:
+        """The step that its handler gave, if what that left is to be gone through."""
+        handler, failure = step.modifiers.on_error, record.failure
+        recorded, place = self.recorded, Place(path, path, record.attempts + 1, "open")
+        taken = self.in_place(place) if record.attempts == made or record.end is None else []
+        if handler is None or failure is None or not any(map(self.enters, taken)):
+            return
+        ms = max(0.0, (failure.at - (record.started_at or failure.at)) * 1000)
+        failed = failed_result(step, path, failure_on_record(failure), failure.attempt, ms)
+        self._results.update(recorded.below(path))
+        view = self._view(path, inputs)
+        report: cmd.Evaluated = yield cmd.AskFallback(path, handler, failed, view)
+        chosen: Any = report.value
+        if _is_step(chosen):
+            take(chosen)
+            below = join(path, chosen.name)
+            if self.enters(below):
+                place.seen.add(below)
+                self.met(below, chosen, yielded=False)
+                yield self.step(below, chosen, inputs)
+        self.group_ended(place)
+
+    def _view(self, path: str, inputs: Inputs) -> cmd.View:
+        """What a handler could see when it was asked: nothing of what came later."""
+        results = ChainMap(self._results, self.run.results)
+        concurrent = self.run.concurrent | self._concurrent
+        return cmd.View(path, inputs, VisibleResults(results, concurrent, path), None)
+
+
+def _is_step(given: object) -> TypeGuard[Step[Any]]:
+    return type(given) is Step
+
+
+def _keyed(verb: ForEachGroup, items: Items) -> Iterator[tuple[Any, Any, str]]:
+    """The items with what the body gets and their keys, as far as the user's code gives them."""
+    try:
+        for index, item in enumerate(items.from_first()):
+            yield item, *keyed(verb, item, index)
+    except Exception:  # noqa: BLE001  # the user's iterator, or key function
+        return
+
+
+def _is_new(body: Generator[Any, Any, Any]) -> bool:
+    return inspect.getgeneratorstate(body) == inspect.GEN_CREATED
+
+
+def _outcome(record: PathRecord, attempt: int) -> Outcome:
+    """How an attempt of a step ended, as far as that is known."""
+    failure = record.failure
+    if attempt <= record.attempts:
+        last = failure is not None and failure.attempt == attempt
+        timely = failure is not None and failure.error_type != _STOPPED_BY_TIME
+        return "failed" if last and timely else "stopped"
+    return "open" if record.end is None else _of_end(record.end)
+
+
+def _of_end(end: StepResult[Any]) -> Outcome:
+    if end.status == "cancelled":
+        return "stopped"
+    return "succeeded" if end.success else "failed"
+
+
+def _sent(generator: Generator[Any, Any, Any], end: StepResult[Any], *, stops: bool) -> Any:
+    """What the body does after a step of this end."""
+    if stops or end.status == "cancelled":
+        return resume(generator, None, RunCancelled(end.error or "cancelled"))
+    if end.success:
+        return resume(generator, end.output)
+    return resume(generator, None, StepFailed(end))
