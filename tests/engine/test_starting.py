@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Annotated, Any
 
 import pytest
@@ -224,3 +225,23 @@ def test_two_workflows_of_one_name_are_refused() -> None:
         Executor(workflows=[counted([]), typed, counted([])])
     flow = counted([])
     Executor(workflows=[flow, flow, typed])
+
+
+async def test_a_workflow_with_the_name_of_another_one_is_refused() -> None:
+    """A resume by that name would take the other's code; a later version is the same workflow."""
+
+    @workflow("counted")
+    def other() -> Steps[Any]:
+        yield from step("a").ask("?", choices=["yes", "no"])
+
+    executor = Executor(workflows=[counted([])]).options(run_id=RUN)
+    with pytest.raises(WrongUse, match=r"two workflows are named 'counted' \(.*test_starting.py:"):
+        await executor.run(other)
+    with pytest.raises(WrongUse, match="two workflows are named"):
+        executor.stream(other)
+    assert (await executor.run(counted([]), 7)).success
+    elsewhere = FunctionType(other.definition.function.__code__.replace(co_filename="b.py"), {})
+    elsewhere.__module__ = "b"
+    for reach in (executor.resume, executor.plan, executor.cancel):
+        with pytest.raises(WrongUse, match=r"test_starting.py:\d+ and b.py:\d+"):
+            await reach(RUN, workflow=workflow("counted")(elsewhere))

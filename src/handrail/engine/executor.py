@@ -154,6 +154,7 @@ class Engine:
             TypeError: the arguments do not fit the workflow's signature.
             InvalidInput: one is not of the type that its parameter declares.
             RunIdTaken, InputsDiffer: see ``options``.
+            WrongUse: another workflow of its name is among ``workflows``.
             DefinitionError: a backend cannot honour what a step tells it; nothing was run.
         """
         return await self._begin(self._prepare(workflow, args, kwargs), None)
@@ -179,7 +180,8 @@ class Engine:
         return Run(begin.run_id, drive)
 
     def _prepare(self, workflow: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Begin:
-        definition, options = definition_of(workflow), self._options
+        known, options = self._parts.workflows, self._options
+        definition = definition_of(workflow, known, begins=True)
         inputs = bind_inputs(definition, args, kwargs)
         preflight(definition, self._parts)
         run_id = options.run_id
@@ -315,12 +317,13 @@ class Engine:
             ReplayMismatch: recorded steps changed, and nobody said what counts; nothing was run.
             RunLocked: another process drives the run. RunNotFound: the journal has no such run.
             NotRecorded: it has no such step. WorkflowNotFound: nobody knows its workflow. WrongUse:
-                ``rerun`` names what is being undone.
+                ``rerun`` names what is being undone, or ``workflows`` has one of the same name from
+                another module.
             Unresolvable: the class of a recorded value is not known here.
             DefinitionError: a backend cannot honour what a step tells it, or the run was begun
                 without an input that the workflow requires now; nothing was run.
         """
-        given = None if workflow is None else definition_of(workflow)
+        given = self._given(workflow)
         return await self._resume(run_id, given, reuse, rerun, None)
 
     def stream_resume(
@@ -332,7 +335,7 @@ class Engine:
         rerun: Sequence[str] = (),
     ) -> Run[Any]:
         """``resume`` as ``stream``: an async context manager that gives the drive's events."""
-        given = None if workflow is None else definition_of(workflow)
+        given = self._given(workflow)
 
         async def drive(run: Run[Any]) -> WorkflowResult[Any]:
             return await self._resume(run_id, given, reuse, rerun, run)
@@ -340,6 +343,9 @@ class Engine:
         return Run(run_id, drive)
 
     resume_sync = sync_twin(resume)
+
+    def _given(self, workflow: WorkflowLike[..., Any] | None) -> WorkflowDefinition | None:
+        return None if workflow is None else definition_of(workflow, self._parts.workflows)
 
     async def _resume(
         self,
@@ -586,7 +592,7 @@ class Engine:
             RunNotFound, NotRecorded, WorkflowNotFound, WrongUse, Unresolvable, DefinitionError: as
                 ``resume``.
         """
-        given = None if workflow is None else definition_of(workflow)
+        given = self._given(workflow)
         with self._users.using():
             history = history_of(self._journal, run_id, self._secrets())
             definition = workflow_for(history, given, self._parts.workflows)
@@ -693,7 +699,7 @@ class Engine:
         if driver is not None:
             driver.cancel(reason)
             return None
-        given = None if workflow is None else definition_of(workflow)
+        given = self._given(workflow)
         try:
             with self._leased(run_id) as held:
                 history = history_of(self._journal, run_id, held.secrets)

@@ -137,13 +137,9 @@ def check_parts(parts: Parts) -> None:
     named: dict[str, Any] = {}
     for one in parts.workflows:
         definition = one.definition
-        if named.setdefault(definition.name, definition) is not definition:
-            raise WrongUse(
-                f"two workflows are named {definition.name!r} "
-                f"({defined_at(named[definition.name].function)} and "
-                f"{defined_at(definition.function)}): a run is resumed by its workflow's name. "
-                f'Name one of them: @workflow(name="...").'
-            )
+        first = named.setdefault(definition.name, definition)
+        if first is not definition:
+            raise _of_one_name(first, definition)
 
 
 def check_existing(existing: str, run_id: str | None) -> None:
@@ -154,14 +150,39 @@ def check_existing(existing: str, run_id: str | None) -> None:
         raise WrongUse('existing="go_on" needs a run: options(run_id="...", existing="go_on")')
 
 
-def definition_of(workflow: Any) -> WorkflowDefinition:
+def _of_one_name(one: WorkflowDefinition, other: WorkflowDefinition) -> WrongUse:
+    return WrongUse(
+        f"two workflows are named {one.name!r} ({defined_at(one.function)} and "
+        f"{defined_at(other.function)}): a run is resumed by its workflow's name. "
+        f'Name one of them: @workflow(name="...").'
+    )
+
+
+def _written_in(definition: WorkflowDefinition) -> set[str]:
+    """Its module and its file: a command may load the same file under another name."""
+    code = getattr(definition.function, "__code__", None)
+    return {definition.function.__module__, getattr(code, "co_filename", "")}
+
+
+def definition_of(
+    workflow: Any, known: Iterable[WorkflowLike[..., Any]] = (), *, begins: bool = False
+) -> WorkflowDefinition:
     """The definition of a workflow.
 
+    Of a known one's name only its own later version is another: of the same module, and, where a
+    run of it ``begins``, which is resumed by that name alone, the same function of it.
+
     Raises:
-        WrongUse: it is none; the text says what to write.
+        WrongUse: it is none, or not the one that is known by its name; the text says what to write.
     """
     definition = getattr(workflow, "definition", None)
     if isinstance(definition, WorkflowDefinition):
+        name = definition.function.__qualname__
+        for one in (each.definition for each in known):
+            if one.name == definition.name and one is not definition:
+                is_other = begins and one.function.__qualname__ != name
+                if is_other or not _written_in(one) & _written_in(definition):
+                    raise _of_one_name(one, definition)
         return definition
     name = getattr(workflow, "__name__", repr(workflow))
     raise WrongUse(
