@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from handrail import Agent, AgentError, AgentReply, Executor, FakeBackend, Steps, step, workflow
 from handrail.agents.transport.parser import added_since
 from handrail.model.results import Usage
+from handrail.testing import JumpClock
 
 
 def test_a_turn_used_what_was_added() -> None:
@@ -30,3 +32,22 @@ def test_launches_of_unknown_price_are_counted() -> None:
     assert (unknown + unknown + known + unknown).unpriced == 3
     assert (known + known).unpriced == 0
     assert (known + Usage()).unpriced == 0
+
+
+async def test_a_launch_that_says_nothing_is_of_unknown_price() -> None:
+    """Whether it crashed or answered: what the others cost is not taken for what all cost."""
+    priced = AgentReply("fine", usage=Usage(10, 5, 0.5))
+    crashed = AgentError("coder", "gone", kind="crashed")
+    down = AgentError("coder", "no network", kind="transient")  # of no price: it did not get there
+    coder = Agent("coder", "Do it.", backend=FakeBackend([crashed, down, priced, "quiet", priced]))
+
+    @workflow
+    def flow() -> Steps[None]:
+        for name in ("a", "b", "c"):
+            yield from step(name).agent(coder, {})
+
+    result = await Executor(clock=JumpClock()).run(flow)
+    assert result.usage is not None
+    assert (result.usage.cost_usd, result.usage.unpriced) == (1.0, 2)
+    quiet = Agent("quiet", "Do it.", backend=FakeBackend(["one", "two", "three"]))
+    assert (await Executor(agents={"coder": quiet}).run(flow)).usage is None

@@ -352,7 +352,9 @@ async def test_ladder_steps_say_what_follows() -> None:
     (taken,) = [event for event in sink.events if isinstance(event, ev.LadderStep)]
     assert (taken.path, taken.attempt, taken.kind, taken.error) == ("code", 1, "timeout", "down")
     assert (taken.backend, taken.session, taken.due) == ("fake", "s", 0.0)
-    assert taken.next == Launch(2, 2, "retry", "s", reason="down", answer="so far", backend="fake")
+    assert taken.next == Launch(
+        2, 2, "retry", "s", reason="down", answer="so far", spent=Usage(unpriced=1), backend="fake"
+    )
 
 
 async def test_what_a_run_lived_through_is_in_its_result() -> None:

@@ -23,7 +23,7 @@ from handrail.model.events import (
 )
 from handrail.model.launch import AgentError, AnswerRejected, Fault, fault_of
 from handrail.model.policy import Ladder
-from handrail.model.results import AgentResult, Usage, add_usage
+from handrail.model.results import SILENT, AgentResult, Usage, add_launch
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentReply, AgentTurn, capabilities_of
 from handrail.shortening import LONGEST_WORD, shortened
@@ -73,6 +73,20 @@ class Digest:
         self._kept.append(text)
         if len(self._kept) > _KEPT:
             self._before = (self._before + self._kept.popleft())[-LONGEST_WORD - 1 :]
+
+
+_AT_WORK = frozenset(
+    {
+        "invalid_output",
+        "max_turns",
+        "output_limit",
+        "refusal",
+        "timeout",
+        "interrupted",
+        "crashed",
+    }
+)
+"""How launches fail of which a model has had its part, and its price, though they say none."""
 
 
 def schema_for(output: Any) -> Schema | None:
@@ -135,6 +149,8 @@ class Conversation:
             reply = await route.backend.complete(turn)
         except AgentError as error:
             error.usage = _priced(error.usage, error.model or route.options.model)
+            if error.usage is None and error.kind in _AT_WORK:
+                error.usage = SILENT
             self._explain(error, route, digest)
             raise
         return replace(reply, usage=_priced(reply.usage, reply.model or route.options.model))
@@ -189,7 +205,7 @@ class Conversation:
         if isinstance(answer, Found):
             return AgentResult(
                 answer.value,
-                add_usage(launch.spent, reply.usage),
+                add_launch(launch.spent, reply.usage),
                 reply.model,
                 reply.session or self._session(route),
                 launch.turn,

@@ -39,6 +39,7 @@ from handrail.model.results import (
     StepResult,
     UnparsedCommandResult,
     Usage,
+    add_launch,
     add_usage,
     qualified,
 )
@@ -256,7 +257,7 @@ class Performer:
             raise
         except BaseException:
             own = used[-1] if used else None
-            self.told[command.path] = own, add_usage(command.launch.spent, own)
+            self.told[command.path] = own, add_launch(command.launch.spent, own)
             raise
         if not isinstance(result, AgentResult):
             raise WrongUse(

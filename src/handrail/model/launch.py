@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from handrail.errors import AgentErrorKind, HandrailError
 from handrail.model.policy import DEFAULT_LADDER, Ladder
-from handrail.model.results import Usage
+from handrail.model.results import Usage, add_usage
 
 Rung: TypeAlias = Literal[
     "start",  # the first prompt
@@ -81,10 +81,7 @@ class Fault:
     @property
     def spent(self) -> Usage | None:
         """What this launch and those before it used."""
-        before = self.launch.spent
-        if self.usage is None or before is None:
-            return self.usage or before
-        return before + self.usage
+        return add_usage(self.launch.spent, self.usage)
 
 
 class AgentError(HandrailError):

@@ -95,6 +95,15 @@ def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
     return a or b if a is None or b is None else a + b
 
 
+SILENT = Usage(unpriced=1)
+"""Of a launch that does not say what it used."""
+
+
+def add_launch(before: Usage | None, own: Usage | None) -> Usage | None:
+    """The sum with one launch more: of one that says nothing, that its price is not known."""
+    return before + SILENT if own is None and before is not None else add_usage(before, own)
+
+
 def own_usage(total: Usage, before: Usage) -> Usage:
     """What one launch used, of sums; a sum that did not change says nothing of it."""
     own = total.since(before)

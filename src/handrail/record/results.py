@@ -110,8 +110,10 @@ def incident_of(event: LadderStep) -> Incident:
 
 def total_usage(results: Iterable[StepResult[Any]]) -> Usage | None:
     """What all steps consumed, or None if none of them said; a sub-workflow's is of its steps."""
-    total: Usage | None = None
+    total, silent = None, 0
     for result in results:
         if result.step_type != "subworkflow":
             total = add_usage(total, result.usage)
-    return total
+            of_agent = result.step_type == "agent" and result.status == "succeeded"
+            silent += of_agent and result.usage is None
+    return total + Usage(unpriced=silent) if total is not None and silent else total
