@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 import time
@@ -13,6 +14,7 @@ from handrail.errors import HandrailError, RunIdTaken, RunLocked
 from handrail.model.events import (
     Event,
     WorkflowStarted,
+    stamp,
 )
 from handrail.ports.journal import Holder, Letter, RunInfo, status_of, waits_of
 
@@ -91,7 +93,12 @@ class MemoryJournal:
         with self._lock:
             if run_id in self._events:
                 raise RunIdTaken(run_id)
-            self._events[run_id] = list(events)
+            self._events[run_id] = [
+                one
+                if one.run_id == run_id and one.seq == number
+                else stamp(copy.copy(one), run_id, number, one.at)
+                for number, one in enumerate(events, 1)
+            ]
 
     def events(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> list[Event]:
         """All events of a run so far, in order; empty for a run that it does not know."""

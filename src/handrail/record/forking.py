@@ -18,7 +18,7 @@ from handrail.model.paths import is_budget_gate
 from handrail.model.results import StepResult
 from handrail.record.assemble import copier
 from handrail.record.dropped import begun
-from handrail.record.inbox import elsewhere
+from handrail.record.inbox import WITH_LETTER, elsewhere
 from handrail.record.reading import dropped, ended, near
 from handrail.record.run_record import FORKED, Recorded
 from handrail.steps.verbs import LEAF_KINDS
@@ -159,7 +159,8 @@ def forked(  # noqa: PLR0917  # what one fork is told
     now: float,
     died: ev.WorkflowCompleted | None = None,
 ) -> list[ev.Event]:
-    """The events of a fork that begins with these, with the ``outputs`` of steps, by path, and with
+    """The events of a fork that begins with these, in its order: what is the same in both runs has
+    the other's id. With the ``outputs`` of steps, by path, and with
     ``inputs`` if they are other ones; ``rerun`` runs again, and what the other run ``died`` by.
 
     Of its time it has used what the other run had by then.
@@ -174,10 +175,13 @@ def forked(  # noqa: PLR0917  # what one fork is told
     if inputs is not None:
         start = replace(start, inputs=inputs)
     made: list[ev.Event] = [ev.stamp(start, fork_id, 1, begun_at)]
-    numbers = {first.seq: 1}
-    for event in kept[1:]:
-        numbers[event.seq] = len(made) + 1
-        made.append(_copied(event, fork_id, len(made) + 1, numbers))
+    signals: dict[int, int] = {}
+    for number, event in enumerate(kept[1:], 2):
+        kind = type(event)
+        if kind is ev.SignalReceived:
+            signals[event.seq] = number
+        is_other = event.seq != number or (kind in _NUMBERED and _names_a_number(event))
+        made.append(_copied(event, fork_id, number, signals) if is_other else event)
     for path, result in outputs.items():
         made.append(ev.stamp(ev.StepCompleted(path, result), fork_id, len(made) + 1, now))
     if rerun or died is not None or ended(made) is not None:
@@ -195,12 +199,17 @@ def _copier(kind: type[Any]) -> Callable[[Any], Any]:
 
 
 _TAKERS = (ev.StepCompleted, ev.AttemptFailed)
+_NUMBERED = frozenset({*_TAKERS, *WITH_LETTER})
 
 
-def _copied(event: ev.Event, fork_id: str, seq: int, numbers: Mapping[int, int]) -> ev.Event:
+def _names_a_number(event: Any) -> bool:
+    """True if it names a letter, or a signal, by its number."""
+    return bool(event.took if type(event) in _TAKERS else event.letter)
+
+
+def _copied(event: ev.Event, fork_id: str, seq: int, signals: Mapping[int, int]) -> ev.Event:
     kind: Any = type(event)
-    at = event.at
     made: Any = elsewhere(_copier(kind)(event))
     if kind in _TAKERS and made.took:
-        made = replace(made, took=numbers.get(made.took, 0))
-    return cast("ev.Event", ev.stamp(made, fork_id, seq, at))
+        made = replace(made, took=signals.get(made.took, 0))
+    return cast("ev.Event", ev.stamp(made, fork_id, seq, event.at))

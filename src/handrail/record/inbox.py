@@ -25,7 +25,7 @@ from handrail.record.run_record import Recorded
 TIMEOUT = "timeout"
 """Who answered a gate that was closed by its deadline."""
 
-_WITH_NUMBER = (ev.GateAnswered, ev.SignalReceived, ev.CancelRequested, ev.RunResumed)
+WITH_LETTER = (ev.GateAnswered, ev.SignalReceived, ev.CancelRequested, ev.RunResumed)
 
 
 def unread(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> list[ev.Event]:
@@ -90,9 +90,9 @@ def not_sent_yet(journal: Journal, info: RunInfo) -> RunInfo:
 
 
 def _last_message(history: Sequence[ev.Event]) -> int:
-    if set(map(type, history)).isdisjoint(_WITH_NUMBER):
+    if set(map(type, history)).isdisjoint(WITH_LETTER):
         return 0  # nearly always, and quicker than to look at each
-    return max((one.letter for one in history if isinstance(one, _WITH_NUMBER)), default=0)
+    return max((one.letter for one in history if isinstance(one, WITH_LETTER)), default=0)
 
 
 def event_of(letter: Letter) -> Message:
@@ -113,7 +113,7 @@ def event_of(letter: Letter) -> Message:
 
 def elsewhere(event: ev.Event) -> ev.Event:
     """The event as another run, or journal, has it: no letter to this one is one to that."""
-    return replace(event, letter=0) if isinstance(event, _WITH_NUMBER) and event.letter else event
+    return replace(event, letter=0) if isinstance(event, WITH_LETTER) and event.letter else event
 
 
 def is_signal(event: ev.Event, name: str) -> bool:

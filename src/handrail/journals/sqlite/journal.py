@@ -150,10 +150,12 @@ class SqliteJournal:
         Raises:
             RunIdTaken: there is such a run. OutputNotSerializable, JournalFailed: see ``append``.
         """
-        run_id = events[0].run_id
-        rows = [(one.seq, float(one.at), to_record(one, self.codec, secrets)) for one in events]
-        with self._store.desk(f"storing run {run_id}", to_write=True) as connection:
-            put_run(connection, run_id, rows)
+
+        def encoded(event: Event) -> Record:
+            return to_record(event, self.codec, secrets)
+
+        with self._store.desk(f"storing run {events[0].run_id}", to_write=True) as connection:
+            put_run(connection, events, encoded)
         if self._power:
             self._store.wal.sync()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -95,32 +95,48 @@ def put(  # noqa: PLR0917 - on the hot path: keywords would cost
 
 
 def put_run(
-    connection: sqlite3.Connection, run_id: str, rows: Iterable[tuple[int, float, Record]]
+    connection: sqlite3.Connection, events: Sequence[Event], encoded: Callable[[Event], Record]
 ) -> None:
-    """Store a whole run that is not there yet, or nothing.
+    """Store a whole run that is not there yet, or nothing. What is an event of another run of the
+    journal is copied as it stands there.
 
     Raises:
         RunIdTaken: it is there. sqlite3.Error: what else went wrong.
     """
+    tail = Tail(events[0].run_id)
+    ours = [encoded(one) if one.run_id == tail.run_id else None for one in events]
     with transaction(connection):
-        tail = Tail(run_id)
         move_to_end(connection, tail)
         if tail.run:
-            raise RunIdTaken(run_id)
+            raise RunIdTaken(tail.run_id)
+        theirs = {one.run_id for one in events} - {tail.run_id}
+        stored = {other: _columns(connection, other) for other in theirs}
 
         def columns() -> Iterator[tuple[Any, ...]]:
-            for seq, at, record in rows:
-                kind, path, body, value = record
-                tail.run = tail.run or _begin(connection, run_id, at, record)
-                blob = None
-                if value is not None and len(value) > LARGE:
-                    blob, value = _put_blob(connection, value), None
+            for seq, (event, record) in enumerate(zip(events, ours, strict=True), 1):
+                at, blob = float(event.at), None
+                if record is None:
+                    kind, path, body, value, blob = stored[event.run_id][event.seq - 1]
+                else:
+                    kind, path, body, value = record
+                    tail.run = tail.run or _begin(connection, tail.run_id, at, record)
+                    if value is not None and len(value) > LARGE:
+                        blob, value = _put_blob(connection, value), None
                 tail.crc = checksum(tail.crc, seq, at, kind, path, body, value, blob)
                 tail.seq = seq
                 yield (tail.run, seq, at, kind, path, body, value, blob, tail.crc)
 
         connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", columns())
         mark_end(connection, tail)
+
+
+def _columns(connection: sqlite3.Connection, run_id: str) -> list[tuple[Any, ...]]:
+    """What the events of a run say, in order; they are numbered from 1 without a hole."""
+    query = (
+        "SELECT kind, path, body, value, blob FROM events "
+        "WHERE run = (SELECT id FROM runs WHERE run_id = ?) ORDER BY seq"
+    )
+    return connection.execute(query, (run_id,)).fetchall()
 
 
 def _put_with_care(

@@ -116,6 +116,23 @@ class JournalContract:
         assert found == (events, large, 2)
         assert listed == [("whole", len(events), None), ("r", 2, ("whole", "a"))]
 
+    def test_a_run_may_be_made_of_events_of_another(self, make_journal: MakeJournal) -> None:
+        """They are numbered by their places, and the other run stays as it is."""
+        journal = make_journal()
+        first = stamp(WorkflowStarted("w"), "b", 1, 5.0)
+        others = sample_events("a")
+        journal.append_run(others)
+        journal.append_run([first, others[-1], others[1]], secrets={})
+        made = [(one.run_id, one.seq, one.at, type(one)) for one in journal.events("b")]
+        found = list(journal.events("a"))
+        journal.close()
+        assert made == [
+            ("b", 1, 5.0, WorkflowStarted),
+            ("b", 2, others[-1].at, type(others[-1])),
+            ("b", 3, others[1].at, type(others[1])),
+        ]
+        assert found == others == sample_events("a")
+
     @pytest.mark.anyio
     async def test_a_run_that_is_there_is_not_stored_again(self, make_journal: MakeJournal) -> None:
         """It stays as it is."""
