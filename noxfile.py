@@ -16,11 +16,16 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2025.5.1"
-nox.options.sessions = ["build", "lint", "types", "tests", "bare", "examples", "docs", "live_cli"]
+nox.options.sessions = [
+    "build", "lint", "types", "web", "tests", "bare", "examples", "docs", "live_cli",
+]  # fmt: skip
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
 
 ROOT = Path(__file__).parent
 DIST = ROOT / "dist"
+PAGE = ROOT / "src" / "handrail" / "web" / "static"
+NODE = (20, 19)
+"""The oldest Node that builds the page."""
 PYTHONS = ["3.11", "3.12", "3.13"]
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 WORKERS = min((os.cpu_count() or 1) + 1, 4)  # one more than cores: some tests wait for programs
@@ -81,7 +86,9 @@ def build(session: nox.Session) -> None:
     if twin != shipped:
         names = sorted({name for name, _ in twin.items() ^ shipped.items()})
         session.error(f"the wheel from the sdist is not the wheel from the tree: {names}")
-    missing = {"handrail/py.typed", "handrail/examples/ship.py"} - shipped.keys()
+    missing = {
+        "handrail/py.typed", "handrail/examples/ship.py", "handrail/web/static/app.js",
+    } - shipped.keys()  # fmt: skip
     if missing:
         session.error(f"the wheel lacks {sorted(missing)}")
 
@@ -148,6 +155,49 @@ def docs(session: nox.Session) -> None:
     session.install(wheel("all"), *group("docs"))
     session.run("python", "docs/llms.py", "--check")
     run_pytest(session, "-p", "tests.documents", "README.md", "docs")
+
+
+@nox.session(venv_backend="none")
+def web(session: nox.Session) -> None:
+    """Type-check and test the front end, build it, and compare it with what is committed."""
+    needs_node(session)
+    with session.chdir(ROOT / "web"):
+        session.run("npm", "ci", "--no-audit", "--no-fund", "--silent", external=True)
+        session.run("npm", "run", "--silent", "types", external=True)
+        session.run("npm", "run", "--silent", "test", external=True)
+        with tempfile.TemporaryDirectory() as scratch:
+            build = ("npm", "run", "--silent", "build", "--", "--outDir", scratch, "--emptyOutDir")
+            session.run(*build, external=True)
+            built, committed = files_in(Path(scratch)), files_in(PAGE)
+    if built != committed:
+        names = sorted({name for name, _ in built.items() ^ committed.items()})
+        session.error(
+            f"{PAGE.relative_to(ROOT)} is not what web/ builds: {names} differ. "
+            "Run `npm --prefix web run build`, and commit what it made."
+        )
+
+
+def needs_node(session: nox.Session) -> None:
+    """End the session, and say what to install, unless there is a Node that can build the page."""
+    node = shutil.which("node")
+    said = session.run("node", "--version", external=True, silent=True) if node else ""
+    said = str(said or "").strip()
+    found = tuple(int(part) for part in said.lstrip("v").split(".")[:2]) if said else ()
+    if found < NODE or shutil.which("npm") is None:
+        has = f"Node {said} is too old" if said else "there is no Node"
+        session.error(
+            f"{has}: building the page needs npm and Node {NODE[0]}.{NODE[1]} or newer. Install it "
+            "from https://nodejs.org, or with nvm: `nvm install 22`."
+        )
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """What a folder holds, by name."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @nox.session(requires=["build"], default=False)

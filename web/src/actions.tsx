@@ -1,0 +1,386 @@
+// What a person does to a run. Each goes to the server, and what came of it is said.
+
+import { useState } from "preact/hooks";
+import type { Gate, RunRow, Signal, StepRow } from "./api";
+import { relative } from "./format";
+import { Fields } from "./form";
+import { Icon } from "./icons";
+import { go } from "./navigation";
+import type { RunStore } from "./run_store";
+import { draftOf, shapeOf, valueOf, type Draft, type Shape } from "./schema";
+import { Refused, type Verb } from "./source";
+import { Dialog, Foreign, notify } from "./ui";
+
+/** Do it, and say so; what the server refuses is said in its words. The answer, if it was done. */
+export async function perform(
+  store: RunStore,
+  verb: Verb,
+  body: object,
+  done: string,
+): Promise<{ readonly [name: string]: unknown } | null> {
+  try {
+    const said = await store.source.act(store.id, verb, body);
+    notify(done, true);
+    void store.load();
+    return said;
+  } catch (error) {
+    notify(refusal(error), false);
+    if (error instanceof Refused && error.status === 409) void store.load();
+    return null;
+  }
+}
+
+function refusal(error: unknown): string {
+  if (!(error instanceof Refused)) return `The server could not be reached: ${String(error)}`;
+  const { by, at, answer } = error.fields;
+  if (error.status !== 409 || answer === undefined) return error.message;
+  const who = typeof by === "string" && by ? by : "somebody";
+  const when = typeof at === "number" ? `, ${relative(at, Date.now() / 1000)}` : "";
+  return `${who} was first${when}, and answered ${JSON.stringify(answer)}.`;
+}
+
+// -- questions -------------------------------------------------------------------------------------
+
+function shapeOfGate(gate: Gate): Shape {
+  if (gate.choices.length > 0) return { kind: "choice", note: "", options: gate.choices };
+  if (gate.schema) return shapeOf(gate.schema);
+  return { kind: "text", note: "", long: true };
+}
+
+export function GateForm({ gate, store, now }: { gate: Gate; store: RunStore; now: number }) {
+  const [shape] = useState(() => shapeOfGate(gate));
+  const [draft, setDraft] = useState<Draft>(() => draftOf(shape, gate.has_default ? gate.default : undefined));
+  const [wrong, setWrong] = useState("");
+  const [busy, setBusy] = useState(false);
+  const answer = async (event: Event) => {
+    event.preventDefault();
+    const read = valueOf(shape, draft);
+    if (!read.ok) return setWrong(read.at ? `${read.at}: ${read.problem}` : read.problem);
+    setWrong("");
+    setBusy(true);
+    await perform(store, "answer", { path: gate.path, answer: read.value }, `Your answer to ${gate.path} counts.`);
+    setBusy(false);
+  };
+  return (
+    <section class="callout wait" data-gate={gate.path} aria-label={`Question of ${gate.path}`}>
+      <div class="line1">
+        <h2 class="foreign"><Foreign text={gate.question} /></h2>
+        <span class="note">
+          <span class="mono"><Foreign text={gate.path} /></span> · asked {relative(gate.since, now)}
+          {gate.deadline ? ` · until ${relative(gate.deadline, now)}` : ""}
+        </span>
+      </div>
+      {!store.source.readOnly && (
+        <form class={shape.kind === "choice" ? "short" : undefined} onSubmit={(event) => void answer(event)}>
+          <Fields shape={shape} draft={draft} onDraft={setDraft} label="Answer" bare />
+          {wrong && <p class="wrong" role="alert"><Foreign text={wrong} /></p>}
+          <div class="row">
+            <button type="submit" class="button first" disabled={busy}>Answer</button>
+          </div>
+        </form>
+      )}
+    </section>
+  );
+}
+
+export function SignalForm({ signal, store }: { signal: Signal; store: RunStore }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <section class="callout wait" aria-label={`Signal ${signal.name}`}>
+      <div class="row">
+        <span class="grow">
+          Waits for the signal <b class="mono"><Foreign text={signal.name} /></b>{" "}
+          {signal.path && <span class="note">at <span class="mono"><Foreign text={signal.path} /></span></span>}
+        </span>
+        {!store.source.readOnly && (
+          <button type="button" class="button small" onClick={() => setOpen(true)}>Send signal…</button>
+        )}
+      </div>
+      {open && <SignalDialog store={store} signal={signal} onClose={() => setOpen(false)} />}
+    </section>
+  );
+}
+
+interface AskProps {
+  readonly title: string;
+  readonly note?: string;
+  readonly verb: string;
+  readonly grave?: boolean;
+  readonly shape: Shape;
+  readonly preset?: unknown;
+  readonly onClose: () => void;
+  /** True if it was done: then the dialog closes. */
+  readonly onDo: (value: never) => Promise<boolean>;
+}
+
+/** A dialog that asks for what an action needs, and does it. */
+export function AskDialog({ title, note, verb, grave, shape, preset, onClose, onDo }: AskProps) {
+  const [draft, setDraft] = useState<Draft>(() => draftOf(shape, preset));
+  const [wrong, setWrong] = useState("");
+  const [busy, setBusy] = useState(false);
+  const submit = async (event: Event) => {
+    event.preventDefault();
+    const read = valueOf(shape, draft);
+    if (!read.ok) return setWrong(read.at ? `${read.at}: ${read.problem}` : read.problem);
+    setBusy(true);
+    if (await onDo(read.value as never)) onClose();
+    else setBusy(false);
+  };
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <form onSubmit={(event) => void submit(event)}>
+        <h2><Foreign text={title} /></h2>
+        {note && <p class="soft"><Foreign text={note} /></p>}
+        <Fields shape={shape} draft={draft} onDraft={setDraft} label={title} bare />
+        {wrong && <p class="wrong" role="alert">{wrong}</p>}
+        <div class="row">
+          <button type="button" class="button" onClick={onClose}>Close</button>
+          <button type="submit" class={grave ? "button grave" : "button first"} disabled={busy}>{verb}</button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+const text = (note = ""): Shape => ({ kind: "text", note, long: true });
+const record = (fields: { [name: string]: Shape }, required: readonly string[] = []): Shape => ({
+  kind: "object",
+  note: "",
+  title: "",
+  fields: Object.entries(fields).map(([name, shape]) => ({
+    name,
+    shape,
+    required: required.includes(name),
+    preset: undefined,
+  })),
+});
+
+function SignalDialog({ store, signal, onClose }: { store: RunStore; signal: Signal | null; onClose: () => void }) {
+  const payload: Shape = signal?.schema ? shapeOf(signal.schema) : { kind: "json", note: "JSON; empty for none" };
+  if (signal) {
+    return (
+      <AskDialog
+        title={`Send ${signal.name}`}
+        verb="Send"
+        shape={signal.schema ? payload : record({ payload })}
+        onClose={onClose}
+        onDo={async (given: unknown) => {
+          const value = signal.schema ? given : ((given as { payload?: unknown }).payload ?? null);
+          return (await perform(store, "signal", { name: signal.name, payload: value }, `The signal ${signal.name} is sent.`)) !== null;
+        }}
+      />
+    );
+  }
+  return (
+    <AskDialog
+      title="Send a signal"
+      note="It is kept until a step takes it."
+      verb="Send"
+      shape={record({ name: { kind: "text", note: "", long: false }, payload }, ["name"])}
+      onClose={onClose}
+      onDo={async ({ name, payload: value = null }: { name: string; payload?: unknown }) =>
+        (await perform(store, "signal", { name, payload: value }, `The signal ${name} is sent.`)) !== null
+      }
+    />
+  );
+}
+
+// -- a run -----------------------------------------------------------------------------------------
+
+type Asked = "guide" | "signal" | "cancel" | "fork" | "diff" | null;
+
+const OVER = new Set(["succeeded", "failed", "cancelled"]);
+
+export function RunActions({ store, run }: { store: RunStore; run: RunRow }) {
+  const [asked, setAsked] = useState<Asked>(null);
+  const [menu, setMenu] = useState(false);
+  if (store.source.frozenAt !== null) return null;
+  const close = () => setAsked(null);
+  const over = OVER.has(run.state);
+  const driven = run.state === "running" || run.state === "paused";
+  const acts = !store.source.readOnly;
+  const choose = (one: Asked) => () => {
+    setMenu(false);
+    setAsked(one);
+  };
+  return (
+    <div class="acts">
+      {acts && driven && run.state !== "paused" && (
+        <button type="button" class="button" onClick={() => void perform(store, "pause", {}, "Paused: nothing new begins, what runs goes on to its end.")}>
+          <Icon of="pause" /> Pause
+        </button>
+      )}
+      {acts && run.state === "paused" && (
+        <button type="button" class="button first" onClick={() => void perform(store, "unpause", {}, "The run goes on.")}>
+          <Icon of="play" /> Unpause
+        </button>
+      )}
+      {acts && (run.state === "suspended" || run.state === "dead" || run.state === "failed") && (
+        <button type="button" class="button" onClick={() => void perform(store, "resume", {}, "The run is resumed.")}>
+          <Icon of="play" /> Resume
+        </button>
+      )}
+      {acts && !over && (
+        <button type="button" class="button" onClick={choose("guide")}>Guide…</button>
+      )}
+      <div
+        class="menu"
+        onKeyDown={(event) => {
+          if (event.key === "Escape" && menu) {
+            event.stopPropagation();
+            setMenu(false);
+          }
+        }}
+        onFocusOut={(event) => {
+          if (!event.currentTarget.contains(event.relatedTarget as globalThis.Node | null)) setMenu(false);
+        }}
+      >
+        <button type="button" class="button square" aria-label="More actions" aria-expanded={menu} onClick={() => setMenu(!menu)}>
+          <Icon of="more" />
+        </button>
+        {menu && (
+          <div>
+            {acts && !over && <button type="button" class="button" onClick={choose("signal")}>Send a signal…</button>}
+            {acts && driven && (
+              <button
+                type="button"
+                class="button"
+                onClick={() => {
+                  setMenu(false);
+                  void perform(store, "stop", {}, "Stopping: the run is suspended, and can be resumed.");
+                }}
+              >
+                Stop, to resume later
+              </button>
+            )}
+            {acts && <button type="button" class="button" onClick={choose("fork")}>Fork…</button>}
+            <button type="button" class="button" onClick={choose("diff")}>Compare with…</button>
+            {acts && !over && <button type="button" class="button grave" onClick={choose("cancel")}>Cancel the run…</button>}
+          </div>
+        )}
+      </div>
+      {asked === "guide" && <GuideDialog store={store} path={null} onClose={close} />}
+      {asked === "signal" && <SignalDialog store={store} signal={null} onClose={close} />}
+      {asked === "fork" && <ForkDialog store={store} at={null} onClose={close} />}
+      {asked === "diff" && <DiffDialog run={run} onClose={close} />}
+      {asked === "cancel" && (
+        <AskDialog
+          title="Cancel the run"
+          note="Its steps are stopped, and what can be undone is undone. It cannot be resumed."
+          verb="Cancel the run"
+          grave
+          shape={text("Why (for the record)")}
+          onClose={close}
+          onDo={async (reason: string) =>
+            (await perform(store, "cancel", reason ? { reason } : {}, "The run is being cancelled.")) !== null
+          }
+        />
+      )}
+    </div>
+  );
+}
+
+function DiffDialog({ run, onClose }: { run: RunRow; onClose: () => void }) {
+  return (
+    <AskDialog
+      title="Compare with another run"
+      verb="Compare"
+      shape={text("The id of the other run")}
+      preset={run.forked_from?.[0]}
+      onClose={onClose}
+      onDo={async (other: string) => {
+        if (!other.trim()) return false;
+        go({ page: "diff", a: other.trim(), b: run.run_id });
+        return true;
+      }}
+    />
+  );
+}
+
+export function GuideDialog({ store, path, onClose }: { store: RunStore; path: string | null; onClose: () => void }) {
+  return (
+    <AskDialog
+      title={path === null ? "Guide the agents" : `Guide ${path}`}
+      note="What you write goes into the agent's session as your words; where it cannot be interrupted, at its next launch."
+      verb="Send"
+      shape={text()}
+      onClose={onClose}
+      onDo={async (said: string) => {
+        if (!said.trim()) return false;
+        const body = path === null ? { text: said } : { text: said, path };
+        return (await perform(store, "guide", body, "Your guidance is on its way to the agent.")) !== null;
+      }}
+    />
+  );
+}
+
+export function ForkDialog({ store, at, onClose }: { store: RunStore; at: string | null; onClose: () => void }) {
+  return (
+    <AskDialog
+      title={at === null ? "Fork this run" : `Fork at ${at}`}
+      note={
+        at === null
+          ? "A new run, made from what is recorded of this one, which stays as it is."
+          : "A new run that keeps what had ended when this step began. This run stays as it is."
+      }
+      verb="Fork"
+      shape={record({
+        inputs: { kind: "json", note: "Other inputs, as JSON: {\"name\": value}" },
+        outputs: { kind: "json", note: "Outputs that steps shall have, as JSON: {\"path\": value}" },
+      })}
+      onClose={onClose}
+      onDo={async (given: { inputs?: object; outputs?: object }) => {
+        const body = { ...(at === null ? {} : { at }), ...given };
+        const said = await perform(store, "fork", body, "The fork is made.");
+        const id = said?.["run_id"];
+        if (typeof id !== "string") return false;
+        go({ page: "run", run: id, view: "tree", step: null });
+        return true;
+      }}
+    />
+  );
+}
+
+// -- a step ----------------------------------------------------------------------------------------
+
+export function StepActions({ store, step }: { store: RunStore; step: StepRow }) {
+  const [asked, setAsked] = useState<"guide" | "complete" | "fork" | null>(null);
+  if (store.source.frozenAt !== null || store.source.readOnly) return null;
+  const run = store.run;
+  const over = run !== null && OVER.has(run.state) && run.state !== "failed";
+  const live = ["running", "waiting", "open", "interrupted"].includes(step.state);
+  const agent = step.step_type === "agent" || step.step_type === "generate";
+  const { path } = step;
+  const close = () => setAsked(null);
+  return (
+    <div class="choices">
+      {live && agent && step.state === "running" && (
+        <button type="button" class="button small" onClick={() => setAsked("guide")}>Guide…</button>
+      )}
+      {!over && (live || step.state === "failed") && (
+        <button type="button" class="button small" onClick={() => setAsked("complete")}>Complete with…</button>
+      )}
+      {!over && step.state === "running" && (
+        <button type="button" class="button small" onClick={() => void perform(store, "retry", { path }, `${path} begins again.`)}>Retry</button>
+      )}
+      {!over && (live || step.state === "failed") && (
+        <button type="button" class="button small" onClick={() => void perform(store, "skip", { path }, `${path} is skipped.`)}>Skip</button>
+      )}
+      <button type="button" class="button small" onClick={() => setAsked("fork")}><Icon of="fork" /> Fork from here…</button>
+      {asked === "guide" && <GuideDialog store={store} path={path} onClose={close} />}
+      {asked === "fork" && <ForkDialog store={store} at={path} onClose={close} />}
+      {asked === "complete" && (
+        <AskDialog
+          title={`Complete ${path}`}
+          note="The step ends as succeeded with this output; an attempt that is at work is stopped first."
+          verb="Complete"
+          shape={{ kind: "json", note: "Its output, as JSON: text stands in quotes" }}
+          onClose={close}
+          onDo={async (output: unknown) =>
+            (await perform(store, "complete", { path, output }, `${path} is completed.`)) !== null
+          }
+        />
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,187 @@
+// What the server says, as it says it, and the way to ask it. Times are unix seconds.
+
+export type StepState =
+  | "succeeded"
+  | "failed"
+  | "skipped"
+  | "defaulted"
+  | "cancelled"
+  | "running"
+  | "waiting"
+  | "interrupted"
+  | "open";
+
+export type RunState =
+  | "running"
+  | "paused"
+  | "suspended"
+  | "succeeded"
+  | "failed"
+  | "cancelled"
+  | "dead"
+  | "damaged";
+
+export interface WaitsFor {
+  readonly kind: "answer" | "signal" | "person" | "time";
+  readonly path: string;
+  readonly what: string;
+  readonly whom: string;
+  readonly until: number | null;
+}
+
+export interface Usage {
+  readonly input_tokens?: number | null;
+  readonly output_tokens?: number | null;
+  readonly tokens?: number | null;
+  readonly cost_usd?: number | null;
+}
+
+export interface RunRow {
+  readonly run_id: string;
+  readonly workflow: string;
+  readonly state: RunState;
+  readonly started_at: number;
+  readonly updated_at: number;
+  readonly duration_ms: number | null;
+  readonly events: number;
+  readonly labels: { readonly [name: string]: string };
+  readonly waits_for: readonly WaitsFor[];
+  readonly cost_usd: number | null;
+  readonly tokens: number | null;
+  readonly launches: number | null;
+  readonly error: string | null;
+  readonly forked_from: readonly [string, string | null] | null;
+  readonly holder: { readonly pid: number; readonly host: string } | null;
+}
+
+export interface StepRow {
+  readonly path: string;
+  readonly name: string;
+  readonly step_type: string;
+  readonly state: StepState;
+  readonly attempts: number;
+  readonly started_at: number | null;
+  readonly ended_at: number | null;
+  readonly duration_ms: number | null;
+  readonly error: string | null;
+  readonly error_type: string | null;
+  readonly launches?: number;
+  readonly usage?: Usage | null;
+  readonly given_by?: string | null;
+  readonly handled?: readonly Failure[];
+  readonly undone?: { readonly error: string | null } | null;
+  readonly size?: number | null;
+}
+
+export interface Failure {
+  readonly path?: string;
+  readonly error: string;
+  readonly error_type?: string | null;
+}
+
+export interface Gate {
+  readonly path: string;
+  readonly question: string;
+  readonly choices: readonly unknown[];
+  readonly schema: { readonly [key: string]: unknown } | null;
+  readonly default: unknown;
+  readonly has_default: boolean;
+  readonly since: number;
+  readonly deadline: number | null;
+}
+
+export interface Signal {
+  readonly name: string;
+  readonly path: string;
+  readonly schema: { readonly [key: string]: unknown } | null;
+}
+
+export interface RunDetail {
+  readonly run: RunRow;
+  readonly seq: number;
+  readonly inputs: unknown;
+  readonly value: unknown;
+  readonly error: string | null;
+  readonly failed_step: string | null;
+  readonly gates: readonly Gate[];
+  readonly signals: readonly Signal[];
+  readonly needs: readonly string[];
+  readonly steps: readonly StepRow[];
+}
+
+export interface Attempt {
+  readonly number: number;
+  readonly at: number | null;
+  readonly error: string | null;
+  readonly error_type: string | null;
+  readonly usage?: Usage | null;
+}
+
+export interface Incident {
+  readonly path?: string;
+  readonly kind: string;
+  readonly error: string;
+  readonly at?: number | null;
+  readonly due?: number | null;
+  readonly over_at?: number | null;
+  readonly next?: string;
+}
+
+export interface Turn {
+  readonly prompt: string;
+  readonly answer: string | null;
+}
+
+export interface StepDetail extends StepRow {
+  readonly output: unknown;
+  readonly output_cut?: boolean;
+  readonly traceback: string | null;
+  readonly turns: readonly Turn[];
+  readonly text: string;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly tries: readonly Attempt[];
+  readonly incidents: readonly Incident[];
+  readonly files: readonly string[];
+  readonly session: string | null;
+  readonly backend: string | null;
+  readonly model: string | null;
+  readonly answer: { readonly answer: unknown; readonly by: string | null; readonly at: number } | null;
+}
+
+export interface GraphNode {
+  readonly id: string;
+  readonly label: string;
+  readonly kind: string;
+  /** Paths of recorded steps that it stands for. */
+  readonly paths: readonly string[];
+}
+
+export interface RunGraph {
+  readonly nodes: readonly GraphNode[];
+  readonly edges: readonly { readonly from: string; readonly to: string; readonly label?: string }[];
+}
+
+export interface StepDiff {
+  readonly path: string;
+  readonly state: "same" | "changed" | "only_a" | "only_b";
+  readonly fields: readonly string[];
+  readonly a: StepSide | null;
+  readonly b: StepSide | null;
+}
+
+export interface StepSide {
+  readonly status: StepState;
+  readonly output: unknown;
+  readonly error: string | null;
+  readonly attempts: number;
+  readonly duration_ms: number | null;
+}
+
+export interface RunDiff {
+  readonly a: string;
+  readonly b: string;
+  readonly same: boolean;
+  readonly fields: readonly string[];
+  readonly steps: readonly StepDiff[];
+}

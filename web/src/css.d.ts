@@ -1,0 +1,2 @@
+// Vite takes style sheets that a module names.
+declare module "*.css";

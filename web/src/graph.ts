@@ -1,0 +1,125 @@
+// A run as a graph: what followed what, and what ran beside what. Pure but for the layout library.
+
+import { Graph, layout } from "@dagrejs/dagre";
+import { type Folds, isOpen, type Tree } from "./tree";
+
+export interface GraphNode {
+  readonly id: string;
+  readonly label: string;
+  readonly sub: string;
+}
+
+export interface GraphEdge {
+  readonly from: string;
+  readonly to: string;
+}
+
+export interface Plan {
+  readonly nodes: readonly GraphNode[];
+  readonly edges: readonly GraphEdge[];
+}
+
+export interface Placed {
+  readonly width: number;
+  readonly height: number;
+  readonly nodes: readonly { readonly id: string; readonly x: number; readonly y: number; readonly w: number; readonly h: number }[];
+  readonly edges: readonly { readonly id: string; readonly d: string }[];
+}
+
+const GROUPS = new Set(["parallel", "for_each", "race"]);
+/** A group of more members than these is one node, until somebody opens it. */
+const MOST_BESIDE = 12;
+/** The layout of more nodes than these takes too long for a page that stays fluid. */
+const MOST_NODES = 120;
+
+/** The nodes and the arrows of what is recorded; groups that are folded, or too large, are one. */
+export function planOf(tree: Tree, folds: Folds, label: (path: string) => string): Plan {
+  const nodes: GraphNode[] = [];
+  const edges: GraphEdge[] = [];
+  const draw = (path: string, before: readonly string[]): string[] => {
+    const { row } = tree.nodes.get(path)!;
+    const below = tree.children(path);
+    const sub = below.length > 0 ? `${row.step_type} · ${below.length} of ${Math.max(below.length, row.size ?? 0)}` : row.step_type;
+    nodes.push({ id: path, label: label(path), sub });
+    for (const from of before) edges.push({ from, to: path });
+    if (below.length === 0 || !opened(path, below.length)) return [path];
+    if (!GROUPS.has(row.step_type)) return chain(below, [path]);
+    return below.flatMap((child) => draw(child, [path]));
+  };
+  const opened = (path: string, members: number): boolean =>
+    nodes.length + members <= MOST_NODES &&
+    (folds.get(path) ?? (members <= MOST_BESIDE && isOpen(tree, path, folds)));
+  const chain = (paths: readonly string[], before: readonly string[]): string[] => {
+    let last = [...before];
+    for (const path of paths) last = draw(path, last);
+    return last;
+  };
+  let last: string[] = [];
+  for (const path of tree.roots) {
+    if (nodes.length >= MOST_NODES * 2) {
+      const left = tree.roots.length - tree.roots.indexOf(path);
+      nodes.push({ id: "", label: `${left} more steps`, sub: "see the tree" });
+      for (const from of last) edges.push({ from, to: "" });
+      break;
+    }
+    last = draw(path, last);
+  }
+  return { nodes, edges };
+}
+
+const NODE_HEIGHT = 44;
+
+/** How wide a node's box is, in pixels. */
+export function widthOf(node: GraphNode): number {
+  const widest = Math.max(node.label.length * 7.4, node.sub.length * 6.6);
+  return Math.round(Math.min(260, Math.max(104, widest + 52)));
+}
+
+/** Where each node and arrow lies, from the top down. */
+export function place(plan: Plan): Placed {
+  const graph = new Graph();
+  graph.setGraph({ rankdir: "TB", nodesep: 18, ranksep: 30, marginx: 24, marginy: 24 });
+  graph.setDefaultEdgeLabel(() => ({}));
+  for (const node of plan.nodes) graph.setNode(node.id, { width: widthOf(node), height: NODE_HEIGHT });
+  for (const edge of plan.edges) graph.setEdge(edge.from, edge.to);
+  layout(graph);
+  const size = graph.graph();
+  return {
+    width: size.width ?? 0,
+    height: size.height ?? 0,
+    nodes: plan.nodes.map((node) => {
+      const at = graph.node(node.id);
+      return { id: node.id, x: at.x - at.width / 2, y: at.y - at.height / 2, w: at.width, h: at.height };
+    }),
+    edges: graph.edges().map((edge) => ({
+      id: `${edge.v}\u0000${edge.w}`,
+      d: curve(ends(graph.node(edge.v), graph.node(edge.w), graph.edge(edge).points ?? [])),
+    })),
+  };
+}
+
+type Point = { readonly x: number; readonly y: number };
+
+type Box = Point & { readonly height: number };
+
+/** The points of an arrow, which leaves a box at its foot and comes to the next from above. */
+function ends(from: Box, to: Box, between: readonly Point[]): Point[] {
+  const foot = { x: from.x, y: from.y + from.height / 2 };
+  const top = { x: to.x, y: to.y - to.height / 2 };
+  return [foot, ...between.slice(1, -1).filter((one) => one.y > foot.y && one.y < top.y), top];
+}
+
+/** A smooth line through points that go downward. */
+function curve(points: readonly Point[]): string {
+  const n = (value: number) => value.toFixed(1);
+  const [first, ...rest] = points;
+  if (!first) return "";
+  let d = `M${n(first.x)} ${n(first.y)}`;
+  let before = first;
+  for (const point of rest) {
+    const half = (before.y + point.y) / 2;
+    d += `C${n(before.x)} ${n(half)} ${n(point.x)} ${n(half)} ${n(point.x)} ${n(point.y)}`;
+    before = point;
+  }
+  return d;
+}

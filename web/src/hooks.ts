@@ -1,0 +1,70 @@
+// What changes by itself: stores, and the time.
+
+import { useEffect, useReducer, useState } from "preact/hooks";
+
+/** Something mutable that says when it changed. */
+export class Changing {
+  private readonly readers = new Set<() => void>();
+  private asked: ReturnType<typeof setTimeout> | null = null;
+  private last = 0;
+  /** Grows with each change that its readers were told of. */
+  version = 0;
+
+  /** The shortest time between two drawings, in ms; more where there is more to draw. */
+  protected pace(): number {
+    return 50;
+  }
+
+  onChange(reader: () => void): () => void {
+    this.readers.add(reader);
+    return () => void this.readers.delete(reader);
+  }
+
+  /** Tell the readers, at most once in a while, however often this is called. */
+  protected changed(): void {
+    if (this.asked !== null) return;
+    const wait = Math.max(0, this.last + this.pace() - performance.now());
+    this.asked = setTimeout(() => {
+      this.asked = null;
+      this.last = performance.now();
+      this.version += 1;
+      for (const reader of [...this.readers]) reader();
+    }, wait);
+  }
+}
+
+/** Draw again whenever it changes; its version. */
+export function useChanges(store: Changing): number {
+  const [, again] = useReducer<number, void>((n) => n + 1, 0);
+  useEffect(() => {
+    again();
+    return store.onChange(() => again());
+  }, [store]);
+  return store.version;
+}
+
+/** The time in unix seconds, read again every so many ms; 0: only once. */
+export function useClock(every: number): number {
+  const [now, setNow] = useState(() => Date.now() / 1000);
+  useEffect(() => {
+    setNow(Date.now() / 1000);
+    if (!every) return;
+    const timer = setInterval(() => {
+      if (!document.hidden) setNow(Date.now() / 1000);
+    }, every);
+    return () => clearInterval(timer);
+  }, [every]);
+  return now;
+}
+
+/** True while the window is as a media query says. */
+export function useMedia(query: string): boolean {
+  const [found, setFound] = useState(() => matchMedia(query).matches);
+  useEffect(() => {
+    const watch = matchMedia(query);
+    const look = () => setFound(watch.matches);
+    watch.addEventListener("change", look);
+    return () => watch.removeEventListener("change", look);
+  }, [query]);
+  return found;
+}

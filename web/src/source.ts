@@ -1,0 +1,76 @@
+// Where the page has its data from: a server, or what a report has in it.
+
+import type { RunDetail, RunDiff, RunGraph, RunRow, RunState, StepDetail, StepRow } from "./api";
+
+export interface RunsPage {
+  readonly runs: readonly RunRow[];
+  readonly next: string | null;
+  readonly total: number;
+  readonly counts: Partial<Record<RunState, number>>;
+}
+
+export interface RunsQuery {
+  readonly q: string;
+  readonly state: string;
+  readonly cursor: string | null;
+  readonly limit: number;
+}
+
+/** What a server refuses: its text, and its fields. */
+export class Refused extends Error {
+  constructor(
+    message: string,
+    readonly status: number,
+    readonly fields: { readonly [name: string]: unknown } = {},
+  ) {
+    super(message);
+  }
+}
+
+export type Verb =
+  | "answer" | "signal" | "pause" | "unpause" | "guide" | "complete" | "skip" | "retry" | "stop"
+  | "cancel" | "resume" | "fork";
+
+/** What is told of a run while it is watched. */
+export interface Watcher {
+  /** The line is open (again), or lost. */
+  line(open: boolean): void;
+  /** A journaled event, with the row of the step that it changed. */
+  record(event: RecordedEvent): void;
+  /** Something that is shown, and not kept. */
+  progress(piece: ProgressEvent): void;
+  run(row: RunRow): void;
+  /** What is known no longer holds: load it again. */
+  reset(): void;
+}
+
+export interface RecordedEvent {
+  readonly type: string;
+  readonly seq: number;
+  readonly at: number;
+  readonly path?: string;
+  readonly step?: StepRow;
+}
+
+export interface ProgressEvent {
+  readonly path: string;
+  readonly kind: "message" | "reasoning" | "tool" | "stdout" | "stderr" | "turn";
+  readonly text: string;
+}
+
+export interface Source {
+  /** Of a report: when it was made; null: it is live. */
+  readonly frozenAt: number | null;
+  readonly readOnly: boolean;
+  start(): Promise<void>;
+  runs(query: RunsQuery): Promise<RunsPage>;
+  run(id: string): Promise<RunDetail>;
+  step(id: string, path: string): Promise<StepDetail>;
+  graph(id: string): Promise<RunGraph | null>;
+  diff(a: string, b: string): Promise<RunDiff>;
+  act(id: string, verb: Verb, body: object): Promise<{ readonly [name: string]: unknown }>;
+  /** Be told of a run from after this event on; the way to stop. */
+  watch(id: string, after: number, watcher: Watcher): () => void;
+  /** Be told of the rows of runs that change. */
+  watchRuns(row: (row: RunRow) => void, line: (open: boolean) => void): () => void;
+}

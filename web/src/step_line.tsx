@@ -1,0 +1,91 @@
+// What a row of the tree and of the timeline have in common.
+
+import type { StepRow, StepState } from "./api";
+import { whole } from "./format";
+import { Icon, StateIcon, wordOf } from "./icons";
+import { oneLine } from "./text";
+import type { Tally, TreeRow } from "./tree";
+import { Foreign } from "./ui";
+
+const ORDER: readonly StepState[] = [
+  "succeeded", "defaulted", "skipped", "failed", "waiting", "running", "interrupted", "open", "cancelled",
+];
+const INDENT = 18;
+
+/** A part of a path as it was before it was encoded. */
+export function lastPart(path: string): string {
+  const part = path.slice(path.lastIndexOf("/") + 1);
+  try {
+    return part.includes("%") ? decodeURIComponent(part) : part;
+  } catch {
+    return part;
+  }
+}
+
+export function Twist({ row, onFold }: { row: TreeRow; onFold: (path: string, open: boolean) => void }) {
+  return (
+    <>
+      <span style={{ width: `${row.depth * INDENT}px`, flex: "none" }} />
+      <span
+        class={row.open ? "twist open" : "twist"}
+        aria-hidden="true"
+        onClick={(event) => {
+          if (row.children === 0) return;
+          event.stopPropagation();
+          onFold(row.path, !row.open);
+        }}
+      >
+        {row.children > 0 && <Icon of="chevron" />}
+      </span>
+    </>
+  );
+}
+
+/** How the members of a group stand, as a bar and in numbers. */
+export function TallyBar({ tally }: { tally: Tally }) {
+  const all = ORDER.reduce((sum, state) => sum + (tally[state] ?? 0), 0);
+  if (all === 0) return null;
+  const said = ORDER.filter((state) => tally[state]).map((state) => `${tally[state]} ${wordOf(state)}`).join(", ");
+  return (
+    <span class="bar" role="img" aria-label={said} title={said}>
+      {ORDER.filter((state) => tally[state]).map((state) => (
+        <i key={state} class={`s-${state}`} style={{ width: `${(100 * tally[state]!) / all}%` }} />
+      ))}
+    </span>
+  );
+}
+
+/** `19 of 200`: how many have ended. */
+export function ended(tally: Tally, size: number | null | undefined): string {
+  let all = 0;
+  let open = 0;
+  for (const state of ORDER) {
+    const n = tally[state] ?? 0;
+    all += n;
+    if (state === "running" || state === "waiting" || state === "open" || state === "interrupted") open += n;
+  }
+  return `${whole(all - open)} of ${whole(Math.max(all, size ?? 0))}`;
+}
+
+export function StepName({ step }: { step: StepRow }) {
+  return (
+    <>
+      <StateIcon state={step.state} />
+      <span class="unseen">{wordOf(step.state)}: </span>
+      <span class="name cut"><Foreign text={lastPart(step.path)} /></span>
+    </>
+  );
+}
+
+/** What is worth to be said beside the name of a step. */
+export function remark(step: StepRow): { text: string; bad: boolean } {
+  if (step.error) {
+    const kind = step.error_type ? `${step.error_type.slice(step.error_type.lastIndexOf(".") + 1)}: ` : "";
+    return { text: oneLine(kind + step.error, 240), bad: step.state === "failed" };
+  }
+  if (step.given_by) return { text: `given by ${step.given_by}`, bad: false };
+  if (step.handled?.length) return { text: `got over: ${oneLine(step.handled[0]!.error, 160)}`, bad: false };
+  if (step.attempts > 1) return { text: `${step.attempts} attempts`, bad: false };
+  if (step.undone) return { text: step.undone.error ? "not undone" : "undone", bad: Boolean(step.undone.error) };
+  return { text: "", bad: false };
+}

@@ -1,0 +1,179 @@
+// The steps of a run as a tree, and the rows of it that are seen. Pure.
+
+import type { StepRow, StepState } from "./api";
+
+export interface Node {
+  row: StepRow;
+  readonly parent: string | null;
+  readonly children: string[];
+}
+
+export interface TreeRow {
+  readonly path: string;
+  readonly step: StepRow;
+  readonly depth: number;
+  readonly children: number;
+  readonly open: boolean;
+  /** Its place among its siblings, from 1, and how many they are. */
+  readonly place: number;
+  readonly of: number;
+}
+
+export type Tally = Partial<Record<StepState, number>>;
+
+export interface Filter {
+  readonly text: string;
+  readonly states: ReadonlySet<StepState>;
+}
+
+export const ALL: Filter = { text: "", states: new Set() };
+
+/** A group of more members than these begins folded, and so does a member that ended well. */
+export const FOLDED_FROM = 60;
+
+export const LIVE: ReadonlySet<StepState> = new Set(["running", "waiting"]);
+
+/** All steps of a run by path; children in the order in which they came. Mutable. */
+export class Tree {
+  readonly nodes = new Map<string, Node>();
+  readonly roots: string[] = [];
+
+  constructor(rows: Iterable<StepRow> = []) {
+    for (const row of rows) this.put(row);
+  }
+
+  /** Add a step, or put its new state in the place of the old one. */
+  put(row: StepRow): void {
+    const known = this.nodes.get(row.path);
+    if (known) {
+      known.row = row;
+      return;
+    }
+    const parent = this.parentOf(row.path);
+    this.nodes.set(row.path, { row, parent, children: [] });
+    (parent === null ? this.roots : this.nodes.get(parent)!.children).push(row.path);
+  }
+
+  /** The path of the step that this one is in: the nearest one above that is known. */
+  private parentOf(path: string): string | null {
+    for (let end = path.lastIndexOf("/"); end > 0; end = path.lastIndexOf("/", end - 1)) {
+      const above = path.slice(0, end);
+      if (this.nodes.has(above)) return above;
+      const first = above.replace(/~\d+$/, ""); // another attempt is the step itself again
+      if (this.nodes.has(first)) return first;
+    }
+    return null;
+  }
+
+  get(path: string): StepRow | undefined {
+    return this.nodes.get(path)?.row;
+  }
+
+  children(path: string | null): readonly string[] {
+    return path === null ? this.roots : (this.nodes.get(path)?.children ?? []);
+  }
+
+  /** Those around a step, outermost first. */
+  above(path: string): string[] {
+    const found: string[] = [];
+    for (let at = this.nodes.get(path)?.parent ?? null; at !== null; ) {
+      found.unshift(at);
+      at = this.nodes.get(at)?.parent ?? null;
+    }
+    return found;
+  }
+
+  /** True if any step has not ended and is at work, or waits. */
+  anyLive(): boolean {
+    return this.roots.some((path) => LIVE.has(this.nodes.get(path)!.row.state));
+  }
+
+  /** How many just below a step, or of the run, are in each state. */
+  tally(path: string | null): Tally {
+    const found: Tally = {};
+    for (const child of this.children(path)) {
+      const { state } = this.nodes.get(child)!.row;
+      found[state] = (found[state] ?? 0) + 1;
+    }
+    return found;
+  }
+
+  /** How many steps that have none below them are in each state. */
+  leaves(): Tally {
+    const found: Tally = {};
+    for (const { row, children } of this.nodes.values()) {
+      if (children.length === 0) found[row.state] = (found[row.state] ?? 0) + 1;
+    }
+    return found;
+  }
+}
+
+/** What a person has opened and folded by hand; the rest goes by the size of the group. */
+export type Folds = ReadonlyMap<string, boolean>;
+
+export function isOpen(tree: Tree, path: string, folds: Folds): boolean {
+  const known = folds.get(path);
+  if (known !== undefined) return known;
+  const { row, children } = tree.nodes.get(path)!;
+  const well = row.state === "succeeded" || row.state === "skipped" || row.state === "defaulted";
+  return children.length <= FOLDED_FROM && !(well && row.step_type === "member");
+}
+
+/** The rows that are seen, from the top; with a filter those that fit, and all around them. */
+export function rowsOf(tree: Tree, folds: Folds, filter: Filter = ALL): TreeRow[] {
+  const shown = fitting(tree, filter);
+  const rows: TreeRow[] = [];
+  const walk = (paths: readonly string[], depth: number): void => {
+    const seen = shown === null ? paths : paths.filter((path) => shown.has(path));
+    seen.forEach((path, place) => {
+      const node = tree.nodes.get(path)!;
+      const below = node.children;
+      const open = shown === null ? isOpen(tree, path, folds) : (folds.get(path) ?? true);
+      rows.push({
+        path,
+        step: node.row,
+        depth,
+        children: below.length,
+        open: open && below.length > 0,
+        place: place + 1,
+        of: seen.length,
+      });
+      if (open && below.length > 0) walk(below, depth + 1);
+    });
+  };
+  walk(tree.roots, 0);
+  return rows;
+}
+
+/** The paths that a filter leaves, with all around them; null if it leaves all. */
+function fitting(tree: Tree, filter: Filter): Set<string> | null {
+  const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (words.length === 0 && filter.states.size === 0) return null;
+  const found = new Set<string>();
+  for (const [path, { row }] of tree.nodes) {
+    if (filter.states.size > 0 && !filter.states.has(row.state)) continue;
+    if (words.length > 0) {
+      const text = `${path} ${row.step_type} ${row.error ?? ""}`.toLowerCase();
+      if (!words.every((word) => text.includes(word))) continue;
+    }
+    for (let at: string | null = path; at !== null && !found.has(at); ) {
+      found.add(at);
+      at = tree.nodes.get(at)?.parent ?? null;
+    }
+  }
+  return found;
+}
+
+/** What a person may want to see first: the innermost failed step, or one that waits or works. */
+export function ofInterest(tree: Tree): string | null {
+  for (const state of ["failed", "waiting", "running"] as const) {
+    let found: string | null = null;
+    for (const [path, { row, children }] of tree.nodes) {
+      if (row.state !== state) continue;
+      const inside = found !== null && path.startsWith(`${found}/`);
+      if (found === null || (inside && children.length === 0)) found = path;
+    }
+    if (found !== null) return found;
+  }
+  return null;
+}

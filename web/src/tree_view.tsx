@@ -1,0 +1,141 @@
+// A run as a tree of its steps, or the same rows along the time that they took.
+
+import { useMemo } from "preact/hooks";
+import { dollars, duration } from "./format";
+import { useClock, useMedia } from "./hooks";
+import { remark, ended, StepName, TallyBar, Twist } from "./step_line";
+import { axisOf, barOf, type Span } from "./timeline";
+import { keyMoves } from "./tree_keys";
+import type { Tree, TreeRow } from "./tree";
+import { oneLine } from "./text";
+import { Foreign } from "./ui";
+import { Virtual } from "./virtual";
+
+const HEIGHT = 30;
+
+export interface RowsProps {
+  readonly tree: Tree;
+  readonly rows: readonly TreeRow[];
+  readonly at: string | null;
+  readonly version: number;
+  readonly onAt: (path: string) => void;
+  readonly onFold: (path: string, open: boolean) => void;
+  readonly onEnter: (path: string) => void;
+}
+
+function Rows(props: RowsProps & { label: string; line: (row: TreeRow) => preact.ComponentChildren }) {
+  const { rows, at, onAt, onFold, onEnter, label, line } = props;
+  const place = useMemo(() => rows.findIndex((row) => row.path === at), [rows, at]);
+  const onKey = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const move = keyMoves(event.key, rows, place);
+    if (!move) return;
+    event.preventDefault();
+    if (move.fold) onFold(move.fold.path, move.fold.open);
+    if (move.to !== undefined) onAt(rows[move.to]!.path);
+    if (move.enter) onEnter(rows[place]!.path);
+  };
+  return (
+    <Virtual
+      count={rows.length}
+      height={HEIGHT}
+      at={place}
+      idOf={(index) => `step-${rows[index]!.path}`}
+      props={{
+        role: "tree",
+        "aria-label": label,
+        "data-main": true,
+        "aria-activedescendant": place >= 0 ? `step-${rows[place]!.path}` : undefined,
+        onKeyDown: onKey,
+      }}
+      rowProps={(index) => {
+        const row = rows[index]!;
+        return {
+          role: "treeitem",
+          "aria-level": row.depth + 1,
+          "aria-expanded": row.children > 0 ? row.open : undefined,
+          "aria-selected": index === place,
+          "aria-setsize": row.of,
+          "aria-posinset": row.place,
+          onClick: () => onAt(row.path),
+        };
+      }}
+      row={(index) => line(rows[index]!)}
+    />
+  );
+}
+
+export function TreeView(props: RowsProps) {
+  const { tree, onFold } = props;
+  const live = tree.anyLive();
+  const now = useClock(live ? 1000 : 0);
+  const line = (row: TreeRow) => {
+    const { step } = row;
+    const said = remark(step);
+    const tally = row.children > 1 ? tree.tally(row.path) : null;
+    const took = step.duration_ms ?? (step.state === "running" && step.started_at ? (now - step.started_at) * 1000 : null);
+    return (
+      <div class="step-line">
+        <Twist row={row} onFold={onFold} />
+        <StepName step={step} />
+        <span class="tag wideonly">{step.step_type}</span>
+        {tally && row.children > 3 && <TallyBar tally={tally} />}
+        {tally && row.children > 3 && <span class="soft nums wideonly">{ended(tally, step.size)}</span>}
+        <span class={said.bad ? "said cut bad" : "said cut"}><Foreign text={oneLine(said.text)} /></span>
+        <span class="cost nums">{dollars(step.usage?.cost_usd)}</span>
+        <span class="took nums">{duration(took)}</span>
+      </div>
+    );
+  };
+  return <Rows {...props} label="Steps" line={line} />;
+}
+
+export function TimelineView(props: RowsProps & { started: number; end: number | null }) {
+  const { started, end, onFold } = props;
+  const narrow = useMedia("(max-width: 46rem)");
+  const now = useClock(end === null ? 1000 : 0);
+  const until = Math.max(end ?? now, started + 0.001);
+  const span: Span = { from: started, to: until };
+  const names = narrow ? "42%" : "34%";
+  const line = (row: TreeRow) => {
+    const { step } = row;
+    const bar = barOf(step, span);
+    const took = step.duration_ms ?? (bar && step.started_at ? (until - step.started_at) * 1000 : null);
+    return (
+      <div class="step-line">
+        <span class="tl-name" style={{ width: names }}>
+          <Twist row={row} onFold={onFold} />
+          <StepName step={step} />
+        </span>
+        <span class="tl-lane">
+          {bar && (
+            <>
+              <span
+                class={`tl-bar s-${step.state}${row.children > 0 ? " inner" : ""}`}
+                style={{ left: `${bar.left}%`, width: `${bar.width}%` }}
+              />
+              <span
+                class="tl-took nums"
+                style={bar.left + bar.width > 75 ? { right: `${100 - bar.left}%` } : { left: `${bar.left + bar.width}%` }}
+              >
+                {duration(took)}
+              </span>
+            </>
+          )}
+        </span>
+      </div>
+    );
+  };
+  return (
+    <>
+      <div class="axis" aria-hidden="true">
+        <div class="tl-axis" style={{ position: "absolute", left: `calc(.5rem + (100% - 1.5rem) * ${narrow ? 0.42 : 0.34} + .4375rem)`, right: "1rem", top: 0, bottom: 0 }}>
+          {axisOf(span, narrow ? 3 : 6).map((tick) => (
+            <span key={tick.at} style={{ left: `${tick.left}%` }}>{duration(tick.at * 1000)}</span>
+          ))}
+        </div>
+      </div>
+      <Rows {...props} label="Steps along the time" line={line} />
+    </>
+  );
+}

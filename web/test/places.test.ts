@@ -1,0 +1,55 @@
+import { expect, test } from "vitest";
+import { place, planOf } from "../src/graph";
+import { hashOf, placeOf, type Place } from "../src/router";
+import { axisOf, barOf } from "../src/timeline";
+import { Tree } from "../src/tree";
+import { step } from "./steps";
+
+test.each<Place>([
+  { page: "list", query: "a b&c", state: "failed" },
+  { page: "run", run: "ship/1 ü", view: "graph", step: "review/a%2Fb/look" },
+  { page: "run", run: "x", view: "tree", step: null },
+  { page: "diff", a: "a#1", b: "b?2" },
+])("the address of $page leads back to it", (where) => {
+  expect(placeOf(hashOf(where))).toEqual(where);
+});
+
+test.each(["", "#", "#/nowhere/x", "#/runs", "#/%E0%A4%A"])("%j is the list", (hash) => {
+  expect(placeOf(hash).page).toBe("list");
+});
+
+test("a bar lies where its step was, and one that has no end goes on to the right", () => {
+  const span = { from: 100, to: 110 };
+  expect(barOf(step("a", "succeeded", { started_at: 102, ended_at: 104 }), span)).toEqual({ left: 20, width: 20 });
+  expect(barOf(step("a", "running", { started_at: 105, ended_at: null }), span)).toEqual({ left: 50, width: 50 });
+  expect(barOf(step("a", "open", { started_at: null }), span)).toBeNull();
+});
+
+test.each([0.004, 7, 3600, 2_000_000])("an axis of %s s has a few round ticks", (long) => {
+  const ticks = axisOf({ from: 0, to: long }, 6);
+  expect(ticks.length).toBeGreaterThan(1);
+  expect(ticks.length).toBeLessThanOrEqual(7);
+  expect(ticks.every((tick) => tick.left <= 97)).toBe(true);
+});
+
+test("what ran beside one another is beside one another in the graph, and what followed is below", () => {
+  const tree = new Tree([
+    step("plan"), step("checks", "succeeded", { step_type: "parallel" }), step("checks/lint"), step("checks/types"), step("merge"),
+  ]);
+  const plan = planOf(tree, new Map(), (path) => path);
+  expect(plan.edges.map((edge) => `${edge.from}>${edge.to}`)).toEqual([
+    "plan>checks", "checks>checks/lint", "checks>checks/types", "checks/lint>merge", "checks/types>merge",
+  ]);
+  const at = new Map(place(plan).nodes.map((node) => [node.id, node]));
+  expect(at.get("checks/lint")!.y).toBe(at.get("checks/types")!.y);
+  expect(at.get("merge")!.y).toBeGreaterThan(at.get("checks/lint")!.y);
+});
+
+test("a group of 10,000 members is one node, and a body of as many steps ends in one that says so", () => {
+  const members = Array.from({ length: 10_000 }, (_, i) => step(`each/${i}`));
+  const group = planOf(new Tree([step("each", "running", { step_type: "for_each" }), ...members]), new Map(), String);
+  expect(group.nodes).toHaveLength(1);
+  const body = planOf(new Tree(Array.from({ length: 10_000 }, (_, i) => step(`s${i}`))), new Map(), String);
+  expect(body.nodes.length).toBeLessThan(300);
+  expect(body.nodes.at(-1)!.label).toMatch(/more steps/);
+});

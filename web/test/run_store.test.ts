@@ -1,0 +1,93 @@
+import { expect, test } from "vitest";
+import type { RunDetail, StepDetail } from "../src/api";
+import { RunStore } from "../src/run_store";
+import type { RecordedEvent, Source, Watcher } from "../src/source";
+import { step } from "./steps";
+
+function detail(seq: number, ...steps: ReturnType<typeof step>[]): RunDetail {
+  return {
+    run: {
+      run_id: "r", workflow: "w", state: "running", started_at: 0, updated_at: 0, duration_ms: null, events: seq,
+      labels: {}, waits_for: [], cost_usd: null, tokens: null, launches: 0, error: null, forked_from: null, holder: null,
+    },
+    seq, inputs: {}, value: null, error: null, failed_step: null, gates: [], signals: [], needs: [], steps,
+  };
+}
+
+/** A source that a test tells what to say; it keeps who watches from where. */
+class Told {
+  readonly frozenAt = null;
+  readonly readOnly = false;
+  loads = 0;
+  after: number[] = [];
+  watcher: Watcher | null = null;
+  constructor(public now: RunDetail) {}
+  run = () => {
+    this.loads += 1;
+    return Promise.resolve(this.now);
+  };
+  step = () => Promise.resolve(null as unknown as StepDetail);
+  watch = (_: string, after: number, watcher: Watcher) => {
+    this.after.push(after);
+    this.watcher = watcher;
+    return () => {};
+  };
+}
+
+async function opened(told: Told): Promise<RunStore> {
+  const store = new RunStore(told as unknown as Source, "r");
+  await store.open();
+  return store;
+}
+
+const event = (seq: number, more: Partial<RecordedEvent> = {}): RecordedEvent => ({ type: "StepCompleted", seq, at: 0, ...more });
+
+test("it listens from the last event that it has", async () => {
+  const told = new Told(detail(7, step("a")));
+  await opened(told);
+  expect(told.after).toEqual([7]);
+});
+
+test("an event that is told twice, or was in what was loaded, changes nothing", async () => {
+  const told = new Told(detail(7, step("a", "succeeded")));
+  const store = await opened(told);
+  told.watcher!.record(event(7, { step: step("a", "running") }));
+  told.watcher!.record(event(8, { step: step("b", "running") }));
+  told.watcher!.record(event(8, { step: step("b", "failed") }));
+  expect(store.tree.get("a")?.state).toBe("succeeded");
+  expect(store.tree.get("b")?.state).toBe("running");
+});
+
+test("after a reset it loads the run, and listens from there", async () => {
+  const told = new Told(detail(7, step("a")));
+  const store = await opened(told);
+  told.now = detail(20, step("b"));
+  told.watcher!.reset();
+  await new Promise((done) => setTimeout(done, 5));
+  expect(told.after).toEqual([7, 20]);
+  expect([...store.tree.nodes.keys()]).toEqual(["b"]);
+});
+
+test("of a stream of 10 MB the end is kept, and only of the step that is looked at", async () => {
+  const told = new Told(detail(1, step("a", "running")));
+  const store = await opened(told);
+  store.look("a");
+  for (let i = 0; i < 10_240; i++) {
+    told.watcher!.progress({ path: "a", kind: "message", text: "x".repeat(1023) + "\n" });
+    told.watcher!.progress({ path: "b", kind: "message", text: "y" });
+  }
+  const kept = store.streams.get("message")!;
+  expect(kept.text.length).toBe(256 * 1024);
+  expect(kept.text).not.toContain("y");
+  store.look("b");
+  expect(store.streams.size).toBe(0);
+});
+
+test("it says when the line is lost, and when it is there again", async () => {
+  const told = new Told(detail(1));
+  const store = await opened(told);
+  told.watcher!.line(true);
+  expect(store.online).toBe(true);
+  told.watcher!.line(false);
+  expect(store.online).toBe(false);
+});
