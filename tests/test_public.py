@@ -110,6 +110,8 @@ EVENTS = [
     "AgentUsage",
     "AgentFinished",
     "AgentSessionStarted",
+    "ClaimWaiting",
+    "ClaimGranted",
     "LadderStep",
     "BudgetReserved",
     "BudgetSettled",

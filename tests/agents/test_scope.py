@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -13,11 +14,13 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from handrail import (
     Agent,
     AgentError,
     CallbackSink,
+    ConsoleSink,
     DefinitionError,
     Executor,
     FakeBackend,
@@ -28,7 +31,7 @@ from handrail import (
     workflow,
 )
 from handrail.model.agent_options import AgentOptions, AgentSettings
-from handrail.model.events import StepOutput
+from handrail.model.events import ClaimWaiting
 from handrail.model.results import Usage
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.workspace.git import repository_of
@@ -696,9 +699,10 @@ sys.exit(not Executor().run_sync(flow).success)
 
 def test_two_that_write_in_one_tree_take_turns(repo: Path) -> None:
     """Two steps of one run, and a process beside it: none undoes the work of another, and who
-    waits is told for whom.
+    waits says for whom, in a log and to other processes.
     """
-    waits: list[str] = []
+    journal = repo.parent / "runs" / "runs.db"
+    told: list[str] = []
 
     def writer(name: str) -> Agent[str]:
         def work(_: AgentTurn) -> str:
@@ -715,16 +719,31 @@ def test_two_that_write_in_one_tree_take_turns(repo: Path) -> None:
         return (yield from step("all").parallel(*members))
 
     def seen(event: Any) -> None:
-        if isinstance(event, StepOutput):
-            waits.append(event.text)
+        if isinstance(event, ClaimWaiting) and not (repo.parent / "go").exists():
+            for words in (["runs"], ["show", "mine"]):
+                command = [sys.executable, "-m", "handrail", *words, "--dir", journal.parent]
+                told.append(subprocess.check_output(command, text=True))
             (repo.parent / "go").touch()
 
+    log = io.StringIO()
+    plain = ConsoleSink(Console(file=log, width=200), live=False)
     with subprocess.Popen([sys.executable, "-c", OTHER, str(repo)]) as other:
         while not (repo / "begun").exists():
             assert other.poll() is None
-        result = Executor(sinks=[CallbackSink(seen)]).run_sync(flow)
+        executor = Executor(journal=SqliteJournal(journal), sinks=[plain, CallbackSink(seen)])
+        try:
+            result = executor.options(run_id="mine").run_sync(flow)
+        finally:
+            (repo.parent / "go").touch()
         assert other.wait(60) == 0
     assert result.success, result.error
     kept = contents(repo)
     assert [kept[f"{name}/x"][1].decode() for name in "bcd"] == ["of b", "of c", "of d"]
-    assert any("step 'b' of run flow-" in told for told in waits)
+    whose = "the working tree, which step 'b' of run flow-"
+    assert f"waits for {whose}" in told[1]
+    assert whose in told[0]
+    said = log.getvalue()
+    assert "all/c  waits for the working tree: step 'b' of run flow-" in said
+    assert "all/c  has the working tree now" in said
+    (info,) = SqliteJournal(journal).runs()
+    assert info.waits_for == ()

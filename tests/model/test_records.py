@@ -188,7 +188,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "round": rounds,
     "result": some_result,
     "composed": st.just(""),
-    **dict.fromkeys(("backend", "session", "scope"), texts),
+    **dict.fromkeys(("backend", "session", "scope", "what", "holder"), texts),
     **dict.fromkeys(("tokens", "launch"), numbers),
     **dict.fromkeys(("duration_s", "used", "limit"), seconds),
     "cost_usd": st.none() | seconds,
@@ -419,6 +419,19 @@ FORMAT = [
             '{"session":"s-1","backend":"claude","model":"opus","launch":2}',
             None,
         ),
+    ),
+    (
+        ev.ClaimWaiting("code", "the working tree", "step 'a' of run b"),
+        (
+            "ClaimWaiting",
+            "code",
+            '{"what":"the working tree","holder":"step \'a\' of run b"}',
+            None,
+        ),
+    ),
+    (
+        ev.ClaimGranted("code", "the working tree"),
+        ("ClaimGranted", "code", '{"what":"the working tree"}', None),
     ),
     (
         ev.LadderStep(

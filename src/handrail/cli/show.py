@@ -303,7 +303,8 @@ def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
         payload = " PAYLOAD" if wait.typed else ""
         print(f"waits for a signal:\n  {signals_to(info.run_id, wait.name, place)}{payload}")
     for time_ in view.times[:MOST_MEMBERS]:
-        print(shown(f"waits until {format_time(time_.until or 0.0)}: {time_text(time_)}"))
+        until = "" if time_.until is None else f" until {format_time(time_.until)}"
+        print(shown(f"waits{until}: {time_text(time_)}" if until else f"waits for {time_}"))
     if len(view.times) > MOST_MEMBERS:
         print(f"  {_glyphs().more} {len(view.times) - MOST_MEMBERS} more wait for a time")
     if state_of(info) in {"dead", "suspended", "failed"}:
@@ -561,6 +562,8 @@ def _waits_text(info: RunInfo) -> str:
     match first.kind:
         case "time":
             text = f"{time_text(first)}{until}"
+        case "claim":
+            text = shortened_line(str(first))
         case "answer":
             text = f"an answer: {shortened_line(first.what)}{until}"
         case "signal":

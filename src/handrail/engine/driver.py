@@ -524,10 +524,10 @@ class Driver:
         self._todo.append(cmd.Record(event))
 
     def tell(self, notice: ev.Notice) -> None:
-        """Show progress to the sinks; the start of an agent's session is journaled first, at once,
-        because it is what an interrupted step goes on in.
+        """Show progress to the sinks. What others are to see is journaled first, at once: a wait,
+        and the start of an agent's session, in which an interrupted step goes on.
         """
-        if type(notice) is not ev.AgentSessionStarted:
+        if not isinstance(notice, (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted)):
             ev.stamp(notice, self.run_id, self._seq, self.now())
             self._wiring.bus.emit(notice)
         elif notice.path not in self.machine.run.nodes:

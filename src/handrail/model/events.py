@@ -401,6 +401,23 @@ class AgentSessionStarted(Stamped):
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimWaiting(Stamped):
+    """A launch waits for ``what``, which ``holder``, another step or run, has now."""
+
+    path: str
+    what: str
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimGranted(Stamped):
+    """A launch has what it waited for."""
+
+    path: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class LadderStep(Stamped):
     """A launch of an agent failed, and what follows instead of the end of the attempt.
 
@@ -488,6 +505,8 @@ Event: TypeAlias = (
     | RollbackStarted
     | RollbackCompleted
     | AgentSessionStarted
+    | ClaimWaiting
+    | ClaimGranted
     | LadderStep
     | BudgetReserved
     | BudgetSettled
@@ -673,5 +692,5 @@ Progress: TypeAlias = (
     | SinkDropped
 )
 
-Notice: TypeAlias = Progress | AgentSessionStarted
-"""What an agent or its backend tells while it works; the start of a session is journaled."""
+Notice: TypeAlias = Progress | AgentSessionStarted | ClaimWaiting | ClaimGranted
+"""What an agent or its backend tells while it works; what is no ``Progress`` is journaled."""

@@ -431,12 +431,13 @@ class WaitsFor:
     """What a run waits for: ``what``, at ``path``, from ``whom``, ``until`` when (unix seconds).
 
     ``kind`` is ``answer`` (``what`` is the question), ``signal`` (its name), ``person`` (what
-    somebody must do before a resume), or ``time`` (``sleep``, ``retry``, or the kind of the failure
-    that an agent waits out). Nobody is needed where ``whom`` is empty. Without ``until`` there is
-    no end to it: of an answer and a signal it is the deadline, of a time when it goes on.
+    somebody must do before a resume), ``time`` (``sleep``, ``retry``, or the kind of the failure
+    that an agent waits out), or ``claim`` (what the step or run ``whom`` has now). Nobody is needed
+    where ``whom`` is empty. Without ``until`` there is no end to it: of an answer and a signal it
+    is the deadline, of a time when it goes on.
     """
 
-    kind: Literal["answer", "signal", "person", "time"]
+    kind: Literal["answer", "signal", "person", "time", "claim"]
     path: str = ""
     what: str = ""
     whom: str = ""
@@ -452,6 +453,8 @@ class WaitsFor:
                 text = f"a person: {self.what}"
             case "time":
                 text = f"{self.path!r} ({self.what})"
+            case "claim":
+                text = f"{self.what}, which {self.whom or 'another step'} has"
         if self.until is None:
             return text
         return f"{text} until {datetime.fromtimestamp(self.until, UTC):%Y-%m-%d %H:%M:%S} UTC"

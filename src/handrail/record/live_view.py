@@ -652,6 +652,8 @@ class LiveRun:
         ev.AgentCompaction: _notice,
         ev.AgentLimit: _notice,
         ev.AgentPermission: _notice,
+        ev.ClaimWaiting: _notice,
+        ev.ClaimGranted: _notice,
         ev.LadderStep: _launch_failed,
     }
 

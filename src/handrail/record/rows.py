@@ -377,6 +377,8 @@ def _layouts() -> dict[type, Layout]:
         ev.RollbackStarted: _by_fields(ev.RollbackStarted, talks=False),
         ev.RollbackCompleted: _by_fields(ev.RollbackCompleted),
         ev.AgentSessionStarted: _by_fields(ev.AgentSessionStarted),
+        ev.ClaimWaiting: _by_fields(ev.ClaimWaiting),
+        ev.ClaimGranted: _by_fields(ev.ClaimGranted, talks=False),
         ev.LadderStep: _by_fields(ev.LadderStep),
         ev.BudgetReserved: _by_fields(ev.BudgetReserved, talks=False),
         ev.BudgetSettled: _by_fields(ev.BudgetSettled, talks=False),

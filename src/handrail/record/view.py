@@ -336,8 +336,8 @@ class _Fold:
                 self.inputs = event.inputs
             case ev.StepStarted():
                 self._step_started(event)
-            case ev.TimerSet() if event.reason in _TIMES:
-                self.times[event.path] = WaitsFor("time", event.path, event.reason, "", event.due)
+            case ev.TimerSet() | ev.ClaimWaiting() | ev.ClaimGranted():
+                self._wait(event)
             case ev.GateOpened():
                 self.gates[event.path] = event.gate
             case ev.GateAnswered():
@@ -346,6 +346,7 @@ class _Fold:
                 self._run_resumed(event)
             case ev.RunSuspended():
                 self.end, self.suspended_for = None, event.reason
+                self._forget_claims()
             case ev.WorkflowCompleted():
                 self.end, self.suspended_for = event, ""
                 self.needs.clear()
@@ -367,6 +368,7 @@ class _Fold:
 
     def _run_resumed(self, event: ev.RunResumed) -> None:
         self.end, self.suspended_for = None, ""
+        self._forget_claims()
         self.needs.clear()
         self.accepts.clear()
         for path in event.superseded:
@@ -396,10 +398,26 @@ class _Fold:
             self.accepts.pop(path, None)
             self._close_gates(path)
 
+    def _wait(self, event: ev.TimerSet | ev.ClaimWaiting | ev.ClaimGranted) -> None:
+        path = event.path
+        if isinstance(event, ev.ClaimWaiting):
+            self.times[path] = WaitsFor("claim", path, event.what, event.holder)
+        elif isinstance(event, ev.ClaimGranted):
+            self.times.pop(path, None)
+        elif event.reason in _TIMES:
+            self.times[path] = WaitsFor("time", path, event.reason, "", event.due)
+
+    def _forget_claims(self) -> None:
+        for path in [path for path, wait in self.times.items() if wait.kind == "claim"]:
+            del self.times[path]
+
     def times_left(self, now: float, *, alive: bool) -> Iterator[WaitsFor]:
-        """What waits for a time; a process that is there waits for none that is over."""
+        """What waits for a time; a process that is there waits for none that is over. One that is
+        gone waits for no claim.
+        """
         for wait in sorted(self.times.values(), key=lambda one: one.until or 0.0):
-            if not alive or (wait.until or 0.0) > now:
+            lasts = (wait.until or 0.0) > now
+            if alive if wait.kind == "claim" else not alive or lasts:
                 yield wait
 
     def _account(self, event: Any) -> None:

@@ -35,6 +35,7 @@ from handrail.sinks.console_words import (
     at_line,
     budget_text,
     cause_in_short,
+    claim_text,
     error_lines,
     first_line,
     handled_text,
@@ -269,6 +270,12 @@ class PlainLog:
         sign = "waiting" if event.parked or event.due > event.at else "again"
         return [self._line(sign, clean(event.path), "", ladder_text(event), tone="warn")]
 
+    def _claim_waiting(self, event: ev.ClaimWaiting, _: object) -> list[Line]:
+        return [self._line("waiting", clean(event.path), "", claim_text(event), tone="warn")]
+
+    def _claim_granted(self, event: ev.ClaimGranted, _: object) -> list[Line]:
+        return [self._line("again", clean(event.path), "", f"has {clean(event.what)} now")]
+
     def _heard_of_backend(
         self, event: ev.AgentRetry | ev.AgentLimit, step: LiveStep | None
     ) -> list[Line]:
@@ -371,6 +378,8 @@ class PlainLog:
         ev.LadderStep: _ladder_step,
         ev.BudgetWarning: _budget_warning,
         ev.BudgetRaised: _budget_raised,
+        ev.ClaimWaiting: _claim_waiting,
+        ev.ClaimGranted: _claim_granted,
         ev.AgentRetry: _heard_of_backend,
         ev.AgentLimit: _heard_of_backend,
     }

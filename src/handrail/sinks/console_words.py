@@ -244,6 +244,11 @@ def _dollars(usage: Usage) -> str:
     return f"{about}${cost:.2f}" if cost >= 0.01 or not cost else f"{about}${cost:.2g}"
 
 
+def claim_text(event: ev.ClaimWaiting) -> str:
+    """What a launch waits for, and who has it."""
+    return f"waits for {clean(event.what)}: {clean(event.holder) or 'another step'} has it"
+
+
 def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:
     """What a step is at, in a few words: the last line it printed, or what its agent does."""
     match latest:
@@ -251,6 +256,8 @@ def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:
             return latest
         case ev.LadderStep():
             return ladder_text(latest)
+        case ev.ClaimWaiting():
+            return claim_text(latest)
         case ev.AgentTurnCompleted(problem=str(problem)):
             return f"asked again: {clean(problem)}"
         case ev.AgentToolStarted():

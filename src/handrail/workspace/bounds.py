@@ -12,7 +12,7 @@ import anyio
 
 from handrail.errors import DefinitionError
 from handrail.model.agent_options import AgentOptions
-from handrail.model.events import StepOutput
+from handrail.model.events import ClaimGranted, ClaimWaiting, StepOutput
 from handrail.model.launch import AgentError
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend, AgentReply, capabilities_of
@@ -21,7 +21,7 @@ from handrail.workspace.git import repository_of
 from handrail.workspace.places import Places, folder_of, places_of
 from handrail.workspace.scope import Findings, Scope, before_launch
 from handrail.workspace.shadow import Shadow
-from handrail.workspace.tree_lock import tree_locked
+from handrail.workspace.tree_lock import Teller, tree_locked
 from handrail.workspace.worktree import Worktree, worktree_of
 
 
@@ -45,6 +45,7 @@ async def confine(
     settings = request.settings
     if repository is None:
         raise _no_repository(request, folder)
+    told = partial(_waits, request)
     places = places_of(repository.root, request.run_id, request.path)
     if settings.worktree:
         _check_can_move(request, backend)
@@ -53,14 +54,14 @@ async def confine(
         here, shadow, before = worktree.here, worktree.shadow, worktree.before
     else:
         worktree, here = None, repository
-        await until_checked.enter_async_context(tree_locked(places, partial(_waits, request)))
+        await until_checked.enter_async_context(tree_locked(places, told))
         shadow = Shadow(places.shadow, repository.root, marker)
         ours: Sequence[Path] = getattr(backend, "own_folders", ())  # a cassette's recordings
         before = await before_launch(shadow, places, repository, ours)
     scope = None
     if settings.writes is not None:
         scope = Scope(settings.writes, here, shadow, places, before)
-    return Confined(agent, places, scope, worktree)
+    return Confined(agent, places, scope, worktree, told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class Confined:
     places: Places
     scope: Scope | None
     worktree: Worktree | None
+    told: Teller
 
     async def failed(self) -> ScopeViolated | None:
         """What is to be done when there is no answer; the violation, if there was one."""
@@ -85,7 +87,7 @@ class Confined:
         if violated is not None:
             raise violated
         if self.worktree is not None:
-            await self.worktree.merge(self.agent)
+            await self.worktree.merge(self.agent, self.told)
 
     async def _violated(self) -> ScopeViolated | None:
         if self.scope is None:
@@ -104,10 +106,15 @@ class Confined:
         return ScopeViolated(self.agent, findings.files, findings.patch, self.scope.patterns, notes)
 
 
-def _waits(request: AgentRequest, holder: str) -> None:
-    """Tell that the launch waits, and for whom."""
-    told = f"waits for the working tree: {holder or 'another step'} writes there\n"
-    request.emit(StepOutput(request.path, "stderr", told))
+_TREE = "the working tree"
+
+
+def _waits(request: AgentRequest, holder: str | None) -> None:
+    """Tell that the launch waits, and for whom; None: it does not wait any more."""
+    if holder is None:
+        request.emit(ClaimGranted(request.path, _TREE))
+    else:
+        request.emit(ClaimWaiting(request.path, _TREE, holder))
 
 
 def _no_repository(request: AgentRequest, folder: Path) -> DefinitionError:

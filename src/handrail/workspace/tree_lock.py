@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import TypeAlias
 
 import anyio
 
@@ -17,15 +18,12 @@ from handrail.workspace.places import Places
 _POLL_S = 0.02
 
 
-def _unheard(_: str) -> None:
-    """Tell nobody."""
+Teller: TypeAlias = Callable[[str | None], None]
 
 
 @asynccontextmanager
-async def tree_locked(
-    places: Places, waits_for: Callable[[str], None] = _unheard
-) -> AsyncGenerator[None, None]:
-    """Only one is in here; ``waits_for`` is told once which step is, if another one is.
+async def tree_locked(places: Places, waits_for: Teller) -> AsyncGenerator[None, None]:
+    """Only one is in here; ``waits_for`` is told which step is, if another one is, and then None.
 
     The lock is the system's own: it ends with its process.
     """
@@ -44,4 +42,6 @@ async def tree_locked(
         lock.truncate(0)
         lock.write(f"step {places.path!r} of run {places.run_id}".encode())
         lock.flush()
+        if told:
+            waits_for(None)
         yield

@@ -27,7 +27,7 @@ from handrail.workspace.git import Repository, head_of, repository_of
 from handrail.workspace.places import Places, prune
 from handrail.workspace.scope import Before, before_launch, left_from_before
 from handrail.workspace.shadow import Shadow
-from handrail.workspace.tree_lock import tree_locked
+from handrail.workspace.tree_lock import Teller, tree_locked
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,8 @@ class Worktree:
         now = await self.shadow.state()
         return not await self.shadow.changes(self.before.state, now)
 
-    async def merge(self, agent: str) -> None:
-        """Bring its changes into the working tree, and remove it.
+    async def merge(self, agent: str, waits_for: Teller) -> None:
+        """Bring its changes into the working tree, when that is free, and remove it.
 
         Raises:
             WorktreeConflict: they do not fit; nothing was changed.
@@ -71,7 +71,7 @@ class Worktree:
             # A repository within the worktree is not merged: its files are in no tree of ours.
             wanted = await self.shadow.mixed(self.before.state, files)
             patch = await self.shadow.patch(self.before.state, wanted)
-            async with tree_locked(self.places):
+            async with tree_locked(self.places, waits_for):
                 await self._apply(agent, patch)
         await self.remove()
 

@@ -65,7 +65,7 @@ from handrail.record.rows import Record, to_record
 PAGE_BYTES = 4096
 _BEGINNINGS = frozenset({
     "StepStarted", "MemberStarted", "GroupStarted", "SubworkflowStarted", "TimerSet",
-    "AgentSessionStarted",
+    "AgentSessionStarted", "ClaimWaiting", "ClaimGranted",
 })  # fmt: skip
 """Without these a run does the same; the next event's sync makes them durable too."""
 _ENDS = frozenset({"WorkflowCompleted", "RunSuspended"})

@@ -329,7 +329,11 @@ def _info(row: tuple[Any, ...], driven: dict[str, Holder]) -> RunInfo:
     if last.seq < tail_seq:
         return replace(info, damaged=f"events {last.seq + 1} to {tail_seq} are missing")
     status = None if drive is None else _status(drive)
-    waits = _waits(drive) if status == "suspended" and drive is not None else ()
+    waits: tuple[WaitsFor, ...] = ()
+    if status == "suspended" and drive is not None:
+        waits = _waits(drive)
+    elif holder is not None and last.kind == b"ClaimWaiting":
+        waits = (_claim(last),)
     forked = None if row[-1] is None else forked_from(msgspec.json.decode(row[-1]))
     return replace(
         info,
@@ -343,6 +347,12 @@ def _info(row: tuple[Any, ...], driven: dict[str, Holder]) -> RunInfo:
 
 def _waits(suspended: _Event) -> tuple[WaitsFor, ...]:
     return waits_from(msgspec.json.decode(suspended.body).get("waits_for", ()))
+
+
+def _claim(last: _Event) -> WaitsFor:
+    """What a run waits for that does nothing but wait for another one."""
+    body = msgspec.json.decode(last.body)
+    return WaitsFor("claim", _text(last.path), body["what"], body.get("holder", ""))
 
 
 def _text(said: bytes | None) -> str:

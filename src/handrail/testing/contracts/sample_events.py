@@ -59,6 +59,8 @@ def sample_events(run_id: str = RUN) -> list[ev.Event]:
         ev.StepStarted("code", "agent"),
         ev.BudgetReserved("code", 1, 20_000, 0.5),
         ev.AgentSessionStarted("code", "s-1", "claude", "opus"),
+        ev.ClaimWaiting("code", "the working tree", "step 'a' of run b"),
+        ev.ClaimGranted("code", "the working tree"),
         ev.LadderStep(
             "code",
             1,
