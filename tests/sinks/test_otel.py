@@ -120,9 +120,10 @@ def test_a_run_is_a_trace() -> None:
         "each/0/s": "each/0",
         "sub/inner": "sub",
     }
-    assert parents["retried attempt 1"] == "retried"
+    assert parents["retried attempt 1"] == parents["retried attempt 2"] == "retried"
     assert not spans["retried attempt 1"].status.is_ok
     assert spans["retried"].status.is_unset
+    assert spans["retried attempt 2"].status.is_unset
     trace_ids = {span.context.trace_id for span in spans.values()}
     assert len(trace_ids) == 1
 

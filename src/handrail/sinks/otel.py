@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 
 class OtelSink:
-    """A span for each run, step, member, failed attempt and launch of an agent, and metrics.
+    """A span for each run, step, member, attempt (of steps that were tried again) and launch of an
+    agent, and metrics.
 
     The ids of spans follow from the run's id and the path, so that a run that is resumed goes on
     in its trace; what was recorded before is not told again. A span is told when it has ended, that
@@ -78,9 +79,11 @@ class OtelSink:
             case (
                 StepCompleted(path=path, result=result) | MemberCompleted(path=path, result=result)
             ):
+                if result.attempts > 1 and result.status == "succeeded" and not result.handled:
+                    self._attempt(run, path, result.attempts, event.at)
                 self._ended(run, path, result, event.at)
-            case AttemptFailed():
-                self._attempt(run, event)
+            case AttemptFailed(path=path, attempt=attempt):
+                self._attempt(run, path, attempt, event.at, event.error_type, event.error)
             case AgentFinished():
                 self._launch(run, event)
             case LadderStep(due=due) if due > event.at:
@@ -103,13 +106,22 @@ class OtelSink:
             self._steps.add(1, facts)
             self._took.record(took, facts)
 
-    def _attempt(self, run: _Run, event: AttemptFailed) -> None:
-        key = f"{event.path}~attempt {event.attempt}"
-        began = run.began.get(event.path, event.at)
-        facts = {"handrail.attempt": event.attempt, "error.type": event.error_type or ""}
-        name = f"{event.path} attempt {event.attempt}"
-        self._span(run, key, name, began, event.at, facts, event.error, above=event.path)
-        run.began[event.path] = event.at
+    def _attempt(  # noqa: PLR0917  # what a span of it is made of
+        self,
+        run: _Run,
+        path: str,
+        number: int,
+        at: float,
+        error_type: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        began = run.began.get(path, at)
+        facts: dict[str, Any] = {"handrail.attempt": number}
+        if error_type is not None:
+            facts["error.type"] = error_type
+        name, key = f"{path} attempt {number}", f"{path}~attempt {number}"
+        self._span(run, key, name, began, at, facts, error, above=path)
+        run.began[path] = at
 
     def _launch(self, run: _Run, event: AgentFinished) -> None:
         began, turn = run.turns.pop(event.path, (event.at, 0))
