@@ -624,6 +624,13 @@ class BudgetExceeded(HandrailError):
 
     def __str__(self) -> str:
         of = f"of step {self.scope!r}" if self.scope else "of the run"
+        if self.name == "unknown":
+            one = self.used == 1
+            who = "1 launch of an agent" if one else f"{self.used:g} launches of agents"
+            return (
+                f"{who} did not say what {'it' if one else 'they'} used of the budget {of}, so "
+                f"that does not bound such launches."
+            )
         return (
             f"the budget {of} does not allow another launch of an agent: "
             f"{self.name} {self.used:g} of {self.limit:g} used or reserved"

@@ -17,6 +17,7 @@ from handrail import (
     step,
     workflow,
 )
+from handrail.core.ledger import BudgetState
 from handrail.errors import BudgetExceeded, DefinitionError
 from handrail.model import events as ev
 from handrail.model.policy import Budget
@@ -273,6 +274,28 @@ async def test_what_a_later_launch_does_not_say_is_not_taken_for_nothing() -> No
                if isinstance(one, ev.BudgetSettled)]  # fmt: skip
     assert settled == [0.3, None]
     assert "unknown_usd" in [one.name for one in events if isinstance(one, ev.BudgetWarning)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "failed", "why"),
+    [("allow", "s3", "usd 0.8 of 1"), ("stop", "s1", "1 launch of an agent did not say what it")],
+)
+async def test_launches_that_say_nothing_are_asked_about(
+    answer: str, failed: str, why: str
+) -> None:
+    """Whatever the policy; who allows more of them allows no more dollars, also after a resume."""
+    agent = agent_of(reply(), reply(usd=0.4), reply(usd=0.4), reply(usd=0.4), reply(usd=0.4))
+    flow = flow_of(agent, 5)
+    limits = Limits(budget=Budget(usd=1.0, unknown=1))
+    journal = TextJournal()
+    executor = Executor(journal=journal, limits=limits, clock=JumpClock(), workflows=[flow])
+    asked = await executor.options(run_id="r").run(flow)
+    await executor.answer("r", asked.waiting[0].path, answer)
+    result = await executor.resume("r")
+    assert result.failed_step == failed
+    assert why in (result.error or "")
+    sums = BudgetState(journal.events("r"))
+    assert (sums.times("", "unknown"), sums.times("", "usd")) == (int(answer == "allow"), 0)
 
 
 async def test_what_failed_launches_used_is_in_the_result() -> None:

@@ -247,7 +247,9 @@ def drive(
 
 
 ASKS_AFTER = 200
-"""A run that nothing bounds asks after so many launches of agents whether it may go on."""
+"""A run that nothing bounds asks after so many launches of agents whether it may go on; one that
+only tokens or dollars bound, after so many that do not say what they use.
+"""
 
 
 def _executor(  # noqa: PLR0917  # what one drive is told
@@ -268,7 +270,12 @@ def _executor(  # noqa: PLR0917  # what one drive is told
     limits = options.limits.over(known.limits)
     bounds = limits if definition is None else limits.over(definition.limits)
     if not bounds.bounds_agents:
-        budget = Budget(launches=ASKS_AFTER, on_breach="ask")
+        said = bounds.budget
+        budget = (
+            Budget(launches=ASKS_AFTER, on_breach="ask")
+            if said is None
+            else attrs.evolve(said, unknown=said.unknown or ASKS_AFTER)
+        )
         limits = attrs.evolve(limits, budget=budget)
     gates = _gates(options.gates, screen)
     return DrivingExecutor.of(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from handrail.core import commands as cmd
 from handrail.core.failing import fail, fail_with
 from handrail.core.failures import failure_of
-from handrail.core.ledger import Breach, Scope, Spent
+from handrail.core.ledger import UNKNOWN, Breach, Scope, Spent
 from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import AgentNode, RunState, StepNode
 from handrail.errors import BudgetExceeded
@@ -111,7 +111,7 @@ def deadline_of(run: RunState, scopes: tuple[Scope, ...]) -> cmd.Deadline | None
     for scope in scopes:
         if scope.budget.wall_s is None or scope.budget.on_breach != "fail":
             continue
-        limit = _limit(run, scope, scope.budget.wall_s)
+        limit = _limit(run, scope, "wall_s", scope.budget.wall_s)
         due = scope.since + limit
         if found is None or due < found.due:
             error = BudgetExceeded(scope.path, "wall_s", limit, limit)
@@ -119,8 +119,8 @@ def deadline_of(run: RunState, scopes: tuple[Scope, ...]) -> cmd.Deadline | None
     return found
 
 
-def _limit(run: RunState, scope: Scope, bound: float) -> float:
-    return bound * (1 + run.budgets.raised.get(scope.path, 0))
+def _limit(run: RunState, scope: Scope, name: str, bound: float) -> float:
+    return bound * (1 + run.budgets.times(scope.path, name))
 
 
 def _share_of(run: RunState, scope: Scope) -> tuple[int | None, float | None]:
@@ -138,7 +138,7 @@ def _breach(run: RunState, scope: Scope) -> Breach | None:
     tokens, usd = _share_of(run, scope)
     more = {"launches": 1, "tokens": tokens or 0, "usd": usd or 0}
     for name, bound, used in _bounds(run, scope):
-        limit, wanted = _limit(run, scope, bound), more.get(name, 0)
+        limit, wanted = _limit(run, scope, name, bound), more.get(name, 0)
         if used >= limit or used + wanted > limit:
             return Breach(scope, name, used, limit, 0 if name == "launches" else wanted)
     return None
@@ -149,7 +149,8 @@ def _breach(run: RunState, scope: Scope) -> Breach | None:
 
 def refuse(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> None:
     """Do what the budget says about a launch that it has no room for."""
-    match "fail" if breach.refused else breach.scope.budget.on_breach:
+    policy = "ask" if breach.name == UNKNOWN else breach.scope.budget.on_breach
+    match "fail" if breach.refused else policy:
         case "fail":
             _fail(run, node, launch, breach)
         case "suspend":
@@ -176,7 +177,7 @@ def _question_of(run: RunState, node: AgentNode) -> str:
 def _refusal(run: RunState, scope: Scope) -> Breach:
     """What somebody said no to, before it was known that there would be room."""
     name, bound, used = max(_bounds(run, scope), key=lambda bound: bound[2] / bound[1])
-    return Breach(scope, name, used, _limit(run, scope, bound), 0, refused=True)
+    return Breach(scope, name, used, _limit(run, scope, name, bound), 0, refused=True)
 
 
 def _ask(run: RunState, node: AgentNode, launch: Launch, breach: Breach) -> None:
@@ -211,7 +212,8 @@ def budget_answered(run: RunState, event: ev.GateAnswered) -> bool:
     if event.answer != ALLOW:
         _fail(run, node, launch, breach)
         return True
-    raised = ev.BudgetRaised(node.path, breach.scope.path)
+    name = UNKNOWN if breach.name == UNKNOWN else ""
+    raised = ev.BudgetRaised(node.path, breach.scope.path, name)
     run.budgets.count(raised)
     run.record(raised)
     queue_launch(run, node, launch, interrupted=False)
@@ -277,8 +279,9 @@ def _release_held(run: RunState) -> None:
 def _warn(run: RunState, node: AgentNode, scope: Scope) -> None:
     budget, spent = scope.budget, run.budgets.ledger.of(scope.path)
     for name, bound, used in _bounds(run, scope):
-        limit = _limit(run, scope, bound)
-        _warn_once(run, node, scope, name, used, limit, due=used >= budget.soft * limit)
+        limit = _limit(run, scope, name, bound)
+        due = used >= budget.soft * limit and name != UNKNOWN  # of which is told from the first on
+        _warn_once(run, node, scope, name, used, limit, due=due)
     if budget.tokens is not None:
         unknown = spent.unknown_tokens
         _warn_once(run, node, scope, "unknown_tokens", unknown, 0, due=unknown > 0)
@@ -297,7 +300,7 @@ def _warn_once(  # noqa: PLR0917  # the fields of one warning
     *,
     due: bool,
 ) -> None:
-    key = (scope.path, name, run.budgets.raised.get(scope.path, 0))
+    key = (scope.path, name, run.budgets.times(scope.path, name))
     if due and key not in run.budgets.warned:
         run.budgets.warned.add(key)
         run.record(ev.BudgetWarning(node.path, scope.path, name, used, limit))
@@ -312,6 +315,17 @@ def _bounds(run: RunState, scope: Scope) -> Iterator[tuple[str, float, float]]:
         ("tokens", budget.tokens, spent.tokens),
         ("usd", budget.usd, spent.usd),
         ("wall_s", budget.wall_s, run.now - scope.since),
+        (UNKNOWN, budget.unknown, _unknown(budget, spent)),
     ):
         if bound is not None:
             yield name, bound, used
+
+
+def _unknown(budget: Budget, spent: Spent) -> int:
+    """How many launches did not say what they used of what is bounded."""
+    unknown: list[int] = []
+    if budget.tokens is not None:
+        unknown.append(spent.unknown_tokens)
+    if budget.usd is not None:
+        unknown.append(spent.unknown_usd)
+    return min(unknown, default=0)

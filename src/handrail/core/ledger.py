@@ -126,8 +126,8 @@ class BudgetState:
 
     def __init__(self, recorded: Iterable[Event] = ()) -> None:
         self.ledger = Ledger()
-        self.raised: dict[str, int] = {}
-        """How often each scope was allowed as much again."""
+        self.raised: dict[tuple[str, str], int] = {}
+        """How often each scope was allowed as much again, of all bounds (``""``) or of one."""
         self.allowed: dict[str, int] = {}
         """How often each step was allowed more, by its path: its next question has its own name."""
         self.warned: set[tuple[str, str, int]] = set()
@@ -148,13 +148,21 @@ class BudgetState:
             case BudgetSettled():
                 self.ledger.settled(event)
             case BudgetRaised():
-                self.raised[event.scope] = self.raised.get(event.scope, 0) + 1
+                raised = (event.scope, event.name)
+                self.raised[raised] = self.raised.get(raised, 0) + 1
                 self.allowed[event.path] = self.allowed.get(event.path, 0) + 1
             case BudgetWarning():
-                times = self.raised.get(event.scope, 0)
-                self.warned.add((event.scope, event.name, times))
+                self.warned.add((event.scope, event.name, self.times(event.scope, event.name)))
             case _:
                 pass
+
+    def times(self, scope: str, name: str) -> int:
+        """How often as much again was allowed of a bound."""
+        return self.raised.get((scope, name if name == UNKNOWN else ""), 0)
+
+
+UNKNOWN = "unknown"
+"""The bound on launches that do not say what they used: it is raised by itself."""
 
 
 def scopes_of(path: str) -> Iterator[str]:

@@ -470,10 +470,11 @@ class BudgetWarning(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class BudgetRaised(Stamped):
-    """Somebody allowed as much again of the budget of ``scope``."""
+    """Somebody allowed as much again of the budget of ``scope``; ``name``: of this bound alone."""
 
     path: str
     scope: str
+    name: str = field(default="", metadata=NEWER)
 
 
 ENDS: frozenset[type] = frozenset({StepCompleted, MemberCompleted})

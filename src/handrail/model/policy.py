@@ -198,8 +198,13 @@ class Limits:
 
     @property
     def bounds_agents(self) -> bool:
-        """True if a run comes to an end by them, however its agents behave."""
-        return (self.max_steps, self.timeout_s, self.budget) != (None, None, None)
+        """True if a run comes to an end by them, however its agents behave; tokens and dollars end
+        none whose agents do not say what they use.
+        """
+        if (self.max_steps, self.timeout_s) != (None, None):
+            return True
+        budget = self.budget
+        return budget is not None and (budget.launches, budget.wall_s) != (None, None)
 
 
 NO_LIMITS = Limits()
@@ -241,7 +246,8 @@ class Budget:
     - Before each launch its share is set aside: ``reserve_tokens`` and ``reserve_usd``, or what the
       dearest launch so far used; the first, of which that is not known, goes alone. Afterwards what
       it used takes the place of that. What a launch used and does not say stays reserved, and is
-      not taken for nothing.
+      not taken for nothing. ``unknown``: after so many launches that did not say what they used of
+      the tokens or dollars that are bounded, a gate asks whether as many again may be made.
     - From the share ``soft`` on, a ``BudgetWarning`` is told, once.
     - A launch that does not fit is not made: the step fails (``"fail"``), the run suspends until it
       is resumed with more (``"suspend"``), or a gate asks whether as much again may be used
@@ -254,6 +260,7 @@ class Budget:
     usd: float | None = attrs.field(default=None, validator=_usd)
     launches: int | None = attrs.field(default=None, validator=_budget_count)
     wall_s: float | None = attrs.field(default=None, converter=_wall_s)
+    unknown: int | None = attrs.field(default=None, validator=_budget_count)
     soft: float = attrs.field(default=0.8, validator=_budget_share)
     on_breach: OnBreach = attrs.field(default="fail", validator=one_of("a Budget", *ON_BREACH))
     reserve_tokens: int | None = attrs.field(default=None, validator=_budget_count)
