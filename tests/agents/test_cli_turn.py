@@ -109,9 +109,10 @@ def ask(turn: AgentTurn, parser: Words) -> Callable[..., Any]:
     ) -> AgentReply:
         grace_s = options.pop("grace_s", 20)
         emit = options.pop("emit", turn.emit)
+        at = options.pop("at", 1e9)
         with anyio.fail_after(30):
             return await run_cli(
-                replace(turn, emit=emit),
+                replace(turn, emit=emit, now=lambda: at),
                 ["/bin/sh", "-c", script] if isinstance(script, str) else script,
                 parser,
                 stdin=b"the prompt\n",
@@ -287,6 +288,28 @@ async def test_a_program_that_is_not_installed_says_how_to_get_it(
     assert "Install agent: npm install -g agent" in caught.value.hint
     assert isinstance(caught.value.__cause__, CommandNotFound)
     assert [(type(one), one.kind) for one in emitted] == [(AgentFinished, "not_installed")]
+
+
+async def test_a_program_that_is_gone_may_be_updating_itself_for_minutes(
+    ask: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Only if it ran before, and each time anew; then it was removed."""
+    program = tmp_path / "agent"
+    kinds: list[str] = []
+    for at, is_there in enumerate([False, True, False, False, True, False, False]):
+        if is_there:
+            program.write_text("#!/bin/sh\necho done\n")
+            program.chmod(0o755)
+            await ask([str(program)])
+            continue
+        program.unlink(missing_ok=True)
+        with pytest.raises(AgentError) as caught:
+            await ask([str(program)], at=1e9 + at * 299)
+        kinds.append(caught.value.kind)
+    with pytest.raises(AgentError, match="Install agent") as caught:
+        await ask([str(program)], at=1e9 + 6 * 299 + 2)
+    kinds.append(caught.value.kind)
+    assert kinds == ["not_installed", *["transient"] * 4, "not_installed"]
 
 
 async def test_a_folder_that_is_not_there_is_no_missing_program(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import anyio
 
@@ -183,13 +183,25 @@ def start_error(
     )
 
 
-_STARTED: set[tuple[str, str | None]] = set()
-"""Programs that this process has started, with the PATH: what is gone now was there before."""
+_UPDATE_S = 300.0
+"""So long a program may be gone while it updates itself; then it was removed."""
+_Program: TypeAlias = tuple[str, str | None]
+_STARTED: dict[_Program, float | None] = {}
+"""Programs that this process has started, with the PATH, and since when they are gone."""
 
 
-def _known(argv: Sequence[str] | str, env: Mapping[str, str] | None) -> tuple[str, str | None]:
+def _known(argv: Sequence[str] | str, env: Mapping[str, str] | None) -> _Program:
     program = argv if isinstance(argv, str) else argv[0]
     return program, (os.environ if env is None else env).get("PATH")
+
+
+def _may_come_back(program: _Program, now: float) -> bool:
+    if program not in _STARTED:
+        return False
+    since = _STARTED[program]
+    if since is None:
+        _STARTED[program] = now
+    return since is None or now - since < _UPDATE_S
 
 
 class Voice(Protocol):
@@ -244,7 +256,8 @@ async def run_turn(
     except (CommandNotFound, CommandNotStarted) as error:
         refused = start_error(turn.agent, error, cwd, program, install)
         # What was there before may be updating itself.
-        if refused.kind == "not_installed" and _known(argv, env) in _STARTED:
+        now = (turn.now or time.time)()
+        if refused.kind == "not_installed" and _may_come_back(_known(argv, env), now):
             refused.kind = "transient"
         turn.emit(finished_notice(turn.path, refused))
         raise refused from error
@@ -301,7 +314,7 @@ class _Talk:
             exit_s=self._patience.exit_s,
         ) as live:
             self._live = live
-            _STARTED.add(_known(argv, env))
+            _STARTED[_known(argv, env)] = None
             try:
                 self._send(live, self._voice.start())
                 stopped = await self._listen(live)
