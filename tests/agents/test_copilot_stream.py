@@ -126,6 +126,29 @@ def test_a_killed_turn_crashed() -> None:
     assert (played.error.kind, played.open_tools, played.finished) == ("crashed", 1, False)
 
 
+BLOCKED = "The model returned no content because the response was blocked by content filtering."
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        event("assistant.message", content=BLOCKED),
+        event("assistant.usage", contentFilterTriggered=True, finishReason="stop"),
+        event("assistant.usage", finishReason="content_filter"),
+        event("session.error", errorType="query", message=BLOCKED),
+    ],
+)
+def test_an_answer_that_a_filter_blocked_is_a_refusal(told: dict[str, Any]) -> None:
+    """Though copilot exits with 0, and says something in the model's place; unless it goes on."""
+    begun = event("assistant.turn_start", turnId="0")
+    half = event("assistant.message", content="Half of it")
+    error = say(begun, half, told, done()).error
+    assert error.kind == "refusal"
+    assert "block" in error.reason
+    goes_on = [event("assistant.turn_start", turnId="1"), event("assistant.message", content="ok")]
+    assert say(begun, half, told, *goes_on, done()).reply.text == "ok"
+
+
 @pytest.mark.parametrize("case", ["auth_none", "bad_flag"])
 def test_a_start_that_copilot_refuses_is_a_wrong_setting(case: str) -> None:
     """What it says on stderr before its first event is the reason; no session was begun."""

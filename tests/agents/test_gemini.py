@@ -182,6 +182,41 @@ def test_a_cancellation_by_a_watchdog_is_a_timeout() -> None:
     assert said(over, ending=Ending(130, "idle_timeout", now=NOW)).error.kind == "timeout"
 
 
+@pytest.mark.parametrize(
+    ("status", "complaint", "tokens", "kind"),
+    [
+        ("success", "", 0, "refusal"),
+        ("error", "The model returned an empty response with no text or thoughts.", 0, "refusal"),
+        ("error", "The model returned an empty response with no text or thoughts.", 9, "transient"),
+        ("error", "The model response was blocked due to safety settings.", 9, "refusal"),
+        ("error", "The model response was blocked due to other policy settings.", 9, "refusal"),
+        (
+            "error",
+            "Model response was truncated because it exceeded the token limit.",
+            9,
+            "output_limit",
+        ),
+    ],
+)
+def test_a_turn_without_an_answer_has_its_reason(
+    status: str, complaint: str, tokens: int, kind: str
+) -> None:
+    """What is blocked is refused: to ask again does not help. Source: gemini 0.61's own words."""
+    stats = {"input_tokens": 12, "output_tokens": tokens, "total_tokens": 12 + tokens}
+    events = [{"type": "error", "severity": "error", "message": complaint}] if complaint else []
+    error = said(*events, {"type": "result", "status": status, "stats": stats}).error
+    assert error.kind == kind
+    assert complaint in error.reason
+
+
+def test_work_without_words_is_an_answer() -> None:
+    """An agent that only used its tools, or whose tokens were counted, was not blocked."""
+    use = {"type": "tool_use", "tool_id": "t", "tool_name": "n"}
+    assert said(use, {"type": "tool_result", "tool_id": "t"}, DONE).reply.text == ""
+    stats = {"input_tokens": 12, "output_tokens": 3, "total_tokens": 15}
+    assert said({**DONE, "stats": stats}).reply.text == ""
+
+
 def test_a_crash_has_the_last_complaint() -> None:
     """What gemini complained of before it went is part of the reason; it decides nothing."""
     error = said({"type": "error", "severity": "error", "message": "daily quota"}).error

@@ -34,7 +34,13 @@ _OVERFLOW = re.compile(
     r"|reduce context|exceeds? the (?:maximum|model's) (?:number of )?(?:prompt )?tokens"
 )
 _CREDIT = re.compile(r"\bcredits?\b|billing|payment required|spending limit|insufficient_quota")
-_REFUSAL = re.compile(r"content_filter|content filter|responsible ai|usage polic")
+_REFUSAL = re.compile(
+    r"content_filter|content filter|blocked by content|responsible ai|usage polic"
+)
+BLOCKED = re.compile(
+    r"\s*the model returned no content because the response was blocked", re.IGNORECASE
+)
+"""What copilot says in the model's place. Source: github/copilot-cli#3348."""
 _CUT = re.compile(r"output token|max_tokens|finish reason: length")
 NO_SESSION = re.compile(
     r"no session\b.{0,60}\b(?:matched|found)|session\b.{0,60}\bnot found", re.IGNORECASE

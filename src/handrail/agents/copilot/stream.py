@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from handrail.agents.copilot.errors import HINTS, NO_SESSION, Fault, status_said
+from handrail.agents.copilot.errors import BLOCKED, HINTS, NO_SESSION, Fault, status_said
 from handrail.agents.transport.loose_json import (
     Object,
     as_object,
@@ -300,6 +300,12 @@ def _no_report() -> Object:
     return {}
 
 
+def _was_blocked(usage: Object) -> bool:
+    """Source: ``assistant.usage`` in the session events of ``github/copilot-sdk``."""
+    reason = text_in(usage, "finishReason")
+    return usage.get("contentFilterTriggered") is True or reason in ("content_filter", "refusal")
+
+
 class CopilotParser:
     """Reads one turn of copilot. Mutable.
 
@@ -329,6 +335,7 @@ class CopilotParser:
         self._used_up: dict[str, float | None] = {}  # quotas, and when each begins anew
         self._error: Object | None = None
         self._aborted = ""
+        self._blocked = ""
         self._result: Object | None = None
         self._version: str | None = None
         self._alive = False
@@ -373,6 +380,8 @@ class CopilotParser:
             raise self._failed(self._error, ending, usage)
         if self._aborted:
             raise self._broken_off(ending, usage)
+        if self._blocked:
+            raise self._made("refusal", self._blocked, usage)
         if self._result is not None and whole_in(self._result, "exitCode") == 0:
             if self._said.text or ending.stopped is None:
                 return self._reply(usage)
@@ -471,8 +480,13 @@ class CopilotParser:
         match name:
             case "assistant.turn_start":
                 self._error, self._retry_after_s = None, None  # it got over what there was
+                self._blocked = ""
             case "assistant.message":
                 self._request = {}
+                said = text_in(data, "content")
+                self._blocked = said.strip() if BLOCKED.match(said) else self._blocked
+            case "assistant.usage" if _was_blocked(data):
+                self._blocked = self._blocked or "a content filter blocked the answer"
             case "model.call_failure":
                 self._request = data
             case "auto_mode_switch.requested":

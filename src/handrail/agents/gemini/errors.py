@@ -62,13 +62,14 @@ _WORDS: tuple[tuple[AgentErrorKind, re.Pattern[str]], ...] = (
     ),
     ("rate_limit", re.compile(r"retry in \d|retrydelay|per ?minute")),  # speaks of billing too
     ("spending_cap", re.compile(r"billing|prepayment|credits? (?:are|is) depleted|spending cap")),
+    ("output_limit", re.compile(r"response was truncated")),  # speaks of the token limit too
     (
         "context_overflow",
         re.compile(r"exceeds the maximum number of tokens|context window|token limit"),
     ),
     ("rate_limit", re.compile(r"resource_exhausted|rate limit|too many requests|quota")),
     ("max_turns", re.compile(r"max(?:imum)? session turns|turn limit")),
-    ("refusal", re.compile(r"prohibited|blocked by safety|safety settings|recitation")),
+    ("refusal", re.compile(r"prohibited|blocked (?:by safety|due to)|safety settings|recitation")),
     ("bad_request", re.compile(r"not found|not supported|invalid_argument")),
 )
 

@@ -35,6 +35,7 @@ from handrail.ports.agent import AgentReply, AgentTurn
 
 _ATTEMPT = re.compile(rb"Attempt (\d{1,6}) failed(.{0,400})")
 _DELAY = re.compile(rb"Retrying after (\d{1,9})\s?ms")
+_EMPTY = re.compile(r"returned an empty response with no text")
 _BETWEEN = frozenset({"message", "tool_use", "tool_result"})
 """What ends a text if it comes in between; what is not known here does not."""
 
@@ -49,6 +50,7 @@ class GeminiParser:
         self._text = ""
         self._is_speaking = False
         self._complaint = ""
+        self._has_worked = False
         self._tools: dict[str, str] = {}
         self._result: Object | None = None
         self._usage: Usage | None = None
@@ -96,7 +98,10 @@ class GeminiParser:
         """
         if self._result is None:
             raise self._unsaid(ending)
-        if text_in(self._result, "status") == "success":
+        succeeded = text_in(self._result, "status") == "success"
+        if self._is_empty and (succeeded or _EMPTY.search(self._complaint)):
+            raise self._error("refusal", f"gemini gave no answer{self._complained}")
+        if succeeded:
             return self._reply()
         error = object_in(self._result, "error") or {
             "message": text_in(self._result, "error") or self._complaint
@@ -113,6 +118,16 @@ class GeminiParser:
             details = str(api.get("details"))[:2000]
             failed.retry_at = reset_time(reason, ending.now) or reset_time(details, ending.now)
         raise failed
+
+    @property
+    def _is_empty(self) -> bool:
+        """True if the model was asked and said nothing at all, as of a prompt that is blocked."""
+        counted = self._usage is not None and self._usage.output_tokens
+        return not (self._text or self._has_worked or counted)
+
+    @property
+    def _complained(self) -> str:
+        return f"; its last complaint: {self._complaint}" if self._complaint else ""
 
     def _reply(self) -> AgentReply:
         before = self._turn.session_usage if self._turn.session is not None else Usage()
@@ -131,8 +146,8 @@ class GeminiParser:
             return lost
         known = EXITS.get(ending.exit_code or 0) if ending.stopped is None else None
         kind = known or kind_of_end(ending, alive=self._alive)
-        complaint = f"; its last complaint: {self._complaint}" if self._complaint else ""
-        return self._error(kind, words_of_end("gemini", ending, alive=self._alive) + complaint)
+        words = words_of_end("gemini", ending, alive=self._alive)
+        return self._error(kind, words + self._complained)
 
     def _error(self, kind: AgentErrorKind, reason: str) -> AgentError:
         return AgentError(
@@ -182,6 +197,7 @@ class GeminiParser:
     def _tool(self, event: Object) -> Notice:
         ref, name = text_in(event, "tool_id"), text_in(event, "tool_name")
         self._tools[ref] = name
+        self._has_worked = True
         return AgentToolStarted(self._turn.path, ref, name, event.get("parameters"))
 
     def _tool_done(self, event: Object) -> Iterator[Notice]:
