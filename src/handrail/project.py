@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from handrail.errors import DefinitionError
+from handrail.errors import DefinitionError, did_you_mean
 
 
 def _text(value: object) -> bool:
@@ -60,6 +59,12 @@ def project_table(start: Path | None = None) -> dict[str, Any]:
     return {"file": ""}
 
 
+def no_such_key(file: str, table: str, name: str, known: Sequence[str]) -> DefinitionError:
+    """What is wrong with a key that nobody reads."""
+    hint = did_you_mean([name], known) or f" It may have: {', '.join(known)}."
+    return DefinitionError(f"{file}: {table} has no key {name!r}.{hint}")
+
+
 def _table_in(file: Path) -> dict[str, Any]:
     import tomllib
 
@@ -74,9 +79,7 @@ def _table_in(file: Path) -> dict[str, Any]:
 def _checked(file: Path, table: dict[str, Any]) -> dict[str, Any]:
     for name, value in table.items():
         if name not in _KEYS:
-            near = difflib.get_close_matches(name, _KEYS, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"It may have: {', '.join(_KEYS)}."
-            raise DefinitionError(f"{file}: [tool.handrail] has no key {name!r}. {hint}")
+            raise no_such_key(str(file), "[tool.handrail]", name, list(_KEYS))
         fits, wanted = _KEYS[name]
         if not fits(value):
             raise DefinitionError(f"{file}: [tool.handrail] {name} must be {wanted}, got {value!r}")

@@ -260,7 +260,12 @@ def test_the_project_says_what_runs_have(cli: Cli, folder: Path) -> None:
         ("zzz = 1", "has no key 'zzz'. It may have: backend, model"),
         ('max_steps = "many"', "max_steps must be a number, got 'many'"),
         ('sinks = "x"', "sinks must be a list of 'module:factory'"),
-        ("ladder = {tries = 3}", "unexpected keyword argument 'tries'"),
+        (
+            "ladder = {tries = 3}",
+            "[tool.handrail.ladder] has no key 'tries'. It may have: transient",
+        ),
+        ("ladder = {auht = 3}", "[tool.handrail.ladder] has no key 'auht'. Did you mean 'auth'?"),
+        ("ladder = {auth = 3}", "pyproject.toml: [tool.handrail]: auth of a Ladder must be one of"),
         ('services = "app:nothing"', "names nothing"),
     ],
 )

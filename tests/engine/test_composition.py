@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import pytest
 
-from handrail import BranchResult, Executor, StepFailed, Steps, WorkflowContext, step, workflow
+from handrail import (
+    BranchResult,
+    Executor,
+    MemoryJournal,
+    StepFailed,
+    Steps,
+    WorkflowContext,
+    step,
+    workflow,
+)
 from handrail.model import events as ev
+from handrail.testing import TextJournal
 from tests.engine.support import Boom, boom, give, just, names, paths, run_seen, same, statuses
+
+
+class Colour(Enum):
+    """A type that a text is converted to."""
+
+    RED = "red"
 
 
 def yes(_: WorkflowContext) -> bool:
@@ -172,6 +189,30 @@ def test_a_child_must_be_a_workflow(child: Any) -> None:
     """Something else is a TypeError that says what to write."""
     with pytest.raises(TypeError, match="workflow"):
         step("sub").subworkflow(child)
+
+
+async def test_the_inputs_of_a_child_are_converted_and_checked() -> None:
+    """By its annotations, as those of a run are; what does not fit fails the step, untried."""
+
+    @workflow
+    def child(colour: Colour, *, many: int = 1) -> Steps[Any]:
+        yield from step("a").call(int)
+        return colour, many
+
+    @workflow
+    def flow() -> Steps[Any]:
+        made = yield from step("fits").subworkflow(child, {"colour": "red"})
+        wrong: Any = "5"
+        try:
+            yield from step("not").run_workflow(child, Colour.RED, many=wrong).retry(3)
+        except StepFailed as failed:
+            return made.value, failed.result.attempts, failed.result.error
+
+    for journal in (MemoryJournal(), TextJournal()):
+        executor = Executor(journal=journal, workflows=[flow]).options(run_id="r")
+        result = await executor.run(flow)
+        assert result.value == ((Colour.RED, 1), 1, "input 'many': got '5', expected int")
+        assert (await executor.resume("r", rerun=["not"])).value == result.value
 
 
 async def test_a_failing_child_fails_its_step() -> None:

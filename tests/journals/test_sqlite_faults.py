@@ -170,14 +170,14 @@ def test_a_file_that_may_not_be_written_is_said(tmp_path: Path) -> None:
 
 def test_a_folder_in_the_place_of_the_file_is_said(tmp_path: Path) -> None:
     """A path that is a folder is an error of the journal, with its name."""
-    with pytest.raises(JournalFailed, match="the list of runs failed: unable to open"):
+    with pytest.raises(JournalFailed, match=r"opening it failed: Is a directory .* is a file"):
         SqliteJournal(tmp_path).runs()
 
 
 def test_a_file_in_the_place_of_the_folder_is_said(tmp_path: Path) -> None:
     """A path below a file is an error of the journal, with what the system said."""
     (tmp_path / "file").write_text("x")
-    with pytest.raises(JournalFailed, match=r"reading the list of runs failed: File exists"):
+    with pytest.raises(JournalFailed, match=r"opening it failed: File exists .* in a folder"):
         SqliteJournal(tmp_path / "file" / "runs.db").runs()
 
 

@@ -13,8 +13,9 @@ from handrail.core.failures import AttemptFailure, failure_from, failure_of, fai
 from handrail.core.generators import call
 from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import BodyStepNode, CompositeNode, RunState, declared_for
-from handrail.errors import NoArmChosen, WrongUse
+from handrail.errors import InvalidInput, NoArmChosen, WrongUse
 from handrail.model import events as ev
+from handrail.model.inputs import bind_inputs
 from handrail.model.paths import join
 from handrail.model.results import BranchResult, StepResult, Usage
 from handrail.record.outputs import WORKFLOW, arm
@@ -126,8 +127,8 @@ class WorkflowNode(BodyStepNode):
             hit_limit(run, "max_depth", limit, self.path, why)
             return
         try:
-            inputs = definition.bind(verb.args, verb.kwargs)
-        except TypeError as error:
+            inputs = bind_inputs(definition, verb.args, verb.kwargs)
+        except (TypeError, InvalidInput) as error:
             fail_with(run, self, error, retryable=False)
             return
         unrecordable = run.unrecordable(inputs, f"step {self.path!r}, inputs")

@@ -21,6 +21,7 @@ from handrail.core.run_state import RunState
 from handrail.core.visible import VisibleResults
 from handrail.errors import RunCancelled, StepTimeout
 from handrail.model.described import line_of
+from handrail.model.inputs import bind_inputs
 from handrail.model.outcome import RAISED, YIELDED, resume
 from handrail.model.paths import attempt_base, join
 from handrail.model.results import StepFailed, StepResult, qualified
@@ -273,7 +274,7 @@ class Retracing:
     def _child(self, place: Place, verb: ChildWorkflow) -> Walk:
         definition = verb.workflow.definition
         try:
-            inputs = definition.bind(verb.args, verb.kwargs)
+            inputs = bind_inputs(definition, verb.args, verb.kwargs)
             if self.run.unrecordable(inputs, f"step {place.path!r}") is not None:
                 return  # it failed before it began
             generator = call(definition, inputs)

@@ -21,7 +21,7 @@ from handrail.engine.driver import Driver
 from handrail.engine.exporting import export_to, import_from, with_unset
 from handrail.engine.in_place import InPlace
 from handrail.engine.inbox import post_answer
-from handrail.engine.inputs import bind_inputs, refuse_other_inputs, result_given, with_inputs
+from handrail.engine.inputs import refuse_other_inputs, result_given, with_inputs
 from handrail.engine.journal_users import users_of
 from handrail.engine.outside import run_outside, sync_twin
 from handrail.engine.parts import (
@@ -48,6 +48,7 @@ from handrail.errors import JournalDamaged, ReplayMismatch, RunIdTaken, RunLocke
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.history import RunDiff
+from handrail.model.inputs import bind_inputs
 from handrail.model.plan import Plan, PlannedStep
 from handrail.model.policy import Limits
 from handrail.model.results import StepResult, WorkflowResult

@@ -15,11 +15,11 @@ from handrail.core.machine import Machine
 from handrail.core.run_state import Setting
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts, built_context
-from handrail.engine.inputs import bind_inputs
 from handrail.engine.parts import definition_of
 from handrail.errors import GateRefusal
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
+from handrail.model.inputs import bind_inputs
 from handrail.model.policy import Limits, seconds_of
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike

@@ -50,7 +50,11 @@ _HINTS = {
     sqlite3.SQLITE_IOERR: _DISK,
     sqlite3.SQLITE_NOTADB: _OTHER,
 }
+_PLACE = "A journal is a file, in a folder. Name another place for it."
 _OF_SYSTEM = {
+    errno.EISDIR: _PLACE,
+    errno.ENOTDIR: _PLACE,
+    errno.EEXIST: _PLACE,
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
     errno.EFBIG: _DISK,
@@ -86,7 +90,8 @@ def failure(journal: str, doing: str, error: Failure) -> JournalFailed:
     code = code_of(error)
     name = getattr(error, "sqlite_errorname", None)
     why = f"{error} ({name})" if name else str(error)
-    if code in _OF_DAMAGE or (code in (0, sqlite3.SQLITE_ERROR) and doing.startswith("reading")):
+    reads = doing.startswith(("reading", "opening"))
+    if code in _OF_DAMAGE or (code in (0, sqlite3.SQLITE_ERROR) and reads):
         return JournalDamaged(journal, doing, why, _DAMAGED)
     return JournalFailed(journal, doing, why, _again(_HINTS.get(code, ""), doing))
 
@@ -483,6 +488,8 @@ def open_journal(path: Path, notice: Callable[[str], None]) -> sqlite3.Connectio
         sqlite3.Error, OSError: what else went wrong.
     """
     name = str(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
     made = _make_folder(path.parent)
     size, found = _look(path)
     connection = connect(name, PATIENCE_S)

@@ -229,7 +229,10 @@ class Store:
         if self._frozen is not None and self._frozen != state(self.path):
             self._close_desk()
         if self._desk is None:
-            self._desk = self._opened()
+            try:
+                self._desk = self._opened()
+            except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+                raise failure(self.name, "opening it", error) from error
             if not self._held:
                 self._watch.forget()
             self._watch.begin()
