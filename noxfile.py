@@ -17,7 +17,7 @@ import nox
 
 nox.needs_version = ">=2025.5.1"
 nox.options.sessions = [
-    "build", "lint", "types", "web", "tests", "bare", "examples", "docs", "live_cli",
+    "build", "lint", "types", "web", "tests", "bare", "examples", "docs", "page", "live_cli",
 ]  # fmt: skip
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
 
@@ -47,6 +47,7 @@ WHEELS = {
 }
 """Two come in wheels as well, which need no Node: the package, and where in it the program is."""
 PATIENCE_S = 240.0
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def group(name: str) -> list[str]:
@@ -198,6 +199,29 @@ def files_in(folder: Path) -> dict[str, bytes]:
         for path in folder.rglob("*")
         if path.is_file()
     }
+
+
+@nox.session(requires=["build"])
+def page(session: nox.Session) -> None:
+    """Open the page in Chromium: what people see and do, fluency, accessibility, harmless texts."""
+    chromium = browser(session)
+    session.install(wheel("all"), *group("page"))
+    run_pytest(session, "-m", "page", "tests/page", "--browser-path", chromium)
+
+
+def browser(session: nox.Session) -> str:
+    """The path of a Chromium; as root on Debian it is installed if there is none."""
+    apt = shutil.which("apt-get")
+    if not any(map(shutil.which, BROWSERS)) and apt and os.environ.get("CI") and os.geteuid() == 0:
+        session.run(apt, "update", "-qq", external=True, success_codes=[0, 100], silent=True)
+        session.run(apt, "install", "-y", "-qq", "chromium", external=True, silent=True)
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        session.error(
+            f"the tests of the page need one of {', '.join(BROWSERS)} on PATH. On Debian: apt-get "
+            "install chromium; on macOS: brew install --cask chromium."
+        )
+    return found
 
 
 @nox.session(requires=["build"], default=False)

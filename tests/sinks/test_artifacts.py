@@ -28,9 +28,10 @@ from handrail import (
 )
 from handrail.errors import WrongUse
 from handrail.model import events as ev
+from handrail.model.folders import run_folder, step_folder
 from handrail.model.results import StepResult
 from handrail.sinks import background
-from handrail.sinks.artifacts import ArtifactsSink, run_folder, step_folder
+from handrail.sinks.artifacts import ArtifactsSink
 from handrail.sinks.background import BackgroundWriter
 from handrail.testing.contracts import SinkContract
 from tests.sinks.story import Story

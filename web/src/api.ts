@@ -137,12 +137,13 @@ export interface StepDetail extends StepRow {
   readonly output_cut?: boolean;
   readonly traceback: string | null;
   readonly turns: readonly Turn[];
+  /** What the agent has said to the last prompt. */
   readonly text: string;
+  readonly reasoning: string;
   readonly stdout: string;
   readonly stderr: string;
   readonly tries: readonly Attempt[];
   readonly incidents: readonly Incident[];
-  readonly files: readonly string[];
   readonly session: string | null;
   readonly backend: string | null;
   readonly model: string | null;

@@ -1,13 +1,14 @@
 // A report: a run as it was, in the page itself.
 
-import type { RunDetail, RunGraph, StepDetail } from "./api";
+import type { RunDetail, RunGraph, StepDetail, StepRow } from "./api";
 import { Refused, type Source } from "./source";
 
 export interface Frozen {
   readonly format: number;
   readonly made_at: number;
   readonly run: RunDetail;
-  readonly steps: { readonly [path: string]: StepDetail };
+  /** What is known of a step besides its row, where there is something. */
+  readonly steps: { readonly [path: string]: Partial<StepDetail> };
   readonly graph?: RunGraph | null;
 }
 
@@ -16,6 +17,11 @@ export function frozenIn(page: Document): Frozen | null {
   const text = page.getElementById("handrail-data")?.textContent;
   return text ? (JSON.parse(text) as Frozen) : null;
 }
+
+const BLANK: Omit<StepDetail, keyof StepRow> = {
+  output: null, traceback: null, turns: [], text: "", reasoning: "", stdout: "", stderr: "", tries: [], incidents: [],
+  session: null, backend: null, model: null, answer: null,
+};
 
 export function frozenSource(data: Frozen): Source {
   const refused = () => Promise.reject(new Refused("A report has one run in it, and changes nothing.", 404));
@@ -26,8 +32,9 @@ export function frozenSource(data: Frozen): Source {
     runs: refused,
     run: () => Promise.resolve(data.run),
     step: (_, path) => {
-      const found = data.steps[path];
-      return found ? Promise.resolve(found) : Promise.reject(new Refused("The report leaves the rest of this step out.", 404));
+      const row = data.run.steps.find((one) => one.path === path);
+      const more = data.steps[path];
+      return row && more ? Promise.resolve({ ...BLANK, ...row, ...more }) : Promise.reject(new Refused("The report leaves the rest of this step out.", 404));
     },
     graph: () => Promise.resolve(data.graph ?? null),
     diff: refused,

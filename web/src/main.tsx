@@ -40,7 +40,11 @@ function usePlace(): Place {
 function App({ source, report }: { source: Source; report: string | null }) {
   const asked = usePlace();
   const place: Place =
-    report !== null && asked.page !== "run" ? { page: "run", run: report, view: "tree", step: null } : asked;
+    report === null
+      ? asked
+      : asked.page === "run"
+        ? { ...asked, run: report }
+        : { page: "run", run: report, view: "tree", step: null };
   const [help, setHelp] = useState(false);
   const [line, setLine] = useState<boolean | null>(null);
   useEffect(() => {

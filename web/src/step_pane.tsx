@@ -132,20 +132,24 @@ function Agent({ store, detail, live }: { store: RunStore; detail: StepDetail | 
   if (!detail) return null;
   const more = (kind: "message" | "reasoning" | "stdout" | "stderr" | "tool") => (live ? (store.streams.get(kind)?.text ?? "") : "");
   const turns = detail.turns;
-  const said = detail.text + more("message");
-  const tools = more("tool");
   const blocks: [string, string, boolean][] = [
-    ["Says", said, true],
-    ["Thinks", more("reasoning"), true],
-    ["Tools", tools, false],
-    ["Prints", detail.stdout + more("stdout"), false],
-    ["Prints on stderr", detail.stderr + more("stderr"), false],
+    ["Answer", detail.text + more("message"), true],
+    ["Thoughts", detail.reasoning + more("reasoning"), true],
+    ["Tools", more("tool"), false],
+    ["Printed", detail.stdout + more("stdout"), false],
+    ["Printed on stderr", detail.stderr + more("stderr"), false],
   ];
   return (
     <>
-      {turns.map((turn, place) => (
-        <TextBlock key={`p${place}`} title={turns.length > 1 ? `Prompt ${place + 1}` : "Prompt"} text={turn.prompt} prose />
-      ))}
+      {turns.map((turn, place) => {
+        const number = turns.length > 1 ? ` ${place + 1}` : "";
+        return [
+          <TextBlock key={`p${place}`} title={`Prompt${number}`} text={turn.prompt} prose />,
+          place < turns.length - 1 && turn.answer ? (
+            <TextBlock key={`a${place}`} title={`Answer${number}`} text={turn.answer} prose />
+          ) : null,
+        ];
+      })}
       {blocks.map(([title, text, prose]) =>
         text ? <TextBlock key={title} title={title} text={text} prose={prose} follow={live} note={live ? "live" : undefined} /> : null,
       )}
@@ -158,12 +162,6 @@ function Output({ detail }: { detail: StepDetail }) {
   return (
     <>
       {text && <TextBlock title="Output" text={text} note={detail.output_cut ? "cut by the server" : undefined} />}
-      {detail.files.length > 0 && (
-        <section class="part">
-          <div class="line1"><h3>Files changed</h3></div>
-          <ul class="mono">{detail.files.map((file) => <li key={file} class="cut"><Foreign text={file} /></li>)}</ul>
-        </section>
-      )}
     </>
   );
 }

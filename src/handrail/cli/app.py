@@ -539,24 +539,27 @@ def report(
     github: Annotated[bool, Parameter(negative="")] = False,
     folder: Dir = None,
 ) -> int:
-    """Print a run as Markdown: how it stands, its steps, what went wrong, what it cost.
+    """Write a run as a page that opens without a network, or print it as Markdown.
 
     Parameters
     ----------
     output
-        Write it to this file instead.
+        The file: a page, or Markdown if its name ends in .md. Without one Markdown is printed.
     markdown
-        The form of it; the only one so far.
+        As Markdown, whatever the name of the file.
     github
         Add it to the summary of the GitHub job that this runs in, $GITHUB_STEP_SUMMARY.
     """
+    from handrail.cli.markdown import page, summary_of_job
     from handrail.cli.markdown import report as report_run
-    from handrail.cli.markdown import summary_of_job
     from handrail.cli.target import place_of
 
-    del markdown
     where = summary_of_job() if github else None
-    return report_run(run, place_of(folder), output=output, github=where)
+    if output is None or markdown or output.suffix.lower() in {".md", ".markdown"}:
+        return report_run(run, place_of(folder), output=output, github=where)
+    if where is not None:
+        report_run(run, place_of(folder), output=None, github=where)
+    return page(run, place_of(folder), output)
 
 
 @app.command

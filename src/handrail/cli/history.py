@@ -22,9 +22,9 @@ from handrail.cli.masking import shown, shown_value
 from handrail.cli.run import Choices, as_recorded, drive_again
 from handrail.cli.target import load_with_executor, workflow_of
 from handrail.journals.sqlite.care import PruneStatus
+from handrail.model.folders import run_folder
 from handrail.model.history import Fault, RunDiff, StepDiff
 from handrail.replays import replay as replay_of
-from handrail.sinks.artifacts import run_folder
 from handrail.typed.jsonsafe import json_safe
 
 _VALUE_LINES = 20

@@ -1,4 +1,5 @@
-"""``handrail report``: a run in Markdown, for a pull request, a ticket or a CI job's summary.
+"""``handrail report``: a run in Markdown, for a pull request, a ticket or a CI job's summary, or as
+a page in one file.
 
 Nothing that a step says is ever markup: its texts stand in code, fenced by more than they hold.
 """
@@ -11,12 +12,12 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place, picked
-from handrail.cli.masking import shown, shown_value
+from handrail.cli.masking import shown, shown_data, shown_value
 from handrail.cli.report import format_time
 from handrail.cli.show import describe_status
 from handrail.ports.journal import RunInfo
@@ -26,6 +27,9 @@ from handrail.record.view import RunView, Spent, StepView, plain, view_of
 from handrail.sinks.console_text import duration
 from handrail.sinks.console_words import usage_text
 from handrail.typed.jsonsafe import json_safe
+from handrail.web.report import html_of
+from handrail.web.run_json import Told
+from handrail.web.texts import Texts, texts_of
 
 MOST_STEPS = 200
 _LONG = 4_000
@@ -41,25 +45,46 @@ _MARKS = {
 
 def report(name: str, place: Place, *, output: Path | None, github: Path | None) -> int:
     """Print a run as Markdown, or write it to a file; ``github``: add it to that."""
+    told = _told(name, place)
+    text = shown(markdown_of(told.info, told.view))
+    if github is not None:
+        _write(github, text, "a")
+    if output is not None:
+        _write(output, text)
+        tell(f"the report is in {output}")
+    if output is None and github is None:
+        print(text, end="")
+    return Exit.SUCCEEDED
+
+
+def page(name: str, place: Place, output: Path) -> int:
+    """Write a run as one HTML file."""
+    told = _told(name, place)
+    info = told.info
+
+    def texts(path: str) -> Texts:
+        return texts_of(place.artifacts, info.workflow_name, info.run_id, path)
+
+    _write(output, html_of(told, made_at=time.time(), texts=texts, mask=shown_data))
+    tell(f"the report is in {output}")
+    return Exit.SUCCEEDED
+
+
+def _told(name: str, place: Place) -> Told:
     journal = place.find()
     info = picked(journal, name)
     history = history_of(journal, info.run_id)
     inbox = unread(journal, info.run_id, history)
     view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
-    text = shown(markdown_of(info, view))
+    return Told(info, history, view)
+
+
+def _write(file: Path, text: str, mode: Literal["w", "a"] = "w") -> None:
     try:
-        if github is not None:
-            with github.open("a", encoding="utf-8") as stream:
-                stream.write(text)
-        if output is not None:
-            output.write_text(text, "utf-8")
-            tell(f"the report is in {output}")
+        with file.open(mode, encoding="utf-8") as stream:
+            stream.write(text)
     except OSError as error:
-        where = output or github
-        raise Refused(str(where), f"cannot be written: {error.strerror}") from None
-    if output is None and github is None:
-        print(text, end="")
-    return Exit.SUCCEEDED
+        raise Refused(str(file), f"cannot be written: {error.strerror}") from None
 
 
 def summary_of_job() -> Path:

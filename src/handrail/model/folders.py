@@ -1,0 +1,46 @@
+"""Where what people read of a run is on disk: a folder for the run, one for each part of a path."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+
+from handrail.model.paths import on_disk
+
+# Of files that stand beside the folders of steps: a step of such a name has another folder.
+_TAKEN = re.compile(
+    r"(run\.json|events\.jsonl|output\.json|error\.txt|transcript\.jsonl|stdout|stderr|reasoning\.md"
+    r"|(prompt|answer)(-\d+)?\.md)\Z"
+)
+_MOST = 600
+"""Characters of the path of a step's folder; what lies deeper is told by a hash."""
+
+
+def run_folder(workflow_name: str, run_id: str) -> str:
+    """The folder of a run: ``<workflow>-<run id>``."""
+    return on_disk(f"{workflow_name}-{run_id}" if workflow_name else run_id)
+
+
+@lru_cache(maxsize=256)  # it is asked for each line that a program prints
+def step_folder(path: str) -> str:
+    """The folder of a step below that of its run, a part of its path a folder; different paths
+    have different folders.
+    """
+    found = ""
+    parts = path.split("/")
+    for count, part in enumerate(parts):
+        folder = on_disk(part)
+        if _TAKEN.match(folder):
+            folder = f"%{ord(folder[0]):02X}{folder[1:]}"
+        if found and len(found) + len(folder) >= _MOST:
+            rest = "/".join(parts[count:]).encode("utf-8", "surrogatepass")
+            return f"{found}/{hashlib.sha256(rest).hexdigest()[:24]}"
+        found = f"{found}/{folder}" if found else folder
+    return found
+
+
+def numbered(name: str, number: int) -> str:
+    """``prompt.md``, ``prompt-2.md``, ..."""
+    stem, dot, ending = name.rpartition(".")
+    return name if number < 2 else f"{stem}-{number}{dot}{ending}"

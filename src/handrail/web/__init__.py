@@ -1,0 +1,1 @@
+"""Runs in a browser: what a page or a report is told of them, as JSON, and the report itself."""

@@ -1,0 +1,119 @@
+"""A run as one HTML file, which opens from a disk and asks nothing of any network.
+
+It is the page itself with the run in it: its script, its style sheet and the data stand in the
+file, and its security policy allows these, by their hashes, and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from handrail.model import events as ev
+from handrail.record.view import StepView
+from handrail.typed.jsonsafe import Json
+from handrail.web.run_json import Told, detail_of, detail_of_step
+from handrail.web.texts import Texts
+
+FORMAT = 1
+MOST_BYTES = 32 * 1024 * 1024
+"""Of what is told of single steps; past it the steps that went well are left out."""
+_STATIC = Path(__file__).parent / "static"
+
+
+def html_of(
+    told: Told,
+    *,
+    made_at: float,
+    texts: Callable[[str], Texts] | None = None,
+    mask: Callable[[Json], Json] | None = None,
+) -> str:
+    """The report. ``texts``: what is on disk of the step at a path; ``mask`` takes secrets out."""
+    hide = mask or _as_is
+    run = detail_of(told)
+    data: dict[str, Json] = {
+        "format": FORMAT,
+        "made_at": made_at,
+        "run": hide(run),
+        "steps": _steps(told, run["steps"], texts or (lambda _: Texts()), hide),
+    }
+    script, style = page_script(), page_style()
+    allowed = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    title = _escaped(f"{told.info.workflow_name} {told.info.run_id}")
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{allowed}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        '<div id="app"></div>\n'
+        f'<script type="application/json" id="handrail-data">{_in_html(data)}</script>\n'
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _steps(
+    told: Told, rows: Any, texts: Callable[[str], Texts], hide: Callable[[Json], Json]
+) -> dict[str, Json]:
+    """What is known of each step besides its row, as far as there is something."""
+    events: dict[str, list[ev.Event]] = {}
+    for event in told.history:
+        events.setdefault(getattr(event, "path", ""), []).append(event)
+    known = {row["path"]: row for row in rows}
+    found: dict[str, Json] = {}
+    left = MOST_BYTES
+    for step in sorted(told.view.steps, key=_urgency):
+        whole = detail_of_step(step, events.get(step.path, ()), texts(step.path))
+        row = known[step.path]
+        more = {key: one for key, one in whole.items() if one and one != row.get(key)}
+        data = hide(cast("Json", more))
+        left -= len(json.dumps(data)) + len(step.path)
+        if left < 0:
+            break
+        found[step.path] = data
+    return found
+
+
+def _urgency(step: StepView) -> bool:
+    """Those that went well come last."""
+    return step.state in {"succeeded", "skipped"}
+
+
+def _as_is(data: Json) -> Json:
+    return data
+
+
+@cache
+def page_script() -> str:
+    """The script of the page, as it may stand in HTML."""
+    text = (_STATIC / "app.js").read_text("utf-8")
+    return text.replace("</script", r"<\/script").replace("<!--", r"<\!--")
+
+
+@cache
+def page_style() -> str:
+    """The style sheet of the page."""
+    return (_STATIC / "app.css").read_text("utf-8").replace("</", r"<\/")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+def _in_html(data: Json) -> str:
+    """JSON that ends no element and begins none, whatever is in it."""
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", r"\u003c").replace(">", r"\u003e").replace("&", r"\u0026")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

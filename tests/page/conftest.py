@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+QUIET = [
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Say which browser it is."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    parser.addoption("--browser-path", default=found, help="a Chromium; else one on PATH")
+
+
+@pytest.fixture(scope="session")
+def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A Chromium without a window."""
+    path = request.config.getoption("--browser-path")
+    if path is None:
+        pytest.fail(f"there is none of {', '.join(BROWSERS)}: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        found = play.chromium.launch(executable_path=path, args=QUIET, chromium_sandbox=False)
+        yield found
+        found.close()
+
+
+class Opened:
+    """A page, and what went wrong in it: errors, refused requests, dialogs."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.wrong: list[str] = []
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        page.on("dialog", lambda dialog: self.wrong.append(f"dialog: {dialog.message}"))
+
+    def _said(self, message: Any) -> None:
+        if message.type == "error":
+            self.wrong.append(message.text)
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
+    """Open an address in a window of its own; at the end nothing may have gone wrong in any."""
+    opened: list[Opened] = []
+    contexts: list[Any] = []
+
+    def open_(address: str | Path, *, dark: bool = False, width: int = 1280) -> Opened:
+        context = browser.new_context(
+            viewport={"width": width, "height": 844},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce",
+        )
+        contexts.append(context)
+        one = Opened(context.new_page())
+        opened.append(one)
+        one.page.set_default_timeout(15_000)
+        one.page.goto(address.as_uri() if isinstance(address, Path) else address)
+        return one
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert [text for one in opened for text in one.wrong] == []

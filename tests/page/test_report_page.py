@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handrail import Executor, FakeBackend, Steps, step, workflow
+from handrail.agents.agent import Agent
+from handrail.record.inbox import unread
+from handrail.record.reading import history_of
+from handrail.record.view import view_of
+from handrail.web.report import html_of
+from handrail.web.run_json import Told
+from handrail.web.texts import Texts
+from tests.page.conftest import Opened
+
+pytestmark = [pytest.mark.page, pytest.mark.extra("playwright")]
+
+Open = Callable[..., Opened]
+EVIL = '</script><script>alert("x")</script><img src=x onerror=alert(1)>\x1b[31m\u202e'
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked for."""
+
+    version: str
+    waves: int = 3
+
+
+@workflow
+def release(task: str) -> Steps[str]:
+    """Some of each: an agent, a group with a member that fails, a chain, questions."""
+    planner = Agent("planner", "Plan {{ task }}.", backend=FakeBackend([EVIL]))
+    yield from step("plan").agent(planner, {"task": task})
+    yield from step(f"{EVIL[9:24]} name".replace("/", "-")).call(str.upper, EVIL)
+    yield from step("checks").parallel(
+        step("lint").command("echo fine"), step("types").command("echo well")
+    )
+    yield from step("each").for_each(
+        [1, 2, 0], lambda n: step("divide").call(lambda: 4 // n), on_error="continue"
+    )
+    yield from step("asks").parallel(
+        step("which").ask(EVIL, type=Plan), step("sure").ask("Sure?", choices=["yes", EVIL])
+    )
+    return task
+
+
+@workflow
+def many(count: int) -> Steps[int]:
+    """A group of so many members."""
+    done = yield from step("each").for_each(
+        range(count), lambda n: step("do").call(lambda: n).inline(), max_concurrency=100
+    )
+    return len(done)
+
+
+def written(tmp_path: Path, flow: Any, given: Any) -> Path:
+    """The report of a run, in a file."""
+    executor = Executor(workflows=[flow])
+    with ThreadPoolExecutor(1) as apart:  # Playwright keeps an event loop in this thread
+        run_id = apart.submit(executor.run_sync, flow, given).result().run_id
+    journal = executor.journal
+    history = history_of(journal, run_id)
+    (info,) = journal.runs()
+    inbox = unread(journal, run_id, history)
+    told = Told(info, history, view_of(history, inbox, alive=False, now=history[-1].at))
+    file = tmp_path / "report.html"
+    texts = Texts(((EVIL, EVIL),), EVIL, EVIL + "x" * 1_000_000, EVIL)
+    file.write_text(html_of(told, made_at=history[-1].at, texts=lambda _: texts), "utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the first."""
+    return written(tmp_path_factory.mktemp("report"), release, EVIL)
+
+
+def test_a_report_shows_its_run_from_a_disk(open_page: Open, report: Path) -> None:
+    """The steps, one of them whole, the questions, and that it is no live page."""
+    page = open_page(report).page
+    page.get_by_role("treeitem").filter(has_text="plan").click()
+    pane = page.get_by_role("complementary")
+    assert pane.get_by_role("heading", name="plan").is_visible()
+    assert pane.get_by_role("region", name="Prompt").is_visible()
+    assert page.locator("[data-gate]").count() == 2
+    assert page.locator("form").count() == 0
+    assert page.get_by_text("report", exact=True).is_visible()
+
+
+def test_texts_of_a_run_do_nothing(open_page: Open, report: Path) -> None:
+    """Wherever a text of the run stands, it is text: no element comes of it, and it is cut."""
+    page = open_page(report).page
+    for view in "1234":
+        page.keyboard.press(view)
+    page.keyboard.press("1")
+    for index in range(page.get_by_role("treeitem").count()):
+        page.get_by_role("treeitem").nth(index).click()
+        page.locator(".pane-body").wait_for()
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 2
+    longest = (
+        "Math.max(...[...document.querySelectorAll('pre')].map(one => one.textContent.length))"
+    )
+    assert page.evaluate(longest) < 100_000
+    assert "\u202e" not in page.evaluate("document.body.innerText")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_everyone_can_use_it(open_page: Open, report: Path, dark: bool, width: int) -> None:
+    """Axe finds nothing in any view, in the pane of a step, or in the help, and all fits."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = open_page(report, dark=dark, width=width).page
+    faults: dict[str, Any] = {}
+
+    def look(name: str) -> None:
+        found = Axe().run(page).response["violations"]
+        if found:
+            faults[name] = [
+                (one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found
+            ]
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        if wide > width:
+            faults[f"{name} is too wide"] = wide
+
+    for key, name in zip("1234", ("tree", "timeline", "graph", "values"), strict=True):
+        page.keyboard.press(key)
+        page.get_by_role("tab", selected=True).wait_for()
+        look(name)
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+    look("help")
+    page.keyboard.press("Escape")
+    page.keyboard.press("1")
+    page.get_by_role("treeitem").filter(has_text="divide").last.click()
+    page.locator(".pane-body").wait_for()
+    look("step")
+    assert faults == {}
+
+
+def test_all_can_be_done_with_keys(open_page: Open, report: Path) -> None:
+    """Search, move, fold, open and close, without a mouse."""
+    page = open_page(report).page
+    page.keyboard.press("/")
+    page.keyboard.type("divide")
+    assert all("checks" not in text for text in page.get_by_role("treeitem").all_inner_texts())
+    page.keyboard.press("Enter")
+    page.keyboard.press("End")
+    here = page.locator("[aria-selected=true][role=treeitem]")
+    assert here.locator(".name").inner_text() == "divide"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.className") == "pane-body"
+    page.keyboard.press("Escape")
+    assert page.locator(".pane").count() == 0
+    page.keyboard.press("h")
+    assert here.locator(".name").inner_text() == "2"
+    page.keyboard.press("h")
+    assert here.get_attribute("aria-expanded") == "false"
+
+
+LONGEST_FRAME = """async () => {
+  const box = document.querySelector('[role=tree]');
+  let longest = 0, last = performance.now(), at = 0;
+  return await new Promise(done => requestAnimationFrame(function next() {
+    const now = performance.now();
+    longest = Math.max(longest, now - last);
+    last = now;
+    box.scrollTop = (at += 3571) % box.scrollHeight;
+    if (at < 3571 * 60) requestAnimationFrame(next);
+    else done(longest);
+  }));
+}"""
+
+
+def test_ten_thousand_members_stay_fluid(open_page: Open, tmp_path: Path) -> None:
+    """Only what is seen is in the page, and no frame takes 100 ms while one scrolls through all."""
+    page = open_page(written(tmp_path, many, 10_000)).page
+    page.locator("[data-main]").focus()
+    page.keyboard.press("j")
+    page.keyboard.press("l")
+    page.wait_for_function("document.querySelector('[role=tree]').scrollHeight > 250000")
+    assert page.get_by_role("treeitem").count() < 100
+    frames = [page.evaluate(LONGEST_FRAME) for _ in range(3)]
+    assert min(frames) < 100, frames
+    page.keyboard.press("End")
+    assert page.locator("[aria-selected=true][role=treeitem]").is_visible()
