@@ -143,7 +143,11 @@ export function AskDialog({ title, note, verb, grave, shape, preset, onClose, on
 }
 
 const text = (note = ""): Shape => ({ kind: "text", note, long: true });
-const record = (fields: { [name: string]: Shape }, required: readonly string[] = []): Shape => ({
+const record = (
+  fields: { [name: string]: Shape },
+  required: readonly string[] = [],
+  presets: { readonly [name: string]: unknown } = {},
+): Shape => ({
   kind: "object",
   note: "",
   title: "",
@@ -151,7 +155,7 @@ const record = (fields: { [name: string]: Shape }, required: readonly string[] =
     name,
     shape,
     required: required.includes(name),
-    preset: undefined,
+    preset: presets[name],
   })),
 });
 
@@ -315,23 +319,30 @@ export function GuideDialog({ store, path, onClose }: { store: RunStore; path: s
 }
 
 export function ForkDialog({ store, at, onClose }: { store: RunStore; at: string | null; onClose: () => void }) {
+  const json: Shape = { kind: "json", note: "" };
+  const before = (store.detail?.inputs ?? {}) as { readonly [name: string]: unknown };
+  // What is as it was is not given to the fork; see `valueOf`.
+  const inputs = Object.entries(before).map(([name, value]) => [name, typeof value === "string" ? text() : json]);
+  const output: Shape = { ...json, note: "Another output of this step, as JSON. Without one it runs again." };
+  const shape = at === null ? record(Object.fromEntries(inputs), [], before) : record({ output });
   return (
     <AskDialog
       title={at === null ? "Fork this run" : `Fork at ${at}`}
       note={
         at === null
-          ? "A new run, made from what is recorded of this one, which stays as it is."
+          ? "A new run, made from what is recorded of this one, which stays as it is. With other inputs the steps that they change run again."
           : "A new run that keeps what had ended when this step began. This run stays as it is."
       }
       verb="Fork"
-      shape={record({
-        inputs: { kind: "json", note: "Other inputs, as JSON: {\"name\": value}" },
-        outputs: { kind: "json", note: "Outputs that steps shall have, as JSON: {\"path\": value}" },
-      })}
+      shape={shape}
       onClose={onClose}
-      onDo={async (given: { inputs?: object; outputs?: object }) => {
-        const body = { ...(at === null ? {} : { at }), ...given };
-        const said = await perform(store, "fork", body, "The fork is made.");
+      onDo={async (given: { [name: string]: unknown }) => {
+        const changed = Object.keys(given).length > 0;
+        const body =
+          at === null
+            ? changed ? { inputs: given } : {}
+            : "output" in given ? { outputs: { [at]: given["output"] } } : { at };
+        const said = await perform(store, "fork", body, "The fork is made. Resume it to let it run.");
         const id = said?.["run_id"];
         if (typeof id !== "string") return false;
         go({ page: "run", run: id, view: "tree", step: null });

@@ -70,9 +70,12 @@ export class RunStore extends Changing {
       const detail = await this.source.run(this.id);
       if (this.closed) return;
       this.detail = detail;
-      this.tree = new Tree(detail.steps);
-      this.seq = detail.seq;
       this.problem = null;
+      // Events that came while it was on its way are in the tree, and not in it: the tree stays.
+      if (detail.seq >= this.seq) {
+        this.tree = new Tree(detail.steps);
+        this.seq = detail.seq;
+      }
     } catch (error) {
       this.problem = error instanceof Refused ? error : new Refused(String(error), 0);
     }
@@ -90,10 +93,14 @@ export class RunStore extends Changing {
       record: (event) => this.record(event),
       progress: (piece) => this.progress(piece),
       run: (row) => {
+        if (row.state !== this.run?.state) this.refresh(); // that of its steps is another, too
         if (this.detail) this.detail = { ...this.detail, run: row };
         this.changed();
       },
-      reset: () => void this.load().then(() => !this.closed && this.listen()),
+      reset: () => {
+        this.seq = 0;
+        void this.load().then(() => !this.closed && this.listen());
+      },
     });
   }
 
@@ -112,7 +119,7 @@ export class RunStore extends Changing {
     this.refreshing = setTimeout(() => {
       this.refreshing = null;
       void this.load();
-    }, 150);
+    }, this.tree.nodes.size > 2000 ? 2000 : 150);
   }
 
   private progress(piece: ProgressEvent): void {
@@ -123,9 +130,8 @@ export class RunStore extends Changing {
     this.changed();
   }
 
-  /** Keep the stream of this step from now on, and let go of the others'. */
+  /** Keep the stream of this step from now on; what came before is in what was loaded of it. */
   look(path: string | null): void {
-    if (path === this.watched) return;
     this.watched = path;
     this.streams.clear();
   }

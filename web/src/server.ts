@@ -56,20 +56,17 @@ export class Server implements Source {
   }
 
   watch(id: string, after: number, watcher: Watcher): () => void {
-    const line = new EventSource(`${this.base}api/runs/${encodeURIComponent(id)}/events?after=${after}`);
-    const lost = watchLine(line, (open) => watcher.line(open));
-    line.addEventListener("record", (event) => watcher.record(JSON.parse(event.data as string) as RecordedEvent));
-    line.addEventListener("progress", (event) => watcher.progress(JSON.parse(event.data as string) as ProgressEvent));
-    line.addEventListener("run", (event) => watcher.run(JSON.parse(event.data as string) as RunRow));
-    line.addEventListener("reset", () => watcher.reset());
-    return lost;
+    const address = (seq: number) => `${this.base}api/runs/${encodeURIComponent(id)}/events?after=${seq}`;
+    return keepLine(address, after, watcher.line.bind(watcher), {
+      record: (data) => watcher.record(data as RecordedEvent),
+      progress: (data) => watcher.progress(data as ProgressEvent),
+      run: (data) => watcher.run(data as RunRow),
+      reset: () => watcher.reset(),
+    });
   }
 
   watchRuns(row: (row: RunRow) => void, open: (open: boolean) => void): () => void {
-    const line = new EventSource(`${this.base}api/events`);
-    const lost = watchLine(line, open);
-    line.addEventListener("run", (event) => row(JSON.parse(event.data as string) as RunRow));
-    return lost;
+    return keepLine(() => `${this.base}api/events`, 0, open, { run: (data) => row(data as RunRow) });
   }
 
   private async get<T>(path: string): Promise<T> {
@@ -77,11 +74,66 @@ export class Server implements Source {
   }
 }
 
-/** Tell whether a line is open. A browser opens one again by itself, from the last event on. */
-function watchLine(line: EventSource, told: (open: boolean) => void): () => void {
-  line.addEventListener("open", () => told(true));
-  line.addEventListener("error", () => told(false));
-  return () => line.close();
+const AGAIN_MS = 3000;
+const SILENT_MS = 35_000;
+
+/**
+ * Keep a line open on which a server tells what happens; the way to close it.
+ *
+ * A browser opens one again by itself when it breaks, from the last event on. But it gives up when
+ * the server refuses (one that is starting again, say), and does not see that nothing can come any
+ * more (a laptop that slept): then another one is opened here, from the last event on as well.
+ */
+export function keepLine(
+  address: (after: number) => string,
+  after: number,
+  told: (open: boolean) => void,
+  takes: { readonly [name: string]: (data: unknown) => void },
+): () => void {
+  let last = after;
+  let line: EventSource | null = null;
+  let again: ReturnType<typeof setTimeout> | null = null;
+  let silent: ReturnType<typeof setTimeout> | null = null;
+  let beats = false;
+  const clear = (timer: ReturnType<typeof setTimeout> | null) => timer !== null && clearTimeout(timer);
+  const open = (): void => {
+    const mine = new EventSource(address(last));
+    line = mine;
+    mine.addEventListener("open", () => told(true));
+    mine.addEventListener("error", () => {
+      told(false);
+      if (mine.readyState !== EventSource.CLOSED) return;
+      clear(again);
+      again = setTimeout(open, AGAIN_MS);
+    });
+    const heard = (): void => {
+      clear(silent);
+      if (beats) silent = setTimeout(lost, SILENT_MS);
+    };
+    mine.addEventListener("beat", () => {
+      beats = true;
+      heard();
+    });
+    for (const [name, take] of Object.entries(takes)) {
+      mine.addEventListener(name, (event) => {
+        const id = Number(event.lastEventId);
+        if (id > last) last = id;
+        heard();
+        take(event.data ? (JSON.parse(event.data as string) as unknown) : null);
+      });
+    }
+  };
+  const lost = (): void => {
+    told(false);
+    line?.close();
+    open();
+  };
+  open();
+  return () => {
+    line?.close();
+    clear(again);
+    clear(silent);
+  };
 }
 
 async function read<T>(response: Response): Promise<T> {

@@ -167,6 +167,7 @@ function Output({ detail }: { detail: StepDetail }) {
 }
 
 function Tries({ detail, now }: { detail: StepDetail; now: number }) {
+  const paid = detail.tries.some((one) => one.usage?.cost_usd);
   return (
     <>
       {detail.tries.length > 0 && (
@@ -174,14 +175,14 @@ function Tries({ detail, now }: { detail: StepDetail; now: number }) {
           <div class="line1"><h3>Attempts that failed</h3></div>
           <div class="wide">
             <table class="plain">
-              <thead><tr><th>No.</th><th>When</th><th>Why</th><th>Cost</th></tr></thead>
+              <thead><tr><th>No.</th><th>When</th><th>Why</th>{paid && <th>Cost</th>}</tr></thead>
               <tbody>
                 {detail.tries.map((one) => (
                   <tr key={one.number}>
                     <td class="nums">{one.number}</td>
-                    <td>{one.at ? relative(one.at, now) : ""}</td>
+                    <td class="short">{one.at ? relative(one.at, now) : ""}</td>
                     <td><Foreign text={one.error ?? ""} /></td>
-                    <td class="nums">{dollars(one.usage?.cost_usd)}</td>
+                    {paid && <td class="nums">{dollars(one.usage?.cost_usd)}</td>}
                   </tr>
                 ))}
               </tbody>
@@ -199,7 +200,7 @@ function Tries({ detail, now }: { detail: StepDetail; now: number }) {
                 {detail.incidents.map((one, place) => (
                   <tr key={place}>
                     <td>{one.kind}</td>
-                    <td>{one.at ? relative(one.at, now) : ""}</td>
+                    <td class="short">{one.at ? relative(one.at, now) : ""}</td>
                     <td><Foreign text={one.error} /></td>
                     <td><Foreign text={one.next ?? ""} /></td>
                   </tr>

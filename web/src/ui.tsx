@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { size } from "./format";
-import { Icon } from "./icons";
+import { Icon, StateIcon } from "./icons";
 import { visible } from "./text";
 
 /** Text of a run on one line, apart from what stands around it. */
@@ -150,7 +150,7 @@ export function Notices() {
     <div class="notices" role="status" aria-live="polite">
       {shown.map((one) => (
         <div class="notice" key={one.id}>
-          <div class={one.good ? "s-succeeded" : "s-failed"}><Icon of={one.good ? "check" : "bang"} /></div>
+          <StateIcon state={one.good ? "succeeded" : "failed"} />
           <span><Foreign text={one.text} /></span>
           <button
             type="button"

@@ -58,6 +58,26 @@ test("an event that is told twice, or was in what was loaded, changes nothing", 
   expect(store.tree.get("b")?.state).toBe("running");
 });
 
+test("an event that comes while the run is loaded again is not lost", async () => {
+  const told = new Told(detail(7, step("a", "running")));
+  const store = await opened(told);
+  const loading = store.load();
+  told.watcher!.record(event(8, { step: step("a", "succeeded") }));
+  await loading;
+  expect(store.tree.get("a")?.state).toBe("succeeded");
+  told.watcher!.record(event(8, { step: step("a", "failed") }));
+  expect(store.tree.get("a")?.state).toBe("succeeded");
+});
+
+test("when the run is in another state it is loaded again", async () => {
+  const told = new Told(detail(7, step("a", "running")));
+  const store = await opened(told);
+  told.now = detail(7, step("a", "interrupted"));
+  told.watcher!.run({ ...told.now.run, state: "dead" });
+  await new Promise((done) => setTimeout(done, 200));
+  expect(store.tree.get("a")?.state).toBe("interrupted");
+});
+
 test("after a reset it loads the run, and listens from there", async () => {
   const told = new Told(detail(7, step("a")));
   const store = await opened(told);
