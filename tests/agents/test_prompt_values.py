@@ -74,3 +74,41 @@ async def test_data_is_json_in_a_prompt(value: Any, shown: Any) -> None:
 async def test_text_and_numbers_stand_as_they_are(value: Any, shown: str) -> None:
     """As they always did; of a result its text."""
     assert await prompt_of("<{{ value }}>", value=value) == f"<{shown}>"
+
+
+TEXTS = [
+    "{{ plan | string }}", "{{ plan | trim }}", "{{ plan | indent }}", "{{ plan | safe }}",
+    "{{ plan | truncate(400) }}", "{{ plan | replace('zz', '') }}", "{{ plan ~ '' }}",
+    "{{ '%s' | format(plan) }}", "{{ '%s' % plan }}", "{{ '%s' % (plan,) }}",
+    "{{ '%(a)s' % {'a': plan} }}", "{{ '%(a)s' | format(a=plan) }}", "{{ plans | join(', ') }}",
+    "{{ holders | join('', attribute='plan') }}", "{{ plans | map('string') | first }}",
+    "{% for one in plans %}{{ one }}{% endfor %}",
+    "{% for one in plans %}{{ one ~ '' }}{% endfor %}",
+    "{{ plan | pprint }}", "{{ result | trim }}", "{{ result ~ '' }}",
+    "{% set text = plan | string %}{{ text }}", "{% if plan %}{{ '' ~ plan }}{% endif %}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("template", TEXTS)
+async def test_data_is_json_wherever_it_becomes_text(template: str) -> None:
+    """By a filter, an operator, in a loop: a model never reads what Python calls a value."""
+    known = {"plan": PLAN, "plans": [PLAN], "holders": [{"plan": PLAN}]}
+    text = await prompt_of(template, **known, result=AgentResult(PLAN))
+    assert json.loads(text) == AS_JSON
+
+
+@pytest.mark.parametrize(
+    ("template", "shown"),
+    [
+        ("{{ plans | map(attribute='title') }}", json.dumps([PLAN.title], ensure_ascii=False)),
+        ("{{ range(2) }}", "[0, 1]"),
+        ("{{ 7 % 4 }} {{ '%d%%' % 3 }}", "3 3%"),
+        ("{{ 'a' ~ none ~ 1 }}", "aNone1"),
+        ("{{ ['a', 2, none] | join('-') }} {{ 'abc' | join('-') }}", "a-2-None a-b-c"),
+        ("{{ {'q': 'a b'} | urlencode }}", "q=a+b"),
+        ("{{ ' said ' | trim | upper }}", "SAID"),
+    ],
+)
+async def test_what_is_no_data_is_as_jinja_has_it(template: str, shown: str) -> None:
+    """Text, numbers and their operators are untouched; what is made on the way is a list."""
+    assert await prompt_of(template, plans=[PLAN]) == shown

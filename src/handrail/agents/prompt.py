@@ -7,24 +7,25 @@ escaped, since the result is no HTML. An undefined name is an error.
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 import json
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
+from handrail.agents.texts import text_of
 from handrail.errors import DefinitionError, MissingExtra
 from handrail.model.launch import Launch, PromptError
-from handrail.model.results import AgentResult, CommandResult, StepResult
+from handrail.model.results import StepResult
 from handrail.shortening import shortened
-from handrail.typed.jsonsafe import json_safe, record_items, short_repr
+from handrail.typed.jsonsafe import short_repr
 from handrail.typed.reference import reference
 
 if TYPE_CHECKING:
@@ -153,35 +154,11 @@ def variables_of(text: str) -> frozenset[str]:
 
 def _environment(source: _Source) -> Environment:
     try:
-        import jinja2
+        importlib.import_module("jinja2")  # the module beside this one may be loaded without it
+        from handrail.agents.templates import environment
     except ImportError as error:
         raise MissingExtra("Agent prompts", "jinja2", "agents") from error
-    environment = jinja2.Environment(
-        autoescape=False,  # noqa: S701  # prompts are no HTML
-        keep_trailing_newline=True,
-        finalize=_in_template,
-        loader=jinja2.FileSystemLoader(source.file.parent)
-        if source.file
-        else jinja2.DictLoader({}),
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters["tojson"] = _as_json
-    return environment
-
-
-def _in_template(value: Any) -> Any:
-    """What stands in a prompt for ``{{ value }}``: JSON for what is no text and no number."""
-    if isinstance(value, (AgentResult, CommandResult)):
-        return _text_of(value)
-    is_data = isinstance(value, (dict, list, tuple, set, frozenset, Enum))
-    return _as_json(value) if is_data or record_items(value) is not None else value
-
-
-def _as_json(value: Any, indent: int | None = None) -> str:
-    """The filter ``tojson``: of a typed output, too; no HTML, so nothing is escaped for it."""
-    if isinstance(value, AgentResult):
-        value = cast("AgentResult[object]", value).output
-    return json.dumps(json_safe(value), indent=indent, ensure_ascii=False)
+    return environment(source.file.parent if source.file else None)
 
 
 def _why(error: Exception, source: _Source, variables: Mapping[str, Any]) -> str:
@@ -369,7 +346,7 @@ def results_section(
     shown: list[str] = []
     left = max_tokens * CHARS_PER_TOKEN
     for result in _latest_first(results):
-        text = _text_of(result.output)
+        text = text_of(result.output)
         if not text:
             continue
         section = f"## {result.path}\n\n{both_ends(text, max(left, 0))}"
@@ -387,20 +364,6 @@ def _latest_first(results: Mapping[str, StepResult[Any]]) -> Iterator[StepResult
         result = results[path]
         if result.status in {"succeeded", "defaulted"}:
             yield result
-
-
-def _text_of(output: Any) -> str:
-    match output:
-        case None:
-            return ""
-        case str():
-            return output.strip()
-        case AgentResult():
-            return _text_of(cast("AgentResult[object]", output).output)
-        case CommandResult():
-            return output.stdout.strip()
-        case _:
-            return _as_json(output, 2)
 
 
 def files_section(files: Sequence[Files], folder: Path, agent: str) -> str:
