@@ -87,3 +87,33 @@ def test_a_path_that_is_not_recorded_is_an_error(cli: Cli, run: str) -> None:
     assert outcome.code == 2
     assert "has no recorded step 'lefd'. Did you mean 'left'?" in outcome.err
     assert cli("show", "nobody", "left").code == 2
+
+
+FILES = """\
+from handrail import step, workflow
+
+
+def each(path):
+    return step("open").call(open, path)
+
+
+@workflow
+def files():
+    yield from step("all").for_each(["/no/a b.py"], each, key=lambda path: f"é{path}")
+"""
+
+
+def test_people_read_names_and_keys_as_they_were_given(cli: Cli, folder: Path) -> None:
+    """In the log, the plan, the tree and the report; what they read, they may ask for."""
+    (folder / "files.py").write_text(FILES, "utf-8")
+    logged = cli("run", "files.py", "--run-id", "f").err
+    for said in (logged, cli("plan", "f").out, cli("report", "f").out):
+        assert "all/é/no/a b.py/open" in said
+    assert "%2F" not in logged
+    assert "  ✗ é/no/a b.py  member" in cli("show", "f").out
+    assert cli("show", "f", "all/é/no/a b.py/open").out.startswith("all/é/no/a b.py/open, python")
+    refused = cli("resume", "f", "--rerun", "all/é/no/a b.py/open")
+    assert (refused.code, "Did you mean 'all/é%2Fno%2Fa b.py/open'?" in refused.err) == (
+        2,
+        True,
+    )

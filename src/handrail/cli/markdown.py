@@ -24,7 +24,7 @@ from handrail.ports.journal import RunInfo
 from handrail.record.inbox import unread
 from handrail.record.reading import history_of
 from handrail.record.view import RunView, Spent, StepView, plain, view_of
-from handrail.sinks.console_text import duration
+from handrail.sinks.console_text import duration, path_text
 from handrail.sinks.console_words import usage_text
 from handrail.typed.jsonsafe import json_safe
 from handrail.web.report import html_of
@@ -116,7 +116,7 @@ def _lines(info: RunInfo, view: RunView) -> Iterator[str]:
     yield from _section("Steps", _steps(view))
     yield from _section("What went wrong on the way", _failures(view))
     incidents = (
-        f"- {_code(one.step.path)}: {one.kind}, {_code(_line(one.step.error))}"
+        f"- {_code(path_text(one.step.path))}: {one.kind}, {_code(_line(one.step.error))}"
         for one in view.incidents
     )
     yield from _section("Incidents", incidents)
@@ -140,7 +140,7 @@ def _facts(info: RunInfo, view: RunView) -> Iterator[tuple[str, str]]:
 def _steps(view: RunView) -> Iterator[str]:
     rows = [
         (
-            "&nbsp;" * 4 * one.depth + _code(one.path),
+            "&nbsp;" * 4 * one.depth + _code(path_text(one.path)),
             f"{_MARKS.get(one.state, '')} {one.state}".strip(),
             "" if one.duration_ms is None else duration(one.duration_ms / 1000),
             str(one.attempts) if one.attempts > 1 else "",
@@ -157,7 +157,7 @@ def _steps(view: RunView) -> Iterator[str]:
 def _failures(view: RunView) -> Iterator[str]:
     for one in view.steps:
         for failure in one.handled:
-            yield f"- {_code(one.path)} {one.state} after {_code(_line(failure.error))}"
+            yield f"- {_code(path_text(one.path))} {one.state} after {_code(_line(failure.error))}"
         if one.state == "failed" and one.cause is not None and one.cause.inner is None:
             yield from _details(one)
 
@@ -165,7 +165,7 @@ def _failures(view: RunView) -> Iterator[str]:
 def _details(one: StepView) -> Iterator[str]:
     assert one.cause is not None
     yield ""
-    yield f"<details><summary>{_html(one.path)}</summary>"
+    yield f"<details><summary>{_html(path_text(one.path))}</summary>"
     yield ""
     yield from _fenced(one.cause.error)
     yield ""

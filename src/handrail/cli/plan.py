@@ -20,6 +20,7 @@ from handrail.cli.target import workflow_of
 from handrail.errors import StepChange
 from handrail.model.plan import Plan, PlannedStep
 from handrail.ports.journal import RunInfo
+from handrail.sinks.console_text import path_text
 
 
 def plan(
@@ -50,7 +51,7 @@ def plan(
 
 def _show(found: Plan, info: RunInfo, choices: Choices, place: Place) -> None:
     print(f"{found.workflow_name}, run {found.run_id}: {describe_status(info)}\n")
-    width = max((len(step.path) for step in found.steps), default=0)
+    width = max((len(path_text(step.path)) for step in found.steps), default=0)
     kinds = max((len(step.step_type) for step in found.steps), default=0)
     alive = info.holder is not None
     for step, count in _folded(found.steps):
@@ -58,7 +59,7 @@ def _show(found: Plan, info: RunInfo, choices: Choices, place: Place) -> None:
             print(f"  recorded     ... {count} more (--json lists all)")
             continue
         state, remark = _state(step, alive=alive), _remark(step, alive=alive)
-        row = f"{state:11}  {step.path:{width}}  {step.step_type:{kinds}}  {remark}"
+        row = f"{state:11}  {path_text(step.path):{width}}  {step.step_type:{kinds}}  {remark}"
         print(f"  {row.rstrip()}")
         if step.state == "changed":
             for line in was_and_now(StepChange(step.path, step.was, step.now)):

@@ -15,7 +15,7 @@ from handrail.model import events as ev
 from handrail.model.results import AgentResult, Failure, StepResult
 from handrail.record.reading import near
 from handrail.record.view import RunView, StepView, plain
-from handrail.sinks.console_text import duration, error_text
+from handrail.sinks.console_text import duration, error_text, path_text
 from handrail.sinks.console_words import ladder_text, printable
 from handrail.typed.jsonsafe import json_safe
 
@@ -28,10 +28,10 @@ def show_step(
     Raises:
         NotRecorded: nothing is recorded at this path.
     """
-    step = next((one for one in view.steps if one.path == path), None)
+    step = next((one for one in view.steps if path in {one.path, path_text(one.path)}), None)
     if step is None:
         raise NotRecorded(run_id, path, near(path, [one.path for one in view.steps]))
-    events = [event for event in history if getattr(event, "path", None) == path]
+    events = [event for event in history if getattr(event, "path", None) == step.path]
     ends = [one.result for one in events if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))]
     end = ends[-1] if ends and step.duration_ms is not None else None
     if data is not None:

@@ -16,6 +16,7 @@ from handrail.errors import (
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import defined_at
+from handrail.model.paths import decode_key
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
@@ -149,10 +150,12 @@ def refuse_partially_compensated(recorded: Recorded, run_id: str, rerun: Sequenc
 
 
 def near(path: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The known paths that look most like this one."""
+    """The known paths that look most like this one, or are it, as people read it."""
     import difflib
 
     listed = sorted(known)
+    if as_read := [one for one in listed if decode_key(one) == path]:
+        return tuple(as_read)
     same_name = [one for one in listed if one.rpartition("/")[2] == path.rpartition("/")[2]]
     return tuple((same_name or difflib.get_close_matches(path, listed))[:3])
 

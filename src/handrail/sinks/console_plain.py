@@ -27,6 +27,7 @@ from handrail.sinks.console_text import (
     counted,
     duration,
     error_text,
+    path_text,
     until,
 )
 from handrail.sinks.console_words import (
@@ -126,7 +127,7 @@ class PlainLog:
                 spent, activity = now - began, activity_text(step.latest)
                 told = f"at work for {duration(spent)}, since {clock(began)}"
                 told += f": {activity}" if activity else ""
-                lines.append(self._line("started", clean(path), step.kind, told, tone="dim"))
+                lines.append(self._line("started", path_text(path), step.kind, told, tone="dim"))
                 due = began + spent * 2
             self._alive[path] = (began, due)
         return lines
@@ -147,7 +148,7 @@ class PlainLog:
         return [self._line("cancelled", "cancelling", "", clean(event.reason))]
 
     def _limit_reached(self, event: ev.LimitReached, _: object) -> list[Line]:
-        where = clean(event.path) or "the run"
+        where = path_text(event.path) or "the run"
         told = f"reached the limit {clean(event.name)}={clean(event.value)}"
         return [self._line("failed", where, "", told)]
 
@@ -163,7 +164,7 @@ class PlainLog:
             return []
         if _is_hushed(step):
             return []
-        return [self._line("started", clean(event.path), event.step_type)]
+        return [self._line("started", path_text(event.path), event.step_type)]
 
     def _step_completed(self, event: ev.StepCompleted, step: LiveStep) -> list[Line]:
         result = event.result
@@ -193,11 +194,11 @@ class PlainLog:
         else:
             error = error_lines(event.error, event.error_type, most=_LINES_OF_A_RETRY) or [""]
         text = f"attempt {event.attempt} failed, again{when}: {error[0]}"
-        return [self._line("again", clean(event.path), "", text, tone="warn"), *_below(error)]
+        return [self._line("again", path_text(event.path), "", text, tone="warn"), *_below(error)]
 
     def _interrupted(self, event: ev.StepInterrupted, _: object) -> list[Line]:
         reason = f": {clean(event.reason)}" if event.reason else ""
-        return [self._line("interrupted", clean(event.path), "", f"interrupted{reason}")]
+        return [self._line("interrupted", path_text(event.path), "", f"interrupted{reason}")]
 
     def _step_replayed(self, event: ev.StepReplayed, _: object) -> list[Line]:
         del event
@@ -210,7 +211,7 @@ class PlainLog:
         if _is_hushed(step):
             return []
         members = "" if event.size is None else counted(event.size, "member")
-        return [self._line("started", clean(event.path), event.kind, members)]
+        return [self._line("started", path_text(event.path), event.kind, members)]
 
     def _member_completed(self, event: ev.MemberCompleted, step: LiveStep) -> list[Line]:
         lines = self._member_of_group_ended(event.path, event.result, step)
@@ -234,7 +235,9 @@ class PlainLog:
         ended, size = group.ended, group.size
         every = EVERY if size is None else max(1, size // 10)
         if ended % every == 0 and (size is None or ended < size):
-            line = self._line("started", clean(group.path), group.kind, _counts(group), tone="dim")
+            line = self._line(
+                "started", path_text(group.path), group.kind, _counts(group), tone="dim"
+            )
             lines.append(line)
         return lines
 
@@ -244,10 +247,10 @@ class PlainLog:
         deadline = event.gate.deadline
         by = "" if deadline is None else f", answer {until(deadline, event.at)}"
         question = f"{question_of(event.gate)}{by}"
-        return [self._line("waiting", clean(event.path), "ask", question)]
+        return [self._line("waiting", path_text(event.path), "ask", question)]
 
     def _gate_answered(self, event: ev.GateAnswered, _: object) -> list[Line]:
-        return [self._line("started", clean(event.path), "", answer_text(event))]
+        return [self._line("started", path_text(event.path), "", answer_text(event))]
 
     def _timer_set(self, event: ev.TimerSet, step: LiveStep | None) -> list[Line]:
         if event.reason == "retry":
@@ -260,7 +263,7 @@ class PlainLog:
         if event.reason == "cap" and isinstance(note, ev.LadderStep) and note.due == event.due:
             return []  # it was said why and until when
         kind = "sleep" if event.reason == "sleep" else "waits for a limit"
-        return [self._line("waiting", clean(event.path), kind, until(event.due, event.at))]
+        return [self._line("waiting", path_text(event.path), kind, until(event.due, event.at))]
 
     # -- agents ------------------------------------------------------------------------------
 
@@ -268,13 +271,13 @@ class PlainLog:
         if _is_hushed(step):
             return []
         sign = "waiting" if event.parked or event.due > event.at else "again"
-        return [self._line(sign, clean(event.path), "", ladder_text(event), tone="warn")]
+        return [self._line(sign, path_text(event.path), "", ladder_text(event), tone="warn")]
 
     def _claim_waiting(self, event: ev.ClaimWaiting, _: object) -> list[Line]:
-        return [self._line("waiting", clean(event.path), "", claim_text(event), tone="warn")]
+        return [self._line("waiting", path_text(event.path), "", claim_text(event), tone="warn")]
 
     def _claim_granted(self, event: ev.ClaimGranted, _: object) -> list[Line]:
-        return [self._line("again", clean(event.path), "", f"has {clean(event.what)} now")]
+        return [self._line("again", path_text(event.path), "", f"has {clean(event.what)} now")]
 
     def _heard_of_backend(
         self, event: ev.AgentRetry | ev.AgentLimit, step: LiveStep | None
@@ -283,7 +286,7 @@ class PlainLog:
         path = event.path if group is None else group.path
         text = self._heard.worth_saying(event, path)
         sign = "again" if isinstance(event, ev.AgentRetry) else "waiting"
-        return [self._line(sign, clean(path), "", text, tone="warn")] if text else []
+        return [self._line(sign, path_text(path), "", text, tone="warn")] if text else []
 
     def _budget_warning(self, event: ev.BudgetWarning, _: object) -> list[Line]:
         return [self._line("started", whose_budget(event), "", budget_text(event), tone="warn")]
@@ -296,7 +299,7 @@ class PlainLog:
         return [self._line("started", f"signal {clean(event.name)}", "", f"received{who}")]
 
     def _rollback_completed(self, event: ev.RollbackCompleted, _: object) -> list[Line]:
-        path = clean(event.path)
+        path = path_text(event.path)
         if event.error is None:
             return [self._line("undo", path, "", "rolled back", tone="warn")]
         error = error_text(event.error, event.error_type)
@@ -324,7 +327,7 @@ class PlainLog:
         handled = handled_text(result.status, result.handled, step.exit_code)
         told = "  ".join([*parts, *error[:1], *([handled] if handled else [])])
         kind = "" if result.step_type == "member" else result.step_type
-        line = self._line(result.status, clean(path), kind, told)
+        line = self._line(result.status, path_text(path), kind, told)
         return [line, *_below(error)] if len(error) > 1 else [line]
 
     def _why(self, result: StepResult[Any], step: LiveStep) -> list[str]:
@@ -465,7 +468,7 @@ def error_below(run: LiveRun, event: WorkflowCompleted | RunSuspended, *, told: 
     first, *others = error_lines(error, error_type) or [""]
     if not others:
         return []
-    subject = (Span(f"{clean(path)}  ", "name"),) if path else ()
+    subject = (Span(f"{path_text(path)}  ", "name"),) if path else ()
     return [(*subject, Span(first, "bad")), *((Span(line),) for line in others)]
 
 

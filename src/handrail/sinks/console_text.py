@@ -6,9 +6,15 @@ import time
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from handrail.model.paths import decode_key
 from handrail.shortening import clean
 
 Tone: TypeAlias = Literal["plain", "name", "dim", "good", "bad", "warn", "busy", "wait"]
+
+
+def path_text(path: str) -> str:
+    """A path as its names and keys were given."""
+    return clean(decode_key(path))
 
 
 class Span(NamedTuple):

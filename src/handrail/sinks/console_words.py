@@ -17,7 +17,7 @@ from handrail.model.results import Failure, OpenGate, Usage
 from handrail.record.live_view import LiveStep
 from handrail.record.view import Cause
 from handrail.shortening import clean, last_line
-from handrail.sinks.console_text import duration, error_text, until
+from handrail.sinks.console_text import duration, error_text, path_text, until
 
 INDENT = "    "
 WIDTH = 500
@@ -30,7 +30,7 @@ _FOLLOWS = 200
 def origin_from(cause: Cause, above: str = "") -> str:
     """``at checks/0/check; 2 more failed``: where a failure began, seen from the path ``above``."""
     path = cause.origin.path
-    where = f"at {clean(path.removeprefix(f'{above}/') if above else path)}"
+    where = f"at {path_text(path.removeprefix(f'{above}/') if above else path)}"
     rest = "" if cause.inner is None else cause.error.partition(cause.inner.error)[2]
     return where + clean(rest, _FOLLOWS) if rest.startswith("; ") else where
 
@@ -38,7 +38,9 @@ def origin_from(cause: Cause, above: str = "") -> str:
 def cause_in_short(cause: Cause) -> str:
     """The first line of the error that a failure began with, after its path."""
     origin = cause.origin
-    return f"{clean(origin.path)}: {first_line(origin.error, origin.error_type)}{at_line(origin)}"
+    return (
+        f"{path_text(origin.path)}: {first_line(origin.error, origin.error_type)}{at_line(origin)}"
+    )
 
 
 def error_of(cause: Cause) -> str:
@@ -198,7 +200,7 @@ def ladder_text(event: ev.LadderStep) -> str:
 
 def whose_budget(event: ev.BudgetWarning | ev.BudgetRaised) -> str:
     """``budget of step 'a0'``; ``budget`` if it is the run's."""
-    return f"budget of step '{clean(event.scope)}'" if event.scope else "budget"
+    return f"budget of step '{path_text(event.scope)}'" if event.scope else "budget"
 
 
 def budget_text(event: ev.BudgetWarning) -> str:
