@@ -11,6 +11,8 @@ import { draftOf, shapeOf, valueOf, type Draft, type Shape } from "./schema";
 import { Refused, type Verb } from "./source";
 import { Dialog, Foreign, notify } from "./ui";
 
+const NEEDS_A_DRIVER: ReadonlySet<Verb> = new Set(["answer", "signal", "guide", "complete", "skip", "retry"]);
+
 /** Do it, and say so; what the server refuses is said in its words. The answer, if it was done. */
 export async function perform(
   store: RunStore,
@@ -20,7 +22,8 @@ export async function perform(
 ): Promise<{ readonly [name: string]: unknown } | null> {
   try {
     const said = await store.source.act(store.id, verb, body);
-    notify(done, true);
+    const idle = said["driven"] === false && NEEDS_A_DRIVER.has(verb);
+    notify(idle ? `${done} No process is running the run: resume it, and it goes on.` : done, true);
     void store.load();
     return said;
   } catch (error) {
@@ -70,7 +73,7 @@ export function GateForm({ gate, store, now }: { gate: Gate; store: RunStore; no
           {gate.deadline ? ` · until ${relative(gate.deadline, now)}` : ""}
         </span>
       </div>
-      {!store.source.readOnly && (
+      {store.source.can("answer") && (
         <form class={shape.kind === "choice" ? "short" : undefined} onSubmit={(event) => void answer(event)}>
           <Fields shape={shape} draft={draft} onDraft={setDraft} label="Answer" bare />
           {wrong && <p class="wrong" role="alert"><Foreign text={wrong} /></p>}
@@ -92,7 +95,7 @@ export function SignalForm({ signal, store }: { signal: Signal; store: RunStore 
           Waits for the signal <b class="mono"><Foreign text={signal.name} /></b>{" "}
           {signal.path && <span class="note">at <span class="mono"><Foreign text={signal.path} /></span></span>}
         </span>
-        {!store.source.readOnly && (
+        {store.source.can("signal") && (
           <button type="button" class="button small" onClick={() => setOpen(true)}>Send signal…</button>
         )}
       </div>
@@ -202,29 +205,29 @@ export function RunActions({ store, run }: { store: RunStore; run: RunRow }) {
   const close = () => setAsked(null);
   const over = OVER.has(run.state);
   const driven = run.state === "running" || run.state === "paused";
-  const acts = !store.source.readOnly;
+  const can = (verb: Verb) => store.source.can(verb);
   const choose = (one: Asked) => () => {
     setMenu(false);
     setAsked(one);
   };
   return (
     <div class="acts">
-      {acts && driven && run.state !== "paused" && (
+      {can("pause") && driven && run.state !== "paused" && (
         <button type="button" class="button" onClick={() => void perform(store, "pause", {}, "Paused: nothing new begins, what runs goes on to its end.")}>
           <Icon of="pause" /> Pause
         </button>
       )}
-      {acts && run.state === "paused" && (
+      {can("unpause") && run.state === "paused" && (
         <button type="button" class="button first" onClick={() => void perform(store, "unpause", {}, "The run goes on.")}>
           <Icon of="play" /> Unpause
         </button>
       )}
-      {acts && (run.state === "suspended" || run.state === "dead" || run.state === "failed") && (
+      {can("resume") && (run.state === "suspended" || run.state === "dead" || run.state === "failed") && (
         <button type="button" class="button" onClick={() => void perform(store, "resume", {}, "The run is resumed.")}>
           <Icon of="play" /> Resume
         </button>
       )}
-      {acts && !over && (
+      {can("guide") && !over && (
         <button type="button" class="button" onClick={choose("guide")}>Guide…</button>
       )}
       <div
@@ -244,8 +247,8 @@ export function RunActions({ store, run }: { store: RunStore; run: RunRow }) {
         </button>
         {menu && (
           <div>
-            {acts && !over && <button type="button" class="button" onClick={choose("signal")}>Send a signal…</button>}
-            {acts && driven && (
+            {can("signal") && !over && <button type="button" class="button" onClick={choose("signal")}>Send a signal…</button>}
+            {can("stop") && driven && (
               <button
                 type="button"
                 class="button"
@@ -257,9 +260,9 @@ export function RunActions({ store, run }: { store: RunStore; run: RunRow }) {
                 Stop, to resume later
               </button>
             )}
-            {acts && <button type="button" class="button" onClick={choose("fork")}>Fork…</button>}
+            {can("fork") && <button type="button" class="button" onClick={choose("fork")}>Fork…</button>}
             <button type="button" class="button" onClick={choose("diff")}>Compare with…</button>
-            {acts && !over && <button type="button" class="button grave" onClick={choose("cancel")}>Cancel the run…</button>}
+            {can("cancel") && !over && <button type="button" class="button grave" onClick={choose("cancel")}>Cancel the run…</button>}
           </div>
         )}
       </div>
@@ -356,7 +359,7 @@ export function ForkDialog({ store, at, onClose }: { store: RunStore; at: string
 
 export function StepActions({ store, step }: { store: RunStore; step: StepRow }) {
   const [asked, setAsked] = useState<"guide" | "complete" | "fork" | null>(null);
-  if (store.source.frozenAt !== null || store.source.readOnly) return null;
+  const can = (verb: Verb) => store.source.can(verb);
   const run = store.run;
   const over = run !== null && OVER.has(run.state) && run.state !== "failed";
   const live = ["running", "waiting", "open", "interrupted"].includes(step.state);
@@ -365,19 +368,21 @@ export function StepActions({ store, step }: { store: RunStore; step: StepRow })
   const close = () => setAsked(null);
   return (
     <div class="choices">
-      {live && agent && step.state === "running" && (
+      {can("guide") && agent && step.state === "running" && (
         <button type="button" class="button small" onClick={() => setAsked("guide")}>Guide…</button>
       )}
-      {!over && (live || step.state === "failed") && (
+      {can("complete") && !over && (live || step.state === "failed") && (
         <button type="button" class="button small" onClick={() => setAsked("complete")}>Complete with…</button>
       )}
-      {!over && step.state === "running" && (
+      {can("retry") && !over && step.state === "running" && (
         <button type="button" class="button small" onClick={() => void perform(store, "retry", { path }, `${path} begins again.`)}>Retry</button>
       )}
-      {!over && (live || step.state === "failed") && (
+      {can("skip") && !over && (live || step.state === "failed") && (
         <button type="button" class="button small" onClick={() => void perform(store, "skip", { path }, `${path} is skipped.`)}>Skip</button>
       )}
-      <button type="button" class="button small" onClick={() => setAsked("fork")}><Icon of="fork" /> Fork from here…</button>
+      {can("fork") && (
+        <button type="button" class="button small" onClick={() => setAsked("fork")}><Icon of="fork" /> Fork from here…</button>
+      )}
       {asked === "guide" && <GuideDialog store={store} path={path} onClose={close} />}
       {asked === "fork" && <ForkDialog store={store} at={path} onClose={close} />}
       {asked === "complete" && (

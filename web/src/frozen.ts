@@ -28,6 +28,7 @@ export function frozenSource(data: Frozen): Source {
   return {
     frozenAt: data.made_at,
     readOnly: true,
+    can: () => false,
     start: () => Promise.resolve(),
     runs: refused,
     run: () => Promise.resolve(data.run),

@@ -8,13 +8,19 @@ import {
 export class Server implements Source {
   readonly frozenAt = null;
   readOnly = false;
+  private verbs: ReadonlySet<string> = new Set();
 
   /** `base`: the address that `api/` stands below, with a slash at its end. */
   constructor(private readonly base: string) {}
 
   async start(): Promise<void> {
-    const me = await this.get<{ read_only?: boolean }>("api/me");
-    this.readOnly = me.read_only === true;
+    const me = await this.get<{ read_only: boolean; can_drive: boolean; verbs: readonly string[] }>("api/me");
+    this.readOnly = me.read_only;
+    this.verbs = new Set(me.verbs.filter((verb) => verb !== "resume" || me.can_drive));
+  }
+
+  can(verb: Verb): boolean {
+    return this.verbs.has(verb);
   }
 
   runs(query: RunsQuery): Promise<RunsPage> {

@@ -62,6 +62,8 @@ export interface Source {
   /** Of a report: when it was made; null: it is live. */
   readonly frozenAt: number | null;
   readonly readOnly: boolean;
+  /** True if this can be done here. */
+  can(verb: Verb): boolean;
   start(): Promise<void>;
   runs(query: RunsQuery): Promise<RunsPage>;
   run(id: string): Promise<RunDetail>;
