@@ -4,7 +4,7 @@ import type { StepRow, StepState } from "./api";
 
 export interface Node {
   row: StepRow;
-  readonly parent: string | null;
+  parent: string | null;
   readonly children: string[];
 }
 
@@ -33,10 +33,17 @@ export const FOLDED_FROM = 60;
 
 export const LIVE: ReadonlySet<StepState> = new Set(["running", "waiting"]);
 
-/** All steps of a run by path; children in the order in which they came. Mutable. */
+/**
+ * All steps of a run by path, those of one body or group by when they began. Mutable.
+ *
+ * What is told while a run goes on may tell of a step before it tells of the one around it: until
+ * then it stands in the nearest one that is known.
+ */
 export class Tree {
   readonly nodes = new Map<string, Node>();
   readonly roots: string[] = [];
+  /** Steps that wait for the one around them, by its path. */
+  private readonly strays = new Map<string, string[]>();
 
   constructor(rows: Iterable<StepRow> = []) {
     for (const row of rows) this.put(row);
@@ -44,25 +51,48 @@ export class Tree {
 
   /** Add a step, or put its new state in the place of the old one. */
   put(row: StepRow): void {
-    const known = this.nodes.get(row.path);
+    const { path } = row;
+    const known = this.nodes.get(path);
     if (known) {
       known.row = row;
       return;
     }
-    const parent = this.parentOf(row.path);
-    this.nodes.set(row.path, { row, parent, children: [] });
-    (parent === null ? this.roots : this.nodes.get(parent)!.children).push(row.path);
+    const around = aroundIt(path);
+    const parent = this.nearest(path);
+    this.nodes.set(path, { row, parent, children: [] });
+    this.insert(path, parent);
+    if (around.length > 0 && (parent === null || !around.includes(parent))) {
+      for (const one of around) this.strays.set(one, [...(this.strays.get(one) ?? []), path]);
+    }
+    for (const stray of this.strays.get(path) ?? []) this.move(stray, path);
+    this.strays.delete(path);
   }
 
-  /** The path of the step that this one is in: the nearest one above that is known. */
-  private parentOf(path: string): string | null {
-    for (let end = path.lastIndexOf("/"); end > 0; end = path.lastIndexOf("/", end - 1)) {
-      const above = path.slice(0, end);
-      if (this.nodes.has(above)) return above;
-      const first = above.replace(/~\d+$/, ""); // another attempt is the step itself again
-      if (this.nodes.has(first)) return first;
+  private nearest(path: string): string | null {
+    for (let around = aroundIt(path); around.length > 0; around = aroundIt(around[0]!)) {
+      const found = around.find((one) => this.nodes.has(one));
+      if (found !== undefined) return found;
     }
     return null;
+  }
+
+  private insert(path: string, parent: string | null): void {
+    const siblings = parent === null ? this.roots : this.nodes.get(parent)!.children;
+    const began = this.nodes.get(path)!.row.started_at;
+    let place = siblings.length;
+    if (began !== null) {
+      while (place > 0 && (this.nodes.get(siblings[place - 1]!)!.row.started_at ?? 0) > began) place--;
+    }
+    siblings.splice(place, 0, path);
+  }
+
+  private move(path: string, to: string): void {
+    const node = this.nodes.get(path)!;
+    if (node.parent === to || aroundIt(path).some((one) => one === node.parent)) return;
+    const siblings = node.parent === null ? this.roots : this.nodes.get(node.parent)!.children;
+    siblings.splice(siblings.lastIndexOf(path), 1);
+    node.parent = to;
+    this.insert(path, to);
   }
 
   get(path: string): StepRow | undefined {
@@ -106,6 +136,15 @@ export class Tree {
     }
     return found;
   }
+}
+
+/** The path of the step around this one; of a later attempt (`name~2`) also the step itself. */
+function aroundIt(path: string): string[] {
+  const end = path.lastIndexOf("/");
+  if (end <= 0) return [];
+  const above = path.slice(0, end);
+  const first = above.replace(/~\d+$/, "");
+  return first === above ? [above] : [above, first];
 }
 
 /** What a person has opened and folded by hand; the rest goes by the size of the group. */

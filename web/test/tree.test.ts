@@ -46,6 +46,32 @@ describe("a tree of steps", () => {
     expect(tree.children("pay")).toEqual(["pay/card", "pay~2/card"]);
   });
 
+  test("it is the same whatever is told first", () => {
+    const rows = [
+      step("a", "succeeded", { started_at: 1 }),
+      step("each", "running", { started_at: 2 }),
+      step("each/0", "running", { started_at: 3 }),
+      step("each/0/do", "running", { started_at: 4 }),
+      step("each/0~2/do", "running", { started_at: 5 }),
+      step("each/1", "running", { started_at: 6 }),
+      step("each/1/do", "running", { started_at: 7 }),
+      step("b", "running", { started_at: 8 }),
+    ];
+    const told = (order: readonly number[]) => paths(new Tree(order.map((place) => rows[place]!)));
+    const expected = told([0, 1, 2, 3, 4, 5, 6, 7]);
+    expect(expected).toEqual(rows.map((row) => row.path));
+    let seed = 7;
+    for (let i = 0; i < 200; i++) {
+      const order = rows.map((_, place) => place);
+      for (let n = order.length - 1; n > 0; n--) {
+        seed = (seed * 16807) % 2147483647;
+        const other = seed % (n + 1);
+        [order[n], order[other]] = [order[other]!, order[n]!];
+      }
+      expect(told(order)).toEqual(expected);
+    }
+  });
+
   test("a step that is told again takes the place of the one before", () => {
     const tree = some();
     tree.put(step("merge", "succeeded"));
