@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args
 
 from handrail.codec.codec import Codec
-from handrail.errors import DamagedExport
+from handrail.errors import DamagedExport, OutputNotSerializable
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, Letter, Message
 from handrail.record.exports import Line, read, written
 from handrail.record.inbox import elsewhere, unread_letters
 from handrail.record.reading import workflow_named
 from handrail.record.rows import UnreadableRecord, from_record, missing_secrets, to_record
+from handrail.record.soundness import unsound
 from handrail.secrets.values import SecretValues
 
 
@@ -65,10 +66,21 @@ def import_from(file: Path, journal: Journal, run_id: str | None, secrets: Secre
     run = [one for one, line in zip(events, found.lines, strict=True) if line.letter is None]
     if not run or not isinstance(run[0], ev.WorkflowStarted):
         raise DamagedExport(str(file), 2, "it holds no run")
-    journal.append_run(run, secrets=secrets)
-    for event, line in zip(events, found.lines, strict=True):
-        if line.letter is not None:
-            journal.post(Letter(cast("Message", event), line.letter), secrets=secrets)
+    wrong = unsound(run)
+    if wrong is not None:
+        lines = [line.line for line in found.lines if line.letter is None]
+        raise DamagedExport(str(file), lines[wrong[0]], wrong[1])
+    letters = [
+        _letter(str(file), line, event, journal.codec, secrets)
+        for event, line in zip(events, found.lines, strict=True)
+        if line.letter is not None
+    ]
+    try:
+        journal.append_run(run, secrets=secrets)
+    except OutputNotSerializable as error:
+        raise DamagedExport(str(file), found.lines[-1].line, _never_so(error)) from None
+    for letter in letters:
+        journal.post(letter, secrets=secrets)
     return run_id
 
 
@@ -77,5 +89,21 @@ def _event(
 ) -> ev.Event:
     try:
         return elsewhere(from_record(run_id, line.seq, line.at, line.record, codec, secrets))
-    except UnreadableRecord as error:
+    except (UnreadableRecord, RecursionError) as error:
         raise DamagedExport(file, line.line, str(error)) from None
+
+
+def _letter(
+    file: str, line: Line, event: ev.Event, codec: Codec, secrets: Mapping[str, str]
+) -> Letter:
+    if not isinstance(event, get_args(Message)) or unsound([event]) is not None:
+        raise DamagedExport(file, line.line, "it is no letter to a run")
+    try:
+        to_record(event, codec, secrets)
+    except OutputNotSerializable as error:
+        raise DamagedExport(file, line.line, _never_so(error)) from None
+    return Letter(cast("Message", event), line.letter or "")
+
+
+def _never_so(error: OutputNotSerializable) -> str:
+    return f"a value up to here was never recorded so: {error.why}"

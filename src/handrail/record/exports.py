@@ -151,7 +151,7 @@ def _fields(file: str, number: int, line: bytes, before: int) -> _Fields:
     said, _, _ = line.rpartition(_END)
     try:
         fields = _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedExport(file, number, f"it is no line of an export ({error})") from None
     if crc32(said, before) != fields.crc:
         raise DamagedExport(file, number, "it is not as it was written, or not in its place")
