@@ -38,16 +38,21 @@ class CheckingJournal:
         return self.journal.append(event, sync=sync)
 
     def append_run(
-        self, events: Sequence[Event], /, *, secrets: Mapping[str, str] | None = None
+        self,
+        events: Sequence[Event],
+        /,
+        *,
+        letters: Sequence[Letter] = (),
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         """As the journal behind it, for events that could be written.
 
         Raises:
             OutputNotSerializable: one could not; nothing is kept.
         """
-        for event in events:
+        for event in (*events, *(one.event for one in letters)):
             to_record(event, self.codec)
-        self.journal.append_run(events, secrets=secrets)
+        self.journal.append_run(events, letters=letters, secrets=secrets)
 
     def events(
         self, run_id: str, /, *, secrets: Mapping[str, str] | None = None

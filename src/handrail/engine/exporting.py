@@ -76,11 +76,9 @@ def import_from(file: Path, journal: Journal, run_id: str | None, secrets: Secre
         if line.letter is not None
     ]
     try:
-        journal.append_run(run, secrets=secrets)
+        journal.append_run(run, letters=letters, secrets=secrets)
     except OutputNotSerializable as error:
         raise DamagedExport(str(file), found.lines[-1].line, _never_so(error)) from None
-    for letter in letters:
-        journal.post(letter, secrets=secrets)
     return run_id
 
 

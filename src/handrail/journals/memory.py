@@ -81,7 +81,12 @@ class MemoryJournal:
         kept.append(event)
 
     def append_run(
-        self, events: Sequence[Event], /, *, secrets: Mapping[str, str] | None = None
+        self,
+        events: Sequence[Event],
+        /,
+        *,
+        letters: Sequence[Letter] = (),
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         """Keep all events of a run that has none yet.
 
@@ -98,6 +103,9 @@ class MemoryJournal:
                 if one.run_id == run_id and one.seq == number
                 else stamp(copy.copy(one), run_id, number, one.at)
                 for number, one in enumerate(events, 1)
+            ]
+            self._letters[run_id] = [
+                replace(letter, number=number) for number, letter in enumerate(letters, 1)
             ]
 
     def events(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> list[Event]:

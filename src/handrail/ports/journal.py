@@ -145,11 +145,16 @@ class Journal(Protocol):
         ...
 
     def append_run(
-        self, events: Sequence[Event], /, *, secrets: Mapping[str, str] | None = None
+        self,
+        events: Sequence[Event],
+        /,
+        *,
+        letters: Sequence[Letter] = (),
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         """Store all events of a run that has none yet, or nothing. The first one says which run it
         is; others may be events of another run that is stored here, which stays as it is. They are
-        numbered from 1, by their places.
+        numbered from 1, by their places. With them come ``letters`` to it, none of the same key.
 
         ``secrets`` as in ``acquire``. When it returns, they survive what the journal promises.
 

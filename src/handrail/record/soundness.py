@@ -40,8 +40,7 @@ def unsound(history: Sequence[ev.Event]) -> tuple[int, str] | None:
 
 
 def _misfit(event: Any) -> str | None:
-    kind: Any = type(event)
-    for name, wanted in _plain_fields(kind):
+    for name, wanted in _plain_fields(event.__class__):
         value = getattr(event, name)
         if not isinstance(value, wanted):
             return f"its {name} is {type(value).__name__}"
@@ -57,7 +56,7 @@ def _uncounted(event: Any, count: int) -> str | None:
 
 
 @cache
-def _plain_fields(kind: Any) -> tuple[tuple[str, tuple[type, ...]], ...]:
+def _plain_fields(kind: Any, /) -> tuple[tuple[str, tuple[type, ...]], ...]:
     """The fields of an event, or a result, that hold plain data, and of what classes."""
     hints = hints_of(kind)
     found = ((one.name, tuple(_classes(hints.get(one.name)))) for one in fields(kind))

@@ -243,11 +243,16 @@ class CrashingJournal:
         return kept
 
     def append_run(
-        self, events: Sequence[Event], /, *, secrets: Mapping[str, str] | None = None
+        self,
+        events: Sequence[Event],
+        /,
+        *,
+        letters: Sequence[Letter] = (),
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         """Store the run, or die."""
         dies = self._begin(f"run {events[0].run_id}")
-        self._inner.append_run(events, secrets=secrets)
+        self._inner.append_run(events, letters=letters, secrets=secrets)
         if dies:
             die()
 

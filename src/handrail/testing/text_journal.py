@@ -127,7 +127,12 @@ class TextJournal:
         self._written()
 
     def append_run(
-        self, events: Sequence[Event], /, *, secrets: Mapping[str, str] | None = None
+        self,
+        events: Sequence[Event],
+        /,
+        *,
+        letters: Sequence[Letter] = (),
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         """Keep all events of a run that has none yet, as text, in one write.
 
@@ -139,8 +144,13 @@ class TextJournal:
         if run_id in self._store.rows:
             raise RunIdTaken(run_id)
         rows = [_Row(one.at, to_record(one, self.codec, secrets)) for one in events]
+        mail = [
+            _LetterRow(one.key, one.event.at, to_record(one.event, self.codec, secrets))
+            for one in letters
+        ]
         self._write()
         self._store.rows[run_id] = rows
+        self._store.letters[run_id] = mail
         self._written()
 
     def events(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> list[Event]:

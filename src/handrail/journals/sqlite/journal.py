@@ -56,6 +56,7 @@ from handrail.journals.sqlite.open import is_busy
 from handrail.journals.sqlite.rows import Tail, list_runs, put, put_run, read_events
 from handrail.journals.sqlite.store import THREAD_NAME, Store
 from handrail.journals.sqlite.threads import pending_here
+from handrail.journals.sqlite.transactions import transaction
 from handrail.model.events import Event
 from handrail.model.history import Fault, Pruned
 from handrail.model.policy import seconds_of
@@ -143,7 +144,12 @@ class SqliteJournal:
         return self._synced() if sync else None
 
     def append_run(
-        self, events: Sequence[Event], /, *, secrets: Mapping[str, str] | None = None
+        self,
+        events: Sequence[Event],
+        /,
+        *,
+        letters: Sequence[Letter] = (),
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         """Store all events of a run that has none yet, or nothing; see the port.
 
@@ -154,8 +160,11 @@ class SqliteJournal:
         def encoded(event: Event) -> Record:
             return to_record(event, self.codec, secrets)
 
-        with self._store.desk(f"storing run {events[0].run_id}", to_write=True) as connection:
+        task = f"storing run {events[0].run_id}"
+        with self._store.desk(task, to_write=True) as connection, transaction(connection):
             put_run(connection, events, encoded)
+            for letter in letters:
+                self._post.keep(connection, letter, secrets)
         if self._power:
             self._store.wal.sync()
 

@@ -9,7 +9,10 @@ from collections.abc import Generator
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """All that is written inside, or nothing."""
+    """All that is written inside, or nothing; inside another one it is a part of that."""
+    if connection.in_transaction:
+        yield
+        return
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

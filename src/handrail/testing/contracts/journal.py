@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
@@ -108,12 +109,15 @@ class JournalContract:
         events = sample_events("whole")
         large = stamp(WorkflowStarted("w", {"text": "x" * 50_000}, {}, ("whole", "a")), "r", 1, 1.0)
         journal.append_run(events)
-        journal.append_run([large])
+        sent = Letter(stamp(SignalReceived("go", 1), "r", 0, 3.0))
+        journal.append_run([large], letters=[sent])
         await store(journal, stamp(StepStarted("a", "python"), "r", 2, 2.0))
         found = (list(journal.events("whole")), journal.events("r")[0], len(journal.events("r")))
         listed = [(one.run_id, one.events, one.forked_from) for one in journal.runs()]
+        letters = list(journal.letters("r", 0))
         journal.close()
         assert found == (events, large, 2)
+        assert letters == [replace(sent, number=1)]
         assert listed == [("whole", len(events), None), ("r", 2, ("whole", "a"))]
 
     def test_a_run_may_be_made_of_events_of_another(self, make_journal: MakeJournal) -> None:
