@@ -154,4 +154,5 @@ def test_prompts_and_answers_come_from_the_files_of_a_run(tmp_path: Path) -> Non
     assert found.turns == (("one", "first"), ("two", None))
     assert found.stdout == "b" * MOST_BYTES
     assert found.stderr == ""
+    assert found.ends["stdout"] == MOST_BYTES + 1
     assert Texts() == texts_of(tmp_path, "w", "r", "nowhere")

@@ -140,6 +140,8 @@ export interface StepDetail extends StepRow {
   /** What the agent has said to the last prompt. */
   readonly text: string;
   readonly reasoning: string;
+  /** Where `text`, `reasoning`, `stdout` and `stderr` end, in bytes of all that there was. */
+  readonly ends: { readonly [kind: string]: number };
   readonly stdout: string;
   readonly stderr: string;
   readonly tries: readonly Attempt[];

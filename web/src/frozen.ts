@@ -19,7 +19,7 @@ export function frozenIn(page: Document): Frozen | null {
 }
 
 const BLANK: Omit<StepDetail, keyof StepRow> = {
-  output: null, traceback: null, turns: [], text: "", reasoning: "", stdout: "", stderr: "", tries: [], incidents: [],
+  output: null, traceback: null, turns: [], text: "", reasoning: "", ends: {}, stdout: "", stderr: "", tries: [], incidents: [],
   session: null, backend: null, model: null, answer: null,
 };
 

@@ -25,6 +25,9 @@ export class RunStore extends Changing {
   /** Grows when what is recorded of the watched step changed. */
   touched = 0;
   private seq = 0;
+  /** How far the texts of the watched step are known, in bytes, and the turn that its agent is at. */
+  private ends = new Map<string, number>();
+  private turn = 0;
   private stop: (() => void) | null = null;
   private loading: Promise<void> | null = null;
   private closed = false;
@@ -124,15 +127,36 @@ export class RunStore extends Changing {
 
   private progress(piece: ProgressEvent): void {
     if (piece.path !== this.watched) return;
+    if (piece.turn !== undefined && piece.turn > this.turn) {
+      // The agent was asked again: there is another prompt to be shown.
+      this.turn = piece.turn;
+      this.touched += 1;
+      return this.changed();
+    }
+    const text = this.newIn(piece);
+    if (!text) return;
     let tail = this.streams.get(piece.kind);
     if (!tail) this.streams.set(piece.kind, (tail = new Tail(KEPT)));
-    tail.add(piece.text);
+    tail.add(text);
     this.changed();
   }
 
+  /** What of a piece is not known yet. */
+  private newIn(piece: ProgressEvent): string {
+    if (piece.end === undefined) return piece.text;
+    const known = this.ends.get(piece.kind) ?? 0;
+    if (piece.end <= known) return "";
+    this.ends.set(piece.kind, piece.end);
+    const bytes = new TextEncoder().encode(piece.text);
+    const doubled = known - (piece.end - bytes.length);
+    return doubled <= 0 ? piece.text : new TextDecoder().decode(bytes.slice(doubled));
+  }
+
   /** Keep the stream of this step from now on; what came before is in what was loaded of it. */
-  look(path: string | null): void {
+  look(path: string | null, ends: { readonly [kind: string]: number } = {}, turn = 0): void {
     this.watched = path;
     this.streams.clear();
+    this.ends = new Map(Object.entries(ends));
+    this.turn = turn;
   }
 }

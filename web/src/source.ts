@@ -54,8 +54,11 @@ export interface RecordedEvent {
 
 export interface ProgressEvent {
   readonly path: string;
-  readonly kind: "message" | "reasoning" | "tool" | "stdout" | "stderr" | "turn";
+  readonly kind: "message" | "reasoning" | "stdout" | "stderr";
   readonly text: string;
+  /** Where it ends in all of that kind, in bytes; of a message in that of its turn, from 1. */
+  readonly end?: number;
+  readonly turn?: number;
 }
 
 export interface Source {

@@ -11,6 +11,8 @@ import type { RunStore } from "./run_store";
 import { pretty } from "./text";
 import { CopyButton, Foreign, TextBlock } from "./ui";
 
+const RESTED_MS = 60;
+
 interface Props {
   readonly store: RunStore;
   readonly path: string;
@@ -30,16 +32,18 @@ export function StepPane({ store, path, onClose }: Props) {
       try {
         const found = await store.source.step(store.id, path);
         if (gone) return;
-        store.look(path);
+        store.look(path, found.ends, found.turns.length);
         setDetail(found);
         setProblem("");
       } catch (error) {
         if (!gone) setProblem((error as Error).message);
       }
     };
-    void load();
+    // Who goes through the tree with a key held down is asked for nothing until it rests.
+    const timer = setTimeout(() => void load(), detail?.path === path ? 0 : RESTED_MS);
     return () => {
       gone = true;
+      clearTimeout(timer);
     };
   }, [store, path, store.touched, state]);
   useEffect(() => () => store.look(null), [store, path]);
@@ -130,12 +134,11 @@ function Folded({ title, text }: { title: string; text: string }) {
 
 function Agent({ store, detail, live }: { store: RunStore; detail: StepDetail | null; live: boolean }) {
   if (!detail) return null;
-  const more = (kind: "message" | "reasoning" | "stdout" | "stderr" | "tool") => (live ? (store.streams.get(kind)?.text ?? "") : "");
+  const more = (kind: "message" | "reasoning" | "stdout" | "stderr") => (live ? (store.streams.get(kind)?.text ?? "") : "");
   const turns = detail.turns;
   const blocks: [string, string, boolean][] = [
     ["Answer", detail.text + more("message"), true],
     ["Thoughts", detail.reasoning + more("reasoning"), true],
-    ["Tools", more("tool"), false],
     ["Printed", detail.stdout + more("stdout"), false],
     ["Printed on stderr", detail.stderr + more("stderr"), false],
   ];

@@ -103,6 +103,20 @@ test("of a stream of 10 MB the end is kept, and only of the step that is looked 
   expect(store.streams.size).toBe(0);
 });
 
+test("what was loaded of a stream is not shown twice, nor is any of it lost", async () => {
+  const told = new Told(detail(1, step("a", "running")));
+  const store = await opened(told);
+  store.look("a", { stdout: 6 }, 1);
+  const piece = (text: string, end: number) => told.watcher!.progress({ path: "a", kind: "stdout", text, end });
+  piece("abc", 3);
+  piece("défg", 8); // its first four bytes were loaded
+  piece("hi", 10);
+  expect(store.streams.get("stdout")?.text).toBe("fghi");
+  const before = store.touched;
+  told.watcher!.progress({ path: "a", kind: "message", text: "again", end: 5, turn: 2 });
+  expect(store.touched).toBe(before + 1);
+});
+
 test("it says when the line is lost, and when it is there again", async () => {
   const told = new Told(detail(1));
   const store = await opened(told);

@@ -168,6 +168,7 @@ def detail_of_step(step: StepView, events: Sequence[ev.Event], texts: Texts) -> 
         "turns": turns,
         "text": "" if not texts.turns else texts.turns[-1][1] or "",
         "reasoning": texts.reasoning,
+        "ends": json_safe(texts.ends),
         "stdout": texts.stdout,
         "stderr": texts.stderr,
         "tries": [_try(one) for one in events if isinstance(one, ev.AttemptFailed)],

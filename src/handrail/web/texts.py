@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from handrail.model.folders import numbered, run_folder, step_folder
@@ -11,42 +13,58 @@ from handrail.model.folders import numbered, run_folder, step_folder
 MOST_BYTES = 256 * 1024
 """Of each file; of a longer one the end is told."""
 _MOST_TURNS = 50
+_PLAIN = {"reasoning.md": "reasoning", "stdout": "stdout", "stderr": "stderr"}
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """All empty if there are no files. ``turns``: prompts, each with its answer if it has one."""
+    """All empty if there are no files. ``turns``: prompts, each with its answer if it has one.
+
+    ``ends``: by what it is (``message``: the last answer), how long the whole file was, in bytes,
+    when it was read.
+    """
 
     turns: tuple[tuple[str, str | None], ...] = ()
     reasoning: str = ""
     stdout: str = ""
     stderr: str = ""
+    ends: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def texts_of(artifacts: Path, workflow_name: str, run_id: str, path: str) -> Texts:
     """Read them from below the folder that the artifacts of all runs are in."""
     folder = artifacts / run_folder(workflow_name, run_id) / step_folder(path)
     turns: list[tuple[str, str | None]] = []
+    ends: dict[str, int] = {}
+
+    def read(name: str, kind: str) -> str | None:
+        found = _end_of(folder / name)
+        if found is None:
+            return None
+        ends[kind] = found[1]
+        return found[0]
+
     for number in range(1, _MOST_TURNS + 1):
         prompt = _end_of(folder / numbered("prompt.md", number))
         if prompt is None:
             break
-        turns.append((prompt, _end_of(folder / numbered("answer.md", number))))
-    return Texts(
-        tuple(turns),
-        _end_of(folder / "reasoning.md") or "",
-        _end_of(folder / "stdout") or "",
-        _end_of(folder / "stderr") or "",
-    )
+        ends.pop("message", None)
+        turns.append((prompt[0], read(numbered("answer.md", number), "message")))
+    plain = {name: read(name, kind) or "" for name, kind in _PLAIN.items()}
+    return Texts(tuple(turns), plain["reasoning.md"], plain["stdout"], plain["stderr"], ends)
 
 
-def _end_of(file: Path) -> str | None:
-    """The end of a file as text; None if there is none, or it is no plain file."""
+def _end_of(file: Path) -> tuple[str, int] | None:
+    """The end of a file as text, and its length in bytes; None if it is no plain file."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (OSError, ValueError):
         return None
     with os.fdopen(descriptor, "rb") as stream:
-        size = os.fstat(descriptor).st_size
-        stream.seek(max(0, size - MOST_BYTES))
-        return stream.read(MOST_BYTES).decode("utf-8", "replace")
+        known = os.fstat(descriptor)
+        if not stat.S_ISREG(known.st_mode):
+            return None
+        start = max(0, known.st_size - MOST_BYTES)
+        stream.seek(start)
+        data = stream.read(MOST_BYTES)
+        return data.decode("utf-8", "ignore"), start + len(data)
