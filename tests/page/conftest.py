@@ -75,3 +75,11 @@ def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
     for context in contexts:
         context.close()
     assert [text for one in opened for text in one.wrong] == []
+
+
+def faults(page: Any) -> list[Any]:
+    """What axe finds wrong, each with the first element that it is wrong with."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [(one["id"], one["nodes"][0]["html"][:200]) for one in found]

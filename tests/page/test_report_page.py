@@ -16,7 +16,7 @@ from handrail.record.view import view_of
 from handrail.web.report import html_of
 from handrail.web.run_json import Told
 from handrail.web.texts import Texts
-from tests.page.conftest import Opened
+from tests.page.conftest import Opened, faults
 
 pytestmark = [pytest.mark.page, pytest.mark.extra("playwright")]
 
@@ -87,7 +87,7 @@ def test_a_report_shows_its_run_from_a_disk(open_page: Open, report: Path) -> No
     page.get_by_role("treeitem").filter(has_text="plan").click()
     pane = page.get_by_role("complementary")
     assert pane.get_by_role("heading", name="plan").is_visible()
-    assert pane.get_by_role("region", name="Prompt").is_visible()
+    pane.get_by_role("region", name="Prompt").wait_for()
     assert page.locator("[data-gate]").count() == 2
     assert page.locator("form").count() == 0
     assert page.get_by_text("report", exact=True).is_visible()
@@ -101,7 +101,7 @@ def test_texts_of_a_run_do_nothing(open_page: Open, report: Path) -> None:
     page.keyboard.press("1")
     for index in range(page.get_by_role("treeitem").count()):
         page.get_by_role("treeitem").nth(index).click()
-        page.locator(".pane-body").wait_for()
+        page.get_by_role("region", name="Printed", exact=True).wait_for()
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 2
     longest = (
@@ -115,20 +115,15 @@ def test_texts_of_a_run_do_nothing(open_page: Open, report: Path) -> None:
 @pytest.mark.parametrize("width", [1280, 390])
 def test_everyone_can_use_it(open_page: Open, report: Path, dark: bool, width: int) -> None:
     """Axe finds nothing in any view, in the pane of a step, or in the help, and all fits."""
-    from axe_playwright_python.sync_playwright import Axe
-
     page = open_page(report, dark=dark, width=width).page
-    faults: dict[str, Any] = {}
+    wrong: dict[str, Any] = {}
 
     def look(name: str) -> None:
-        found = Axe().run(page).response["violations"]
-        if found:
-            faults[name] = [
-                (one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found
-            ]
+        if found := faults(page):
+            wrong[name] = found
         wide = page.evaluate("document.documentElement.scrollWidth")
         if wide > width:
-            faults[f"{name} is too wide"] = wide
+            wrong[f"{name} is too wide"] = wide
 
     for key, name in zip("1234", ("tree", "timeline", "graph", "values"), strict=True):
         page.keyboard.press(key)
@@ -140,9 +135,9 @@ def test_everyone_can_use_it(open_page: Open, report: Path, dark: bool, width: i
     page.keyboard.press("Escape")
     page.keyboard.press("1")
     page.get_by_role("treeitem").filter(has_text="divide").last.click()
-    page.locator(".pane-body").wait_for()
+    page.get_by_role("region", name="Printed", exact=True).wait_for()
     look("step")
-    assert faults == {}
+    assert wrong == {}
 
 
 def test_all_can_be_done_with_keys(open_page: Open, report: Path) -> None:

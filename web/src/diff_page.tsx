@@ -2,12 +2,14 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { RunDiff, StepDiff, StepSide } from "./api";
-import { duration } from "./format";
+import { duration, many } from "./format";
 import { StatePill } from "./icons";
 import { hashOf, type Place } from "./router";
 import type { Source } from "./source";
 import { pretty } from "./text";
 import { Foreign, TextBlock } from "./ui";
+
+const MOST = 300;
 
 const WORDS: { readonly [state in StepDiff["state"]]: string } = {
   same: "same",
@@ -28,7 +30,8 @@ export function DiffPage({ source, place }: { source: Source; place: Extract<Pla
   if (problem) return <main><div class="empty"><h1>They cannot be compared</h1><p><Foreign text={problem} /></p></div></main>;
   if (!diff) return <main><div class="empty" aria-busy="true"><p>Loading…</p></div></main>;
   const differ = diff.steps.filter((one) => one.state !== "same");
-  const shown = (all ? diff.steps : differ).slice(0, 500);
+  const asked = all ? diff.steps : differ;
+  const shown = asked.slice(0, MOST);
   const link = (run: string) => (
     <a class="mono" href={hashOf({ page: "run", run, view: "tree", step: null })}><Foreign text={run} /></a>
   );
@@ -43,6 +46,7 @@ export function DiffPage({ source, place }: { source: Source; place: Extract<Pla
         </div>
         {shown.length === 0 && <p>All steps are the same.</p>}
         {shown.map((one) => <Step key={one.path} diff={one} />)}
+        {asked.length > MOST && <p class="soft">and {many(asked.length - MOST, "step")} more: see <code>handrail diff</code></p>}
       </div>
     </main>
   );
