@@ -69,6 +69,7 @@ def test_a_file_may_have_the_name_of_a_module(cli: Cli, folder: Path) -> None:
         ("flows.py:gret", "has no workflow 'gret'. It has: greet, fails, asks, gives_up. Did you"),
         ("flows.py:Greeting", "flows.py:Greeting: is not a workflow."),
         ("flows.py:", "TARGET 'flows.py:': is not file.py:name or module:name."),
+        (".", ".: is a folder, not a Python file. handrail list ."),
         ("folder/", "folder/: is a folder, not a Python file. handrail list folder/"),
         ("nothing.here:x", "module 'nothing.here': there is no such file or module."),
         ("empty.py", "empty.py: defines no workflow."),

@@ -157,8 +157,11 @@ Executor(journal=SqliteJournal({db!r})).options(run_id={run!r}).run_sync(flow)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="markers are read from /proc")
-def test_what_a_killed_process_left_running_is_ended_by_the_next_start(tmp_path: Path) -> None:
-    """A tool in a session of its own outlives SIGKILL of the run, and not its resume.
+@pytest.mark.parametrize("does", ["resume", "cancel"])
+def test_what_a_killed_process_left_running_is_ended_by_the_next_start(
+    tmp_path: Path, does: str
+) -> None:
+    """A tool in a session of its own outlives SIGKILL of the run, and not its resume or cancelling.
 
     The tool says itself that it has begun, and then stands still: in an exec it has no environment
     for a moment, in which nobody knows whose it is. What is killed takes a while to be gone.
@@ -179,7 +182,12 @@ def test_what_a_killed_process_left_running_is_ended_by_the_next_start(tmp_path:
 
     try:
         executor = Executor(journal=SqliteJournal(db))
-        assert executor.resume_sync(run, flow, rerun=["long"]).value == 1
+        if does == "resume":
+            assert executor.resume_sync(run, flow, rerun=["long"]).value == 1
+        else:
+            result = executor.cancel_sync(run, workflow=flow)
+            assert result is not None
+            assert result.status == "cancelled"
         until(lambda: not left_of(run), "nothing of the run is left")
     finally:
         kill_marked(run)

@@ -126,7 +126,9 @@ def tell_ending(
     """
     again = "" if place is None else place.command("resume", result.run_id)
     if interrupted is not None:
-        tell(f"{'interrupted' if not result.success else 'too late to interrupt'}: {_done(result)}")
+        by = f" by {result.error}" if str(result.error).startswith("exit ") else ""  # of an action
+        said = "too late to interrupt" if result.success else f"interrupted{by}"
+        tell(f"{said}: {_done(result)}")
     elif result.status == "suspended" and result.error and (quiet or not _told(result.error)):
         tell(f"it needs a person: {one_line(result.error)}")
     elif quiet and result.status in {"failed", "cancelled"}:

@@ -289,7 +289,7 @@ def workflows_of(module: ModuleType) -> dict[str, Any]:
 
 def is_file(place: str) -> bool:
     """True if the first part of a TARGET is the path of a file, and no module's name."""
-    return place.endswith(".py") or os.sep in place or Path(place).is_file()
+    return place.endswith(".py") or os.sep in place or place in {".", ".."} or Path(place).is_file()
 
 
 def _imported(place: str) -> ModuleType:

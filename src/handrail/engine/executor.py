@@ -707,6 +707,7 @@ class Engine:
                 definition = workflow_for(history, given, self._parts.workflows)
                 if ended(history) is not None:
                     return recorded_result(run_id, definition, history, self._journal.codec)
+                self._sweep(run_id)
                 start = self._start_again(history, definition, held.since, cancel=reason)
                 self._tell_missing(run_id, held.secrets)
                 return await self._drive_from(start, None)
