@@ -1,7 +1,7 @@
 // The page: where it has its data from, and which part of it is seen.
 
 import { render } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useErrorBoundary, useMemo, useState } from "preact/hooks";
 import { DiffPage } from "./diff_page";
 import { frozenIn, frozenSource } from "./frozen";
 import { Icon } from "./icons";
@@ -38,6 +38,12 @@ function usePlace(): Place {
 }
 
 function App({ source, report }: { source: Source; report: string | null }) {
+  const [broken] = useErrorBoundary((error) => console.error(error));
+  if (broken) return <Closed error={new Refused(`This page has a fault: ${String(broken)}. Load it again.`, 0)} />;
+  return <Whole source={source} report={report} />;
+}
+
+function Whole({ source, report }: { source: Source; report: string | null }) {
   const asked = usePlace();
   const place: Place =
     report === null
@@ -141,7 +147,7 @@ function Closed({ error }: { error: Refused }) {
           </>
         ) : (
           <>
-            <h1>The server does not answer</h1>
+            <h1>Nothing can be shown</h1>
             <p><Foreign text={error.message} /></p>
           </>
         )}
@@ -158,7 +164,7 @@ async function main(): Promise<void> {
   try {
     await source.start();
   } catch (error) {
-    render(<Closed error={error instanceof Refused ? error : new Refused(String(error), 0)} />, root);
+    render(<Closed error={error instanceof Refused ? error : new Refused(`The server does not answer: ${String(error)}`, 0)} />, root);
     return;
   }
   render(<App source={source} report={frozen ? frozen.run.run.run_id : null} />, root);
