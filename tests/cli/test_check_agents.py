@@ -79,6 +79,32 @@ EXECUTOR
 """
 
 
+NAMED = """\
+from handrail import Agent, Steps, step, workflow
+
+PROMPT = "{{ tsak }}"
+a = Agent("a", PROMPT)
+
+@workflow
+def flow() -> Steps[None]:
+    given = {"task": 1}
+    yield from step("wrong").agent(a, given)
+    yield from step("wrong too").agent(a, context=dict(task=1))
+    more = {"name": 1}
+    more["tsak"] = 2
+    yield from step("right").agent(a, more)
+    later = {"name": 1}
+    later.update(tsak=2)
+    yield from step("right too").agent(a, later)
+"""
+
+
+def test_a_prompt_and_a_context_that_have_names_are_compared() -> None:
+    """Where each is assigned once, and nothing else is done to it."""
+    found = [one.line for one in check_module(NAMED, "f.py", agent_mistakes)]
+    assert found == [9, 10]
+
+
 @pytest.mark.parametrize(
     ("executor", "configured", "said"),
     [

@@ -224,6 +224,9 @@ def test_a_bare_yield_is_found() -> None:
         ),
         ("for k in y:\n    if x:\n        YIELD_A\n        break\nif not x:\n    YIELD_A", [6]),
         ("for i in x:\n    if i:\n        YIELD_A\n    if x:\n        break", [3]),
+        ("y = 1\nfor i in x:\n    if y:\n        YIELD_A\n    y = 0", [4]),
+        ("for i in x:\n    if i == 2:\n        for k in y:\n            YIELD_A", [4]),
+        ("for i in x:\n    if i != 2:\n        YIELD_A", [3]),
         ("if x:\n    YIELD_A\nx = f()\nif not x:\n    YIELD_A", [5]),
         ("if x:\n    YIELD_A\nelse:\n    YIELD_A\nif not x:\n    YIELD_A", [6]),
         ("if f():\n    YIELD_A\nif not f():\n    YIELD_A", [4]),
@@ -259,6 +262,14 @@ def test_a_name_that_comes_twice_is_found(body: str, lines: list[int]) -> None:
         "y = (YIELD_A) if x else (YIELD_A)",
         "for i in x:\n    yield from helper(i)\n    break",
         "for i in x:\n    if i:\n        YIELD_A\n    if i:\n        break",
+        "y = 0\nwhile not y:\n    if x:\n        YIELD_A\n        y = 1",
+        "for i in x:\n    if x and i:\n        YIELD_A\n    if i:\n        break",
+        "for i in x:\n    if i == 1:\n        YIELD_A\n    if i != 1:\n        continue\n    break",
+        "for i in x:\n    if i == 2:\n        YIELD_A",
+        "for n, i in enumerate(x):\n    if n == 0 and i:\n        YIELD_A",
+        "y = True\nfor i in x:\n    if y:\n        YIELD_A\n        y = False",
+        "y = None\nfor i in x:\n    if y is None:\n        y = YIELD_A",
+        "for i in x:\n    if len(i):\n        YIELD_A\n    if len(i):\n        break",
         "if x.ok:\n    YIELD_A\nif not x.ok:\n    pass\nelse:\n    return 1\nYIELD_A",
         "if x:\n    pass\nelif y:\n    YIELD_A\nif y and x:\n    pass\nelif x:\n    YIELD_A",
     ],
@@ -318,7 +329,9 @@ def outer() -> Steps[None]:
         ("lambda one: one.result('plna') is None", "no step is named 'plna'. Did you mean 'plan'?"),
         ("lambda ctx: ctx.output('nothing')", "no step is named 'nothing'."),
         ("lambda ctx: ctx.inputs['y']", "workflow 'flow' has no input 'y'. It has: x."),
-        ("lambda ctx: ctx.inputs.get('y')", ""),
+        ("lambda ctx: ctx.inputs.get('y')", "workflow 'flow' has no input 'y'. It has: x."),
+        ("lambda ctx: 'y' in ctx.inputs", "workflow 'flow' has no input 'y'. It has: x."),
+        ("lambda ctx: ctx.inputs.get('x', 1)", ""),
         ("lambda ctx: other.output('plna')", ""),
     ],
 )
@@ -342,6 +355,22 @@ def test_names_are_not_judged_where_a_step_may_be_unseen(body: str) -> None:
     """A helper of another file, a step from elsewhere and unnamed stages may have the name."""
     asks = 'yield from step("a").call(act).when(lambda ctx: ctx.output("nothing"))'
     assert {"HR110"}.isdisjoint(codes(f"{body}\n{asks}"))
+
+
+@pytest.mark.parametrize(
+    ("sought", "found"), [("plna", True), ("lint", False), ("lnit", True), ("else", False)]
+)
+def test_unnamed_stages_hide_no_slip(sought: str, *, found: bool) -> None:
+    """Beside a ``validate`` of stages that are named elsewhere, a name is wrong only if it is close
+    to a known one. A stage that the project has is known.
+    """
+    text = (
+        f"{HEAD}    yield from step('plan').call(act)\n"
+        f"    yield from step('v').validate(x)\n"
+        f"    yield from step('b').call(act).when(lambda ctx: ctx.output({sought!r}))\n"
+    )
+    known = check_module(text, "flow.py", stages=["lint"])
+    assert [one.code for one in known if one.code == "HR110"] == ["HR110"] * found
 
 
 # The body

@@ -44,7 +44,7 @@ def findings_in(file: Path) -> Iterator[Finding]:
             yield from agent_mistakes(symbols)
             yield from stage_mistakes(symbols, stages)
 
-        yield from check_module(text, str(file), more)
+        yield from check_module(text, str(file), more, stages)
     except (SyntaxError, UnicodeDecodeError) as error:
         yield Finding("HR100", f"the file does not parse: {error}", str(file), 1, 1)
 

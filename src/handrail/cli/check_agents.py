@@ -71,8 +71,8 @@ def _prompt_mistakes(symbols: Symbols) -> Iterator[Mistake]:
         chain = read_chain(node, symbols) if node.func.attr == "agent" else None
         if chain is None or chain.call is not node:
             continue
-        agent, given = _call_of(argument(node, 0, "agent"), symbols), _context(node)
-        prompt = None if agent is None else argument(agent, 1, "prompt")
+        agent, given = _call_of(argument(node, 0, "agent"), symbols), _context(node, symbols)
+        prompt = None if agent is None else _literal(argument(agent, 1, "prompt"), symbols)
         if given is None or not isinstance(prompt, ast.Constant):
             continue
         for name in sorted(variables_of(str(prompt.value)) - given):
@@ -86,15 +86,49 @@ def _name(agent: ast.Call | None) -> str:
     return repr(name.value) if isinstance(name, ast.Constant) else "the agent"
 
 
-def _context(call: ast.Call) -> frozenset[str] | None:
+def _literal(node: ast.expr | None, symbols: Symbols) -> ast.expr | None:
+    """What a name stands for, if that is assigned once, and nothing is done to it anywhere."""
+    if not isinstance(node, ast.Name):
+        return node
+    values = symbols.values_of(node)
+    uses = [
+        one for one in ast.walk(symbols.tree) if isinstance(one, ast.Name) and one.id == node.id
+    ]
+    stored = [one for one in uses if isinstance(one.ctx, ast.Store)]
+    if len(values) != 1 or len(stored) != 1:
+        return None
+    if isinstance(values[0], ast.Constant):
+        return values[0]
+    around = (symbols.parents.get(one) for one in uses if one is not stored[0])
+    return values[0] if all(_only_reads(one) for one in around) else None
+
+
+def _only_reads(parent: ast.AST | None) -> bool:
+    """True for a step that is given the value, or an item that is looked up."""
+    match parent:
+        case ast.Call(func=ast.Attribute(attr="agent")) | ast.keyword(arg="context"):
+            return True
+        case ast.Subscript(ctx=ast.Load()):
+            return True
+        case _:
+            return False
+
+
+def _context(call: ast.Call, symbols: Symbols) -> frozenset[str] | None:
     """The keys of a context that is written out, in a function, too; None for another."""
-    given = argument(call, 1, "context")
+    given = _literal(argument(call, 1, "context"), symbols)
     if isinstance(given, ast.Lambda):
         given = given.body
     if given is None and len(call.args) == 1 and all(one.arg for one in call.keywords):
         return frozenset()
-    if not isinstance(given, ast.Dict):
-        return None
+    match given:
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=said):
+            names = [one.arg for one in said if one.arg is not None]
+            return frozenset(names) if len(names) == len(said) else None
+        case ast.Dict():
+            pass
+        case _:
+            return None
     keys = [key.value for key in given.keys if isinstance(key, ast.Constant)]
     return frozenset(map(str, keys)) if len(keys) == len(given.keys) else None
 

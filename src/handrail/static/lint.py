@@ -175,19 +175,24 @@ def check(source: Source) -> tuple[Finding, ...]:
 
 
 def check_module(
-    text: str, filename: str, more: Callable[[Symbols], Iterable[Mistake]] | None = None
+    text: str,
+    filename: str,
+    more: Callable[[Symbols], Iterable[Mistake]] | None = None,
+    stages: Iterable[str] = (),
 ) -> tuple[Finding, ...]:
     """What is wrong with the workflows of a module, those inside functions included, by line.
 
-    ``more`` finds what else there is, in what the names of the module stand for.
+    ``more`` finds what else there is, in what the names of the module stand for. ``stages`` are
+    those of the project.
     """
+    known = tuple(stages)
 
     def each(_: ast.Module, symbols: Symbols) -> Iterator[Mistake]:
         if more is not None:
             yield from more(symbols)
         for _name, function in symbols.functions:
             if symbols.is_workflow(function):
-                yield from _mistakes(function, symbols)
+                yield from _mistakes(function, symbols, known)
 
     return _checked(text, filename, each)
 
@@ -218,10 +223,12 @@ def _checked(
     return (Finding("HR100", f"the file does not parse: {why}", filename, line, column),)
 
 
-def _mistakes(function: FunctionNode, symbols: Symbols) -> Iterator[Mistake]:
+def _mistakes(
+    function: FunctionNode, symbols: Symbols, stages: Iterable[str] = ()
+) -> Iterator[Mistake]:
     yield from _definition(function, symbols)
     places = places_of(function, symbols)
-    yield from read_mistakes(places, symbols)
+    yield from read_mistakes(places, symbols, stages)
     for place in places:
         yield from step_mistakes(place)
         yield from replay_mistakes(place)

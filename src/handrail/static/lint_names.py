@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias, assert_never
 
+from handrail.static.facts import Asked, Fact
 from handrail.static.lint_steps import Mistake
 from handrail.static.outline import (
     Arm,
@@ -28,7 +29,7 @@ from handrail.static.outline import (
     WithNode,
 )
 
-Given: TypeAlias = frozenset[tuple[str, bool]]  # conditions, and what each was
+Given: TypeAlias = frozenset[Fact]  # conditions, and what each was
 
 
 class First(NamedTuple):
@@ -73,6 +74,10 @@ class _Walk:
     loop: LoopNode | None = None
     again: bool = False
     given: Given = frozenset()
+    asked: frozenset[str] = frozenset()
+    """The names that decide, in this loop, whether a run comes here again."""
+    once: bool = False
+    """No other turn of this loop comes here."""
 
     def block(self, nodes: Iterable[Node], seen: Seen) -> _Ways:
         ways = _Ways(seen, passed=seen)
@@ -117,13 +122,20 @@ class _Walk:
         """Walk each arm with the names that can have been yielded where its condition holds."""
         given = self.given
         for arm in arms:
-            held = given | {arm.fact} if arm.fact else given
+            held = given | arm.asked.facts
             no = {(fact, not value) for fact, value in held}
-            inside = replace(self, given=held)
+            asked = self.asked | arm.asked.names
+            inside = replace(self, given=held, asked=asked, once=self.once or self.ends(arm.asked))
             able = {name: first for name, first in seen.items() if not first.given & no}
             yield inside.block(arm.nodes, able)
-            if arm.fact:
-                given |= {(arm.fact[0], not arm.fact[1])}
+            if arm.asked.fact:
+                fact, held_true = arm.asked.fact
+                given |= {(fact, not held_true)}
+
+    def ends(self, arm: Asked) -> bool:
+        """True if what an arm guards changes what led there, or belongs to one turn of a loop."""
+        counts = frozenset[str]() if self.loop is None else self.loop.counts
+        return bool(arm.bound & (self.asked | arm.names)) or bool(arm.one & counts)
 
     def helper(self, node: HelperNode, nodes: Sequence[Node], seen: Seen) -> _Ways:
         inside = replace(self, call=self.call or node, given=frozenset())
@@ -135,7 +147,8 @@ class _Walk:
         first = replace(self, given=frozenset()).turn(node, seen)
         came_round = [*_fallen([first]), *first.continues]
         if came_round:
-            _Walk(self.found, self.call, node, again=True).turn(node, _anyhow(_union(came_round)))
+            again = _Walk(self.found, self.call, node, again=True, asked=node.asks)
+            again.turn(node, _anyhow(_union(came_round)))
         ways = _Ways(None, first.returns, passed=first.passed)
         ends = first.breaks
         if not node.endless:
@@ -176,7 +189,8 @@ class _Walk:
         if not node.name.literal:
             return seen
         if node.name.text in seen:
-            self.report(node, seen[node.name.text])
+            if not (self.again and self.once):
+                self.report(node, seen[node.name.text])
             return seen
         return {**seen, node.name.text: First(node.line, node.column, self.given)}
 

@@ -23,15 +23,21 @@ _NO_CONTEXT = frozenset({"call", "for_each", "command"})
 """Verbs whose functions are given something else."""
 
 
-def read_mistakes(places: Sequence[Place], symbols: Symbols) -> Iterator[Mistake]:
-    """Each literal name of a step or input that is read, and that there is not."""
+def read_mistakes(
+    places: Sequence[Place], symbols: Symbols, stages: Iterable[str] = ()
+) -> Iterator[Mistake]:
+    """Each literal name of a step or input that is read, and that there is not.
+
+    ``stages`` are those of the project. Where a ``validate`` names stages of elsewhere, a name that
+    is close to none is let pass.
+    """
     workflow = places[0].region
     assert isinstance(workflow, FunctionNode)
     for node, kind, name in _reads(places, symbols):
         if kind == "inputs":
             yield from _input(workflow, node, name)
         else:
-            yield from _step(symbols, node, name)
+            yield from _step(symbols, node, name, [*stages, *_stages_of_executors(symbols)])
 
 
 def _reads(
@@ -79,9 +85,20 @@ def _read_in(
                 )
             ) if owner == context:
                 yield node, "steps", name
-            case ast.Subscript(
-                value=ast.Attribute(ast.Name(id=owner), "inputs"),
-                slice=ast.Constant(value=str()) as name,
+            case (
+                ast.Subscript(
+                    value=ast.Attribute(ast.Name(id=owner), "inputs"),
+                    slice=ast.Constant(value=str()) as name,
+                )
+                | ast.Call(
+                    func=ast.Attribute(ast.Attribute(ast.Name(id=owner), "inputs"), "get"),
+                    args=[ast.Constant(value=str()) as name, *_],
+                )
+                | ast.Compare(
+                    left=ast.Constant(value=str()) as name,
+                    ops=[ast.In() | ast.NotIn()],
+                    comparators=[ast.Attribute(ast.Name(id=owner), "inputs")],
+                )
             ) if owner == context:
                 yield node, "inputs", name
             case _:
@@ -99,33 +116,37 @@ def _input(workflow: FunctionNode, node: ast.expr, name: ast.Constant) -> Iterat
         yield mistake("HR110", node, message, hint.strip())
 
 
-def _step(symbols: Symbols, node: ast.expr, name: ast.Constant) -> Iterator[Mistake]:
-    known = _known_steps(symbols)
+def _step(
+    symbols: Symbols, node: ast.expr, name: ast.Constant, stages: Sequence[str]
+) -> Iterator[Mistake]:
+    known, is_all = _known_steps(symbols)
     sought = str(name.value).removeprefix("/").partition("/")[0]
     if known is None or any(one.matches(sought) for one in known):
         return
-    message = f"no step is named {sought!r}"
-    hint = did_you_mean([sought], [one.text for one in known if one.literal])
-    yield mistake("HR110", node, message, hint.strip())
+    hint = did_you_mean([sought], [*(one.text for one in known if one.literal), *stages])
+    if is_all or (hint and sought not in stages):
+        yield mistake("HR110", node, f"no step is named {sought!r}", hint.strip())
 
 
-def _known_steps(symbols: Symbols) -> list[StepName] | None:
-    """The names of all steps of the text's workflows; None if some are not written there."""
+def _known_steps(symbols: Symbols) -> tuple[list[StepName] | None, bool]:
+    """The names of all steps of the text's workflows (None if some are not written there), and
+    whether those of all stages are among them.
+    """
     found: list[StepName] = []
+    is_all = True
     for _, function in symbols.functions:
         if not symbols.is_workflow(function):
             continue
         nodes = outline_of(function, symbols).nodes
         if not is_whole(nodes):
-            return None
+            return None, False
         for step in steps_of(nodes):
             if step.verb == "validate":
                 stages = _stages(step.call)
-                if stages is None:
-                    return None
-                found += [StepName(stage, (stage,)) for stage in stages]
+                is_all = is_all and stages is not None
+                found += [StepName(stage, (stage,)) for stage in stages or ()]
             found.append(step.names[-1])
-    return found
+    return found, is_all
 
 
 def _stages(call: ast.Call | None) -> list[str] | None:
@@ -138,18 +159,22 @@ def _stages(call: ast.Call | None) -> list[str] | None:
             return None
 
 
+def _stages_of_executors(symbols: Symbols) -> Iterator[str]:
+    """The stages that an executor of the text is given, as far as they are written out."""
+    for node in ast.walk(symbols.tree):
+        if isinstance(node, ast.Call):
+            given = next((one.value for one in node.keywords if one.arg == "stages"), None)
+            if isinstance(given, ast.Dict):
+                yield from (str(k.value) for k in given.keys if isinstance(k, ast.Constant))
+
+
 def stage_mistakes(symbols: Symbols, configured: Iterable[str]) -> Iterator[Mistake]:
     """Each stage that a ``validate`` names and that is close to a known one, but none.
 
     Known are those ``configured`` for the project, and those that an executor of the text is given.
     Another executor may have more, so a name that is close to none is let pass.
     """
-    known = [*configured]
-    for node in ast.walk(symbols.tree):
-        if isinstance(node, ast.Call):
-            given = next((one.value for one in node.keywords if one.arg == "stages"), None)
-            if isinstance(given, ast.Dict):
-                known += [str(key.value) for key in given.keys if isinstance(key, ast.Constant)]
+    known = [*configured, *_stages_of_executors(symbols)]
     for node in ast.walk(symbols.tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             chain = read_chain(node, symbols) if node.func.attr == "validate" else None

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
 from handrail.static.chain import Chain, StepName, argument, name_of, read_chain, shown
+from handrail.static.facts import Asked, asked_by, names_in
 from handrail.static.source import (
     TOO_DEEP,
     FunctionNode,
@@ -24,7 +25,7 @@ from handrail.static.source import (
     parse_source,
     source_of,
 )
-from handrail.static.symbols import Region, Symbols, is_generator, own_nodes, symbols_of
+from handrail.static.symbols import Region, Symbols, is_generator, symbols_of
 from handrail.static.wording import detail_of, modifiers_of
 
 
@@ -76,13 +77,12 @@ class HelperNode:
 class Arm:
     """One way of a branch: its condition's source (``else`` for the last), and what it does.
 
-    ``fact`` is what the condition asks, and which answer it wants; None if another place that asks
-    the same may be told otherwise.
+    ``asked`` is what is known of the condition.
     """
 
     condition: str
     nodes: tuple[Node, ...]
-    fact: tuple[str, bool] | None = field(default=None, compare=False)
+    asked: Asked = field(default=Asked(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,10 @@ class BranchNode:
 
 @dataclass(frozen=True, slots=True)
 class LoopNode:
-    """A ``for`` or ``while``; ``test`` is what a ``while`` yields to find out whether to go on."""
+    """A ``for`` or ``while``; ``test`` is what a ``while`` yields to find out whether to go on.
+
+    ``asks`` are the names that a ``while`` asks about, ``counts`` those that a ``for`` binds anew.
+    """
 
     header: str
     nodes: tuple[Node, ...]
@@ -107,6 +110,8 @@ class LoopNode:
     test: tuple[Node, ...] = ()
     orelse: tuple[Node, ...] = ()
     endless: bool = False
+    asks: frozenset[str] = field(default=frozenset(), compare=False)
+    counts: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,32 +276,6 @@ def _arm(node: ast.expr, reading: Reads) -> Part:
             return Part("arm", (unknown_step(node),))
 
 
-def _fact(test: ast.expr, symbols: Symbols) -> tuple[str, bool] | None:
-    """What a condition asks, by its source and where its names were bound last, and whether it
-    holds where that is true.
-    """
-    holds = True
-    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test, holds = test.operand, not holds
-    unsure = ast.Call | ast.NamedExpr | ast.Yield | ast.YieldFrom
-    if any(isinstance(one, unsure) for one in ast.walk(test)):
-        return None
-    names = {one.id for one in ast.walk(test) if isinstance(one, ast.Name)}
-    bound = max(_bindings(names, symbols.scopes(test)[0], before=test), default=(0, 0))
-    return f"{ast.unparse(test)} {bound}", holds
-
-
-def _bindings(
-    names: Container[str], region: ast.AST, before: ast.expr
-) -> Iterator[tuple[int, int]]:
-    """Where a function binds one of these names before a place of its text."""
-    for one in own_nodes(region):
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one.id in names:
-            place = one.lineno, one.col_offset
-            if place < (before.lineno, before.col_offset):
-                yield place
-
-
 def unknown_step(node: ast.expr, *, typed: bool = True) -> StepNode:
     """A step that the source does not show, named for the expression that gives it."""
     name = StepName(f"{{{shown(node)}}}", ("", ""))
@@ -377,7 +356,11 @@ class _Reading:
         return (*first, *_branch(arms, node.lineno, subject))
 
     def ways(self, node: ast.If) -> Iterator[Arm]:
-        yield Arm(self.told(node.test), self.block(node.body), _fact(node.test, self.symbols))
+        yield Arm(
+            self.told(node.test),
+            self.block(node.body),
+            asked_by(node.test, node.body, self.symbols),
+        )
         match node.orelse:
             case [ast.If() as other] if not self.expression(other.test):
                 yield from self.ways(other)
@@ -402,12 +385,14 @@ class _Reading:
             test = self.expression(node.test)
             header = f"while {self.told(node.test)}"
             endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+            asks, counts = names_in(node.test), frozenset[str]()
         else:
+            asks, counts = frozenset[str](), names_in(node.target)
             first, test, endless = self.expression(node.iter), (), False
             header = f"for {shown(node.target)} in {self.told(node.iter)}"
         if not matters((*test, *body, *orelse)):
             return first
-        return (*first, LoopNode(header, body, node.lineno, test, orelse, endless))
+        return (*first, LoopNode(header, body, node.lineno, test, orelse, endless, asks, counts))
 
     def attempt(self, node: ast.Try | ast.TryStar) -> tuple[Node, ...]:
         handlers = tuple(

@@ -1,0 +1,119 @@
+"""What is known of conditions where they are asked: which ones ask the same, and which end."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from handrail.static.symbols import Symbols, own_nodes
+
+Fact: TypeAlias = tuple[str, bool]  # what is asked, and the answer
+
+_NEGATED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.NotEq: ast.Eq,
+    ast.IsNot: ast.Is,
+    ast.NotIn: ast.In,
+}
+_PURE = frozenset({"startswith", "endswith", "get", "lower", "upper", "strip", "isdigit", "split"})
+_PURE_FUNCTIONS = frozenset({"len", "isinstance", "bool", "str", "int"})
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A condition: the ``facts`` where it holds, the one that is false where it does not.
+
+    ``names`` are those that it asks about, ``one`` those that it compares with a constant, and
+    ``bound`` those that what it guards binds in any case.
+    """
+
+    facts: frozenset[Fact] = frozenset()
+    fact: Fact | None = None
+    names: frozenset[str] = frozenset()
+    one: frozenset[str] = frozenset()
+    bound: frozenset[str] = frozenset()
+
+
+def asked_by(test: ast.expr, body: Sequence[ast.stmt], symbols: Symbols) -> Asked:
+    """What the condition of an ``if`` asks."""
+    fact = _fact(test, symbols)
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else []
+    known = [fact, *(_fact(part, symbols) for part in parts)]
+    each = parts or [test]
+    return Asked(
+        frozenset(one for one in known if one is not None),
+        fact,
+        names_in(test),
+        frozenset(name for part in each for name in _compared(part)),
+        bound_in(body),
+    )
+
+
+def names_in(node: ast.expr) -> frozenset[str]:
+    """The names in an expression."""
+    return frozenset(one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+
+
+def bound_in(block: Iterable[ast.stmt]) -> frozenset[str]:
+    """The names that the statements of a block bind, those in deeper blocks left out."""
+    found: set[str] = set()
+    for one in block:
+        match one:
+            case ast.Assign(targets=targets):
+                found.update(target.id for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
+                found.add(name)
+            case _:
+                pass
+    return frozenset(found)
+
+
+def _compared(test: ast.expr) -> Iterator[str]:
+    match test:
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Constant()]):
+            yield name
+        case _:
+            pass
+
+
+def _fact(test: ast.expr, symbols: Symbols) -> Fact | None:
+    """What a condition asks, by its source and where its names were bound last, and whether it
+    holds where that is true; None if another place that asks the same may be told otherwise.
+    """
+    holds = True
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, holds = test.operand, not holds
+    if any(_is_unsure(one) for one in ast.walk(test)):
+        return None
+    place = test
+    match test:
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _NEGATED:
+            asked = ast.Compare(left, [_NEGATED[type(op)]()], [right])
+            test, holds = ast.copy_location(asked, test), not holds
+        case _:
+            pass
+    bound = max(_bindings(names_in(test), symbols.scopes(place)[0], before=place), default=(0, 0))
+    return f"{ast.unparse(test)} {bound}", holds
+
+
+def _is_unsure(node: ast.AST) -> bool:
+    """True for what may answer otherwise when it is asked again."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name)) if name in _PURE:
+            return False
+        case ast.Call(func=ast.Name(id=name)) if name in _PURE_FUNCTIONS:
+            return False
+        case _:
+            return isinstance(node, ast.Call | ast.NamedExpr | ast.Yield | ast.YieldFrom)
+
+
+def _bindings(
+    names: Container[str], region: ast.AST, before: ast.expr
+) -> Iterator[tuple[int, int]]:
+    """Where a function binds one of these names before a place of its text."""
+    for one in own_nodes(region):
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one.id in names:
+            place = one.lineno, one.col_offset
+            if place < (before.lineno, before.col_offset):
+                yield place
