@@ -49,6 +49,38 @@ def test_in_a_checkout_the_journal_outlives_git_clean(
     assert Path(".handrail/runs.db").is_symlink()
 
 
+def test_in_a_linked_worktree_the_journal_is_kept_with_the_repository(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each worktree has its own, which outlives `git clean`, a move, and the worktree."""
+    me = ["-c", "user.name=me", "-c", "user.email=me@localhost"]
+    subprocess.run(["git", "init", "--quiet"], check=True, cwd=folder)
+    subprocess.run(["git", *me, "commit", "-q", "--allow-empty", "-m", "x"], check=True, cwd=folder)
+    cli("run", "flows.py:asks", "--run-id", "main")
+    subprocess.run(["git", "worktree", "add", "-q", "wt"], check=True, cwd=folder)
+    monkeypatch.chdir(folder / "wt")
+    flow = Path("flows.py")
+    flow.write_text((folder / "flows.py").read_text())
+    cli("run", "flows.py:asks", "--run-id", "a")
+    kept = folder / ".git/handrail/@wt/runs.db"
+    assert check_journal(place_of(None)).advice == ""
+    assert Path(".handrail/runs.db").resolve() == kept
+
+    subprocess.run(["git", "clean", "-fdxq", "-e", "flows.py"], check=True)
+    assert [run["run_id"] for run in cli("runs", "--json").data] == ["a"]
+    cli("run", "flows.py:asks", "--run-id", "b")
+    (folder / "deep").mkdir()
+    subprocess.run(["git", "worktree", "move", "wt", "deep/er"], check=True, cwd=folder)
+    monkeypatch.chdir(folder / "deep/er")
+    assert [run["run_id"] for run in cli("runs", "--json").data] == ["a", "b"]
+    cli("run", "flows.py:asks", "--run-id", "c")
+    assert [run["run_id"] for run in cli("runs", "--json").data] == ["a", "b", "c"]
+    monkeypatch.chdir(folder)
+    subprocess.run(["git", "worktree", "remove", "--force", "deep/er"], check=True)
+    assert kept.is_file()
+    assert [run["run_id"] for run in cli("runs", "--json").data] == ["main"]
+
+
 def test_a_journal_stays_where_it_is(cli: Cli, folder: Path) -> None:
     """Also where the folder became a checkout since, or one whose git folder is closed."""
     cli("run", "flows.py:asks", "--run-id", "a")

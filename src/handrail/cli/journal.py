@@ -26,6 +26,25 @@ ARTIFACTS = "runs"
 VARIABLE = "HANDRAIL_DIR"
 
 
+def _kept_by_git(root: Path) -> Path | None:
+    """The folder for what handrail keeps of the checkout ``root``; None if it is none.
+
+    It is in the repository's own folder: that of a linked worktree goes with the worktree.
+    """
+    found = root / ".git"
+    if found.is_dir():
+        return found / "handrail"
+    try:
+        leads = found.read_text("utf-8").removeprefix("gitdir:").strip()
+        own = root / leads
+        common = own / "commondir"
+        if not common.is_file():  # a submodule
+            return own / "handrail" if (own / "HEAD").is_file() else None
+        return (own / common.read_text("utf-8").strip()).resolve() / "handrail" / f"@{own.name}"
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
 @attrs.frozen
 class Place:
     """The folder of a journal (absolute), and what ``--dir`` and ``--target`` said, to be typed
@@ -55,7 +74,7 @@ class Place:
         if own is not None:
             return own.path
         here, kept = self.folder / FILE, self._kept
-        return kept if kept and kept.is_file() and not os.path.lexists(here) else here
+        return kept if kept and kept.is_file() and not here.exists() else here
 
     @property
     def _kept(self) -> Path | None:
@@ -64,9 +83,10 @@ class Place:
         """
         if self.named:
             return None
-        found = (above for above in (self.base, *self.base.parents) if (above / ".git").is_dir())
-        root = next(found, None)
-        return root and root / ".git" / "handrail" / self.base.relative_to(root) / FILE
+        for root in (self.base, *self.base.parents):
+            if (git := _kept_by_git(root)) is not None:
+                return git / self.base.relative_to(root) / FILE
+        return None
 
     def own_journal(self) -> SqliteJournal | None:
         """That of its executor, if it counts and is a file."""
@@ -126,9 +146,10 @@ class Place:
 
     def _link(self) -> None:
         here, kept = self.folder / FILE, self._kept
-        if kept is None or os.path.lexists(here):
+        if kept is None or here.exists():
             return
         with contextlib.suppress(OSError):  # a git folder that is only read: the file is here then
+            here.unlink(missing_ok=True)  # a link of a worktree that was moved
             kept.parent.mkdir(parents=True, exist_ok=True)
             here.symlink_to(os.path.relpath(kept, self.folder))
 

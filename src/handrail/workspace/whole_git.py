@@ -17,7 +17,8 @@ from handrail.workspace.inside import GIT
 
 _OBJECTS = "objects"
 _LARGE = 16 << 20
-_NEVER_CHANGED = (_OBJECTS, "lfs", "annex")
+_SAME = (_OBJECTS, "lfs", "annex", "handrail")
+"""Folders of which the same files are kept: nothing is written anew there, or the journal is."""
 _NO_FILE = ""
 
 
@@ -54,7 +55,7 @@ def _copied(source: Path, copy: Path) -> None:
             for entry in found:
                 path = os.path.join(name, entry.name)  # noqa: PTH118  # a name, not a file
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append((path, same or entry.name in _NEVER_CHANGED))
+                    waiting.append((path, same or entry.name in _SAME))
                 elif entry.is_symlink():
                     (copy / path).symlink_to(os.readlink(entry.path))  # noqa: PTH115
                 elif entry.is_file(follow_symlinks=False):
