@@ -21,6 +21,7 @@ def assert_replays(
     Raises:
         AssertionError: it does not; the text has the first divergence.
     """
+    __tracebackhide__ = True  # the line of the test is what pytest is to show
     report = replay(source, workflow, run_id=run_id)
     if report.divergence is not None:
         raise AssertionError(f"run {report.run_id} is not replayed: {report.divergence}")
