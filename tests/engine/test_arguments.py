@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +19,7 @@ from handrail import (
     MemoryJournal,
     MemorySink,
     Secrets,
+    SqliteJournal,
     Steps,
     WrongUse,
     step,
@@ -109,3 +111,23 @@ async def test_what_is_of_the_right_kind_is_taken(tmp_path: Any) -> None:
         cassette=cassette(tmp_path, "auto"),
     )
     assert (await executor.run(flow)).value == 1
+
+
+WRONG: dict[str, tuple[Callable[[Executor], Any], str]] = {
+    "run_id": (lambda one: one.options(run_id=cast("Any", 5)), "run_id= takes printable .* got 5"),
+    "two lines": (lambda one: one.options(run_id="a\nb"), r"run_id= takes .* got 'a.nb'"),
+    "labels": (lambda one: one.options(labels=cast("Any", "x")), "labels= takes a mapping"),
+    "rerun": (lambda one: one.resume_sync("r", rerun="ab"), r"rerun= takes .* such as \['ab'\]"),
+    "reuse": (lambda one: one.plan_sync("r", reuse="ab"), r"reuse= takes .* such as \['ab'\]"),
+    "in memory": (lambda _: SqliteJournal(":memory:"), r"in memory: MemoryJournal\(\)"),
+    "no path": (lambda _: SqliteJournal(""), "takes the path of a file, got ''"),
+    "no text": (lambda _: SqliteJournal("a\0b"), "takes the path of a file"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_id_path_or_place_says_what_to_pass(what: str) -> None:
+    """Where it is given, and not as what it would lead to."""
+    call, said = WRONG[what]
+    with pytest.raises(WrongUse, match=said):
+        call(Executor())

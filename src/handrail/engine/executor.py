@@ -32,8 +32,9 @@ from handrail.engine.parts import (
     Parts,
     Start,
     Wiring,
-    check_existing,
+    check_options,
     check_parts,
+    check_paths,
     definition_of,
     new_run_id,
 )
@@ -137,9 +138,10 @@ class Engine:
         ``InputsDiffer``.
 
         Raises:
-            WrongUse: ``existing`` is neither, or it is ``"go_on"`` without a run id.
+            WrongUse: ``existing`` is neither, or it is ``"go_on"`` without a run id; the id is no
+                printable text.
         """
-        check_existing(existing, run_id)
+        check_options(existing, run_id, labels)
         changed = copy.copy(self)
         changed._options = Options(run_id, dict(labels or {}), existing)  # noqa: SLF001  # a copy of our own
         return changed
@@ -356,6 +358,7 @@ class Engine:
         rerun: Sequence[str],
         run: Run[Any] | None,
     ) -> WorkflowResult[Any]:
+        check_paths(reuse=reuse, rerun=rerun)
         with self._leased(run_id) as held:
             history = history_of(self._journal, run_id, held.secrets)
             definition = workflow_for(history, given, self._parts.workflows)
@@ -482,6 +485,7 @@ class Engine:
                 of its type. WorkflowNotFound: of ``outputs`` and ``inputs``, if nobody knows its
                 workflow. RunIdTaken: ``fork_id`` is. Nothing was made.
         """
+        check_paths(rerun=rerun)
         now, journal = self._parts.clock.now(), self._journal
         with self._users.using():
             history, secrets = self._history_as_written(run_id, at)
@@ -593,6 +597,7 @@ class Engine:
             RunNotFound, NotRecorded, WorkflowNotFound, WrongUse, Unresolvable, DefinitionError: as
                 ``resume``.
         """
+        check_paths(reuse=reuse, rerun=rerun)
         given = self._given(workflow)
         with self._users.using():
             history = history_of(self._journal, run_id, self._secrets())

@@ -142,12 +142,25 @@ def check_parts(parts: Parts) -> None:
             raise _of_one_name(first, definition)
 
 
-def check_existing(existing: str, run_id: str | None) -> None:
-    """Do nothing, or raise what is wrong with ``options(existing=...)``."""
+def check_options(existing: str, run_id: object, labels: object) -> None:
+    """Do nothing, or raise what is wrong with the arguments of ``options``."""
+    is_id = isinstance(run_id, str) and run_id.strip() and run_id.isprintable()
+    if run_id is not None and not is_id:
+        raise WrongUse(f"run_id= takes printable text, such as 'ship-7', got {short_repr(run_id)}")
+    if labels is not None and not isinstance(labels, Mapping):
+        wanted = "a mapping of names to texts, such as {'team': 'a'}"
+        raise WrongUse(f"labels= takes {wanted}, got {short_repr(labels)}")
     if existing not in get_args(Existing):
         raise WrongUse(f'existing= takes "refuse" or "go_on", got {existing!r}')
     if existing == "go_on" and run_id is None:
         raise WrongUse('existing="go_on" needs a run: options(run_id="...", existing="go_on")')
+
+
+def check_paths(**given: object) -> None:
+    """Do nothing, or raise that a path was given where a list of paths was meant."""
+    for name, value in given.items():
+        if isinstance(value, str):
+            raise WrongUse(f"{name}= takes a list of paths, such as [{value!r}], got {value!r}")
 
 
 def _of_one_name(one: WorkflowDefinition, other: WorkflowDefinition) -> WrongUse:
@@ -184,7 +197,7 @@ def definition_of(
                 if is_other or not _written_in(one) & _written_in(definition):
                     raise _of_one_name(one, definition)
         return definition
-    name = getattr(workflow, "__name__", repr(workflow))
+    name = getattr(workflow, "__name__", None) or short_repr(workflow)
     raise WrongUse(
         f"{name} is not a workflow: decorate the generator function with @workflow, and pass the "
         f"function itself, without calling it"

@@ -45,7 +45,7 @@ import weakref
 from collections.abc import Awaitable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from handrail.codec.codec import Codec
 from handrail.errors import DefinitionError, RunNotFound, WrongUse
@@ -59,7 +59,7 @@ from handrail.journals.sqlite.threads import pending_here
 from handrail.journals.sqlite.transactions import transaction
 from handrail.model.events import Event
 from handrail.model.history import Fault, Pruned
-from handrail.model.policy import seconds_of
+from handrail.model.policy import positive_seconds, seconds_of
 from handrail.ports.journal import Letter, RunInfo
 from handrail.record.rows import Record, to_record
 
@@ -98,8 +98,7 @@ class SqliteJournal:
     ) -> None:
         if durability not in ("process", "power"):
             raise DefinitionError(f"durability is 'process' or 'power', got {durability!r}")
-        if not lease_s > 0:
-            raise DefinitionError(f"lease_s must be more than 0 seconds, got {lease_s!r}")
+        lease_s = positive_seconds(lease_s, "lease_s of a SqliteJournal")
         self.codec = codec
         self.durability = durability
         self._power = durability == "power"
@@ -314,9 +313,14 @@ class SqliteJournal:
         return tail.secrets if tail else None
 
 
-def _resolved(path: str | os.PathLike[str]) -> Path:
+def _resolved(path: Any) -> Path:
     """The file itself: beside it SQLite keeps its log, wherever a link to it lies."""
-    absolute = Path(path).absolute()
+    text = str(path)
+    if not isinstance(path, (str, os.PathLike)) or "\0" in text or not text.strip():
+        raise WrongUse(f"a SqliteJournal takes the path of a file, got {path!r}")
+    if text == ":memory:":
+        raise WrongUse("a SqliteJournal is a file. For a journal in memory: MemoryJournal().")
+    absolute = Path(text).absolute()
     try:
         return absolute.resolve()
     except (OSError, RuntimeError):  # links in a circle: it cannot be opened, and that is told then
