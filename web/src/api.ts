@@ -152,17 +152,23 @@ export interface StepDetail extends StepRow {
   readonly answer: { readonly answer: unknown; readonly by: string | null; readonly at: number } | null;
 }
 
-export interface GraphNode {
+/** What is certain of a name: literal texts, between which anything may stand. */
+export type NamePattern = readonly string[];
+
+export interface FlowNode {
   readonly id: string;
   readonly label: string;
   readonly kind: string;
-  /** Paths of recorded steps that it stands for. */
-  readonly paths: readonly string[];
+  /** Of the step that it stands for; null: of none. */
+  readonly name: NamePattern | null;
+  /** Of the groups around it, outermost first. */
+  readonly inside: readonly NamePattern[];
 }
 
-export interface RunGraph {
-  readonly nodes: readonly GraphNode[];
-  readonly edges: readonly { readonly from: string; readonly to: string; readonly label?: string }[];
+/** What a workflow may do, as its source says. */
+export interface FlowGraph {
+  readonly nodes: readonly FlowNode[];
+  readonly edges: readonly { readonly from: string; readonly to: string; readonly label: string; readonly dashed: boolean }[];
 }
 
 export interface StepDiff {

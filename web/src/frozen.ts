@@ -1,6 +1,6 @@
 // A report: a run as it was, in the page itself.
 
-import type { RunDetail, RunGraph, StepDetail, StepRow } from "./api";
+import type { RunDetail, StepDetail, StepRow } from "./api";
 import { Refused, type Source } from "./source";
 
 export interface Frozen {
@@ -9,7 +9,6 @@ export interface Frozen {
   readonly run: RunDetail;
   /** What is known of a step besides its row, where there is something. */
   readonly steps: { readonly [path: string]: Partial<StepDetail> };
-  readonly graph?: RunGraph | null;
 }
 
 /** What a report has in it; null: this page is none. */
@@ -37,7 +36,7 @@ export function frozenSource(data: Frozen): Source {
       const more = data.steps[path];
       return row && more ? Promise.resolve({ ...BLANK, ...row, ...more }) : Promise.reject(new Refused("The report leaves the rest of this step out.", 404));
     },
-    graph: () => Promise.resolve(data.graph ?? null),
+    flow: () => Promise.resolve(null),
     diff: refused,
     act: refused,
     watch: () => () => {},

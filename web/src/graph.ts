@@ -12,6 +12,8 @@ export interface GraphNode {
 export interface GraphEdge {
   readonly from: string;
   readonly to: string;
+  readonly label?: string;
+  readonly dashed?: boolean;
 }
 
 export interface Plan {
@@ -23,8 +25,16 @@ export interface Placed {
   readonly width: number;
   readonly height: number;
   readonly nodes: readonly { readonly id: string; readonly x: number; readonly y: number; readonly w: number; readonly h: number }[];
-  readonly edges: readonly { readonly id: string; readonly d: string }[];
+  readonly edges: readonly {
+    readonly id: string;
+    readonly d: string;
+    readonly label: string;
+    readonly dashed: boolean;
+    readonly at: Point;
+  }[];
 }
+
+type Point = { readonly x: number; readonly y: number };
 
 const GROUPS = new Set(["parallel", "for_each", "race"]);
 /** A group of more members than these is one node, until somebody opens it. */
@@ -75,13 +85,23 @@ export function widthOf(node: GraphNode): number {
   return Math.round(Math.min(260, Math.max(104, widest + 52)));
 }
 
+/** How wide the label of an arrow is, in pixels. */
+export function labelWidth(label: string): number {
+  return Math.min(label.length, MOST_LABEL) * 6.2 + 8;
+}
+
+export const MOST_LABEL = 28;
+
 /** Where each node and arrow lies, from the top down. */
 export function place(plan: Plan): Placed {
-  const graph = new Graph();
+  const graph = new Graph({ multigraph: true });
   graph.setGraph({ rankdir: "TB", nodesep: 18, ranksep: 30, marginx: 24, marginy: 24 });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const node of plan.nodes) graph.setNode(node.id, { width: widthOf(node), height: NODE_HEIGHT });
-  for (const edge of plan.edges) graph.setEdge(edge.from, edge.to);
+  plan.edges.forEach((edge, place) => {
+    const label = edge.label ?? "";
+    graph.setEdge(edge.from, edge.to, { width: label ? labelWidth(label) : 0, height: label ? 16 : 0, labelpos: "c" }, String(place));
+  });
   layout(graph);
   const size = graph.graph();
   return {
@@ -91,19 +111,26 @@ export function place(plan: Plan): Placed {
       const at = graph.node(node.id);
       return { id: node.id, x: at.x - at.width / 2, y: at.y - at.height / 2, w: at.width, h: at.height };
     }),
-    edges: graph.edges().map((edge) => ({
-      id: `${edge.v}\u0000${edge.w}`,
-      d: curve(ends(graph.node(edge.v), graph.node(edge.w), graph.edge(edge).points ?? [])),
-    })),
+    edges: plan.edges.map((edge, place) => {
+      const laid = graph.edge({ v: edge.from, w: edge.to, name: String(place) });
+      const points = ends(graph.node(edge.from), graph.node(edge.to), laid.points ?? []);
+      const middle = points[Math.floor(points.length / 2)] ?? { x: 0, y: 0 };
+      return {
+        id: String(place),
+        d: curve(points),
+        label: edge.label ?? "",
+        dashed: edge.dashed ?? false,
+        at: edge.label && laid.x !== undefined && laid.y !== undefined ? { x: laid.x, y: laid.y } : middle,
+      };
+    }),
   };
 }
-
-type Point = { readonly x: number; readonly y: number };
 
 type Box = Point & { readonly height: number };
 
 /** The points of an arrow, which leaves a box at its foot and comes to the next from above. */
-function ends(from: Box, to: Box, between: readonly Point[]): Point[] {
+function ends(from: Box, to: Box, between: readonly Point[]): readonly Point[] {
+  if (to.y <= from.y) return between; // back to the head of a loop
   const foot = { x: from.x, y: from.y + from.height / 2 };
   const top = { x: to.x, y: to.y - to.height / 2 };
   return [foot, ...between.slice(1, -1).filter((one) => one.y > foot.y && one.y < top.y), top];

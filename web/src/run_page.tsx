@@ -173,7 +173,7 @@ function Run({ store, place, version, detail }: { store: RunStore; place: RunPla
           {place.view === "run" ? (
             <Values detail={detail} />
           ) : place.view === "graph" ? (
-            <GraphView tree={tree} version={version} folds={folds} at={shared.at} onAt={select} onFold={fold} />
+            <GraphView store={store} tree={tree} version={version} folds={folds} at={shared.at} onAt={select} onFold={fold} />
           ) : rows.length === 0 ? (
             <div class="empty"><p>{tree.nodes.size === 0 ? "No step has begun." : "No step fits."}</p></div>
           ) : place.view === "timeline" ? (

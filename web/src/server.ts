@@ -1,6 +1,6 @@
 // The server of the page: its JSON, and the lines on which it tells what happens.
 
-import type { RunDetail, RunDiff, RunGraph, RunRow, StepDetail } from "./api";
+import type { FlowGraph, RunDetail, RunDiff, RunRow, StepDetail } from "./api";
 import {
   Refused, type ProgressEvent, type RecordedEvent, type RunsPage, type RunsQuery, type Source, type Verb, type Watcher,
 } from "./source";
@@ -39,12 +39,9 @@ export class Server implements Source {
     return this.get(`api/runs/${encodeURIComponent(id)}/step?${new URLSearchParams({ path })}`);
   }
 
-  async graph(id: string): Promise<RunGraph | null> {
-    try {
-      return await this.get<RunGraph>(`api/runs/${encodeURIComponent(id)}/graph`);
-    } catch {
-      return null;
-    }
+  async flow(id: string): Promise<FlowGraph | null> {
+    const found = await this.get<{ graph: FlowGraph | null }>(`api/runs/${encodeURIComponent(id)}/graph`);
+    return found.graph;
   }
 
   diff(a: string, b: string): Promise<RunDiff> {

@@ -1,6 +1,6 @@
 // Where the page has its data from: a server, or what a report has in it.
 
-import type { RunDetail, RunDiff, RunGraph, RunRow, RunState, StepDetail, StepRow } from "./api";
+import type { FlowGraph, RunDetail, RunDiff, RunRow, RunState, StepDetail, StepRow } from "./api";
 
 export interface RunsPage {
   readonly runs: readonly RunRow[];
@@ -71,7 +71,8 @@ export interface Source {
   runs(query: RunsQuery): Promise<RunsPage>;
   run(id: string): Promise<RunDetail>;
   step(id: string, path: string): Promise<StepDetail>;
-  graph(id: string): Promise<RunGraph | null>;
+  /** The graph of its workflow; null if its source is not known here. */
+  flow(id: string): Promise<FlowGraph | null>;
   diff(a: string, b: string): Promise<RunDiff>;
   act(id: string, verb: Verb, body: object): Promise<{ readonly [name: string]: unknown }>;
   /** Be told of a run from after this event on; the way to stop. */

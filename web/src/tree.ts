@@ -202,17 +202,3 @@ function fitting(tree: Tree, filter: Filter): Set<string> | null {
   }
   return found;
 }
-
-/** What a person may want to see first: the innermost failed step, or one that waits or works. */
-export function ofInterest(tree: Tree): string | null {
-  for (const state of ["failed", "waiting", "running"] as const) {
-    let found: string | null = null;
-    for (const [path, { row, children }] of tree.nodes) {
-      if (row.state !== state) continue;
-      const inside = found !== null && path.startsWith(`${found}/`);
-      if (found === null || (inside && children.length === 0)) found = path;
-    }
-    if (found !== null) return found;
-  }
-  return null;
-}

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { Matcher, standings } from "../src/flow";
 import { place, planOf } from "../src/graph";
 import { hashOf, placeOf, type Place } from "../src/router";
 import { axisOf, barOf } from "../src/timeline";
@@ -52,4 +53,40 @@ test("a group of 10,000 members is one node, and a body of as many steps ends in
   const body = planOf(new Tree(Array.from({ length: 10_000 }, (_, i) => step(`s${i}`))), new Map(), String);
   expect(body.nodes.length).toBeLessThan(300);
   expect(body.nodes.at(-1)!.label).toMatch(/more steps/);
+});
+
+const flow = {
+  nodes: [
+    { id: "n0", label: "start", kind: "", name: null, inside: [] },
+    { id: "n1", label: "check", kind: "call", name: ["check"], inside: [] },
+    { id: "n2", label: "each", kind: "for_each", name: ["each"], inside: [] },
+    { id: "n3", label: "check", kind: "call", name: ["check"], inside: [["each"]] },
+    { id: "n4", label: "see {x}", kind: "call", name: ["see ", ""], inside: [] },
+    { id: "n5", label: "child", kind: "subworkflow", name: ["child"], inside: [] },
+  ],
+  edges: [],
+};
+
+test.each([
+  ["check", "n1"],
+  ["each/7/check", "n3"],
+  ["each", "n2"],
+  ["see a%2Fb", "n4"],
+  ["verify/1/check", "n1"],
+  ["each~2/7/check", "n3"],
+  ["child/check", null],
+  ["other", null],
+])("the step %s stands at the node %s of its workflow", (path, id) => {
+  expect(new Matcher(flow).node(path)?.id ?? null).toBe(id);
+});
+
+test("a node is as the one of its steps that most needs a look", () => {
+  const tree = new Tree([step("each", "running"), step("each/0/check"), step("each/1/check", "failed"), step("each/2/check", "running")]);
+  expect(standings(tree, new Matcher(flow)).get("n3")).toEqual({ state: "failed", path: "each/1/check", ended: 2, all: 3 });
+});
+
+test("a loop is laid out, and its way back is drawn", () => {
+  const nodes = ["a", "b"].map((id) => ({ id, label: id, sub: "" }));
+  const placed = place({ nodes, edges: [{ from: "a", to: "b", label: "each" }, { from: "b", to: "a", label: "again", dashed: true }] });
+  expect(placed.edges.map((edge) => edge.d.startsWith("M"))).toEqual([true, true]);
 });

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, assert_never
 
-from handrail.static.chain import shorten
+from handrail.static.chain import StepName, shorten
 from handrail.static.outline import (
     BranchNode,
     ExceptArm,
@@ -51,6 +51,31 @@ _BRACKETS: dict[Shape, tuple[str, str]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ChartNode:
+    """A node: its lines of text, the step that it stands for, if it does, and the groups around."""
+
+    id: str
+    lines: tuple[str, ...]
+    step: StepNode | None
+    inside: tuple[StepName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChartEdge:
+    """An arrow; ``dashed`` where an error takes it."""
+
+    start: str
+    end: str
+    text: str
+    dashed: bool
+
+    def __str__(self) -> str:
+        arrow = "-.->" if self.dashed else "-->"
+        said = f"|{label(self.text)}|" if self.text else ""
+        return f"{self.start} {arrow}{said} {self.end}"
+
+
 class Flowchart:
     """A ``flowchart TD`` that grows; ``text()`` gives it. The one mutable object of this module.
 
@@ -59,33 +84,42 @@ class Flowchart:
     """
 
     def __init__(self) -> None:
+        self.nodes: list[ChartNode] = []
         self._lines: list[str] = []
-        self._edges: dict[str, None] = {}
+        self._edges: dict[ChartEdge, None] = {}
+        self._inside: tuple[StepName, ...] = ()
         self._depth = 1
         self._count = 0
 
-    def node(self, shape: Shape, *lines: str) -> str:
+    @property
+    def edges(self) -> tuple[ChartEdge, ...]:
+        """The arrows, in the order in which they were added."""
+        return tuple(self._edges)
+
+    def node(self, shape: Shape, *lines: str, step: StepNode | None = None) -> str:
         """Add a node with these lines of text; its id."""
         self._count += 1
         name = f"n{self._count}"
         opened, closed = _BRACKETS[shape]
         self._write(f"{name}{opened}{label(*lines)}{closed}")
+        self.nodes.append(ChartNode(name, lines, step, self._inside))
         return name
 
     def edge(self, start: str, end: str, text: str = "", *, dashed: bool = False) -> None:
         """Add an arrow; the same one twice counts once."""
-        arrow = "-.->" if dashed else "-->"
-        said = f"|{label(text)}|" if text else ""
-        self._edges[f"{start} {arrow}{said} {end}"] = None
+        self._edges[ChartEdge(start, end, text, dashed)] = None
 
     @contextmanager
-    def subgraph(self, *lines: str) -> Generator[str]:
+    def subgraph(self, *lines: str, group: StepName | None = None) -> Generator[str]:
         """What is added inside the ``with`` stands in a box with this title; its id."""
         self._count += 1
         name = f"g{self._count}"
         self._write(f"subgraph {name}[{label(*lines)}]")
         self._depth += 1
+        around = self._inside
+        self._inside = around if group is None else (*around, group)
         yield name
+        self._inside = around
         self._depth -= 1
         self._write("end")
 
@@ -191,6 +225,11 @@ def to_mermaid(source: Source) -> str:
 
 def chart_of(tree: Outline) -> str:
     """A Mermaid flowchart of an outline."""
+    return drawn(tree).text()
+
+
+def drawn(tree: Outline) -> Flowchart:
+    """The flowchart of an outline, with its nodes and arrows as data."""
     drawing = _Drawing(Flowchart(), Exits())
     start = drawing.chart.node("pill", tree.name)
     nodes = tree.nodes
@@ -202,7 +241,7 @@ def chart_of(tree: Outline) -> str:
         drawing.join(ends, drawing.chart.node("pill", "end"))
     if drawing.exits.raises:
         drawing.join(drawing.exits.raises, drawing.chart.node("pill", "failed"))
-    return drawing.chart.text()
+    return drawing.chart
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +316,7 @@ class _Drawing:
         return ends
 
     def leaf(self, node: StepNode, parts: list[Part], ports: Ports) -> tuple[str, Ports]:
-        name = self.chart.node(_SHAPES.get(node.verb, "box"), *_lines(node))
+        name = self.chart.node(_SHAPES.get(node.verb, "box"), *_lines(node), step=node)
         self.join(ports, name)
         if not parts:
             return name, [Port(name)]
@@ -286,14 +325,14 @@ class _Drawing:
         return name, [Port(name, "passed")]
 
     def choice(self, node: StepNode, parts: list[Part], ports: Ports) -> tuple[str, Ports]:
-        name = self.chart.node("diamond", *_lines(node))
+        name = self.chart.node("diamond", *_lines(node), step=node)
         self.join(ports, name)
         ends = [end for part in parts for end in self.run(part.nodes, [Port(name, part.label)])]
         return name, ends or [Port(name)]
 
     def group(self, node: StepNode, parts: list[Part], ports: Ports) -> tuple[str, Ports]:
-        with self.chart.subgraph(node.name.text):
-            fork = self.chart.node("pill", *_lines(node)[1:])
+        with self.chart.subgraph(node.name.text, group=node.name):
+            fork = self.chart.node("pill", *_lines(node)[1:], step=node)
             left = [end for part in parts for end in self.member(part, Port(fork))]
             join = self.chart.node("pill", _GROUPS[node.verb])
         self.join(ports, fork)

@@ -1,0 +1,53 @@
+"""The graph of a workflow as JSON: what its source may do, to be coloured by what a run did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from handrail.static.mermaid import ChartNode, drawn
+from handrail.static.outline import outline
+from handrail.static.source import SourceUnavailable, source_of
+from handrail.typed.jsonsafe import Json
+
+
+def graph_of(function: Callable[..., Any]) -> Json:
+    """The nodes and arrows of a workflow's flowchart; None if its source cannot be read.
+
+    ``name`` and ``inside`` are what is certain of the names of a node's step and of the groups
+    around it: literal texts, between which anything may stand. Whoever draws it finds by them which
+    recorded steps a node stands for.
+    """
+    try:
+        chart = drawn(outline(source_of(function)))
+    except SourceUnavailable:
+        return None
+    return {
+        "nodes": [_node(node) for node in chart.nodes],
+        "edges": [
+            {"from": one.start, "to": one.end, "label": one.text, "dashed": one.dashed}
+            for one in chart.edges
+        ],
+    }
+
+
+def _node(node: ChartNode) -> Json:
+    step = node.step
+    if step is None:
+        around: Json = None
+        return {
+            "id": node.id,
+            "label": " ".join(node.lines),
+            "kind": "",
+            "name": around,
+            "inside": [],
+        }
+    inside: list[Json] = [list(one.fixed) for one in node.inside]
+    own = inside[:-1] if node.inside and node.inside[-1] is step.name else inside
+    return {
+        "id": node.id,
+        "label": step.name.text,
+        "kind": step.verb,
+        "name": list(step.name.fixed),
+        "inside": own,
+    }
