@@ -63,7 +63,12 @@ class InPlace:
 
     def _held(self, verb: PythonCall) -> list[Any]:
         """The outputs that the action's function holds, or a part of them."""
-        held = list(_held_by(verb.action))
+        action = verb.action
+        if type(action) is FunctionType and not (
+            action.__closure__ or action.__defaults__ or action.__kwdefaults__
+        ):  # it holds nothing, as most do
+            return []
+        held = list(_held_by(action))
         if not held:
             return []
         self._look_at_new()

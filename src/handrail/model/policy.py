@@ -158,9 +158,10 @@ class Limits:
     """Bounds of one run, None for none; a run that reaches one ends as failed and names it.
 
     ``max_concurrency`` and ``tags`` (units of a tag at once) and ``rates`` (starts a minute, evenly
-    spaced, by tag) do not end a run, they make steps wait. ``timeout_s`` is wall time from the
-    recorded start of the run. ``max_depth`` bounds nested workflows, ``max_visits`` how often one
-    literal step name may recur through f-strings. ``budget`` bounds what its agents consume.
+    spaced, by tag) do not end a run, they make steps wait. ``timeout_s`` is time from the recorded
+    start of the run, suspensions included; a clock that is set meanwhile adds none. ``max_depth``
+    bounds nested workflows, ``max_visits`` how often one literal step name may recur through
+    f-strings. ``budget`` bounds what its agents consume.
 
     ``on_breach="ask"``: no step begins beyond ``max_steps``, ``max_visits`` or ``timeout_s`` until
     a gate of the run is answered. ``"allow"`` allows as much again, ``"stop"`` ends the run as
