@@ -127,9 +127,10 @@ export class RunStore extends Changing {
 
   private progress(piece: ProgressEvent): void {
     if (piece.path !== this.watched) return;
-    if (piece.turn !== undefined && piece.turn > this.turn) {
+    const turn = piece.kind === "message" ? (piece.turn ?? 0) : 0;
+    if (turn > this.turn) {
       // The agent was asked again: there is another prompt to be shown.
-      this.turn = piece.turn;
+      this.turn = turn;
       this.touched += 1;
       return this.changed();
     }
