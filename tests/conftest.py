@@ -42,6 +42,9 @@ FOLDERS_OF_EXTRAS = {
     "cli": ["cyclopts", "rich"],
     "examples": ["cyclopts", "jinja2", "rich"],
     "sinks/test_otel.py": ["opentelemetry"],
+    "web/test_access.py": ["starlette", "httpx2"],
+    "web/test_api.py": ["starlette", "httpx2"],
+    "web/test_live.py": ["cyclopts", "starlette", "uvicorn"],
 }
 
 

@@ -87,6 +87,8 @@ class Driving:
         How often its agents may be launched. If nothing bounds a run, it asks after 200 launches.
     label
         NAME=VALUE, recorded with the run; repeatable.
+    ui
+        Show the run in a browser too, while it is driven.
     """
 
     as_json: Json = False
@@ -102,6 +104,7 @@ class Driving:
     budget_usd: float | None = None
     max_launches: int | None = None
     label: Words = None
+    ui: Annotated[bool, Parameter(negative="")] = False
 
     def options(self) -> Options:
         """The same for those who drive the run."""
@@ -125,6 +128,7 @@ class Driving:
                 max_launches=self.max_launches,
             ),
             labels=labels_typed(self.label or [], project_table()),
+            ui=self.ui,
         )
 
 
@@ -654,6 +658,34 @@ def tail(
     from handrail.cli.target import place_of
 
     return tail_run(run, place_of(folder, executor), as_json=as_json)
+
+
+@app.command
+def ui(
+    *,
+    port: int = 8484,
+    open_it: Annotated[bool, Parameter(name="--open", negative="")] = False,
+    read_only: Annotated[bool, Parameter(negative="")] = False,
+    folder: Dir = None,
+    executor: ExecutorName = None,
+) -> int:
+    """Show all runs of the journal in a browser, live, and act on them from there.
+
+    The page is served to this machine alone, and the address that is printed has its token.
+
+    Parameters
+    ----------
+    port
+        Where; 0 takes a free one.
+    open_it
+        Open it in a browser.
+    read_only
+        Runs are looked at only.
+    """
+    from handrail.cli.target import place_of
+    from handrail.cli.ui import ui as show_page
+
+    return show_page(place_of(folder, executor), port=port, opens=open_it, read_only=read_only)
 
 
 @app.command

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
 import termios
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from functools import cache
 from types import FrameType, TracebackType
 from typing import Any, Literal, Self, TextIO, TypeAlias, cast
@@ -164,6 +165,7 @@ class Options:
     limits: Limits = NO_LIMITS
     on_change: OnChange | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    ui: bool = False
 
 
 @attrs.frozen
@@ -228,9 +230,9 @@ def drive(
     if place is not None and options.artifacts:
         sinks.append(ArtifactsSink(place.artifacts))
     executor = _executor(options, place, screen, sinks, parts.pop("workflow", None), parts)
-    with Interruption(place) as interruption:
+    with Interruption(place) as interruption, _page(options, place, executor.journal) as tell_page:
         try:
-            result = anyio.run(_streamed, executor, begin, interruption)
+            result = anyio.run(_streamed, executor, begin, interruption, tell_page)
         except ReplayMismatch as error:
             tell_mismatch(error, place)
             return Exit.USAGE
@@ -306,10 +308,29 @@ def agents_of(options: Options, known: Callable[[], AgentSettings]) -> Callable[
     return cache(settings)
 
 
+@contextlib.contextmanager
+def _page(
+    options: Options, place: Place | None, journal: Journal
+) -> Generator[Callable[[str], None] | None]:
+    """Serve the page beside a run, if it is wanted; what says where a run is to be seen."""
+    if not options.ui or place is None:
+        yield None
+        return
+    from handrail.cli.ui import beside
+
+    with beside(place, journal) as told:
+        yield told
+
+
 async def _streamed(
-    executor: DrivingExecutor, begin: Begin, interruption: Interruption
+    executor: DrivingExecutor,
+    begin: Begin,
+    interruption: Interruption,
+    tell_page: Callable[[str], None] | None,
 ) -> WorkflowResult[Any]:
     run = begin(executor)
+    if tell_page is not None:
+        tell_page(run.run_id)
     try:
         async with run:
             interruption.watch(run)

@@ -1,0 +1,188 @@
+"""Who may ask what of the page: its token, the host that is asked, the site that asks.
+
+All of it is decided here, of a request's head and before anything else looks at it. A page of
+another site can make a browser send requests here. So the token comes in a cookie that is sent with
+none of those; a request that says that it comes from another site is refused besides; and so is one
+to a host that is not expected, for another site's name may be made to lead here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from handrail.errors import WrongUse
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+MOST_HEAD = 32 * 1024
+"""Bytes of all headers together."""
+MOST_BODY = 1024 * 1024
+"""Bytes of what is posted."""
+MOST_TARGET = 8 * 1024
+"""Bytes of a path with its query."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS: Mapping[str, str] = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Of every answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a request says before its body; names of headers are in lower case."""
+
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    query_token: str = ""
+    cookies: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def of(self, name: str) -> str | None:
+        """A header's value; "" if it is there more than once, which no browser does with these."""
+        found = [value for key, value in self.headers if key == name]
+        return None if not found else found[0] if len(found) == 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is not answered, as a status of HTTP and a sentence."""
+
+    status: int
+    text: str
+    kind: str = "NotAllowed"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What holds for one page. ``hosts`` are the names that it may be asked by; None: any.
+
+    Raises:
+        WrongUse: the token is too short to be one.
+    """
+
+    token: str | None
+    hosts: Collection[str] | None = LOOPBACK
+
+    def __post_init__(self) -> None:
+        if self.token is not None and len(self.token) < 8:
+            raise WrongUse(
+                "the token of a page must have 8 characters or more; secrets.token_urlsafe() makes "
+                "a good one"
+            )
+
+    # -- the token ---------------------------------------------------------------------------------
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie. Pages on several ports of one host share their cookies: each
+        token has a name of its own.
+        """
+        return f"handrail_{self._derived('name')[:12]}"
+
+    @property
+    def cookie_value(self) -> str:
+        """What it holds: nothing that would lead back to the token."""
+        return self._derived("value")
+
+    def _derived(self, what: str) -> str:
+        key = (self.token or "").encode("utf-8", "surrogatepass")
+        return hmac.new(key, f"handrail {what}".encode(), hashlib.sha256).hexdigest()
+
+    def is_known(self, head: Head) -> bool:
+        """True if the request has the token: in its query, as a bearer, or in the cookie."""
+        if self.token is None:
+            return False
+        word, _, bearer = (head.of("authorization") or "").partition(" ")
+        if head.method in {"GET", "HEAD"} and _same(head.query_token, self.token):
+            return True
+        if word.lower() == "bearer" and _same(bearer.strip(), self.token):
+            return True
+        return _same(head.cookies.get(self.cookie, ""), self.cookie_value)
+
+    # -- the request -------------------------------------------------------------------------------
+
+    def refusal(self, head: Head) -> Refusal | None:
+        """Why a request is refused whoever sends it, or None."""
+        size = sum(len(name) + len(value) for name, value in head.headers)
+        if size > MOST_HEAD:
+            return Refusal(431, f"the headers are longer than {MOST_HEAD} bytes", "TooLarge")
+        if len(head.target) > MOST_TARGET:
+            return Refusal(414, f"the address is longer than {MOST_TARGET} bytes", "TooLarge")
+        if any(ord(char) < 32 or ord(char) == 127 for char in head.target):
+            return Refusal(400, "the address has control characters in it", "BadRequest")
+        host = head.of("host") or ""
+        if not self._knows(host):
+            names = " or ".join(sorted(self.hosts or ()))
+            return Refusal(403, f"this page is not that of host {host[:80]!r}, but of {names}")
+        if not _is_own(head, host):
+            return Refusal(403, "another site may not ask this page")
+        return None if head.method in {"GET", "HEAD"} else _refused_body(head)
+
+    def _knows(self, host: str) -> bool:
+        name = _name_of(host)
+        return bool(name) and (self.hosts is None or name in self.hosts)
+
+
+def _is_own(head: Head, host: str) -> bool:
+    """False if the request says that a page of another site makes it."""
+    origin = head.of("origin")
+    if origin is not None:
+        try:
+            found = urlsplit(origin)
+        except ValueError:
+            return False
+        if found.scheme not in {"http", "https"} or found.netloc.lower() != host.lower():
+            return False
+    site = head.of("sec-fetch-site")
+    if site in {None, "same-origin", "none"}:
+        return True
+    # A link from elsewhere may lead to the page; it sees nothing there without its cookie.
+    return head.method in {"GET", "HEAD"} and head.of("sec-fetch-mode") == "navigate"
+
+
+def _refused_body(head: Head) -> Refusal | None:
+    kind = (head.of("content-type") or "").partition(";")[0].strip().lower()
+    if head.method != "POST":
+        return None  # no route takes it
+    if kind != "application/json":
+        return Refusal(415, "what is posted must be application/json", "BadRequest")
+    length = head.of("content-length")
+    if length is not None and not (length.isascii() and length.isdigit()):
+        return Refusal(400, "the length of the body is no number", "BadRequest")
+    if length is not None and int(length[:20]) > MOST_BODY:
+        return too_large()
+    return None
+
+
+def too_large() -> Refusal:
+    """What is posted is more than a page would."""
+    return Refusal(413, f"the body is longer than {MOST_BODY} bytes", "TooLarge")
+
+
+def _name_of(host: str) -> str:
+    """The name in ``name:port``; nothing if it is none."""
+    try:
+        found = urlsplit(f"//{host}")
+        _ = found.port
+    except ValueError:
+        return ""
+    plain = found.netloc == host and found.username is None and not set(host) & set("/?#@\\ ")
+    return (found.hostname or "") if plain else ""
+
+
+def _same(one: str, other: str) -> bool:
+    left, right = (text.encode("utf-8", "surrogatepass") for text in (one, other))
+    return hmac.compare_digest(left, right)

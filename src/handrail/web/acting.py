@@ -1,0 +1,307 @@
+"""What a person does to a run from the page: each verb, what must be sent with it, what it refuses.
+
+All of it goes through the journal's inbox, as from any process. So it reaches a run that another
+process drives, or that none does now, and of many who act at once the journal says who was first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from handrail.errors import (
+    DefinitionError,
+    GateClosed,
+    GateNotFound,
+    HandrailError,
+    InvalidAnswer,
+    InvalidInput,
+    InvalidSignal,
+    JournalFailed,
+    NotRecorded,
+    RunNotFound,
+    WorkflowNotFound,
+    WrongUse,
+)
+from handrail.executor import Executor
+from handrail.model import events as ev
+from handrail.ports.journal import Journal, Letter, RunInfo
+from handrail.typed.jsonsafe import Json, json_safe
+
+
+class _Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What is posted with a verb."""
+
+
+class AnswerBody(_Body, frozen=True):
+    """An answer to the question at a path."""
+
+    path: str
+    answer: Any
+
+
+class SignalBody(_Body, frozen=True):
+    """A signal by its name, with its payload."""
+
+    name: str
+    payload: Any = None
+
+
+class CancelBody(_Body, frozen=True):
+    """Why a run is cancelled."""
+
+    reason: str = ""
+
+
+class ForkBody(_Body, frozen=True):
+    """What is to be otherwise in a fork, as ``Executor.fork`` takes it; ``run_id``: its id."""
+
+    at: str | None = None
+    outputs: dict[str, Any] | None = None
+    inputs: dict[str, Any] | None = None
+    rerun: list[str] = []
+    run_id: str | None = None
+
+
+class ResumeBody(_Body, frozen=True):
+    """Nothing."""
+
+
+class PageError(Exception):
+    """The page answers with it, and raises it at nobody: who uses handrail has not to know it."""
+
+
+class NotAllowed(PageError):
+    """Somebody asked the page for what they may not do."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+
+
+class BadRequest(PageError, ValueError):
+    """What was sent to the page is not what it takes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+
+
+class RunIsOver(PageError):
+    """A run has ended, and takes nothing more."""
+
+    def __init__(self, run_id: str, status: str) -> None:
+        super().__init__(run_id, status)
+        self.run_id = run_id
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"run {self.run_id!r} is over: it {_ENDED.get(self.status, self.status)}"
+
+
+_ENDED = {"succeeded": "succeeded", "failed": "failed", "cancelled": "was cancelled"}
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+_STATUSES: tuple[tuple[type[BaseException], int], ...] = (
+    (NotAllowed, 403),
+    (RunNotFound, 404),
+    (GateNotFound, 404),
+    (NotRecorded, 404),
+    (GateClosed, 409),
+    (BadRequest, 400),
+    (InvalidAnswer, 400),
+    (InvalidSignal, 400),
+    (InvalidInput, 400),
+    (WrongUse, 400),
+    (DefinitionError, 400),
+    (JournalFailed, 503),
+    (HandrailError, 409),
+    (RunIsOver, 409),
+)
+
+
+def problem_of(error: Exception) -> tuple[int, dict[str, Json]]:
+    """How an error is answered: a status of HTTP; its text, its class, and its fields."""
+    status = next(code for kind, code in _STATUSES if isinstance(error, kind))
+    known = {name: json_safe(value) for name, value in vars(error).items() if name[0] != "_"}
+    return status, {**known, "error": str(error), "type": type(error).__name__}
+
+
+def body_of(verb: str, raw: bytes) -> _Body:
+    """What was posted with a verb.
+
+    Raises:
+        BadRequest: it is not what the verb takes.
+    """
+    try:
+        return msgspec.json.decode(raw or b"{}", type=VERBS[verb].body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"{verb}: {error}") from None
+    except RecursionError:
+        raise BadRequest(f"{verb}: it is nested too deeply") from None
+
+
+# -- verbs -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Acting:
+    """Does what is asked of the runs of one journal. Mutable: it holds what it drives.
+
+    ``executor`` drives what is resumed, and knows the workflows; without one the page only posts.
+    ``code_of`` gives an executor that knows the workflow of one run, where that can be found;
+    ``drive`` has another process go on with a run.
+    """
+
+    journal: Journal
+    executor: Executor | None = None
+    code_of: Callable[[RunInfo], Executor] | None = None
+    drive: Callable[[RunInfo], object] | None = None
+    _posting: Executor = field(init=False)
+    _at_work: set[object] = field(default_factory=set[object], init=False)
+
+    def __post_init__(self) -> None:
+        self._posting = self.executor or Executor(journal=self.journal)
+
+    @property
+    def can_drive(self) -> bool:
+        """True if a run that nobody drives can be resumed from the page."""
+        return self.drive is not None or bool(self.executor and self.executor.workflows)
+
+    async def do(self, info: RunInfo, verb: str, body: _Body, by: str | None) -> dict[str, Json]:
+        """Do it, as somebody; what the page is told of it.
+
+        Raises:
+            HandrailError: it is refused, and nothing was done.
+        """
+        found = await VERBS[verb].do(self, info, body, by)
+        return {"ok": True, "driven": info.holder is not None, **found}
+
+    async def diff(self, a: str, b: str) -> dict[str, Json]:
+        """Two runs of the journal, compared."""
+        return (await self._posting.diff(a, b)).to_dict()
+
+    async def answer(self, info: RunInfo, body: AnswerBody, by: str | None) -> dict[str, Json]:
+        """Answer a gate."""
+        value = await self._knowing(info).answer(info.run_id, body.path, body.answer, by=by)
+        return {"answer": json_safe(value), "by": by}
+
+    async def signal(self, info: RunInfo, body: SignalBody, by: str | None) -> dict[str, Json]:
+        """Send a signal."""
+        if info.status == "succeeded" and info.holder is None:
+            raise RunIsOver(info.run_id, "succeeded")
+        await self._knowing(info).signal(info.run_id, body.name, body.payload, by=by)
+        return {}
+
+    async def cancel(self, info: RunInfo, body: CancelBody, by: str | None) -> dict[str, Json]:
+        """Cancel a run; one that nobody drives is driven to unwind, if it can be."""
+        if info.holder is None and info.status in {"succeeded", "cancelled"}:
+            raise RunIsOver(info.run_id, info.status)
+        reason = body.reason or (f"cancelled by {by}" if by else "cancelled")
+        executor = self._knower(info)
+        if executor is not None and (info.holder is not None or self.drive is None):
+            self._begin(executor.cancel(info.run_id, reason))
+            return {}
+        if info.holder is None and info.status == "failed":
+            raise RunIsOver(info.run_id, info.status)
+        event = ev.stamp(ev.CancelRequested(reason), info.run_id, 0, self._now())
+        self.journal.post(Letter(event))
+        if info.holder is None and self.drive is not None:
+            self.drive(info)
+        return {}
+
+    async def resume(self, info: RunInfo, body: ResumeBody, by: str | None) -> dict[str, Json]:
+        """Go on with a run."""
+        del body, by
+        if info.holder is not None:
+            raise WrongUse(f"run {info.run_id!r} is driven already, by process {info.holder.pid}")
+        if info.status == "succeeded":
+            raise RunIsOver(info.run_id, "succeeded")
+        executor = self._knower(info)
+        if self.drive is not None:
+            self.drive(info)
+        elif executor is not None:
+            self._begin(executor.resume(info.run_id))
+        else:
+            raise WorkflowNotFound(info.workflow_name, ())
+        return {"driven": True}
+
+    async def fork(self, info: RunInfo, body: ForkBody, by: str | None) -> dict[str, Json]:
+        """Make a new run of a run."""
+        del by
+        executor = self._posting
+        if (body.inputs or body.outputs) and self._knower(info) is None and self.code_of:
+            executor = self.code_of(info)
+        fork_id = await executor.fork(
+            info.run_id,
+            at=body.at,
+            outputs=body.outputs,
+            inputs=body.inputs,
+            rerun=body.rerun,
+            fork_id=body.run_id,
+        )
+        return {"run_id": fork_id, "driven": False}
+
+    def function_of(self, info: RunInfo) -> Callable[..., Any] | None:
+        """The function of a run's workflow, where it is known."""
+        executor = self._knower(info) or (self.code_of(info) if self.code_of else None)
+        for one in () if executor is None else executor.workflows:
+            if one.definition.name == info.workflow_name:
+                return one.definition.function
+        return None
+
+    def _knower(self, info: RunInfo) -> Executor | None:
+        """The executor, if it knows the workflow of the run."""
+        known = () if self.executor is None else self.executor.workflows
+        names = {one.definition.name for one in known}
+        return self.executor if info.workflow_name in names else None
+
+    def _knowing(self, info: RunInfo) -> Executor:
+        """Who takes an answer or a signal; the classes that these are of are imported first."""
+        if self.code_of is not None and self._knower(info) is None:
+            return self.code_of(info)
+        return self._posting
+
+    def _now(self) -> float:
+        return self._posting.parts.clock.now()
+
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do it in the background; how it ends is in the record of the run."""
+        import asyncio
+
+        task = asyncio.get_running_loop().create_task(_quietly(work))
+        self._at_work.add(task)
+        task.add_done_callback(self._at_work.discard)
+
+
+async def _quietly(work: Awaitable[Any]) -> None:
+    import structlog
+
+    try:
+        await work
+    except HandrailError as error:  # such as RunLocked: somebody else was first
+        structlog.get_logger("handrail").warning("a run was not driven", error=str(error))
+
+
+_Do = Callable[[Acting, RunInfo, Any, "str | None"], Awaitable[dict[str, Json]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One thing that can be done to a run: what is posted, and what is done."""
+
+    body: type[_Body]
+    do: _Do
+    summary: str
+
+
+VERBS: Mapping[str, Verb] = {
+    "answer": Verb(AnswerBody, Acting.answer, "Answer a question that the run waits for."),
+    "signal": Verb(SignalBody, Acting.signal, "Send a signal; it is kept until it is taken."),
+    "cancel": Verb(CancelBody, Acting.cancel, "Cancel the run: it is unwound."),
+    "resume": Verb(ResumeBody, Acting.resume, "Go on with a run that nobody drives."),
+    "fork": Verb(ForkBody, Acting.fork, "Make a new run from the record of this one."),
+}

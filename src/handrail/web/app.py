@@ -1,0 +1,96 @@
+"""``create_app``: the page, and its JSON API, as an ASGI application."""
+
+# pyright: basic, reportMissingImports=false
+# Whoever works on another part need not have the extra: mypy checks this where it is installed.
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from handrail.errors import MissingExtra, WrongUse
+from handrail.executor import Executor
+from handrail.ports.journal import Journal
+from handrail.secrets.masking import Mask
+from handrail.secrets.values import Secrets, secret_values
+from handrail.web.access import LOOPBACK, Access
+from handrail.web.acting import Acting
+from handrail.web.reading import Reader
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+
+    Authorize: TypeAlias = Callable[[Request], "str | Awaitable[str | None] | None"]
+
+
+def create_app(
+    journal: Journal,
+    *,
+    token: str | None = None,
+    read_only: bool = False,
+    executor: Executor | None = None,
+    authorize: Authorize | None = None,
+    hosts: Collection[str] | None = None,
+    artifacts: str | os.PathLike[str] | None = None,
+) -> Starlette:
+    """The page of a journal's runs, to be served by itself or mounted in an application.
+
+    ``token`` lets those in who have it: as ``?token=`` in the address, which sets a cookie, or as a
+    bearer. ``authorize`` is an application's own login: it is given the request, and returns who
+    that is (recorded with what they do), or None, by which they are refused; it may be async. One
+    of the two must be given; of both, one is enough.
+
+    ``executor`` drives runs that are resumed from the page, and knows their workflows.
+    ``read_only``: runs are looked at only. ``hosts`` are the names that the page may be asked by:
+    by default those of this machine alone, or any if there is ``authorize``.
+    ``artifacts`` is the folder of an ``ArtifactsSink``: prompts, and what agents say as they say
+    it, are read from there.
+
+    Raises:
+        WrongUse: neither token nor authorize is given, or the token is no good one.
+        MissingExtra: starlette is not installed.
+    """
+    if token is None and authorize is None:
+        raise WrongUse(
+            "create_app needs token= or authorize=: whoever reaches the page sees all that its "
+            "runs did, and can act on them. secrets.token_urlsafe() makes a token."
+        )
+    allowed = hosts if hosts is not None else None if authorize is not None else LOOPBACK
+    policy = Secrets() if executor is None else executor.parts.secrets
+    reader = Reader(
+        journal,
+        Mask(secret_values(policy, os.environ)),
+        None if artifacts is None else Path(artifacts),
+    )
+    return app_of(
+        reader,
+        Acting(journal, executor),
+        Access(token, allowed),
+        authorize=authorize,
+        read_only=read_only,
+    )
+
+
+def app_of(
+    reader: Reader,
+    acting: Acting,
+    access: Access,
+    *,
+    authorize: Any = None,
+    read_only: bool = False,
+    by: str | None = None,
+) -> Starlette:
+    """The same of parts; ``by``: who it is that has the token.
+
+    Raises:
+        MissingExtra: starlette is not installed.
+    """
+    try:
+        from handrail.web.routes import Page
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "starlette":
+            raise
+        raise MissingExtra("The page", "starlette", "web") from error
+    return Page(reader, acting, access, authorize, read_only, by).app()

@@ -1,0 +1,203 @@
+"""The JSON API as an OpenAPI document; the bodies are the very classes that are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from handrail import __version__
+from handrail.web.acting import VERBS
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_NUMBER: dict[str, Any] = {"type": "number"}
+_WHOLE: dict[str, Any] = {"type": "integer"}
+_FLAG: dict[str, Any] = {"type": "boolean"}
+_ANY: dict[str, Any] = {}
+_THINGS: dict[str, Any] = {"type": "array", "items": {}}
+
+
+def _or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+def _object(required: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """An object that may have further fields, which later versions tell."""
+    return {"type": "object", "required": list(required), "properties": {**required, **more}}
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _many(name: str) -> dict[str, Any]:
+    return {"type": "array", "items": _ref(name)}
+
+
+_STEP_ROW: dict[str, Any] = {
+    "path": _TEXT,
+    "name": _TEXT,
+    "step_type": _TEXT,
+    "state": _TEXT,
+    "attempts": _WHOLE,
+    "started_at": _or_null(_NUMBER),
+    "ended_at": _or_null(_NUMBER),
+    "duration_ms": _or_null(_NUMBER),
+    "error": _or_null(_TEXT),
+    "error_type": _or_null(_TEXT),
+}
+_SCHEMAS: dict[str, Any] = {
+    "Error": _object({"error": _TEXT, "type": _TEXT}),
+    "Me": _object({
+        "version": _TEXT, "read_only": _FLAG, "can_drive": _FLAG,
+        "verbs": {"type": "array", "items": _TEXT}, "by": _or_null(_TEXT),
+    }),
+    "WaitsFor": _object({
+        "kind": _TEXT, "path": _TEXT, "what": _TEXT, "whom": _TEXT, "until": _or_null(_NUMBER),
+    }),
+    "Run": _object({
+        "run_id": _TEXT,
+        "workflow": _TEXT,
+        "state": {"enum": [
+            "running", "paused", "suspended", "succeeded", "failed", "cancelled", "dead", "damaged",
+        ]},
+        "started_at": _NUMBER,
+        "updated_at": _NUMBER,
+        "duration_ms": _or_null(_NUMBER),
+        "events": _WHOLE,
+        "labels": {"type": "object", "additionalProperties": _TEXT},
+        "waits_for": _many("WaitsFor"),
+        "cost_usd": _or_null(_NUMBER),
+        "tokens": _or_null(_NUMBER),
+        "launches": _or_null(_WHOLE),
+        "error": _or_null(_TEXT),
+        "forked_from": _or_null({"type": "array", "items": _or_null(_TEXT)}),
+        "holder": _or_null(_object({"pid": _WHOLE, "host": _TEXT})),
+    }),
+    "Runs": _object({
+        "runs": _many("Run"), "next": _or_null(_TEXT), "total": _WHOLE,
+        "counts": {"type": "object", "additionalProperties": _WHOLE},
+    }),
+    "Gate": _object({
+        "path": _TEXT, "question": _TEXT, "choices": _THINGS, "schema": _ANY, "default": _ANY,
+        "has_default": _FLAG, "since": _NUMBER, "deadline": _or_null(_NUMBER),
+    }),
+    "Signal": _object({"name": _TEXT, "path": _TEXT, "schema": _ANY}),
+    "StepRow": _object(_STEP_ROW),
+    "RunDetail": _object({
+        "run": _ref("Run"), "seq": _WHOLE, "inputs": _ANY, "value": _ANY, "error": _or_null(_TEXT),
+        "failed_step": _or_null(_TEXT), "gates": _many("Gate"), "signals": _many("Signal"),
+        "needs": {"type": "array", "items": _TEXT}, "steps": _many("StepRow"),
+    }),
+    "Step": _object({
+        **_STEP_ROW, "output": _ANY, "output_cut": _FLAG, "traceback": _or_null(_TEXT),
+        "turns": _THINGS, "text": _TEXT, "stdout": _TEXT, "stderr": _TEXT, "tries": _THINGS,
+        "incidents": _THINGS, "session": _or_null(_TEXT), "backend": _or_null(_TEXT),
+        "model": _or_null(_TEXT), "answer": _ANY,
+    }),
+    "Diff": _object({
+        "a": _TEXT, "b": _TEXT, "same": _FLAG, "fields": {"type": "array", "items": _TEXT},
+        "steps": _THINGS,
+    }),
+    "Done": _object({"ok": _FLAG, "driven": _FLAG}, run_id=_TEXT, answer=_ANY),
+}  # fmt: skip
+_EVENTS = (
+    "Server-sent events. `record` has a number (`id`), which Last-Event-ID gives back to go on "
+    "after it: an event of the run as data, with `type`, `seq`, `at` (unix seconds) and its other "
+    "fields, and as `step` the row of the step that it changed. `run`: the run's row, when it is "
+    "another. `progress`: a piece of text, with `path` and `kind`. `reset`: load the run "
+    "again. `beat`: nothing, every 10 s."
+)
+
+
+def _parameter(name: str, schema: Mapping[str, Any], said: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "in": "query", "schema": schema, "description": said, **more}
+
+
+_RUN_ID = {
+    "name": "run_id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1},
+}  # fmt: skip
+
+
+def _answers(content: Mapping[str, Any], *codes: int) -> dict[str, Any]:
+    said = {
+        400: "What was sent is not what is taken",
+        401: "Without the token",
+        403: "Not allowed: read-only, or asked by another site or host",
+        404: "There is no such run, step or question",
+        409: "The run cannot take it now; of a question that was answered: by whom, when, and how",
+        413: "Too large",
+        415: "Not JSON",
+        503: "The journal cannot be read, or the run's record is damaged",
+    }
+    problem = {"application/json": {"schema": _ref("Error")}}
+    found = {str(code): {"description": said[code], "content": problem}
+             for code in (400, 401, 403, 503, *codes)}  # fmt: skip
+    return {"200": {"description": "Done", "content": dict(content)}, **found}
+
+
+def _get(summary: str, schema: str, *codes: int, parameters: Any = ()) -> dict[str, Any]:
+    content = {"application/json": {"schema": _ref(schema)}}
+    return {"get": {
+        "summary": summary, "parameters": list(parameters), "responses": _answers(content, *codes),
+    }}  # fmt: skip
+
+
+def _sse(summary: str, parameters: Any, *codes: int) -> dict[str, Any]:
+    content = {"text/event-stream": {"schema": _TEXT}}
+    return {"get": {
+        "summary": summary, "description": _EVENTS, "parameters": list(parameters),
+        "responses": _answers(content, *codes),
+    }}  # fmt: skip
+
+
+def document(root: str = "") -> dict[str, Any]:
+    """The whole document, of an application that is mounted at ``root``."""
+    bodies, parts = msgspec.json.schema_components(
+        [verb.body for verb in VERBS.values()], ref_template="#/components/schemas/{name}"
+    )
+    one = "/api/runs/{run_id}"
+    limit = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+    paths: dict[str, Any] = {
+        "/api/me": _get("Who asks, and what may be done", "Me"),
+        "/api/runs": _get("Runs, the newest first", "Runs", parameters=[
+            _parameter("q", _TEXT, "Words that all are in its id, workflow, labels or waits"),
+            _parameter("state", _TEXT, "How it stands"),
+            _parameter("workflow", _TEXT, "The name of its workflow"),
+            _parameter("limit", limit, "So many at most"),
+            _parameter("cursor", _TEXT, "`next` of the page before"),
+        ]),
+        "/api/events": _sse("The rows of runs that change", []),
+        "/api/diff": _get("Two runs, step by step", "Diff", 404, parameters=[
+            _parameter("a", _TEXT, "A run", required=True),
+            _parameter("b", _TEXT, "Another one", required=True),
+        ]),
+        one: _get("A run: its steps, what it waits for, how it ended", "RunDetail", 404,
+                  parameters=[_RUN_ID]),
+        f"{one}/step": _get("One step whole", "Step", 404, parameters=[
+            _RUN_ID, _parameter("path", _TEXT, "The step's path", required=True),
+        ]),
+        f"{one}/events": _sse("What happens in a run", [
+            _RUN_ID, _parameter("after", {"type": "integer", "minimum": 0}, "From after this one"),
+        ], 404),
+    }  # fmt: skip
+    done = {"application/json": {"schema": _ref("Done")}}
+    for (name, verb), body in zip(VERBS.items(), bodies, strict=True):
+        paths[f"{one}/{name}"] = {"post": {
+            "summary": verb.summary,
+            "parameters": [_RUN_ID],
+            "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+            "responses": _answers(done, 404, 409, 413, 415),
+        }}  # fmt: skip
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "handrail", "version": __version__},
+        "servers": [{"url": root or "/"}],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": {**_SCHEMAS, **parts},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }

@@ -1,0 +1,232 @@
+"""The runs of a journal as the page reads them: each read once for all who look.
+
+A journal is read as it stands, whoever drives its runs, so the page shows those of other processes
+as its own. What was read is kept until the journal says something else. To read a long run takes
+time, and so it is not read again before several times that has gone by.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import anyio
+import anyio.to_thread
+
+from handrail.errors import HandrailError, JournalFailed, RunNotFound
+from handrail.model import events as ev
+from handrail.ports.journal import Journal, RunInfo
+from handrail.record.inbox import unread
+from handrail.record.view import RunState, plain, state_of, view_of
+from handrail.secrets.masking import Mask
+from handrail.typed.jsonsafe import Json, json_safe
+from handrail.web.run_json import Told, detail_of, row_of, step_of, step_rows
+from handrail.web.texts import Texts, texts_of
+
+T = TypeVar("T")
+
+FRESH_S = 0.2
+"""The list of runs is as old as this at most, or as several times what it took to read."""
+_SPARE = 3
+_KEPT_RUNS = 8
+_KEPT_ROWS = 20_000
+_SHORT_RUN = 2_000
+"""Events: the cost of a longer run is told in a list only once somebody has looked at the run."""
+_PATIENCE_S = 0.25
+"""How long one answer looks at the records of runs, to tell what they cost."""
+_LONG_EVENT = 256 * 1024
+"""Characters of JSON: of a longer event only what it is, and where, is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A run as it was read: what is told of it, and each step's row by its path."""
+
+    told: Told
+    rows: Mapping[str, Json]
+    took_s: float
+    at: float
+
+    @property
+    def history(self) -> Sequence[ev.Event]:
+        """Its events, in order."""
+        return self.told.history
+
+    @property
+    def row(self) -> dict[str, Json]:
+        """The run's row in a list."""
+        return row_of(self.told.info, self.told.view)
+
+
+_Key = tuple[int, float, RunState, object]
+
+
+def _key(info: RunInfo) -> _Key:
+    return info.events, info.updated_at, state_of(info), info.waits_for
+
+
+class Reader:
+    """Reads one journal. Mutable: it keeps what it read last.
+
+    ``artifacts``: the folder of the files that an ``ArtifactsSink`` writes, if there is one.
+    """
+
+    def __init__(self, journal: Journal, mask: Mask, artifacts: Path | None = None) -> None:
+        self.artifacts = artifacts
+        self._journal = journal
+        self._mask = mask
+        self._runs: tuple[RunInfo, ...] = ()
+        self._read_at = -1e9
+        self._took_s = 0.0
+        self._listing: anyio.Lock | None = None
+        self._reading: dict[str, anyio.Lock] = {}
+        self._snapshots: dict[str, tuple[_Key, int, Snapshot]] = {}
+        self._rows: dict[str, tuple[_Key, dict[str, Json]]] = {}
+
+    # -- runs --------------------------------------------------------------------------------------
+
+    async def runs(self, *, now: bool = False) -> tuple[RunInfo, ...]:
+        """Every run, oldest first; ``now``: not what was read a moment ago."""
+        asked = time.monotonic()
+        self._listing = self._listing or anyio.Lock()
+        async with self._listing:
+            began = time.monotonic()
+            old = max(FRESH_S, _SPARE * self._took_s)
+            if self._read_at < (asked if now else began - old):
+                self._runs = tuple(await self._apart(self._journal.runs))
+                self._took_s = time.monotonic() - began
+                self._read_at = began
+            return self._runs
+
+    async def info(self, run_id: str, *, now: bool = False) -> RunInfo:
+        """One run's line.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        infos = await self.runs(now=now)
+        for info in infos:
+            if info.run_id == run_id:
+                return info
+        raise RunNotFound(run_id, tuple(one.run_id for one in infos[-5:]))
+
+    async def _apart(self, read: Callable[[], T]) -> T:
+        """In a thread, if the journal is a file; one in memory is the loop's own."""
+        return await anyio.to_thread.run_sync(read) if self._journal.durable else read()
+
+    def shown(self, data: T) -> T:
+        """JSON data without secrets."""
+        return cast("T", self._mask.plain(cast("Json", data)))
+
+    async def rows(self, infos: Iterable[RunInfo]) -> list[dict[str, Json]]:
+        """The rows of runs; what a run cost is read until patience ends."""
+        until = time.monotonic() + _PATIENCE_S
+        return [await self._row(info, until) for info in infos]
+
+    async def _row(self, info: RunInfo, until: float) -> dict[str, Json]:
+        key, known = _key(info), self._rows.get(info.run_id)
+        if known is not None and known[0] == key:
+            return known[1]
+        kept = self._snapshots.get(info.run_id)
+        if kept is not None and kept[0] == key:
+            row = kept[2].row
+        elif info.damaged or info.events > _SHORT_RUN or time.monotonic() > until:
+            return self.shown(row_of(info))
+        else:
+            try:
+                told = await self._apart(lambda: self._read(info))
+            except (HandrailError, OSError):
+                return self.shown(row_of(info))
+            row = row_of(info, told.view)
+        row = self.shown(row)
+        if len(self._rows) >= _KEPT_ROWS:
+            self._rows.clear()
+        self._rows[info.run_id] = (key, row)
+        return row
+
+    # -- one run -----------------------------------------------------------------------------------
+
+    async def snapshot(self, run_id: str, *, now: bool = False) -> Snapshot:
+        """A run as it stands, or as it stood a moment ago; ``now``: as it stands.
+
+        Raises:
+            RunNotFound: there is no such run. JournalFailed: its record cannot be read.
+        """
+        async with self._reading.setdefault(run_id, anyio.Lock()):
+            info = await self.info(run_id, now=now)
+            kept = self._snapshots.get(run_id)
+            last = await self._apart(lambda: self._last_letter(run_id))
+            if kept is not None:
+                snapshot = kept[2]
+                fresh = time.monotonic() - snapshot.at < _SPARE * snapshot.took_s and not now
+                if fresh or (kept[0] == _key(info) and kept[1] == last):
+                    return snapshot
+            snapshot = await self._apart(lambda: self._snapshot(info))
+            self._snapshots.pop(run_id, None)
+            self._snapshots[run_id] = (_key(info), last, snapshot)
+            while len(self._snapshots) > _KEPT_RUNS:
+                gone = next(iter(self._snapshots))
+                del self._snapshots[gone]
+                self._reading.pop(gone, None)
+            return snapshot
+
+    def _last_letter(self, run_id: str) -> int:
+        letters = self._journal.letters(run_id, 0)
+        return letters[-1].number if letters else 0
+
+    def _snapshot(self, info: RunInfo) -> Snapshot:
+        began = time.monotonic()
+        told = self._read(info)
+        rows = {cast("str", row["path"]): self.shown(row) for row in step_rows(told)}
+        return Snapshot(told, rows, time.monotonic() - began, time.monotonic())
+
+    def _read(self, info: RunInfo) -> Told:
+        history = self._journal.events(info.run_id)
+        if not history:
+            if info.damaged:
+                raise JournalFailed(info.run_id, "reading a run", info.damaged)
+            raise RunNotFound(info.run_id)
+        inbox = unread(self._journal, info.run_id, history)
+        view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
+        return Told(info, history, view)
+
+    async def detail(self, run_id: str) -> Json:
+        """A run whole, as the page is told."""
+        snapshot = await self.snapshot(run_id, now=True)
+        return self.shown(detail_of(snapshot.told))
+
+    async def step(self, run_id: str, path: str) -> Json:
+        """One step whole; None if there is none at this path."""
+        snapshot = await self.snapshot(run_id)
+        if path not in snapshot.rows:
+            snapshot = await self.snapshot(run_id, now=True)
+        texts = await self._apart(lambda: self._texts(snapshot.told.info, path))
+        found = step_of(snapshot.told, path, texts)
+        return None if found is None else self.shown(found)
+
+    def _texts(self, info: RunInfo, path: str) -> Texts:
+        if self.artifacts is None:
+            return Texts()
+        return texts_of(self.artifacts, info.workflow_name, info.run_id, path)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def told_event(self, event: ev.Event, row: Json) -> Json:
+        """An event as data: its class as ``type``, its fields, and the row of the step that it
+        changed.
+        """
+        known = cast("dict[str, Json]", json_safe(plain_event(event)))
+        data = {"type": type(event).__name__, **self.shown(known)}
+        if len(repr(data)) > _LONG_EVENT:
+            short = ("type", "run_id", "seq", "at", "path", "name")
+            data = {name: data[name] for name in short if name in data} | {"cut": True}
+        return data if row is None else {**data, "step": row}
+
+
+def plain_event(event: ev.Event) -> Any:
+    """The event's fields, with what is of a class that is not known here as it is written."""
+    names = [one.name for one in fields(event)]
+    return {name: plain(getattr(event, name)) for name in names}

@@ -1,0 +1,383 @@
+"""The page over HTTP: what each address answers. Nothing here is read from a disk by its name."""
+
+# pyright: basic, reportMissingImports=false
+# Whoever works on another part need not have the extra: mypy checks this where it is installed.
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlencode
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from handrail import __version__
+from handrail.errors import HandrailError
+from handrail.ports.journal import RunInfo
+from handrail.record.view import state_of
+from handrail.typed.jsonsafe import Json
+from handrail.web.access import HEADERS, MOST_BODY, Access, Head, Refusal, too_large
+from handrail.web.acting import (
+    VERBS,
+    Acting,
+    BadRequest,
+    NotAllowed,
+    PageError,
+    body_of,
+    problem_of,
+)
+from handrail.web.graph_json import graph_of
+from handrail.web.openapi import document
+from handrail.web.reading import Reader
+from handrail.web.stream import list_events, run_events
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_STATIC = Path(__file__).parent / "static"
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+_MOST_RUNS = 1_000
+
+Answer: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Page:
+    """The page of one journal."""
+
+    reader: Reader
+    acting: Acting
+    access: Access
+    authorize: Callable[[Request], Any] | None
+    read_only: bool
+    by: str | None
+
+    def app(self) -> Starlette:
+        """It as an application."""
+        one = "/api/runs/{run_id:path}"
+        routes = [
+            Route("/api/me", self._me),
+            Route("/api/openapi.json", self._openapi),
+            Route("/api/runs", self._runs),
+            Route("/api/events", self._list_events),
+            Route("/api/diff", self._diff),
+            Route(f"{one}/events", self._events),
+            Route(f"{one}/graph", self._graph),
+            Route(f"{one}/step", self._step),
+            Route(f"{one}/steps/{{path:path}}", self._step),
+            *(Route(f"{one}/{verb}", self._act(verb), methods=["POST"]) for verb in VERBS),
+            Route(one, self._run),
+            Route("/{name}", self._file),
+            Route("/", self._file),
+        ]
+        handlers: dict[Any, Any] = {
+            HandrailError: _problem,
+            PageError: _problem,
+            HTTPException: _http_problem,
+        }
+        app = Starlette(routes=routes, exception_handlers=handlers)
+        app.add_middleware(_Guard, page=self)
+        return app
+
+    # -- runs --------------------------------------------------------------------------------------
+
+    async def _me(self, request: Request) -> Response:
+        return _json(
+            {
+                "version": __version__,
+                "read_only": self.read_only,
+                "can_drive": self.acting.can_drive and not self.read_only,
+                "verbs": [] if self.read_only else sorted(VERBS),
+                "by": request.state.by,
+            }
+        )
+
+    async def _openapi(self, request: Request) -> Response:
+        return _json(document(request.scope.get("root_path", "")))
+
+    async def _runs(self, request: Request) -> Response:
+        query = _query(request, {"q", "state", "workflow", "limit", "cursor"})
+        limit = _number("limit", query.get("limit", "100"), 1, _MOST_RUNS)
+        infos = list(reversed(await self.reader.runs(now=True)))
+        counts: dict[str, Json] = {}
+        for info in infos:
+            state = state_of(info)
+            counts[state] = int(str(counts.get(state, 0))) + 1
+        found = [info for info in infos if _fits(info, query)]
+        start = 0
+        if "cursor" in query:
+            places = {info.run_id: place for place, info in enumerate(found)}
+            if query["cursor"] not in places:
+                raise BadRequest(f"cursor: no run {query['cursor']!r} is among those asked for")
+            start = places[query["cursor"]] + 1
+        shown = found[start : start + limit]
+        return _json(
+            {
+                "runs": await self.reader.rows(shown),
+                "next": shown[-1].run_id if start + limit < len(found) else None,
+                "total": len(found),
+                "counts": counts,
+            }
+        )
+
+    async def _run(self, request: Request) -> Response:
+        return _json(await self.reader.detail(_run_id(request)))
+
+    async def _step(self, request: Request) -> Response:
+        run_id = _run_id(request)
+        path = request.path_params.get("path") or request.query_params.get("path")
+        if path is None:
+            raise BadRequest("path: which step? ?path= says it")
+        found = await self.reader.step(run_id, path)
+        if found is None:
+            raise HTTPException(404, f"run {run_id!r} has no step at {path!r}")
+        return _json(found)
+
+    async def _graph(self, request: Request) -> Response:
+        info = await self.reader.info(_run_id(request), now=True)
+        function = self.acting.function_of(info)
+        graph = None if function is None else graph_of(function)
+        return _json({"graph": self.reader.shown(graph)})
+
+    async def _diff(self, request: Request) -> Response:
+        query = _query(request, {"a", "b"})
+        if {"a", "b"} - query.keys():
+            raise BadRequest("diff: which runs? ?a= and ?b= say it")
+        for name in ("a", "b"):
+            await self.reader.info(query[name], now=True)
+        found = await self.acting.diff(query["a"], query["b"])
+        return _json(self.reader.shown(found))
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    async def _events(self, request: Request) -> Response:
+        run_id = _run_id(request)
+        last = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
+        after = _number("after", last, 0, 2**53)
+        await self.reader.snapshot(run_id, now=True)  # so that an error is one of HTTP
+        return _stream(run_events(self.reader, run_id, after))
+
+    async def _list_events(self, request: Request) -> Response:
+        del request
+        await self.reader.runs()
+        return _stream(list_events(self.reader))
+
+    # -- what is done ------------------------------------------------------------------------------
+
+    def _act(self, verb: str) -> Answer:
+        async def act(request: Request) -> Response:
+            if self.read_only:
+                raise NotAllowed("this page only shows runs: it is read-only")
+            body = body_of(verb, await _body(request))
+            info = await self.reader.info(_run_id(request), now=True)
+            try:
+                found = await self.acting.do(info, verb, body, request.state.by)
+            except (ValueError, RecursionError) as error:
+                if isinstance(error, (HandrailError, PageError)):
+                    raise
+                raise BadRequest(f"{verb}: {error}") from None
+            return _json(self.reader.shown(found))
+
+        return act
+
+    # -- the page itself ---------------------------------------------------------------------------
+
+    async def _file(self, request: Request) -> Response:
+        name = request.path_params.get("name") or "index.html"
+        found = _files().get(name)
+        if found is None:
+            raise HTTPException(404, "there is nothing here")
+        return Response(found[1], media_type=found[0])
+
+    # -- access ------------------------------------------------------------------------------------
+
+    async def admitted(self, request: Request, head: Head) -> bool:
+        """True if who asks may; then ``request.state.by`` is who that is."""
+        request.state.by = self.by
+        if self.authorize is not None:
+            who = self.authorize(request)
+            if inspect.isawaitable(who):
+                who = await who
+            if who is not None:
+                request.state.by = str(who)
+                return True
+        return self.access.is_known(head)
+
+
+class _Guard:
+    """Lets nothing through that ``Access`` refuses, and puts its headers on every answer."""
+
+    def __init__(self, app: ASGIApp, page: Page) -> None:
+        self._app = app
+        self._page = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                known = {name.lower() for name, _ in message["headers"]}
+                more = [
+                    (name.encode(), value.encode())
+                    for name, value in HEADERS.items()
+                    if name.encode() not in known
+                ]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        response = await self._refused(scope, receive)
+        await (response or self._app)(scope, receive, with_headers)
+
+    async def _refused(self, scope: Scope, receive: Receive) -> Response | None:
+        request, access = Request(scope, receive), self._page.access
+        query = request.query_params
+        head = Head(
+            request.method,
+            f"{scope['path']}?{scope['query_string'].decode('latin-1')}",
+            tuple(
+                (key.decode("latin-1").lower(), value.decode("latin-1"))
+                for key, value in scope["headers"]
+            ),
+            query.get("token", ""),
+            request.cookies,
+        )
+        refusal = access.refusal(head)
+        if refusal is None and not await self._page.admitted(request, head):
+            refusal = Refusal(401, "open the address that `handrail ui` printed: it has the token")
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if refusal is not None:
+            return _refusal(refusal)
+        if "token" in query and not path.startswith("/api"):
+            return self._with_cookie(request, path)
+        return None
+
+    def _with_cookie(self, request: Request, path: str) -> Response:
+        """To the same address without the token; from now on the cookie has it."""
+        access, root = self._page.access, request.scope.get("root_path", "")
+        left = [
+            (name, value) for name, value in request.query_params.multi_items() if name != "token"
+        ]
+        known = path if path.lstrip("/") in _files() else "/"
+        response = RedirectResponse(f"{root}{known}" + (f"?{urlencode(left)}" if left else ""), 303)
+        if access.token is not None:
+            response.set_cookie(
+                access.cookie,
+                access.cookie_value,
+                path=f"{root}/",
+                secure=request.url.scheme == "https",
+                httponly=True,
+                samesite="strict",
+            )
+        return response
+
+
+@cache
+def _files() -> Mapping[str, tuple[str, bytes]]:
+    """The files of the front end, all of them, by name: their media type and what is in them."""
+    return {
+        file.name: (_KINDS[file.suffix], file.read_bytes())
+        for file in sorted(_STATIC.iterdir())
+        if file.suffix in _KINDS
+    }
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+def _run_id(request: Request) -> str:
+    return str(request.path_params["run_id"])
+
+
+def _query(request: Request, known: set[str]) -> dict[str, str]:
+    query = {name: value for name, value in request.query_params.items() if name != "token"}
+    unknown = sorted(query.keys() - known)
+    if unknown:
+        raise BadRequest(f"{unknown[0]!r} is not known here; known are {', '.join(sorted(known))}")
+    return {name: value for name, value in query.items() if value}
+
+
+def _number(name: str, text: str, least: int, most: int) -> int:
+    if text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:
+        return int(text)
+    raise BadRequest(f"{name}: a number from {least} to {most} is wanted, got {text[:40]!r}")
+
+
+def _fits(info: RunInfo, query: Mapping[str, str]) -> bool:
+    if query.get("state", state_of(info)) != state_of(info):
+        return False
+    if query.get("workflow", info.workflow_name) != info.workflow_name:
+        return False
+    words = query.get("q", "").lower().split()
+    waits = (f"{wait.path} {wait.what}" for wait in info.waits_for)
+    text = " ".join((
+        info.run_id, info.workflow_name, state_of(info), *map("=".join, info.labels.items()), *waits
+    )).lower()  # fmt: skip
+    return all(word in text for word in words)
+
+
+async def _body(request: Request) -> bytes:
+    """What was posted, up to its bound."""
+    found = bytearray()
+    try:
+        async for piece in request.stream():
+            found += piece
+            if len(found) > MOST_BODY:
+                raise HTTPException(413, too_large().text)
+    except ClientDisconnect:
+        raise BadRequest("the body ended early") from None
+    return bytes(found)
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def _json(data: Any, status: int = 200) -> Response:
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Response(text, status, media_type="application/json")
+
+
+def _stream(events: AsyncIterator[bytes]) -> Response:
+    headers = {"x-accel-buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+def _refusal(refusal: Refusal) -> Response:
+    headers = {"www-authenticate": "Bearer"} if refusal.status == 401 else None
+    response = _json({"error": refusal.text, "type": refusal.kind}, refusal.status)
+    response.headers.update(headers or {})
+    return response
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    del request
+    status, data = problem_of(error)
+    return _json(data, status)
+
+
+async def _http_problem(request: Request, error: Exception) -> Response:
+    del request
+    assert isinstance(error, HTTPException)
+    names = {404: "NotFound", 405: "MethodNotAllowed", 413: "TooLarge"}
+    data = {"error": error.detail, "type": names.get(error.status_code, "BadRequest")}
+    response = _json(data, error.status_code)
+    response.headers.update(error.headers or {})
+    return response
