@@ -181,6 +181,23 @@ async def test_who_goes_on_from_a_changed_output_sees_what_a_resume_would(*, fai
     assert (await executor.resume("r", rerun=["again"])).value == result.value
 
 
+async def test_what_a_function_holds_may_refuse_to_be_looked_at() -> None:
+    """As a proxy does outside of its request: the action runs, unwatched."""
+
+    class Proxy:
+        def __getattribute__(self, name: str) -> Any:
+            raise RuntimeError(name)
+
+    proxy = Proxy()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("make").call(board)
+        return (yield from step("x").call(lambda: type(proxy).__name__))
+
+    assert (await Executor(journal=TextJournal()).run(flow)).value == "Proxy"
+
+
 VALUES = st.recursive(
     st.integers() | st.text(max_size=3),
     lambda inner: (

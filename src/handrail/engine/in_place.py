@@ -68,12 +68,15 @@ class InPlace:
             action.__closure__ or action.__defaults__ or action.__kwdefaults__
         ):  # it holds nothing, as most do
             return []
-        held = list(_held_by(action))
-        if not held:
+        try:
+            held = list(_held_by(action))
+            if not held:
+                return []
+            self._look_at_new()
+            parts = (part for one in held for part, _ in itertools.islice(_parts(one), _LOOKED_AT))
+            owners = {self._parts.get(id(part)) for part in parts}
+        except Exception:  # noqa: BLE001  # a user's properties may do anything
             return []
-        self._look_at_new()
-        parts = (part for one in held for part, _ in itertools.islice(_parts(one), _LOOKED_AT))
-        owners = {self._parts.get(id(part)) for part in parts}
         ended = (self._run.results.get(owner) for owner in owners if owner is not None)
         return [result.output for result in ended if result is not None]
 

@@ -178,7 +178,7 @@ def _names_of(function: FunctionType) -> Iterator[set[str]]:
         yield names
         for name in names:
             value = named(one, name)
-            helper = isinstance(value, FunctionType) and value.__globals__ is one.__globals__
+            helper = type(value) is FunctionType and value.__globals__ is one.__globals__
             follow = value if helper else _function_of(value)
             if follow is not None:
                 waiting.append(follow)
