@@ -25,7 +25,7 @@ def test_the_report_is_written_if_the_person_agrees(repository: Path) -> None:
     assert outcome.code == 0, outcome.err
     assert (repository / "REVIEW.md").read_text("utf-8").startswith(REPORT)
     assert "a binary file says nothing to a reviewer" in outcome.out
-    assert "review/naïve%2Fleft over.py/read" in outcome.err
+    assert "review/naïve/left over.py/read" in outcome.err
 
 
 def test_the_report_is_not_written_if_the_person_does_not(repository: Path) -> None:

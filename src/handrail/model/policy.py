@@ -261,7 +261,7 @@ class Budget:
     usd: float | None = attrs.field(default=None, validator=_usd)
     launches: int | None = attrs.field(default=None, validator=_budget_count)
     wall_s: float | None = attrs.field(default=None, converter=_wall_s)
-    unknown: int | None = attrs.field(default=None, validator=_budget_count)
+    unknown: int | None = attrs.field(default=None, validator=_budget_count, metadata=NEWER)
     soft: float = attrs.field(default=0.8, validator=_budget_share)
     on_breach: OnBreach = attrs.field(default="fail", validator=one_of("a Budget", *ON_BREACH))
     reserve_tokens: int | None = attrs.field(default=None, validator=_budget_count)
