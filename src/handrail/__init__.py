@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from handrail.engine.stops import CancelledFromWithin as CancelledFromWithin
     from handrail.engine.stops import CoreStalled as CoreStalled
     from handrail.errors import BudgetExceeded as BudgetExceeded
+    from handrail.errors import CannotSteer as CannotSteer
     from handrail.errors import CommandFailed as CommandFailed
     from handrail.errors import CommandNotFound as CommandNotFound
     from handrail.errors import DamagedExport as DamagedExport
@@ -177,7 +178,8 @@ _NAMES = {
     "handrail.engine.run": "Run",
     "handrail.engine.stops": "CancelledFromWithin CoreStalled",
     "handrail.errors": """
-        BudgetExceeded CommandFailed CommandNotFound DamagedExport DefinitionError DuplicateStepName
+        BudgetExceeded CannotSteer CommandFailed CommandNotFound DamagedExport DefinitionError
+        DuplicateStepName
         GateClosed GateNotFound GateRefusal GroupFailed HandrailError InputsDiffer InsideEventLoop
         InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost
         LimitExceeded MissingExtra NoArmChosen NotAStep NotClean NotPortable NotRecorded

@@ -384,6 +384,21 @@ class RunNotFound(HandrailError):
         return f"there is no run {self.run_id!r} in this journal.{known}"
 
 
+class CannotSteer(HandrailError):
+    """A run, or a step of it, does not take what somebody wants done to it; ``instead`` says what
+    can be done.
+    """
+
+    def __init__(self, run_id: str, why: str, instead: str = "") -> None:
+        super().__init__(run_id, why, instead)
+        self.run_id = run_id
+        self.why = why
+        self.instead = instead
+
+    def __str__(self) -> str:
+        return f"run {self.run_id!r}: {self.why}{f'. {self.instead}' if self.instead else ''}"
+
+
 class RunIdTaken(HandrailError):
     """A new run was to have the id of one that the journal knows."""
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from handrail.engine.executor import Engine
 from handrail.engine.parts import OnChange, Parts, check_arguments
 from handrail.engine.perform import Around
 from handrail.engine.shared import shared_admission
+from handrail.engine.steering import SteeredEngine
 from handrail.journals.memory import MemoryJournal
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
 from handrail.model.policy import Ladder, Limits
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from handrail.agents.cassette.cassette import Cassette
 
 
-class Executor(Engine):
+class Executor(SteeredEngine):
     """Runs workflows, and reaches those that run or wait.
 
     ``journal``: where runs are recorded (default: in memory, for this executor alone). ``sinks``

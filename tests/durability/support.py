@@ -128,6 +128,14 @@ class Lives:
         finally:
             self.writes.append(self.journal.writes)
 
+    def once(self) -> WorkflowResult[Any]:
+        """One life that is resumed once, and in which nobody answers or sends anything."""
+        self.journal = self.journal.reopened()
+        self.found.append(self.journal.events(RUN))
+        executor = Executor(journal=self.journal, gates=self.gates, clock=self.clock)
+        with counted(self._note):
+            return anyio.run(executor.resume, RUN, self.flow, backend=self.backend)
+
     def story(self, result: WorkflowResult[Any]) -> Story:
         """All that happened so far."""
         history = self.journal.reopened().events(RUN)

@@ -55,13 +55,13 @@ def answer(
         try:
             value = Executor(journal=journal).answer_sync(info.run_id, gate, text, by=who)
         except GateClosed as error:
-            _write(data, said, accepted=False, answer=error.answer, by=error.by, at=error.at)
+            write_said(data, said, accepted=False, answer=error.answer, by=error.by, at=error.at)
             tell(one_line(str(error)))
             return Exit.FAILED
-        _write(data, said, accepted=True, answer=value, by=who)
+        write_said(data, said, accepted=True, answer=value, by=who)
         if data is None:
             print(shown(f"answered {gate!r} with {value!r}, by {who}"))
-        _tell_who_goes_on(journal, info, place)
+        tell_who_goes_on(journal, info, place)
     return Exit.SUCCEEDED
 
 
@@ -84,10 +84,10 @@ def signal(
             with contextlib.suppress(HandrailError):  # then it is sent as it is
                 workflow_of(info, place, None)
         Executor(journal=journal).signal_sync(info.run_id, signal_name, payload, by=who)
-        _write(data, {"run_id": info.run_id, "signal": signal_name}, payload=payload, by=who)
+        write_said(data, {"run_id": info.run_id, "signal": signal_name}, payload=payload, by=who)
         if data is None:
             print(f"sent the signal {signal_name!r}, by {who}")
-        _tell_who_goes_on(journal, info, place)
+        tell_who_goes_on(journal, info, place)
     return Exit.SUCCEEDED
 
 
@@ -125,14 +125,14 @@ def _is_of_unknown_type(journal: Journal, run_id: str, name: str) -> bool:
     return any(isinstance(one, Unresolved) for one in waited_for(history_of(journal, run_id), name))
 
 
-def _tell_who_goes_on(journal: Journal, info: RunInfo, place: Place) -> None:
+def tell_who_goes_on(journal: Journal, info: RunInfo, place: Place) -> None:
     """Say how to resume a run that nobody drives, or whose drive ended before it took this in."""
-    now = anyio.run(_taken_in, journal, info)
+    now = anyio.run(taken_in, journal, info)
     if now.holder is None and now.status != "succeeded":
         tell(f"nobody drives the run; go on with: {place.command('resume', info.run_id)}")
 
 
-async def _taken_in(journal: Journal, info: RunInfo) -> RunInfo:
+async def taken_in(journal: Journal, info: RunInfo) -> RunInfo:
     """The run once it has read its letters, or is driven no more, or after ``PATIENCE_S``."""
     info = exactly(journal.runs(), info.run_id) or info
     with anyio.move_on_after(PATIENCE_S):
@@ -146,6 +146,7 @@ def _has_unread(journal: Journal, run_id: str) -> bool:
     return bool(unread(journal, run_id, history_of(journal, run_id)))
 
 
-def _write(data: TextIO | None, said: dict[str, Any], **more: Any) -> None:
+def write_said(data: TextIO | None, said: dict[str, Any], **more: Any) -> None:
+    """Print what was said as JSON, if that was asked for."""
     if data is not None:
         write_json(json_safe({**said, **more}), data)

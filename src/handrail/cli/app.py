@@ -13,6 +13,7 @@ from handrail.cli.exits import EXIT_CODES
 
 if TYPE_CHECKING:
     from handrail.cli.driving import Options
+    from handrail.cli.journal import Place
     from handrail.cli.run import Choices
 
 app = App(
@@ -26,7 +27,9 @@ app = App(
 
 Gates = Literal["approve", "default", "fail", "ask"]
 PruneStatuses = Literal["succeeded", "failed", "cancelled", "suspended", "dead"]
-Statuses = Literal["running", "dead", "damaged", "suspended", "succeeded", "failed", "cancelled"]
+Statuses = Literal[
+    "running", "paused", "dead", "damaged", "suspended", "succeeded", "failed", "cancelled"
+]
 
 # -- options that several commands share -----------------------------------------------------------
 
@@ -130,6 +133,31 @@ class Driving:
             labels=labels_typed(self.label or [], project_table()),
             ui=self.ui,
         )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Hand:
+    """Who steers a run, and where it is.
+
+    Parameters
+    ----------
+    by
+        Who does it; by default user@host. It is recorded.
+    as_json
+        Print what was done as JSON.
+    """
+
+    by: str | None = None
+    as_json: Json = False
+    folder: Dir = None
+    executor: ExecutorName = None
+
+    def place(self) -> Place:
+        """The place of the journal."""
+        from handrail.cli.target import place_of
+
+        return place_of(self.folder, self.executor)
 
 
 @Parameter(name="*")
@@ -719,6 +747,42 @@ def cancel(
     options = Options(as_json=as_json, quiet=quiet)
     place = place_of(folder, executor)
     return cancel_run(run, reason, place, options, timeout_s=timeout, target=target)
+
+
+@app.command
+def pause(run: RunId, /, *, hand: Hand = Hand()) -> int:
+    """Let no step of a run begin any more; what is at work goes on to its end."""
+    from handrail.cli.steer import steer
+
+    return steer(run, "pause", hand.place(), by=hand.by, as_json=hand.as_json)
+
+
+@app.command
+def unpause(run: RunId, /, *, hand: Hand = Hand()) -> int:
+    """Let a paused run go on."""
+    from handrail.cli.steer import steer
+
+    return steer(run, "unpause", hand.place(), by=hand.by, as_json=hand.as_json)
+
+
+@app.command
+def stop(
+    run: RunId | None = None,
+    /,
+    *,
+    every: Annotated[bool, Parameter(name="--all")] = False,
+    hand: Hand = Hand(),
+) -> int:
+    """End the drive of a run as Ctrl-C does in its process: it is suspended, and can be resumed.
+
+    Parameters
+    ----------
+    every
+        All runs of the journal that a process drives now.
+    """
+    from handrail.cli.steer import stop as stop_runs
+
+    return stop_runs(run, hand.place(), every=every, by=hand.by, as_json=hand.as_json)
 
 
 @app.command

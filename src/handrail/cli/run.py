@@ -353,7 +353,7 @@ def _unwind(info: RunInfo, reason: str, session: Session, target: str | None) ->
 
 def _wait(info: RunInfo, session: Session, timeout_s: float) -> int:
     """Wait for the process that was asked."""
-    info = anyio.run(_once_over, session.journal, info, timeout_s)
+    info = anyio.run(once_over, session.journal, info, timeout_s)
     if info.holder is None:
         return _print_outcome(info, f"run {info.run_id} has {_ended(info)}", session)
     status = describe_status(info)
@@ -361,7 +361,7 @@ def _wait(info: RunInfo, session: Session, timeout_s: float) -> int:
     return _print_outcome(info, what, session)
 
 
-async def _once_over(journal: Journal, info: RunInfo, timeout_s: float) -> RunInfo:
+async def once_over(journal: Journal, info: RunInfo, timeout_s: float) -> RunInfo:
     """The run as it stands when nobody drives it any more, or after that time."""
     with anyio.move_on_after(timeout_s):
         while info.holder is not None:

@@ -29,7 +29,7 @@ from handrail.model.paths import decode_key
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
-from handrail.record.inbox import not_sent_yet, unread
+from handrail.record.inbox import runs_of, unread
 from handrail.record.reading import history_of
 from handrail.record.view import (
     Cause,
@@ -295,6 +295,10 @@ def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
         print(shown(f"in its inbox, for when it is resumed: {_message_text(message)}"))
     if view.suspended_for and view.suspended_for != "waiting" and not view.needs:
         print(shown(f"suspended: {one_line(view.suspended_for)}"))
+    if view.paused is not None:
+        who = view.paused.by or "a person"
+        print(shown(f"paused by {clean(who)} at {format_time(view.paused.at)}"))
+        print(f"  {place.command('unpause', info.run_id)}")
     for gate in view.gates:
         until = f"   (until {format_time(gate.deadline)})" if gate.deadline is not None else ""
         print(shown(f"waits for an answer: {clean(gate.question)}{until}"))
@@ -307,7 +311,7 @@ def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
         print(shown(f"waits{until}: {time_text(time_)}" if until else f"waits for {time_}"))
     if len(view.times) > MOST_MEMBERS:
         print(f"  {_glyphs().more} {len(view.times) - MOST_MEMBERS} more wait for a time")
-    if state_of(info) in {"dead", "suspended", "failed"}:
+    if info.holder is None and state_of(info) in {"dead", "suspended", "paused", "failed"}:
         end = view.end
         stuck = None if end is None else stuck_step(end.error_type, end.failed_step)
         words = () if stuck is None else ("--rerun", stuck)
@@ -327,6 +331,8 @@ def _message_text(message: ev.Event) -> str:
             return f"the signal {message.name!r}{who}"
         case ev.CancelRequested():
             return f"a request to cancel it ({message.reason})"
+        case ev.RunSteered():
+            return f"{message.action}{who}"
         case _:
             return type(message).__name__
 
@@ -345,7 +351,7 @@ def describe_status(info: RunInfo) -> str:
     if holder is None or info.damaged:
         return state_of(info)
     where = "" if holder.host == platform.node() else f" on {holder.host}"
-    return f"running (pid {holder.pid}{where})"
+    return f"{state_of(info)} (pid {holder.pid}{where})"
 
 
 def info_data(info: RunInfo) -> dict[str, Any]:
@@ -527,9 +533,9 @@ def runs(
     """Print the runs that have one of the statuses and workflows, if any are named."""
     with json_channel(wanted=as_json) as data:
         journal = place.find() if place.is_there() else None
-        known = () if journal is None else journal.runs()
+        known = () if journal is None else runs_of(journal)
         found = [
-            info if journal is None else not_sent_yet(journal, info)
+            info
             for info in known
             if (not statuses or state_of(info) in statuses)
             and (not workflows or info.workflow_name in workflows)
@@ -570,6 +576,8 @@ def _waits_text(info: RunInfo) -> str:
             text = f"signal {clean(first.what, _WAIT_CHARS)}{until}"
         case "person":
             text = f"a person: {shortened_line(first.what)}"
+        case "unpause":
+            text = f"an unpause (paused by {clean(first.what, _WAIT_CHARS)})"
     return f"{text} (and {len(others)} more)" if others else text
 
 

@@ -11,7 +11,8 @@ from handrail.core.launches import first_launch, validation_above
 from handrail.core.limits import has_room
 from handrail.core.nodes import Node, Phase, cleans_up, is_late
 from handrail.core.replaying import replay
-from handrail.core.run_state import AgentNode, CompositeNode, LeafNode, RunState, StepNode
+from handrail.core.run_state import AgentNode, CompositeNode, LeafNode, Open, RunState, StepNode
+from handrail.core.steering import hold_back
 from handrail.model import events as ev
 from handrail.record.assemble import assembler
 from handrail.steps.verbs import PythonCall, StageCheck, Step
@@ -30,6 +31,8 @@ def open_step(run: RunState, node: StepNode) -> None:
         return  # it was stopped before its turn came
     if parent.stop is not None and not parent.unwinding:
         run.end_step(node, "cancelled", error=parent.stop)
+        return
+    if run.paused and not run.recorded.knows(node.path) and hold_back(run, Open(node)):
         return
     if run.bounds_steps and not has_room(run, node):
         return

@@ -85,6 +85,18 @@ class Release(msgspec.Struct, frozen=True):
     path: str
 
 
+class Hold(msgspec.Struct, frozen=True):
+    """Let nothing begin that waits for a place; with ``on`` false, let it begin again."""
+
+    on: bool
+
+
+class EndDrive(msgspec.Struct, frozen=True):
+    """End the drive as if the process was to end: what is at work is interrupted."""
+
+    reason: str
+
+
 class AskPredicate(msgspec.Struct, frozen=True):
     """Evaluate a predicate of ``when`` or ``branch``; answered by ``Evaluated`` with a bool."""
 
@@ -171,6 +183,8 @@ Command: TypeAlias = (
     | Perform
     | Queue
     | Release
+    | Hold
+    | EndDrive
     | AskPredicate
     | AskFallback
     | FindStages

@@ -20,6 +20,7 @@ from handrail.core.run_state import (
     StepNode,
     Stop,
 )
+from handrail.core.steering import unpause
 from handrail.errors import HandrailError, LimitExceeded, RunCancelled, WorkflowError
 from handrail.model import events as ev
 from handrail.model.described import text_of, traceback_of
@@ -118,7 +119,8 @@ def partially_compensated(run: RunState, node: Node) -> WorkflowError | None:
 
 
 def cancel_requested(run: RunState, event: ev.CancelRequested) -> None:
-    """Unwind the run as cancelled, unless its end is decided already."""
+    """Unwind the run as cancelled, unless its end is decided already. It is paused no more."""
+    unpause(run)
     run.timers_frozen = False
     if run.ending is None and run.root.phase is not Phase.UNDOING:
         run.ending = Ending("cancelled", event.reason)
@@ -264,6 +266,8 @@ def close_run(run: RunState, report: cmd.CloseRun) -> None:
 
 def _waits(run: RunState) -> Iterator[WaitsFor]:
     """What the run waits for: people and senders first, then the times that come first."""
+    if run.paused is not None:
+        yield WaitsFor("unpause", "", run.paused.by or A_PERSON, A_PERSON)
     for path, advice in run.parked.items():
         yield WaitsFor("person", path, advice, A_PERSON)
     for path, gate in run.gates.items():

@@ -89,6 +89,7 @@ from handrail.core.run_state import (
     TellParent,
     declared_for,
 )
+from handrail.core.steering import hold_back, run_steered
 from handrail.core.stopping import (
     attempt_stopped,
     end_rehearsal,
@@ -168,6 +169,7 @@ class Machine:
             ev.WorkflowCompleted: workflow_completed,
             ev.RunSuspended: run_suspended,
             ev.CancelRequested: cancel_requested,
+            ev.RunSteered: run_steered,
             ev.GateAnswered: gate_answered,
             ev.SignalReceived: signal_received,
             ev.RollbackCompleted: rollback_completed,
@@ -202,7 +204,7 @@ class Machine:
     def waits(self) -> bool:
         """True if a timer, a gate, a signal or what a person must do is waited for."""
         run = self.run
-        return bool(run.timers or run.gates or run.listeners or run.parked)
+        return bool(run.timers or run.gates or run.listeners or run.parked or run.paused)
 
 
 def _act(run: RunState, action: Action) -> None:
@@ -219,7 +221,8 @@ def _act(run: RunState, action: Action) -> None:
         case TellParent(node, result):
             _tell_parent(run, node, result)
         case Attempt(node):
-            attempt(run, node)
+            if run.paused is None or not hold_back(run, action):
+                attempt(run, node)
         case Stop(node, reason, hard):
             stop(run, node, reason, hard=hard)
         case EndStopped(node):
@@ -248,6 +251,8 @@ def _run_resumed(run: RunState, event: ev.RunResumed) -> None:
     run.answered.update(recorded.answers)
     run.revisions.update(recorded.revisions)
     run.drive_seq = event.seq
+    if run.paused is not None:
+        run.emit(cmd.Hold(on=True))
     _begin(run)
 
 

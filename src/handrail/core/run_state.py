@@ -384,9 +384,13 @@ class RunState:
         self.rehearses = not recorded.is_empty
         """The record is being gone through, and nothing else has happened."""
         self.after_rehearsal: list[Stop | StopMembers] = []
+        self.paused: ev.RunSteered | None = recorded.paused
+        """Who paused the run, if it is: nothing begins but to clean up."""
         self.bounds_steps = setting.limits.bounds_steps
-        self.begins_at_once = recorded.is_empty and not self.bounds_steps
+        self.begins_at_once = recorded.is_empty and not self.bounds_steps and not self.paused
         """A plain leaf needs no look at the record, nor at how many steps there were."""
+        self.held_back: dict[str, Open | Attempt] = {}
+        """What is to begin once the run is not paused any more, by path."""
         self.held: dict[str, dict[str, tuple[StepNode, str, float, str]]] = {}
         """Steps that a limit has no room for, with the limit, by the question they wait for."""
         self.opened = setting.opened_before()

@@ -132,6 +132,9 @@ class _Written(msgspec.Struct):
     pending: Awaitable[None]
 
 
+PAUSED_S = 5.0
+"""How long a drive with nothing at work stays, at least, for somebody to unpause its run."""
+
 MAIL_EVERY_S = 0.1
 """How often letters from other processes are looked for."""
 UNREADABLE = 50
@@ -224,6 +227,11 @@ class Driver:
         self._messages.signal(name, payload, by, self.now())
         self._look_for_mail()
 
+    def steer(self, event: ev.RunSteered) -> None:
+        """Pause the run, let it go on, or end its drive; returns at once."""
+        self._messages.steer(event, self.now())
+        self._look_for_mail()
+
     def _look_for_mail(self) -> None:
         """Read it now, or have the drive's own thread do so."""
         if threading.get_ident() == self._thread:
@@ -244,7 +252,9 @@ class Driver:
         for event in self._messages.new():
             if isinstance(event, ev.GateAnswered):
                 self.machine.run.answered[event.path] = event
-            if isinstance(event, ev.CancelRequested):
+            if isinstance(event, ev.CancelRequested) or (
+                isinstance(event, ev.RunSteered) and event.action == "stop"
+            ):
                 self.post(partial(self.record, event), urgent=True)
             else:
                 self.record(event)
@@ -368,12 +378,6 @@ class Driver:
                 await self._wait()
                 self._look_at_clock()
 
-    async def _until_written(self) -> None:
-        """Wait for what was numbered while an attempt was at work, before its end is."""
-        while self._todo and isinstance(written := self._todo[0], _Written):
-            self._todo.popleft()
-            await self._on_disk(written.event, written.pending)
-
     async def _carry_out(self) -> None:  # noqa: C901, PLR0912, PLR0915  # see its text
         """Carry out commands in order. One long function on purpose: it runs for each step, and a
         call costs as much as what most of its lines do.
@@ -405,11 +409,12 @@ class Driver:
                 event = await self._perform_here(command)
                 if holders:
                     self._line.release(command.path)
-                if todo:
-                    await self._until_written()
                 if event is None:
                     continue
                 sync = modifiers.checkpoint or modifiers.once
+                if todo:  # what came in meanwhile is first: no step begins behind a pause
+                    todo.append(cmd.Record(event, sync))
+                    continue
             elif kind is cmd.Pull:
                 await anyio.lowlevel.checkpoint()
                 self._pull_on(command.path)
@@ -489,10 +494,10 @@ class Driver:
                 self.tell(command.progress)
             case cmd.Cancel():
                 self._stop(command.path)
-            case cmd.Queue():
-                self._line.join(command)
-            case cmd.Release():
-                self._line.release(command.path)
+            case cmd.Queue() | cmd.Release() | cmd.Hold():
+                self._line.carry_out(command)
+            case cmd.EndDrive():
+                self._interrupt(command.reason)
             case cmd.Ask():
                 if self._wiring.handles_gates:
                     self._callbacks.ask(command)
@@ -803,11 +808,13 @@ class Driver:
                 raise CoreStalled
             now = self.now()
             if self._linger_until is None:
-                self._linger_until = now + self._wiring.linger_s
+                paused = self.machine.run.paused is not None
+                linger_s = self._wiring.linger_s
+                self._linger_until = now + (max(linger_s, PAUSED_S) if paused else linger_s)
             if now >= self._linger_until:
                 self.read_mail()  # an answer that was accepted must not wait for the next drive
                 if not self._todo and not self._inbox:
-                    self._suspend("waiting")
+                    self._suspend("waiting" if self.machine.run.paused is None else "paused")
                 return
             due = self._linger_until if due is None else min(due, self._linger_until)
         else:

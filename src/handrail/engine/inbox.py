@@ -51,6 +51,10 @@ class Inbox:
         event = ev.stamp(ev.SignalReceived(name, payload, by), self._run_id, 0, at)
         self._journal.post(Letter(event))
 
+    def steer(self, event: ev.RunSteered, at: float) -> None:
+        """Post what somebody wants done to the run."""
+        self._journal.post(Letter(ev.stamp(event, self._run_id, 0, at)))
+
     def _on_the_way(self, name: str) -> int:
         """How many signals of a name are posted, and have not come to the machine."""
         run = self._machine.run

@@ -58,6 +58,20 @@ class Line:
         self._look_at = self._look_at_shared = 0.0
         self._shared = shared
         self._seat: Seat | None = None
+        self._is_held = False
+        """The run is paused: nobody's turn comes."""
+        self._held: list[str] = []
+        """Who was let in by what all runs share, and may not begin now."""
+
+    def carry_out(self, command: cmd.Queue | cmd.Release | cmd.Hold) -> None:
+        """Do what the core asks for of who waits."""
+        match command:
+            case cmd.Queue():
+                self.join(command)
+            case cmd.Release():
+                self.release(command.path)
+            case cmd.Hold():
+                self.hold(on=command.on)
 
     def launch(self, command: cmd.Perform) -> None:
         """Begin an attempt, now or when it is its turn."""
@@ -81,8 +95,19 @@ class Line:
         self._loop.flights[command.path, QUEUED] = flight
         self.admit()
 
+    def hold(self, *, on: bool) -> None:
+        """Let nobody begin, or again those whose turn has come."""
+        self._is_held = on
+        if not on:
+            held, self._held = self._held, []
+            for path in held:
+                self._begin_granted(path)
+            self.admit()
+
     def admit(self) -> None:
         """Let those begin whose turn has come."""
+        if self._is_held:
+            return
         loop, admission, now = self._loop, self._admission, self._loop.now()
         for path in admission.grants(now):
             self.holders.add(path)
@@ -122,7 +147,9 @@ class Line:
             self._loop.post(partial(self._begin_granted, path))
 
     def _begin_granted(self, path: str) -> None:
-        if (path, QUEUED) in self._loop.flights and path in self.holders:
+        if self._is_held:
+            self._held.append(path)
+        elif (path, QUEUED) in self._loop.flights and path in self.holders:
             self._begin(path)
 
     def _look(self) -> None:

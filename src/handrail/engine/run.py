@@ -14,7 +14,7 @@ import anyio.lowlevel
 from handrail.engine.driver import Driver
 from handrail.engine.stops import interruption
 from handrail.errors import WrongUse
-from handrail.model.events import Event, Progress
+from handrail.model.events import Event, Progress, RunSteered
 from handrail.model.results import WorkflowResult
 
 R_co = TypeVar("R_co", covariant=True)
@@ -95,6 +95,23 @@ class Run(Generic[R_co]):
         self._interrupt_reason = reason
         if self.driver is not None:
             self.driver.interrupt(reason)
+
+    def pause(self, *, by: str | None = None) -> None:
+        """Let no step begin any more, until ``unpause``; see ``Executor.pause``."""
+        self._steer(RunSteered("pause", by))
+
+    def unpause(self, *, by: str | None = None) -> None:
+        """Let the run go on."""
+        self._steer(RunSteered("unpause", by))
+
+    def stop(self, *, by: str | None = None) -> None:
+        """End the drive, so that a resume goes on; see ``Executor.stop``."""
+        self._steer(RunSteered("stop", by))
+
+    def _steer(self, event: RunSteered) -> None:
+        if self.driver is None:
+            raise RuntimeError(f"run {self.run_id} has not begun yet")
+        self.driver.steer(event)
 
     def signal(self, name: str, payload: Any = None) -> None:
         """Deliver a signal to a ``wait_for``.

@@ -126,6 +126,19 @@ class CancelRequested(Stamped):
     letter: int = 0
 
 
+SteeringAction: TypeAlias = Literal["pause", "unpause", "stop"]
+"""What a person can do to a run that is at work."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSteered(Stamped):
+    """Somebody (``by``) steered the run; ``letter`` is the number of the message."""
+
+    action: SteeringAction
+    by: str | None = None
+    letter: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class LimitReached(Stamped):
     """A limit ends the run; ``name`` is the field of ``Limits``."""
@@ -486,6 +499,7 @@ Event: TypeAlias = (
     | RunSuspended
     | RunResumed
     | CancelRequested
+    | RunSteered
     | LimitReached
     | StepStarted
     | AttemptFailed

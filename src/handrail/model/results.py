@@ -432,12 +432,12 @@ class WaitsFor:
 
     ``kind`` is ``answer`` (``what`` is the question), ``signal`` (its name), ``person`` (what
     somebody must do before a resume), ``time`` (``sleep``, ``retry``, or the kind of the failure
-    that an agent waits out), or ``claim`` (what the step or run ``whom`` has now). Nobody is needed
-    where ``whom`` is empty. Without ``until`` there is no end to it: of an answer and a signal it
-    is the deadline, of a time when it goes on.
+    that an agent waits out), ``claim`` (what the step or run ``whom`` has now), or ``unpause``
+    (``what`` is who paused the run). Nobody is needed where ``whom`` is empty. Without ``until``
+    there is no end to it: of an answer and a signal it is the deadline, of a time when it goes on.
     """
 
-    kind: Literal["answer", "signal", "person", "time", "claim"]
+    kind: Literal["answer", "signal", "person", "time", "claim", "unpause"]
     path: str = ""
     what: str = ""
     whom: str = ""
@@ -455,6 +455,8 @@ class WaitsFor:
                 text = f"{self.path!r} ({self.what})"
             case "claim":
                 text = f"{self.what}, which {self.whom or 'another step'} has"
+            case "unpause":
+                text = f"an unpause (paused by {self.what})"
         if self.until is None:
             return text
         return f"{text} until {datetime.fromtimestamp(self.until, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -11,6 +11,7 @@ from handrail.model.events import (
     Event,
     GateAnswered,
     RunResumed,
+    RunSteered,
     RunSuspended,
     SignalReceived,
     WorkflowCompleted,
@@ -22,7 +23,7 @@ from handrail.typed.reference import NEWER
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
 
-Message: TypeAlias = GateAnswered | SignalReceived | CancelRequested
+Message: TypeAlias = GateAnswered | SignalReceived | CancelRequested | RunSteered
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 from handrail.errors import GateClosed, GateNotFound
 from handrail.model import events as ev
 from handrail.model.paths import is_budget_gate
-from handrail.model.results import OpenGate
+from handrail.model.results import A_PERSON, OpenGate, WaitsFor
 from handrail.ports.journal import Journal, Letter, Message, RunInfo
 from handrail.record.answers import check_payload
 from handrail.record.dropped import begun
@@ -25,7 +25,13 @@ from handrail.record.run_record import Recorded
 TIMEOUT = "timeout"
 """Who answered a gate that was closed by its deadline."""
 
-WITH_LETTER = (ev.GateAnswered, ev.SignalReceived, ev.CancelRequested, ev.RunResumed)
+WITH_LETTER = (
+    ev.GateAnswered,
+    ev.SignalReceived,
+    ev.CancelRequested,
+    ev.RunSteered,
+    ev.RunResumed,
+)
 
 
 def unread(journal: Journal, run_id: str, history: Sequence[ev.Event]) -> list[ev.Event]:
@@ -53,7 +59,7 @@ def sort_messages(
     over, late = ended(history), 0
     for letter in waiting:
         event = letter.event
-        if isinstance(event, ev.CancelRequested) and over is not None and event.at < since:
+        if _was_for_a_drive_before(event, over, since):
             late = letter.number
             continue
         if isinstance(event, ev.GateAnswered) and (
@@ -67,16 +73,41 @@ def sort_messages(
     return found, late
 
 
+def _was_for_a_drive_before(
+    event: Message, over: ev.WorkflowCompleted | None, since: float
+) -> bool:
+    """True for what was meant for a drive that is over: to stop, or to cancel what had ended."""
+    if event.at >= since:
+        return False
+    if isinstance(event, ev.RunSteered):
+        return event.action == "stop"
+    return isinstance(event, ev.CancelRequested) and over is not None
+
+
 def unread_letters(journal: Journal, history: Sequence[ev.Event]) -> Sequence[Letter]:
     """The letters that came since the run was last driven."""
     return journal.letters(history[0].run_id, _last_message(history))
 
 
-def not_sent_yet(journal: Journal, info: RunInfo) -> RunInfo:
-    """The same run, which waits no more for what was sent to it since it was suspended."""
-    if all(one.kind not in {"answer", "signal"} for one in info.waits_for):
+def runs_of(journal: Journal) -> list[RunInfo]:
+    """The runs of a journal, oldest first, as their letters say."""
+    return [with_letters(journal, info) for info in journal.runs()]
+
+
+def with_letters(journal: Journal, info: RunInfo) -> RunInfo:
+    """The same run as its letters say: it waits no more for what was sent to it since it was
+    suspended, and it waits for an unpause if it is paused, also while it is driven.
+    """
+    if info.damaged or info.status in {"succeeded", "failed", "cancelled"}:
         return info
-    letters = (one.event for one in journal.letters(info.run_id, 0))
+    letters = [one.event for one in journal.letters(info.run_id, 0)]
+    waits = [one for one in info.waits_for if one.kind != "unpause"]
+    paused = paused_by(letters)
+    if paused is not None:
+        waits.insert(0, unpause_of(paused))
+    info = replace(info, waits_for=tuple(waits))
+    if all(one.kind not in {"answer", "signal"} for one in waits):
+        return info
     sent = [event for event in letters if event.at >= (info.updated_at or 0.0)]
     answered = {event.path for event in sent if isinstance(event, ev.GateAnswered)}
     signals = {event.name for event in sent if isinstance(event, ev.SignalReceived)}
@@ -87,6 +118,22 @@ def not_sent_yet(journal: Journal, info: RunInfo) -> RunInfo:
         and not (one.kind == "signal" and one.what in signals)
     ]
     return replace(info, waits_for=tuple(left))
+
+
+def paused_by(messages: Iterable[ev.Event]) -> ev.RunSteered | None:
+    """Who paused the run, if nobody let it go on since."""
+    paused: ev.RunSteered | None = None
+    for event in messages:
+        if isinstance(event, ev.CancelRequested):
+            paused = None
+        elif isinstance(event, ev.RunSteered) and event.action in {"pause", "unpause"}:
+            paused = event if event.action == "pause" else None
+    return paused
+
+
+def unpause_of(paused: ev.RunSteered) -> WaitsFor:
+    """What a paused run waits for."""
+    return WaitsFor("unpause", "", paused.by or A_PERSON, A_PERSON)
 
 
 def _last_message(history: Sequence[ev.Event]) -> int:
@@ -108,6 +155,8 @@ def event_of(letter: Letter) -> Message:
             made = ev.SignalReceived(event.name, event.payload, event.by, letter.number)
         case ev.CancelRequested():
             made = ev.CancelRequested(event.reason, letter.number)
+        case ev.RunSteered():
+            made = replace(event, letter=letter.number)
     return ev.stamp(made, event.run_id, 0, event.at)
 
 

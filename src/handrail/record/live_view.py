@@ -444,7 +444,9 @@ class LiveRun:
         self.root.ended_at = event.at
         self.root.verdict = "interrupted"
 
-    def _note_of_run(self, event: ev.CancelRequested | ev.LimitReached | ev.BudgetWarning) -> None:
+    def _note_of_run(
+        self, event: ev.CancelRequested | ev.RunSteered | ev.LimitReached | ev.BudgetWarning
+    ) -> None:
         self.root.note = event
 
     # -- events that steps begin with, or may -------------------------------------------------
@@ -621,6 +623,7 @@ class LiveRun:
         ev.RunSuspended: _run_suspended,
         ev.RunResumed: _run_resumed,
         ev.CancelRequested: _note_of_run,
+        ev.RunSteered: _note_of_run,
         ev.LimitReached: _note_of_run,
         ev.BudgetWarning: _note_of_run,
         ev.StepStarted: _step_started,

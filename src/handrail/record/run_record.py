@@ -129,6 +129,8 @@ class Recorded:
         self.completed: ev.WorkflowCompleted | None = None
         self.cancel: str | None = None
         """Why the run is to be cancelled; it has not ended since."""
+        self.paused: ev.RunSteered | None = None
+        """Who paused the run, and when; nobody let it go on since."""
         self.limit: ev.LimitReached | None = None
         """What the run is to fail by; it has not ended since."""
         self.undoing: dict[str, str | None] = {}
@@ -171,6 +173,7 @@ class Recorded:
             ev.GateAnswered: self._gate_answered,
             ev.SignalReceived: self._signal_received,
             ev.CancelRequested: self._cancel_requested,
+            ev.RunSteered: self._run_steered,
             ev.LimitReached: self._limit_reached,
             ev.RunSuspended: self._run_suspended,
             ev.StepInterrupted: self._step_interrupted,
@@ -243,6 +246,12 @@ class Recorded:
         self.read_messages(event.letter)
         self._unwinding, self._rehearses, self.cancel = True, False, event.reason
         self.ends_since = self.ends_since or event.seq
+        self.paused = None
+
+    def _run_steered(self, event: ev.RunSteered) -> None:
+        self.read_messages(event.letter)
+        if event.action != "stop":
+            self.paused = event if event.action == "pause" else None
 
     def _limit_reached(self, event: ev.LimitReached) -> None:
         self.limit = event

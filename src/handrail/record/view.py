@@ -31,6 +31,7 @@ from handrail.model.results import (
     own_usage,
 )
 from handrail.ports.journal import RunInfo
+from handrail.record.inbox import paused_by, unpause_of
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord, Recorded
 from handrail.typed.jsonsafe import json_safe
@@ -41,8 +42,9 @@ LAUNCHED = frozenset({"agent", "generate"})
 StepState: TypeAlias = StepStatus | Literal["running", "waiting", "interrupted", "open"]
 """``open``: it has begun, no process is running it, and it was not at work itself."""
 
-RunState: TypeAlias = RunStatus | Literal["running", "dead", "damaged"]
+RunState: TypeAlias = RunStatus | Literal["running", "paused", "dead", "damaged"]
 """``dead``: it has no end, and no process is running it. ``damaged``: its record is not as it was.
+``paused``: somebody lets nothing of it begin, whether a process is running it or not.
 """
 
 IncidentKind: TypeAlias = Literal["cap", "retry", "overflow", "re-ask", "fallback", "suspension"]
@@ -62,6 +64,8 @@ def state_of(info: RunInfo) -> RunState:
     """How a run stands, by its line in the journal."""
     if info.damaged:
         return "damaged"
+    if any(one.kind == "unpause" for one in info.waits_for):
+        return "paused"
     if info.holder is not None:
         return "running"
     return info.status or "dead"
@@ -221,6 +225,7 @@ class RunView:
     incidents: tuple[IncidentView, ...]
     spent: Spent
     times: tuple[WaitsFor, ...] = ()
+    paused: ev.RunSteered | None = None
 
     @property
     def waits_for(self) -> tuple[WaitsFor, ...]:
@@ -230,7 +235,8 @@ class RunView:
         )
         signals = (WaitsFor("signal", one.path, one.name, A_SENDER) for one in self.signals)
         needs = (WaitsFor("person", "", one, A_PERSON) for one in self.needs)
-        return (*needs, *gates, *signals, *self.times)
+        paused = () if self.paused is None else (unpause_of(self.paused),)
+        return (*paused, *needs, *gates, *signals, *self.times)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON-safe data."""
@@ -306,6 +312,7 @@ def view_of(
         tuple(fold.incidents(now)),
         sum(spent.values(), Spent()),
         () if fold.end is not None else tuple(fold.times_left(now, alive=alive)),
+        None if fold.end is not None else paused_by((*history, *inbox)),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from handrail.model import events as ev
 from handrail.model.events import RunSuspended, WorkflowCompleted
-from handrail.model.results import Skipped, StepResult
+from handrail.model.results import A_PERSON, Skipped, StepResult
 from handrail.record.live_view import GROUPS, LiveRun, LiveStep
 from handrail.record.view import Cause
 from handrail.shortening import clean
@@ -31,6 +31,7 @@ from handrail.sinks.console_text import (
     until,
 )
 from handrail.sinks.console_words import (
+    STEERED,
     activity_text,
     answer_text,
     at_line,
@@ -146,6 +147,11 @@ class PlainLog:
 
     def _cancel_requested(self, event: ev.CancelRequested, _: object) -> list[Line]:
         return [self._line("cancelled", "cancelling", "", clean(event.reason))]
+
+    def _run_steered(self, event: ev.RunSteered, _: object) -> list[Line]:
+        return [
+            self._line("waiting", STEERED[event.action], "", f"by {clean(event.by or A_PERSON)}")
+        ]
 
     def _limit_reached(self, event: ev.LimitReached, _: object) -> list[Line]:
         where = path_text(event.path) or "the run"
@@ -364,6 +370,7 @@ class PlainLog:
         ev.WorkflowCompleted: _nothing,
         ev.RunSuspended: _nothing,
         ev.CancelRequested: _cancel_requested,
+        ev.RunSteered: _run_steered,
         ev.LimitReached: _limit_reached,
         ev.SinkDropped: _sink_dropped,
         ev.StepStarted: _step_started,

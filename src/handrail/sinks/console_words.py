@@ -13,12 +13,14 @@ from typing import Any
 
 from handrail.model import events as ev
 from handrail.model.paths import decode_key
-from handrail.model.results import Failure, OpenGate, Usage
+from handrail.model.results import A_PERSON, Failure, OpenGate, Usage
 from handrail.record.live_view import LiveStep
 from handrail.record.view import Cause
 from handrail.shortening import clean, last_line
 from handrail.sinks.console_text import duration, error_text, path_text, until
 
+STEERED = {"pause": "paused", "unpause": "goes on", "stop": "stopped"}
+"""What somebody did to a run."""
 INDENT = "    "
 WIDTH = 500
 """Characters of one line of an error."""
@@ -93,6 +95,16 @@ def answer_text(answer: ev.GateAnswered) -> str:
     return f"answered {clean(answer.answer, 80)}{by}"
 
 
+def _of_run(event: ev.CancelRequested | ev.RunSteered | ev.LimitReached) -> str:
+    match event:
+        case ev.CancelRequested():
+            return f"cancelling: {clean(event.reason)}"
+        case ev.RunSteered():
+            return f"{STEERED[event.action]} by {clean(event.by or A_PERSON)}"
+        case ev.LimitReached():
+            return f"limit reached: {clean(event.name)}={clean(event.value)}"
+
+
 def note_text(event: ev.Event | None) -> str:
     """What a step waits for, or what is to be known of a run, by the event that says it."""
     match event:
@@ -111,10 +123,8 @@ def note_text(event: ev.Event | None) -> str:
             return clean(event.workflow_name, 80)
         case ev.RunResumed():
             return "resumed"
-        case ev.CancelRequested():
-            return f"cancelling: {clean(event.reason)}"
-        case ev.LimitReached():
-            return f"limit reached: {clean(event.name)}={clean(event.value)}"
+        case ev.CancelRequested() | ev.RunSteered() | ev.LimitReached():
+            return _of_run(event)
         case ev.BudgetWarning():
             return f"{whose_budget(event)}: {budget_text(event)}"
         case _:

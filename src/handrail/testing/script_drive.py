@@ -141,7 +141,7 @@ class Drive:
             case cmd.Queue():  # nothing is limited here
                 given = cmd.Granted(command.path, command.launch, command.interrupted, at=self.now)
                 self._loop.receive(given)
-            case cmd.Ask() | cmd.Changed() | cmd.Release():
+            case cmd.Ask() | cmd.Changed() | cmd.Release() | cmd.Hold() | cmd.EndDrive():
                 pass  # whoever holds the drive answers the gate; without a record nothing changes
             case cmd.Record() | cmd.Tell() | cmd.Pull():
                 pass  # the loop's own

@@ -56,6 +56,7 @@ def sample_events(run_id: str = RUN) -> list[ev.Event]:
         ev.RunResumed(("child",), ("plan",), ("each",)),
         ev.LimitReached("max_steps", 10.0, "plan"),
         ev.CancelRequested("enough"),
+        ev.RunSteered("pause", "ann"),
         ev.StepStarted("code", "agent"),
         ev.BudgetReserved("code", 1, 20_000, 0.5),
         ev.AgentSessionStarted("code", "s-1", "claude", "opus"),

@@ -1,0 +1,81 @@
+"""``handrail pause``, ``unpause``, ``stop``: a hand on a run, wherever it is driven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+import anyio
+
+from handrail import Executor
+from handrail.cli.answer import tell_who_goes_on, whoever, write_said
+from handrail.cli.channels import json_channel, tell
+from handrail.cli.exits import Exit, Refused
+from handrail.cli.journal import Place, picked
+from handrail.cli.run import once_over
+from handrail.ports.journal import Journal, RunInfo
+from handrail.record.inbox import runs_of
+
+PATIENCE_S = 12.0
+"""How long to wait for a drive to end: what ignores that it is to end is left behind after ten."""
+
+Action: TypeAlias = Literal["pause", "unpause"]
+_ASKED = {"pause": "paused", "unpause": "unpaused"}
+
+
+def steer(name: str, action: Action, place: Place, *, by: str | None, as_json: bool) -> int:
+    """Pause a run, or let it go on.
+
+    Raises:
+        HandrailError: there is no such run, or it has ended.
+    """
+    with json_channel(wanted=as_json) as data:
+        journal = place.find()
+        info = picked(journal, name)
+        who = by or whoever()
+        executor = Executor(journal=journal)
+        do: Callable[..., None] = (
+            executor.pause_sync if action == "pause" else executor.unpause_sync
+        )
+        do(info.run_id, by=who)
+        write_said(data, {"run_id": info.run_id, "done": action}, by=who)
+        if data is None:
+            print(f"{_ASKED[action]} run {info.run_id}, by {who}")
+        if action == "unpause":
+            tell_who_goes_on(journal, info, place)
+    return Exit.SUCCEEDED
+
+
+def stop(name: str | None, place: Place, *, every: bool, by: str | None, as_json: bool) -> int:
+    """End the drive of a run, or of all that are driven, and wait until they have ended.
+
+    Raises:
+        HandrailError: there is no such run, or it has ended.
+        Refused: neither a run nor all are named, or both.
+    """
+    if every == (name is not None):
+        raise Refused("stop", "takes a run, or --all")
+    with json_channel(wanted=as_json) as data:
+        journal = place.find()
+        driven = [info for info in runs_of(journal) if info.holder is not None]
+        chosen = driven if name is None else [picked(journal, name)]
+        who = by or whoever()
+        executor = Executor(journal=journal)
+        for info in chosen:
+            executor.stop_sync(info.run_id, by=who)
+        left = [info for info in chosen if _still_driven(journal, info)]
+        stopped = [info.run_id for info in chosen if info not in left]
+        write_said(data, {"stopped": stopped, "still_driven": [one.run_id for one in left]}, by=who)
+        if data is None:
+            for run_id in stopped:
+                print(f"stopped run {run_id}; go on with: {place.command('resume', run_id)}")
+            if not chosen:
+                print("no run is driven now")
+        for info in left:
+            tell(f"run {info.run_id} was asked to stop, and what is at work has not ended yet")
+    return Exit.FAILED if left else Exit.SUCCEEDED
+
+
+def _still_driven(journal: Journal, info: RunInfo) -> bool:
+    """True if it is after ``PATIENCE_S``: what is at work may take its time to end."""
+    return anyio.run(once_over, journal, info, PATIENCE_S).holder is not None

@@ -1,0 +1,156 @@
+"""A hand on a run: whatever it is, wherever it is driven, it counts once and lasts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handrail import (
+    CannotSteer,
+    Executor,
+    MemoryJournal,
+    RunNotFound,
+    Steps,
+    Workflow,
+    step,
+    workflow,
+)
+from handrail.model import events as ev
+from handrail.ports.journal import Letter
+from handrail.testing import JumpClock, TextJournal
+from handrail.testing.shapes import Body, workflow_of
+from handrail.testing.strategies import bodies
+from tests.durability.support import LAW, RUN, Lives, essence, hold
+from tests.engine.support import boom
+
+BEGINS = (ev.StepStarted, ev.MemberStarted)
+
+
+def post(lives: Lives, action: Any) -> None:
+    """Steer the run of these lives while nobody drives it."""
+    lives.journal = lives.journal.reopened()
+    at = lives.clock.now()
+    lives.journal.post(Letter(ev.stamp(ev.RunSteered(action, "ann"), RUN, 0, at)))
+
+
+@LAW
+@given(body=bodies(timeless=True), number=st.integers(2, 25), gates=st.sampled_from(["approve"]))
+def test_while_a_run_is_paused_nothing_of_it_is_performed(
+    body: Body, number: int, gates: Any
+) -> None:
+    """Killed anywhere, paused, resumed in vain, and let go on: it ends as if nothing had been."""
+    flow = workflow_of(body)
+    whole = Lives(flow, gates=gates).through()
+    lives = Lives(flow, gates=gates)
+    if lives.live(stop_at=number, abrupt=True) is not None or lives.at_its_end():
+        return
+    post(lives, "pause")
+    before = len(lives.did)
+    for _ in range(2):  # the second time from its record
+        result = lives.once()
+        assert [did for did in lives.did[before:] if did.kind == "attempt"] == []
+        if result.status != "suspended":  # nothing was left to begin
+            return
+        assert result.waits_for[0].kind == "unpause"
+    history = lives.journal.events(RUN)
+    paused = [one for one in history if isinstance(one, ev.RunSteered)]
+    assert [(one.action, one.by, one.letter > 0) for one in paused] == [("pause", "ann", True)]
+    post(lives, "unpause")
+    story = lives.through()
+    hold(story)
+    assert essence(story.result) == essence(whole.result)
+
+
+def three(log: list[str]) -> Workflow[[], str]:
+    """Steps one after the other, and two at once."""
+
+    async def work(name: str) -> str:
+        await anyio.sleep(0.15)
+        log.append(name)
+        return name
+
+    @workflow(name="three")
+    def body() -> Steps[str]:
+        yield from step("a").call(work, "a")
+        yield from step("b").call(work, "b")
+        yield from step("both").parallel(step("c").call(work, "c"), step("d").call(work, "d"))
+        return "done"
+
+    return body
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.anyio
+async def test_a_run_at_work_is_paused_and_goes_on(*, durable: bool) -> None:
+    """What is at work ends, nothing follows; then the same drive goes on."""
+    log: list[str] = []
+    executor = Executor(journal=TextJournal() if durable else MemoryJournal())
+    async with executor.stream(three(log)) as run, anyio.create_task_group() as hands:
+
+        async def hand() -> None:
+            await anyio.sleep(0.2)
+            await executor.pause(run.run_id, by="ann")
+            await anyio.sleep(0.5)
+            assert log == ["a", "b"]
+            await executor.unpause(run.run_id)
+
+        hands.start_soon(hand)
+        seen = [event async for event in run]
+    assert run.result.value == "done"
+    assert sorted(log) == ["a", "b", "c", "d"]
+    at = [n for n, event in enumerate(seen) if isinstance(event, ev.RunSteered)]
+    between = seen[at[0] : at[1]]
+    assert [one for one in between if isinstance(one, BEGINS)] == []
+
+
+@pytest.mark.anyio
+async def test_a_run_that_is_stopped_goes_on_where_it_was() -> None:
+    """It is suspended with who did it, and no later drive hears of it."""
+    log: list[str] = []
+    executor = Executor(journal=TextJournal())
+    async with executor.stream(three(log)) as run:
+        async for event in run:
+            if isinstance(event, ev.StepStarted) and event.path == "b":
+                run.stop(by="ann")
+    assert (run.result.status, log) == ("suspended", ["a"])
+    suspended = executor.journal.events(run.run_id)[-1]
+    assert isinstance(suspended, ev.RunSuspended)
+    assert suspended.reason == "stopped by ann"
+    await executor.stop(run.run_id)  # nobody drives it: it stays as it is
+    result = await executor.resume(run.run_id, three(log))
+    assert (result.status, sorted(log)) == ("succeeded", ["a", "b", "c", "d"])
+
+
+@pytest.mark.anyio
+async def test_a_paused_run_that_is_cancelled_unwinds() -> None:
+    """To cancel it is to let it clean up, whoever paused it."""
+    log: list[str] = []
+    executor = Executor(journal=TextJournal(), clock=JumpClock())
+    async with executor.stream(three(log)) as run:
+        async for event in run:
+            if isinstance(event, ev.StepStarted) and event.path == "a":
+                await executor.pause(run.run_id)
+            if isinstance(event, ev.RunSteered):
+                run.cancel("enough")
+    assert run.result.status == "cancelled"
+
+
+@pytest.mark.anyio
+async def test_what_has_ended_takes_no_hand() -> None:
+    """And says what can be done instead."""
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("a").call(boom)
+
+    executor = Executor(journal=TextJournal())
+    result = await executor.run(flow)
+    for verb in (executor.pause, executor.unpause, executor.stop):
+        with pytest.raises(CannotSteer, match=r"it has failed.*resume\(\) goes on"):
+            await verb(result.run_id)
+    with pytest.raises(RunNotFound):
+        await executor.pause("nobody")
