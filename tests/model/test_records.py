@@ -176,7 +176,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "waits_for": st.lists(
         st.builds(
             WaitsFor,
-            st.sampled_from(["answer", "signal", "person", "time"]),
+            st.sampled_from(["answer", "signal", "person", "time", "claim", "unpause"]),
             texts,
             talk,
             talk,
@@ -195,6 +195,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "model": optional,
     "next": launches,
     "parked": st.booleans(),
+    "action": st.sampled_from(get_args(ev.SteeringAction)),
 }
 OWN_MEANING: dict[tuple[str, str], st.SearchStrategy[Any]] = {
     ("LimitReached", "value"): seconds,

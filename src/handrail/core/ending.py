@@ -261,6 +261,8 @@ def close_run(run: RunState, report: cmd.CloseRun) -> None:
     gates, signals = tuple(run.gates.values()), tuple(sorted(run.listeners))
     waits = tuple(_waits(run))
     reason = "; ".join(dict.fromkeys(run.parked.values())) or report.reason
+    if run.paused is not None and reason == "waiting":
+        reason = "paused"
     run.record(ev.RunSuspended(gates, signals, reason, tuple(notes), waits))
 
 

@@ -37,7 +37,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, cast
@@ -54,8 +54,8 @@ from handrail.core.waits import clock_was_set, counts_running_time, ends_by_itse
 from handrail.engine.callbacks import EVALUATION, GATE, Callbacks
 from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
 from handrail.engine.current import CURRENT, Current
-from handrail.engine.inbox import Inbox
-from handrail.engine.loop import Message
+from handrail.engine.inbox import Inbox, is_urgent
+from handrail.engine.loop import Message, Refused
 from handrail.engine.parts import Wiring
 from handrail.engine.perform import Told, bound, failed, succeeded
 from handrail.engine.queue import QUEUED, Line
@@ -71,7 +71,13 @@ from handrail.engine.replay import (
     write_out,
 )
 from handrail.engine.running_loop import running_loop
-from handrail.engine.stops import CancelledFromWithin, CoreStalled, cancelled_itself, interruption
+from handrail.engine.stops import (
+    CancelledFromWithin,
+    CoreStalled,
+    cancelled_itself,
+    interruption,
+    stays_s,
+)
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, InFlight, Tasks, tasks
 from handrail.engine.timers import Due, Skew, Timers
 from handrail.errors import (
@@ -114,26 +120,12 @@ class _Ended(msgspec.Struct):
     event: Any
 
 
-class _Refused:
-    """What is to be waited for where a write failed: whoever waits for it hears of that."""
-
-    def __init__(self, error: HandrailError) -> None:
-        self._error = error
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        raise self._error
-        yield
-
-
 class _Written(msgspec.Struct):
     """An event that is being written; the next thing to do is to wait for that."""
 
     event: ev.Event
     pending: Awaitable[None]
 
-
-PAUSED_S = 5.0
-"""How long a drive with nothing at work stays, at least, for somebody to unpause its run."""
 
 MAIL_EVERY_S = 0.1
 """How often letters from other processes are looked for."""
@@ -252,9 +244,7 @@ class Driver:
         for event in self._messages.new():
             if isinstance(event, ev.GateAnswered):
                 self.machine.run.answered[event.path] = event
-            if isinstance(event, ev.CancelRequested) or (
-                isinstance(event, ev.RunSteered) and event.action == "stop"
-            ):
+            if is_urgent(event):
                 self.post(partial(self.record, event), urgent=True)
             else:
                 self.record(event)
@@ -378,6 +368,12 @@ class Driver:
                 await self._wait()
                 self._look_at_clock()
 
+    async def _until_written(self) -> None:
+        """Wait for what was numbered while an attempt was at work, before its end is."""
+        while self._todo and isinstance(written := self._todo[0], _Written):
+            self._todo.popleft()
+            await self._on_disk(written.event, written.pending)
+
     async def _carry_out(self) -> None:  # noqa: C901, PLR0912, PLR0915  # see its text
         """Carry out commands in order. One long function on purpose: it runs for each step, and a
         call costs as much as what most of its lines do.
@@ -409,6 +405,8 @@ class Driver:
                 event = await self._perform_here(command)
                 if holders:
                     self._line.release(command.path)
+                if todo:
+                    await self._until_written()
                 if event is None:
                     continue
                 sync = modifiers.checkpoint or modifiers.once
@@ -546,7 +544,7 @@ class Driver:
                 pending = self._wiring.journal.append(notice)
             except HandrailError as error:  # it is no fault of the agent, which is told nothing
                 self._seq -= 1
-                pending = _Refused(error)
+                pending = Refused(error)
             if pending is None:
                 self._wiring.bus.emit(notice)
             else:
@@ -808,13 +806,11 @@ class Driver:
                 raise CoreStalled
             now = self.now()
             if self._linger_until is None:
-                paused = self.machine.run.paused is not None
-                linger_s = self._wiring.linger_s
-                self._linger_until = now + (max(linger_s, PAUSED_S) if paused else linger_s)
+                self._linger_until = now + stays_s(self._wiring.linger_s, self.machine.run.paused)
             if now >= self._linger_until:
                 self.read_mail()  # an answer that was accepted must not wait for the next drive
                 if not self._todo and not self._inbox:
-                    self._suspend("waiting" if self.machine.run.paused is None else "paused")
+                    self._suspend("waiting")
                 return
             due = self._linger_until if due is None else min(due, self._linger_until)
         else:

@@ -86,6 +86,13 @@ class Inbox:
         return gate is not None and gate_key(gate) == letter.key and event.by != TIMEOUT
 
 
+def is_urgent(event: ev.Event) -> bool:
+    """True for what stops an attempt at work."""
+    if isinstance(event, ev.RunSteered):
+        return event.action == "stop"
+    return isinstance(event, ev.CancelRequested)
+
+
 def post_answer(
     journal: Journal,
     gate: OpenGate,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextvars import Context
 from typing import Any, Protocol, TypeAlias
 
@@ -10,6 +10,7 @@ from handrail.core import commands as cmd
 from handrail.core.machine import Machine
 from handrail.engine.tasks import InFlight, Tasks
 from handrail.engine.timers import Timers
+from handrail.errors import HandrailError
 from handrail.model import events as ev
 from handrail.secrets.masking import Mask
 
@@ -51,3 +52,14 @@ class Loop(Protocol):
 
     def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
         """Begin something in a task of its own; the loop is told of its end."""
+
+
+class Refused:
+    """What is to be waited for where a write failed: whoever waits for it hears of that."""
+
+    def __init__(self, error: HandrailError) -> None:
+        self._error = error
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        raise self._error
+        yield

@@ -44,3 +44,12 @@ def interruption(error: BaseException) -> str:
             return f"exit {error.code}"
         case _:
             return "the task that ran it was cancelled"
+
+
+PAUSED_S = 5.0
+"""How long a drive with nothing at work stays, at least, for somebody to unpause its run."""
+
+
+def stays_s(linger_s: float, paused: object) -> float:
+    """How long a drive in which nothing is at work stays before it suspends its run."""
+    return linger_s if paused is None else max(linger_s, PAUSED_S)
