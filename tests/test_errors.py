@@ -18,6 +18,7 @@ from handrail import (
     AnswerRejected,
     BudgetExceeded,
     CancelledFromWithin,
+    CannotSteer,
     CassetteMismatch,
     CassetteMissing,
     CommandFailed,
@@ -216,6 +217,11 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         DamagedExport("f.jsonl", 7, "it ends before its end"),
         r"line 7: it ends.* The 6 lines before it are whole\. Nothing was imported\. Export",
         {"file": "f.jsonl", "line": 7, "why": "it ends before its end"},
+    ),
+    (
+        CannotSteer("r", "it has failed", "resume() goes on."),
+        r"run 'r': it has failed\. resume\(\) goes on\.",
+        {"run_id": "r", "why": "it has failed", "instead": "resume() goes on."},
     ),
     (RunIdTaken("r"), r"run 'r' already.*[Rr]esume", {"run_id": "r"}),
     (
