@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from handrail import (
     CannotSteer,
     Executor,
+    InvalidInput,
     MemoryJournal,
     RunNotFound,
     Steps,
@@ -24,9 +28,18 @@ from handrail.ports.journal import Letter
 from handrail.testing import JumpClock, TextJournal
 from handrail.testing.shapes import Body, workflow_of
 from handrail.testing.strategies import bodies
-from tests.durability.support import LAW, RUN, Lives, essence, hold
+from tests.durability.support import (
+    LAW,
+    RUN,
+    Lives,
+    essence,
+    hold,
+    nothing_recorded_is_performed_again,
+    nothing_was_lost,
+)
 from tests.engine.support import boom
 
+GIVEN = "given by hand"
 BEGINS = (ev.StepStarted, ev.MemberStarted)
 
 
@@ -34,7 +47,7 @@ def post(lives: Lives, action: Any) -> None:
     """Steer the run of these lives while nobody drives it."""
     lives.journal = lives.journal.reopened()
     at = lives.clock.now()
-    lives.journal.post(Letter(ev.stamp(ev.RunSteered(action, "ann"), RUN, 0, at)))
+    lives.journal.post(Letter(ev.stamp(ev.RunSteered(action, by="ann"), RUN, 0, at)))
 
 
 @LAW
@@ -63,6 +76,42 @@ def test_while_a_run_is_paused_nothing_of_it_is_performed(
     story = lives.through()
     hold(story)
     assert essence(story.result) == essence(whole.result)
+
+
+@LAW
+@given(body=bodies(timeless=True), number=st.integers(2, 25), pick=st.integers(0, 9))
+def test_a_step_that_is_completed_is_not_performed_again(
+    body: Body, number: int, pick: int
+) -> None:
+    """Killed anywhere, and what was at work, waited or had failed is given an output: it ends with
+    that, also after another crash, and the run goes on to an end.
+    """
+    flow = workflow_of(body)
+    lives = Lives(flow, gates="approve")
+    if lives.live(stop_at=number, abrupt=True) is not None or lives.at_its_end():
+        return
+    history = lives.journal.reopened().events(RUN)
+    begun = [one.path for one in history if isinstance(one, ev.StepStarted)]
+    ended = {one.path for one in history if isinstance(one, ev.StepCompleted)}
+    open_ones = [path for path in dict.fromkeys(begun) if path not in ended]
+    if not open_ones:
+        return
+    path = open_ones[pick % len(open_ones)]
+    lives.journal = lives.journal.reopened()
+    executor = Executor(workflows=[flow], journal=lives.journal, clock=lives.clock)
+    try:
+        anyio.run(functools.partial(executor.complete, RUN, path, GIVEN, by="ann"))
+    except (CannotSteer, InvalidInput):  # a member, what is not come to, a question with choices
+        return
+    before = len(lives.did)
+    story = lives.through([(3, False), (8, True)])
+    again = [did for did in lives.did[before:] if did.path == path and did.kind == "attempt"]
+    assert again == []
+    given = [one for one in story.history if isinstance(one, ev.StepCompleted) and one.path == path]
+    if given:  # else what it stood in was stopped before its turn came
+        assert (given[-1].result.output, given[-1].result.given_by) == (GIVEN, "ann")
+    nothing_recorded_is_performed_again(story)
+    nothing_was_lost(story)
 
 
 def three(log: list[str]) -> Workflow[[], str]:
@@ -154,3 +203,90 @@ async def test_what_has_ended_takes_no_hand() -> None:
             await verb(result.run_id)
     with pytest.raises(RunNotFound):
         await executor.pause("nobody")
+
+
+@dataclass
+class Out:
+    """What a step gives."""
+
+    n: int
+
+
+@pytest.mark.anyio
+async def test_a_step_is_completed_skipped_and_begun_again() -> None:
+    """At work, before its turn, while it waits, and after it failed: the record says who it was."""
+    tries: list[str] = []
+
+    async def slow(name: str) -> Out:
+        tries.append(name)
+        await anyio.sleep(0 if tries.count(name) > 1 else 30)
+        return Out(0)
+
+    def fails() -> int:
+        raise ValueError("no")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        a = yield from step("a").call(slow, "a")
+        b = yield from step("b").call(slow, "b").default(Out(2))
+        c = yield from step("c").call(slow, "c")
+        d = yield from step("d").call(slow, "d")
+        e = yield from step("e").ask("which?", choices=["x", "y"])
+        f = yield from step("f").call(fails)
+        return [a, b, c, d, e, f]
+
+    executor = Executor(journal=TextJournal(), workflows=[flow])
+    refused: list[str] = []
+
+    async def refuse(verb: Any, *args: Any) -> None:
+        with pytest.raises((CannotSteer, InvalidInput)) as caught:
+            await verb(*args)
+        refused.append(str(caught.value))
+
+    async with executor.stream(flow) as run:
+        name = run.run_id
+        async for event in run:
+            match event:
+                case ev.StepStarted(path="a"):
+                    await refuse(executor.complete, name, "a", {"n": "one"})
+                    await refuse(executor.complete, name, "aa", 1)
+                    await refuse(executor.skip, name, "a")
+                    await refuse(executor.retry, name, "c")
+                    await executor.complete(name, "d", {"n": 4}, by="dan")
+                    await executor.complete(name, "a", {"n": 1}, by="ann")
+                case ev.StepStarted(path="b"):
+                    await refuse(executor.complete, name, "a", Out(1))
+                    run.skip("b", by="bob")
+                case ev.StepStarted(path="c"):
+                    run.retry("c", by="cid")
+                case _:
+                    pass
+    assert run.result.status == "suspended"
+    await refuse(executor.complete, name, "e", "z")
+    await executor.complete(name, "e", "y", by="eve")
+    assert (await executor.resume(name)).status == "failed"
+    await refuse(executor.retry, name, "f")
+    await executor.complete(name, "f", "6", by="fay")
+    result = await executor.resume(name)
+    assert result.value == [Out(1), Out(2), Out(0), Out(4), "y", 6]
+    assert tries == ["a", "b", "c", "c"]
+    who = {one.path: (one.given_by, one.attempts) for one in result.step_results}
+    assert who == {
+        "a": ("ann", 1),
+        "b": ("bob", 1),
+        "c": (None, 1),
+        "d": ("dan", 0),
+        "e": ("eve", 0),
+        "f": ("fay", 0),
+    }
+    told = [
+        r"input 'a': got .* expected Out",
+        r"no step 'aa'. Did you mean 'a'|no step 'aa'",
+        r"neither .default\(\) nor .skip_on_error\(\). complete\(\) ends it",
+        r"step 'c' has not begun. At work: 'a'.",
+        r"step 'a' has ended. fork\(outputs=...\)",
+        r"expected one of: x, y",
+        r"it has failed.* resume\(\) goes on",
+    ]
+    for text, pattern in zip(refused, told, strict=True):
+        assert re.search(pattern, text), text

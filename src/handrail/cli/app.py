@@ -766,6 +766,46 @@ def unpause(run: RunId, /, *, hand: Hand = Hand()) -> int:
 
 
 @app.command
+def complete(
+    run: RunId,
+    path: str,
+    output: Annotated[str, Parameter(name="OUTPUT", allow_leading_hyphen=True)],
+    /,
+    *,
+    target: RunTarget = None,
+    hand: Hand = Hand(),
+) -> int:
+    """End a step with this output: one at work, that waits, has failed, or has not begun.
+
+    Parameters
+    ----------
+    path
+        The path of the step.
+    output
+        What the step's type takes: text, or JSON.
+    """
+    from handrail.cli.steer import complete as complete_step
+
+    return complete_step(run, path, output, hand.place(), target, by=hand.by, as_json=hand.as_json)
+
+
+@app.command
+def skip(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = Hand()) -> int:
+    """End a step with its default, or as one that is skipped, without its failing."""
+    from handrail.cli.steer import skip as skip_step
+
+    return skip_step(run, path, hand.place(), target, by=hand.by, as_json=hand.as_json)
+
+
+@app.command
+def retry(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = Hand()) -> int:
+    """Stop the attempt of a step and begin it again, uncounted; a wait before it is over."""
+    from handrail.cli.steer import retry as retry_step
+
+    return retry_step(run, path, hand.place(), target, by=hand.by, as_json=hand.as_json)
+
+
+@app.command
 def stop(
     run: RunId | None = None,
     /,

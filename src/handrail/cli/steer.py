@@ -1,9 +1,9 @@
-"""``handrail pause``, ``unpause``, ``stop``: a hand on a run, wherever it is driven."""
+"""``handrail pause``, ``complete`` and the like: a hand on a run, wherever it is driven."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import anyio
 
@@ -12,7 +12,9 @@ from handrail.cli.answer import tell_who_goes_on, whoever, write_said
 from handrail.cli.channels import json_channel, tell
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place, picked
+from handrail.cli.masking import shown
 from handrail.cli.run import once_over
+from handrail.cli.target import workflow_of
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import runs_of
 
@@ -43,6 +45,78 @@ def steer(name: str, action: Action, place: Place, *, by: str | None, as_json: b
             print(f"{_ASKED[action]} run {info.run_id}, by {who}")
         if action == "unpause":
             tell_who_goes_on(journal, info, place)
+    return Exit.SUCCEEDED
+
+
+def complete(
+    name: str,
+    path: str,
+    output: str,
+    place: Place,
+    target: str | None,
+    *,
+    by: str | None,
+    as_json: bool,
+) -> int:
+    """End a step with this output.
+
+    Raises:
+        HandrailError: there is no such run or step, it has ended, or it gives nothing of this type.
+    """
+    return _steer_step(
+        name, path, place, target, by, as_json=as_json, done="completed", output=output
+    )
+
+
+def skip(
+    name: str, path: str, place: Place, target: str | None, *, by: str | None, as_json: bool
+) -> int:
+    """End a step as its default says.
+
+    Raises:
+        HandrailError: there is no such run or step, it has ended, or cannot be skipped.
+    """
+    return _steer_step(name, path, place, target, by, as_json=as_json, done="skipped")
+
+
+def retry(
+    name: str, path: str, place: Place, target: str | None, *, by: str | None, as_json: bool
+) -> int:
+    """Begin the attempt of a step again.
+
+    Raises:
+        HandrailError: there is no such run, or no such step at work.
+    """
+    return _steer_step(name, path, place, target, by, as_json=as_json, done="begun again")
+
+
+def _steer_step(
+    name: str,
+    path: str,
+    place: Place,
+    target: str | None,
+    by: str | None,
+    *,
+    as_json: bool,
+    done: Literal["completed", "skipped", "begun again"],
+    output: Any = None,
+) -> int:
+    with json_channel(wanted=as_json) as data:
+        journal = place.find()
+        info = picked(journal, name)
+        who = by or whoever()
+        executor = Executor(journal=journal, workflows=[workflow_of(info, place, target)])
+        match done:
+            case "completed":
+                executor.complete_sync(info.run_id, path, output, by=who)
+            case "skipped":
+                executor.skip_sync(info.run_id, path, by=who)
+            case "begun again":
+                executor.retry_sync(info.run_id, path, by=who)
+        write_said(data, {"run_id": info.run_id, "path": path, "done": done}, by=who)
+        if data is None:
+            print(shown(f"{path!r} is {done}, by {who}"))
+        tell_who_goes_on(journal, info, place)
     return Exit.SUCCEEDED
 
 

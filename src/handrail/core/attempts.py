@@ -12,7 +12,7 @@ from handrail.core.limits import has_room
 from handrail.core.nodes import Node, Phase, cleans_up, is_late
 from handrail.core.replaying import replay
 from handrail.core.run_state import AgentNode, CompositeNode, LeafNode, Open, RunState, StepNode
-from handrail.core.steering import hold_back
+from handrail.core.steering import end_as_asked, hold_back
 from handrail.model import events as ev
 from handrail.record.assemble import assembler
 from handrail.steps.verbs import PythonCall, StageCheck, Step
@@ -33,6 +33,8 @@ def open_step(run: RunState, node: StepNode) -> None:
         run.end_step(node, "cancelled", error=parent.stop)
         return
     if run.paused and not run.recorded.knows(node.path) and hold_back(run, Open(node)):
+        return
+    if run.asked and end_as_asked(run, node):
         return
     if run.bounds_steps and not has_room(run, node):
         return

@@ -83,7 +83,7 @@ def attempt_failed(run: RunState, event: ev.AttemptFailed) -> None:
     if event.composed and event.output is None:
         failure.output = members_results(run.recorded, event.path, event.attempt, node.step)
     if node.stop is not None:
-        run.end_step(node, "cancelled", error=node.stop)
+        run.end_cancelled(node)
         return
     choice = next_attempt(
         event.attempt,

@@ -61,7 +61,7 @@ def granted(run: RunState, report: cmd.Granted) -> None:
     if node is None or node.stop is not None:
         run.emit(cmd.Release(report.path))
         if node is not None:
-            run.end_step(node, "cancelled", error=node.stop)
+            run.end_cancelled(node)
         return
     scopes = scopes_above(run, node)
     which, interrupted = report.launch, report.interrupted
@@ -122,7 +122,7 @@ def launch_failed(run: RunState, report: cmd.LaunchFailed) -> None:
     if node.reserved:
         settle(run, node, report.fault.usage, report.took_s)
     if node.stop is not None:
-        run.end_step(node, "cancelled", error=node.stop)
+        run.end_cancelled(node)
         return
     node.spent_s += report.took_s
     fault = report.fault
@@ -177,7 +177,7 @@ def ladder_stepped(run: RunState, event: ev.LadderStep) -> None:
         return
     node.ladder = (*node.ladder, event)
     if node.stop is not None:
-        run.end_step(node, "cancelled", error=node.stop)
+        run.end_cancelled(node)
     elif event.parked:
         node.phase = Phase.PAUSED
         run.parked[node.path] = event.error

@@ -192,6 +192,11 @@ def _pick_up(run: RunState, node: StepNode, record: PathRecord) -> None:
         and resume_launches(run, node, record, launched)
     ):
         return
+    asked = run.asked.get(node.path)
+    if asked is not None and asked.action == "retry":
+        del run.asked[node.path]
+        run.push(Attempt(node))
+        return
     due = record.retry_due
     waits = due is not None and (run.timers_frozen or due > run.now)
     if due is not None and waits and not _went_on(run, node, record):

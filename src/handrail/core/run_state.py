@@ -27,6 +27,7 @@ from handrail.model.described import line_of
 from handrail.model.launch import Launch
 from handrail.model.policy import Limits
 from handrail.model.results import (
+    A_PERSON,
     Incident,
     OpenGate,
     RollbackError,
@@ -387,10 +388,13 @@ class RunState:
         self.paused: ev.RunSteered | None = recorded.paused
         """Who paused the run, if it is: nothing begins but to clean up."""
         self.bounds_steps = setting.limits.bounds_steps
-        self.begins_at_once = recorded.is_empty and not self.bounds_steps and not self.paused
+        self.asked: dict[str, ev.RunSteered] = dict(recorded.asked)
+        """What a person wants of steps that have not ended, by path."""
+        self.begins_at_once = False
         """A plain leaf needs no look at the record, nor at how many steps there were."""
         self.held_back: dict[str, Open | Attempt] = {}
         """What is to begin once the run is not paused any more, by path."""
+        self.look_at_each()
         self.held: dict[str, dict[str, tuple[StepNode, str, float, str]]] = {}
         """Steps that a limit has no room for, with the limit, by the question they wait for."""
         self.opened = setting.opened_before()
@@ -431,6 +435,11 @@ class RunState:
         # one receive
         self.out: list[cmd.Command] = []
         self.agenda: list[Action] = []
+
+    def look_at_each(self) -> None:
+        """Begin plain leaves at once only where nothing is to be looked up first."""
+        known = not self.recorded.is_empty or bool(self.asked)
+        self.begins_at_once = not (known or self.bounds_steps or self.paused)
 
     # -- commands and actions -------------------------------------------------------------------
 
@@ -634,6 +643,45 @@ class RunState:
         """End a node that is no leaf with its output; ``derived``: see ``record.outputs``."""
         self.end_step(node, "succeeded", output=output, derived=derived)
 
+    def end_cancelled(
+        self, node: StepNode, *, usage: Usage | None = None, abandoned: bool = False
+    ) -> None:
+        """End a step that was stopped: as cancelled, or as the person wants who had it stopped."""
+        asked = self.asked.pop(node.path, None) if self.asked else None
+        above = node.parent
+        if asked is not None and asked.action == "retry" and above is not None and above.stop:
+            asked = None  # all of it is being stopped
+        if asked is None:
+            error = node.stop or "cancelled"
+            self.end_step(node, "cancelled", error=error, usage=usage, abandoned=abandoned)
+        elif asked.action == "retry":
+            self.drop_timers(node)
+            node.stop, node.hard, node.phase = None, False, Phase.PAUSED
+            node.used = add_usage(node.used, usage)
+            node.attempt -= 1  # it is not counted
+            self.push(Attempt(node))
+        else:
+            self.end_given(node, asked, usage=usage, abandoned=abandoned)
+
+    def end_given(
+        self,
+        node: StepNode,
+        asked: ev.RunSteered,
+        *,
+        usage: Usage | None = None,
+        abandoned: bool = False,
+    ) -> None:
+        """End a step with what a person gave for its output, or with its own ``default``."""
+        who = asked.by or A_PERSON
+        modifiers = node.step.modifiers
+        status: StepStatus = "succeeded"
+        output = asked.value
+        if asked.action == "skip" and modifiers.default is not None:
+            status, output = "defaulted", modifiers.default.value
+        elif asked.action == "skip":
+            status, output = "skipped", Skipped(f"skipped by {who}")
+        self.end_step(node, status, output=output, usage=usage, abandoned=abandoned, given_by=who)
+
     def end_step(
         self,
         node: StepNode,
@@ -646,6 +694,7 @@ class RunState:
         usage: Usage | None = None,
         abandoned: bool = False,
         derived: str = "",
+        given_by: str | None = None,
     ) -> None:
         """Send the step's end on its way to the journal; the parent hears of it after that."""
         step = node.step
@@ -669,6 +718,7 @@ class RunState:
             abandoned=abandoned,
             usage=node.used_at_end(self, usage),
             handled=tuple([one.facts for one in handled]),
+            given_by=given_by,
         )
         modifiers = step.modifiers
         on_disk = modifiers.checkpoint or modifiers.once

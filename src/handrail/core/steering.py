@@ -1,16 +1,27 @@
-"""A person's hand on a run that is at work: nothing begins while it is paused."""
+"""A person's hand on a run that is at work: nothing begins while it is paused, a step ends with the
+output that is given for it, or is begun again.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from handrail.core import commands as cmd
 from handrail.core.nodes import Phase, cleans_up
-from handrail.core.run_state import Attempt, CompositeNode, Open, RunState
+from handrail.core.run_state import Attempt, CompositeNode, Open, RunState, StepNode, Stop
+from handrail.errors import CannotSteer, InvalidInput
 from handrail.model import events as ev
 from handrail.model.results import A_PERSON
+from handrail.record.answers import given_output
+
+_DONE: Mapping[str, str] = {"complete": "completed", "skip": "skipped", "retry": "begun again"}
+_TRY_OTHERWISE = "fork(outputs=...) tries another output from there."
+_MOST = 5
 
 
 def run_steered(run: RunState, event: ev.RunSteered) -> None:
-    """Pause the run, let it go on, or end its drive."""
+    """Pause the run, let it go on, end its drive; or do to a step what somebody asked for."""
     match event.action:
         case "pause":
             pause(run, event)
@@ -18,12 +29,14 @@ def run_steered(run: RunState, event: ev.RunSteered) -> None:
             unpause(run)
         case "stop":
             run.emit(cmd.EndDrive(f"stopped by {event.by or A_PERSON}"))
+        case "complete" | "skip" | "retry":
+            _steer_step(run, event)
 
 
 def pause(run: RunState, by: ev.RunSteered) -> None:
     """Begin nothing any more; what is at work goes on to its end, and so do timers."""
     run.paused = by
-    run.begins_at_once = False
+    run.look_at_each()
     run.emit(cmd.Hold(on=True))
 
 
@@ -32,7 +45,7 @@ def unpause(run: RunState) -> None:
     if run.paused is None:
         return
     run.paused = None
-    run.begins_at_once = run.recorded.is_empty and not run.bounds_steps
+    run.look_at_each()
     for action in reversed(run.held_back.values()):
         due = Phase.STARTING if isinstance(action, Open) else Phase.PAUSED
         if run.nodes.get(action.node.path) is action.node and action.node.phase is due:
@@ -54,3 +67,118 @@ def hold_back(run: RunState, action: Open | Attempt) -> bool:
         node.phase = Phase.PAUSED
     run.held_back[node.path] = action
     return True
+
+
+# -- a step ----------------------------------------------------------------------------------------
+
+
+def check_steering(run: RunState, event: ev.RunSteered) -> ev.RunSteered:
+    """The same, with an output of the type that the step declares. ``run`` is live, or gone through
+    by its record. What has not begun yet is not looked at here.
+
+    Raises:
+        CannotSteer: the step does not take it; it says what does. InvalidInput: the output is not
+            of its type.
+    """
+    path, run_id = event.path, run.setting.run_id
+    node = run.nodes.get(path)
+    if node is None:
+        if path in run.results:
+            raise CannotSteer(run_id, f"step {path!r} has ended", _TRY_OTHERWISE)
+        if event.action == "retry":
+            raise CannotSteer(run_id, f"step {path!r} has not begun", _at_work(run))
+        return event
+    if not isinstance(node, StepNode):
+        below = f"Name a step in it. {_at_work(run)}"
+        raise CannotSteer(run_id, f"{path!r} is a member of a group, and no step", below)
+    if node.phase is Phase.ENDING or node.stop is not None:
+        raise CannotSteer(run_id, f"step {path!r} is ending just now", _TRY_OTHERWISE)
+    if event.action == "complete":
+        return replace(event, value=given_output(path, node.step, event.value))
+    if event.action == "skip" and not _may_be_skipped(node):
+        why = f"step {path!r} has neither .default() nor .skip_on_error()"
+        raise CannotSteer(run_id, why, "complete() ends it with an output that you give.")
+    if event.action == "retry":
+        _check_retry(run, node)
+    return event
+
+
+def _check_retry(run: RunState, node: StepNode) -> None:
+    run_id, path = run.setting.run_id, node.path
+    if node.children() or node.generator is not None:
+        raise CannotSteer(run_id, f"step {path!r} holds other steps", _at_work(run))
+    if node.step.modifiers.once:
+        why = f"step {path!r} is one of .once(): it must not begin again"
+        raise CannotSteer(run_id, why, "complete() ends it with an output that you give.")
+
+
+def _at_work(run: RunState) -> str:
+    at_work = [
+        repr(path)
+        for path, node in run.nodes.items()
+        if isinstance(node, StepNode) and not node.children() and node.phase is not Phase.ENDING
+    ]
+    return f"At work: {', '.join(at_work[:_MOST])}." if at_work else "No step is at work."
+
+
+def _steer_step(run: RunState, event: ev.RunSteered) -> None:
+    """End the step, or its attempt; one that has not begun ends when it is its turn."""
+    node, path = run.nodes.get(event.path), event.path
+    if path in run.results or (node is not None and node.phase is Phase.ENDING):
+        return  # it has ended meanwhile
+    if node is None:
+        if event.action == "complete" or (event.action == "skip" and path not in run.asked):
+            run.asked[path] = event
+            run.look_at_each()
+        return
+    if not isinstance(node, StepNode) or node.stop is not None:
+        return
+    if not _is_possible(node, event):
+        return
+    if event.action == "complete":
+        event = replace(event, value=given_output(path, node.step, event.value))
+    run.asked[path] = event
+    run.push(Stop(node, f"{_DONE[event.action]} by {event.by or A_PERSON}"))
+
+
+def end_as_asked(run: RunState, node: StepNode) -> bool:
+    """True if the step ends as a person wants who spoke before it began in this drive. What it left
+    in an earlier one is entered first, and then stopped: something of it may be undone later.
+    """
+    asked, recorded = run.asked.get(node.path), run.recorded
+    if asked is None or asked.action == "retry" or recorded.at(node.path).ended():
+        return False
+    if not _is_possible(node, asked):
+        del run.asked[node.path]
+        return False
+    if asked.action == "complete":
+        asked = replace(asked, value=given_output(node.path, node.step, asked.value))
+    if not recorded.children(node.path):
+        del run.asked[node.path]
+        run.end_given(node, asked)
+        return True
+    run.asked[node.path] = asked
+    stop = Stop(node, f"{_DONE[asked.action]} by {asked.by or A_PERSON}")
+    if run.rehearses:
+        run.after_rehearsal.append(stop)
+    else:
+        run.push(stop)
+    return False
+
+
+def _is_possible(node: StepNode, asked: ev.RunSteered) -> bool:
+    """True if the step takes it; an output that is not of its type is none."""
+    if asked.action == "skip":
+        return _may_be_skipped(node)
+    if asked.action == "retry":
+        return not (node.children() or node.generator is not None or node.step.modifiers.once)
+    try:
+        given_output(node.path, node.step, asked.value)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _may_be_skipped(node: StepNode) -> bool:
+    modifiers = node.step.modifiers
+    return modifiers.default is not None or modifiers.skip_on_error

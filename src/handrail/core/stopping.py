@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from handrail.core import commands as cmd
 from handrail.core.bodies import unwind
-from handrail.core.budget import close_budget_gate
+from handrail.core.budget import close_budget_gate, settle_total
 from handrail.core.ending import partially_compensated, root_ended, undo, was_hard
 from handrail.core.failing import fail
 from handrail.core.failures import failure_of
@@ -79,8 +79,11 @@ def attempt_stopped(run: RunState, report: cmd.Stopped) -> None:
     """End a leaf whose attempt was stopped."""
     node = run.step_at(report.path)
     if node is not None:
-        error = node.stop or "cancelled"
-        run.end_step(node, "cancelled", error=error, usage=report.usage, abandoned=report.abandoned)
+        asked = run.asked.get(node.path)
+        again = asked is not None and asked.action == "retry"
+        if again and isinstance(node, AgentNode) and node.reserved:
+            settle_total(run, node, report.usage)
+        run.end_cancelled(node, usage=report.usage, abandoned=report.abandoned)
 
 
 def end_stopped(run: RunState, node: Node) -> None:
@@ -107,7 +110,7 @@ def end_stopped(run: RunState, node: Node) -> None:
 def _end_step(run: RunState, node: StepNode) -> None:
     failure = node.failure
     if failure is None or not isinstance(node, CompositeNode) or not node.overdue:
-        run.end_step(node, "cancelled", error=node.stop)
+        run.end_cancelled(node)
         return
     node.stop, node.hard, node.overdue = None, False, False
     node.child = node.failure = None

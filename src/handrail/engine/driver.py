@@ -220,7 +220,7 @@ class Driver:
         self._look_for_mail()
 
     def steer(self, event: ev.RunSteered) -> None:
-        """Pause the run, let it go on, or end its drive; returns at once."""
+        """Do to the run, or to a step of it, what somebody asked for; returns at once."""
         self._messages.steer(event, self.now())
         self._look_for_mail()
 
@@ -244,7 +244,7 @@ class Driver:
         for event in self._messages.new():
             if isinstance(event, ev.GateAnswered):
                 self.machine.run.answered[event.path] = event
-            if is_urgent(event):
+            if is_urgent(event, self._inline):
                 self.post(partial(self.record, event), urgent=True)
             else:
                 self.record(event)

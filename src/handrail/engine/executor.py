@@ -537,12 +537,18 @@ class Engine:
         self, history: Sequence[ev.Event], definition: WorkflowDefinition, now: float
     ) -> dict[str, Step[Any]]:
         """The steps without an end that the code comes to, by path."""
+        nodes = (await self._gone_through(history, definition, now)).nodes.items()
+        return {path: node.step for path, node in nodes if isinstance(node, StepNode)}
+
+    async def _gone_through(
+        self, history: Sequence[ev.Event], definition: WorkflowDefinition, now: float
+    ) -> RunState:
+        """A run as far as its record goes, by the code of now; nothing is performed."""
         start = self._start_again(history, definition, now)
         machine = self._machine(start)
         evaluator = Evaluator(self._contexts(start.run_id, definition), self._parts.stages, None)
         await plan_of(machine, start.first, history, now, evaluator=evaluator)
-        nodes = machine.run.nodes.items()
-        return {path: node.step for path, node in nodes if isinstance(node, StepNode)}
+        return machine.run
 
     # -- beside one another, and in files -------------------------------------------------------
 

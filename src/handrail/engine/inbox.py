@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from handrail.core.machine import Machine
+from handrail.core.steering import check_steering
+from handrail.engine.tasks import InFlight
 from handrail.errors import GateClosed
 from handrail.model import events as ev
 from handrail.model.results import OpenGate
@@ -52,7 +54,13 @@ class Inbox:
         self._journal.post(Letter(event))
 
     def steer(self, event: ev.RunSteered, at: float) -> None:
-        """Post what somebody wants done to the run."""
+        """Post what somebody wants done to the run.
+
+        Raises:
+            CannotSteer, InvalidInput: the step does not take it.
+        """
+        if event.path:
+            event = check_steering(self._machine.run, event)
         self._journal.post(Letter(ev.stamp(event, self._run_id, 0, at)))
 
     def _on_the_way(self, name: str) -> int:
@@ -86,10 +94,12 @@ class Inbox:
         return gate is not None and gate_key(gate) == letter.key and event.by != TIMEOUT
 
 
-def is_urgent(event: ev.Event) -> bool:
-    """True for what stops an attempt at work."""
+def is_urgent(event: ev.Event, at_work: InFlight | None) -> bool:
+    """True for what stops the attempt that the drive performs in its own task, if there is one."""
     if isinstance(event, ev.RunSteered):
-        return event.action == "stop"
+        below = at_work is not None and at_work.path.startswith(f"{event.path}/")
+        is_it = at_work is not None and at_work.path == event.path
+        return event.action == "stop" or (event.path != "" and (is_it or below))
     return isinstance(event, ev.CancelRequested)
 
 

@@ -10,11 +10,9 @@ from handrail.codec.codec import Codec
 from handrail.errors import InputsDiffer, WrongUse, did_you_mean
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.inputs import input_of
-from handrail.model.results import A_PERSON, AgentResult, StepResult
-from handrail.record.answers import choice_of
-from handrail.record.outputs import declared_output
-from handrail.steps.verbs import AgentCall, Question, Step
-from handrail.typed.convert import convert, from_text
+from handrail.model.results import A_PERSON, StepResult
+from handrail.record.answers import given_output
+from handrail.steps.verbs import Step
 from handrail.typed.jsonsafe import short_repr
 
 
@@ -48,19 +46,8 @@ def result_given(path: str, step: Step[Any] | None, value: Any) -> StepResult[An
             f"no output of step {path!r} can be given: by what the fork keeps, today's code "
             f"does not come to it. Make the fork with the code that ran it, or of another step."
         )
-    verb = step.verb
-    if isinstance(verb, Question) and verb.choices:
-        output = choice_of(path, verb.choices, value)
-    elif isinstance(verb, AgentCall) and not verb.answers and not isinstance(value, AgentResult):
-        output = AgentResult(_given(path, value, getattr(verb.agent, "output", None) or str))
-    else:
-        output = _given(path, value, declared_output(step))
-    return StepResult(step.name, path, verb.kind, "succeeded", output, given_by=A_PERSON)
-
-
-def _given(name: str, value: Any, declared: Any) -> Any:
-    is_text = isinstance(value, str) and declared not in {str, Any}
-    return (from_text if is_text else convert)(value, declared, name=name)
+    output = given_output(path, step, value)
+    return StepResult(step.name, path, step.verb.kind, "succeeded", output, given_by=A_PERSON)
 
 
 def refuse_other_inputs(

@@ -98,15 +98,27 @@ class Run(Generic[R_co]):
 
     def pause(self, *, by: str | None = None) -> None:
         """Let no step begin any more, until ``unpause``; see ``Executor.pause``."""
-        self._steer(RunSteered("pause", by))
+        self._steer(RunSteered("pause", by=by))
 
     def unpause(self, *, by: str | None = None) -> None:
         """Let the run go on."""
-        self._steer(RunSteered("unpause", by))
+        self._steer(RunSteered("unpause", by=by))
 
     def stop(self, *, by: str | None = None) -> None:
         """End the drive, so that a resume goes on; see ``Executor.stop``."""
-        self._steer(RunSteered("stop", by))
+        self._steer(RunSteered("stop", by=by))
+
+    def complete(self, path: str, output: Any, *, by: str | None = None) -> None:
+        """End a step with this output; see ``Executor.complete``."""
+        self._steer(RunSteered("complete", path, output, by))
+
+    def skip(self, path: str, *, by: str | None = None) -> None:
+        """End a step as its ``.default()`` or ``.skip_on_error()`` says; see ``Executor.skip``."""
+        self._steer(RunSteered("skip", path, None, by))
+
+    def retry(self, path: str, *, by: str | None = None) -> None:
+        """Stop a step's attempt and begin it again; see ``Executor.retry``."""
+        self._steer(RunSteered("retry", path, None, by))
 
     def _steer(self, event: RunSteered) -> None:
         if self.driver is None:

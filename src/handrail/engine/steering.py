@@ -1,4 +1,4 @@
-"""A hand on a run that is at work, or is to be: pause, let go on, stop.
+"""A hand on a run that is at work, or is to be: pause, stop, give a step's output, try it again.
 
 All of it is a message through the journal. So it reaches a run that another process drives, and one
 that nobody drives now; it counts once, also over a crash, and the record says who it was.
@@ -6,11 +6,17 @@ that nobody drives now; it counts once, also over a crash, and the record says w
 
 from __future__ import annotations
 
+from typing import Any
+
+from handrail.core.steering import check_steering
 from handrail.engine.executor import Engine
 from handrail.engine.outside import sync_twin
+from handrail.engine.parts import check_paths
+from handrail.engine.step_names import no_step_at
 from handrail.errors import CannotSteer
 from handrail.model import events as ev
-from handrail.record.reading import ended, history_of
+from handrail.model.definition import WorkflowDefinition
+from handrail.record.reading import ended, history_of, workflow_for
 
 
 class SteeredEngine(Engine):
@@ -25,7 +31,7 @@ class SteeredEngine(Engine):
         Raises:
             RunNotFound: there is no such run. CannotSteer: it has ended.
         """
-        self._steer(run_id, ev.RunSteered("pause", by))
+        self._steer(run_id, ev.RunSteered("pause", by=by))
 
     async def unpause(self, run_id: str, *, by: str | None = None) -> None:
         """Let a paused run go on; one that is suspended meanwhile goes on when it is resumed.
@@ -33,7 +39,7 @@ class SteeredEngine(Engine):
         Raises:
             RunNotFound: there is no such run. CannotSteer: it has ended.
         """
-        self._steer(run_id, ev.RunSteered("unpause", by))
+        self._steer(run_id, ev.RunSteered("unpause", by=by))
 
     async def stop(self, run_id: str, *, by: str | None = None) -> None:
         """End the drive of a run, as Ctrl-C does in its process: what is at work is interrupted,
@@ -42,7 +48,40 @@ class SteeredEngine(Engine):
         Raises:
             RunNotFound: there is no such run. CannotSteer: it has ended.
         """
-        self._steer(run_id, ev.RunSteered("stop", by))
+        self._steer(run_id, ev.RunSteered("stop", by=by))
+
+    async def complete(self, run_id: str, path: str, output: Any, *, by: str | None = None) -> None:
+        """End a step as succeeded, with this output: one that is at work, waits, has failed, or has
+        not begun. An attempt at work is stopped first; what it still does changes nothing.
+
+        ``output`` is of the step's declared type, or a text or JSON value of it. The result's
+        ``given_by`` says who gave it.
+
+        Raises:
+            RunNotFound: there is no such run. InvalidInput: the output is not of the step's type.
+            CannotSteer: there is no such step, or it has ended. WorkflowNotFound: the run is not
+                driven here, and nobody knows its workflow.
+        """
+        await self._steer_step(run_id, ev.RunSteered("complete", path, output, by))
+
+    async def skip(self, run_id: str, path: str, *, by: str | None = None) -> None:
+        """End a step with its ``.default()``, or as ``.skip_on_error()`` says, without its failing.
+
+        Raises:
+            CannotSteer: it has neither, or there is no such step, or it has ended.
+            RunNotFound, WorkflowNotFound: as ``complete``.
+        """
+        await self._steer_step(run_id, ev.RunSteered("skip", path, None, by))
+
+    async def retry(self, run_id: str, path: str, *, by: str | None = None) -> None:
+        """Stop the attempt of a step, and begin it again; it is not counted. A wait before the next
+        attempt, or for a limit of an agent, is over.
+
+        Raises:
+            CannotSteer: there is no such step at work, it holds other steps, or it is one of
+                ``.once()``. RunNotFound, WorkflowNotFound: as ``complete``.
+        """
+        await self._steer_step(run_id, ev.RunSteered("retry", path, None, by))
 
     def _steer(self, run_id: str, event: ev.RunSteered) -> None:
         driver = self._users.drivers.get(run_id)
@@ -55,9 +94,32 @@ class SteeredEngine(Engine):
                 raise CannotSteer(run_id, *_over(last))
             self._post(run_id, event)
 
+    async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
+        check_paths(path=(event.path,))
+        driver = self._users.drivers.get(run_id)
+        if driver is not None:
+            run = driver.machine.run
+            if event.path not in run.nodes and event.path not in run.results:
+                _refuse_unknown(run_id, run.definition, event.path)
+            driver.steer(event)
+            return
+        with self._users.using():
+            history = history_of(self._journal, run_id, self._secrets())
+            last = ended(history)
+            if last is not None and (last.status == "succeeded" or event.action == "retry"):
+                raise CannotSteer(run_id, *_over(last))
+            definition = workflow_for(history, None, self._parts.workflows)
+            run = await self._gone_through(history, definition, self._parts.clock.now())
+            if event.path not in run.nodes and event.path not in run.results:
+                _refuse_unknown(run_id, definition, event.path)
+            self._post(run_id, check_steering(run, event))
+
     pause_sync = sync_twin(pause)
     unpause_sync = sync_twin(unpause)
     stop_sync = sync_twin(stop)
+    complete_sync = sync_twin(complete)
+    skip_sync = sync_twin(skip)
+    retry_sync = sync_twin(retry)
 
 
 def _over(last: ev.WorkflowCompleted) -> tuple[str, str]:
@@ -65,3 +127,10 @@ def _over(last: ev.WorkflowCompleted) -> tuple[str, str]:
         return "it has succeeded, nothing of it is at work", "fork() tries something else from it."
     what = "was cancelled" if last.status == "cancelled" else "has failed"
     return f"it {what}, nothing of it is at work", "resume() goes on with it."
+
+
+def _refuse_unknown(run_id: str, definition: WorkflowDefinition, path: str) -> None:
+    """Raise if no step of the workflow has this path, as far as its source tells."""
+    near = no_step_at(definition, path)
+    if near is not None:
+        raise CannotSteer(run_id, f"its workflow has no step {path!r}", near.strip())

@@ -46,6 +46,19 @@ class StepNames:
             raise WrongUse(f"no step of workflow {workflow!r} is named {name!r}.{near}")
 
 
+def no_step_at(definition: WorkflowDefinition, path: str) -> str | None:
+    """The nearest name, or "", if no step of the workflow can have this path; None if one can, or
+    that cannot be known.
+    """
+    steps = _steps_of(definition)
+    top, _, rest = path.partition("/")
+    if not steps or any(one.matches(path) for one in steps):
+        return None
+    if rest and any(one.matches(top) for one in steps):
+        return None  # in a sub-workflow or a group: its steps are not all seen
+    return did_you_mean([path], [one.path for one in steps if one.literal])
+
+
 def unchanged_since(definition: WorkflowDefinition, mismatch: ReplayMismatch, at: float) -> str:
     """``file:line`` of the first step that changed, if its file is older than the run, which began
     ``at`` (unix seconds); else, and if that is not known, empty.

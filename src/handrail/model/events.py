@@ -126,15 +126,19 @@ class CancelRequested(Stamped):
     letter: int = 0
 
 
-SteeringAction: TypeAlias = Literal["pause", "unpause", "stop"]
-"""What a person can do to a run that is at work."""
+SteeringAction: TypeAlias = Literal["pause", "unpause", "stop", "complete", "skip", "retry"]
+"""What a person can do to a run that is at work, or to a step of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSteered(Stamped):
-    """Somebody (``by``) steered the run; ``letter`` is the number of the message."""
+    """Somebody (``by``) steered the run, or its step at ``path``; ``value`` is the output that
+    ``complete`` gives. ``letter`` is the number of the message.
+    """
 
     action: SteeringAction
+    path: str = ""
+    value: Any = None
     by: str | None = None
     letter: int = 0
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from handrail.codec.unresolved import Unresolved
 from handrail.errors import GateRefusal, InvalidAnswer, InvalidInput, InvalidSignal
-from handrail.model.results import OpenGate
+from handrail.model.results import AgentResult, OpenGate
+from handrail.record.outputs import declared_output
+from handrail.steps.verbs import AgentCall, Question, Step
 from handrail.typed.jsonsafe import short_repr
 
 
@@ -46,6 +48,28 @@ def choice_of(name: str, choices: Sequence[Any], answer: Any) -> Any:
     for choice in (*alike, *(one for one in choices if str(one) == str(answer))):
         return choice
     raise InvalidInput(name, short_repr(answer), f"one of: {', '.join(map(str, choices))}")
+
+
+def given_output(path: str, step: Step[Any], value: Any) -> Any:
+    """The output that a person gives for a step, of its declared type; ``value`` is that, or a text
+    of it.
+
+    Raises:
+        InvalidInput: it is not of the type.
+    """
+    verb = step.verb
+    if isinstance(verb, Question) and verb.choices:
+        return choice_of(path, verb.choices, value)
+    if isinstance(verb, AgentCall) and not verb.answers and not isinstance(value, AgentResult):
+        return AgentResult(_given(path, value, getattr(verb.agent, "output", None) or str))
+    return _given(path, value, declared_output(step))
+
+
+def _given(name: str, value: Any, declared: Any) -> Any:
+    from handrail.typed.convert import convert, from_text
+
+    is_text = isinstance(value, str) and declared not in {str, Any}
+    return (from_text if is_text else convert)(value, declared, name=name)
 
 
 def by_policy(policy: str, gate: OpenGate) -> Any:

@@ -447,7 +447,8 @@ class LiveRun:
     def _note_of_run(
         self, event: ev.CancelRequested | ev.RunSteered | ev.LimitReached | ev.BudgetWarning
     ) -> None:
-        self.root.note = event
+        if not isinstance(event, ev.RunSteered) or not event.path:
+            self.root.note = event
 
     # -- events that steps begin with, or may -------------------------------------------------
 

@@ -359,7 +359,7 @@ def _layouts() -> dict[type, Layout]:
         ),
         ev.RunResumed: _by_fields(ev.RunResumed),
         ev.CancelRequested: _by_fields(ev.CancelRequested),
-        ev.RunSteered: _by_fields(ev.RunSteered),
+        ev.RunSteered: _by_fields(ev.RunSteered, "value", of=_step),
         ev.LimitReached: _by_fields(ev.LimitReached),
         ev.AttemptFailed: _by_fields(ev.AttemptFailed, "output", of=_step),
         ev.StepMoved: _by_fields(ev.StepMoved, talks=False),

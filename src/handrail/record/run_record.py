@@ -131,6 +131,8 @@ class Recorded:
         """Why the run is to be cancelled; it has not ended since."""
         self.paused: ev.RunSteered | None = None
         """Who paused the run, and when; nobody let it go on since."""
+        self.asked: dict[str, ev.RunSteered] = {}
+        """What a person wants of steps that have not ended since."""
         self.limit: ev.LimitReached | None = None
         """What the run is to fail by; it has not ended since."""
         self.undoing: dict[str, str | None] = {}
@@ -250,7 +252,10 @@ class Recorded:
 
     def _run_steered(self, event: ev.RunSteered) -> None:
         self.read_messages(event.letter)
-        if event.action != "stop":
+        if event.path:  # whether a step can be skipped is not known before it begins
+            if event.action != "skip" or event.path not in self.asked:
+                self.asked[event.path] = event
+        elif event.action != "stop":
             self.paused = event if event.action == "pause" else None
 
     def _limit_reached(self, event: ev.LimitReached) -> None:
@@ -293,6 +298,7 @@ class Recorded:
                 self._budget_settled(ev.BudgetSettled(event.path, launch, event.usage))
 
     def _attempt_failed(self, event: ev.AttemptFailed) -> None:
+        self.asked.pop(event.path, None)
         record = self._record(event.path)
         self.undoing.pop(event.path, None)
         record.attempts = max(record.attempts, event.attempt)
@@ -364,6 +370,7 @@ class Recorded:
             record.retry_due = event.due
 
     def _step_completed(self, event: ev.StepCompleted) -> None:
+        self.asked.pop(event.path, None)
         path = event.path
         record = self._paths.get(path) or self._record(path)
         record.end = event.result

@@ -149,9 +149,10 @@ class PlainLog:
         return [self._line("cancelled", "cancelling", "", clean(event.reason))]
 
     def _run_steered(self, event: ev.RunSteered, _: object) -> list[Line]:
-        return [
-            self._line("waiting", STEERED[event.action], "", f"by {clean(event.by or A_PERSON)}")
-        ]
+        done, who = STEERED[event.action], clean(event.by or A_PERSON)
+        if event.path:
+            return [self._line("waiting", path_text(event.path), "", f"{done} by {who}")]
+        return [self._line("waiting", done, "", f"by {who}")]
 
     def _limit_reached(self, event: ev.LimitReached, _: object) -> list[Line]:
         where = path_text(event.path) or "the run"

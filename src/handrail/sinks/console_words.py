@@ -19,7 +19,14 @@ from handrail.record.view import Cause
 from handrail.shortening import clean, last_line
 from handrail.sinks.console_text import duration, error_text, path_text, until
 
-STEERED = {"pause": "paused", "unpause": "goes on", "stop": "stopped"}
+STEERED = {
+    "pause": "paused",
+    "unpause": "goes on",
+    "stop": "stopped",
+    "complete": "completed",
+    "skip": "skipped",
+    "retry": "to begin again",
+}
 """What somebody did to a run."""
 INDENT = "    "
 WIDTH = 500
