@@ -164,6 +164,39 @@ def test_a_server_that_was_gone_is_found_again(place: Place, open_page: Open) ->
     opened.wrong.clear()  # of the server that was not there
 
 
+def test_a_run_is_steered(place: Place, open_page: Open) -> None:
+    """It is paused and goes on, a step is begun again and then given its output, it is stopped."""
+    _, address = place.serve()
+    driver = place.drive("ship", "r1")
+    opened = open_page(address)
+    page = opened.page
+    page.get_by_role("link", name=re.compile("r1")).click()
+    shows(page, "prepare", "running")
+    page.get_by_role("button", name="Pause").click()
+    page.locator(".head .pill", has_text="paused").wait_for()
+    place.let("go")
+    shows(page, "prepare", "succeeded")
+    assert row(page, "each").count() == 0
+    page.get_by_role("button", name="Unpause").click()
+    shows(page, "slow", "running")
+    row(page, "slow").click()
+    page.get_by_role("button", name="Skip").click()
+    page.get_by_text("has neither .default() nor .skip_on_error()").wait_for()
+    opened.wrong.clear()  # the browser tells of each refusal
+    page.get_by_role("button", name="Retry").click()
+    page.get_by_text("slow begins again").wait_for()
+    page.get_by_role("button", name="Complete with…").click()
+    page.get_by_role("dialog").get_by_role("textbox").fill('"by hand"')
+    page.get_by_role("dialog").get_by_role("button", name="Complete").click()
+    shows(page, "slow", "succeeded")
+    page.get_by_role("region", name="Output").get_by_text("by hand").wait_for()
+    page.get_by_text("given by").first.wait_for()
+    page.get_by_role("button", name="More actions").click()
+    page.get_by_role("button", name="Stop, to resume later").click()
+    page.locator(".head .pill", has_text="suspended").wait_for()
+    assert driver.wait(10) is not None
+
+
 def test_a_run_is_forked_from_a_step_and_compared(place: Place, open_page: Open) -> None:
     """The fork keeps what had ended before the step; the comparison shows what is otherwise."""
     place.let("go")

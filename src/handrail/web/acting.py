@@ -66,8 +66,21 @@ class ForkBody(_Body, frozen=True):
     run_id: str | None = None
 
 
-class ResumeBody(_Body, frozen=True):
+class NoBody(_Body, frozen=True):
     """Nothing."""
+
+
+class StepBody(_Body, frozen=True):
+    """The path of a step."""
+
+    path: str
+
+
+class CompleteBody(_Body, frozen=True):
+    """The path of a step, and the output that it ends with."""
+
+    path: str
+    output: Any
 
 
 class PageError(Exception):
@@ -213,7 +226,42 @@ class Acting:
             self.drive(info)
         return {}
 
-    async def resume(self, info: RunInfo, body: ResumeBody, by: str | None) -> dict[str, Json]:
+    async def pause(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
+        """Let nothing of a run begin."""
+        del body
+        await self._posting.pause(info.run_id, by=by)
+        return {}
+
+    async def unpause(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
+        """Let a paused run go on; one that nobody drives is driven, if it can be."""
+        del body
+        await self._posting.unpause(info.run_id, by=by)
+        if info.holder is None and self.can_drive:
+            return await self.resume(info, NoBody(), by)
+        return {}
+
+    async def stop(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
+        """End the drive of a run."""
+        del body
+        await self._posting.stop(info.run_id, by=by)
+        return {}
+
+    async def complete(self, info: RunInfo, body: CompleteBody, by: str | None) -> dict[str, Json]:
+        """End a step with an output."""
+        await self._knowing(info).complete(info.run_id, body.path, body.output, by=by)
+        return {}
+
+    async def skip(self, info: RunInfo, body: StepBody, by: str | None) -> dict[str, Json]:
+        """End a step with its default."""
+        await self._knowing(info).skip(info.run_id, body.path, by=by)
+        return {}
+
+    async def retry(self, info: RunInfo, body: StepBody, by: str | None) -> dict[str, Json]:
+        """Begin a step again."""
+        await self._knowing(info).retry(info.run_id, body.path, by=by)
+        return {}
+
+    async def resume(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
         """Go on with a run."""
         del body, by
         if info.holder is not None:
@@ -301,7 +349,13 @@ class Verb:
 VERBS: Mapping[str, Verb] = {
     "answer": Verb(AnswerBody, Acting.answer, "Answer a question that the run waits for."),
     "signal": Verb(SignalBody, Acting.signal, "Send a signal; it is kept until it is taken."),
+    "pause": Verb(NoBody, Acting.pause, "Let no step begin; what is at work goes on."),
+    "unpause": Verb(NoBody, Acting.unpause, "Let a paused run go on."),
+    "complete": Verb(CompleteBody, Acting.complete, "End a step with an output that is given."),
+    "skip": Verb(StepBody, Acting.skip, "End a step with its default, or as skipped."),
+    "retry": Verb(StepBody, Acting.retry, "Stop the attempt of a step, and begin it again."),
+    "stop": Verb(NoBody, Acting.stop, "End the drive of the run; it can be resumed."),
     "cancel": Verb(CancelBody, Acting.cancel, "Cancel the run: it is unwound."),
-    "resume": Verb(ResumeBody, Acting.resume, "Go on with a run that nobody drives."),
+    "resume": Verb(NoBody, Acting.resume, "Go on with a run that nobody drives."),
     "fork": Verb(ForkBody, Acting.fork, "Make a new run from the record of this one."),
 }

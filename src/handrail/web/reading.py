@@ -19,7 +19,7 @@ import anyio.to_thread
 from handrail.errors import HandrailError, JournalFailed, RunNotFound
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.inbox import unread
+from handrail.record.inbox import runs_of, unread
 from handrail.record.view import RunState, plain, state_of, view_of
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
@@ -96,7 +96,7 @@ class Reader:
             began = time.monotonic()
             old = max(FRESH_S, _SPARE * self._took_s)
             if self._read_at < (asked if now else began - old):
-                self._runs = tuple(await self._apart(self._journal.runs))
+                self._runs = tuple(await self._apart(lambda: runs_of(self._journal)))
                 self._took_s = time.monotonic() - began
                 self._read_at = began
             return self._runs
