@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from handrail.engine.current import OutsideStep as OutsideStep
     from handrail.engine.current import current as current
     from handrail.engine.run import Run as Run
+    from handrail.engine.serving import RunHandle as RunHandle
     from handrail.engine.stops import CancelledFromWithin as CancelledFromWithin
     from handrail.engine.stops import CoreStalled as CoreStalled
     from handrail.errors import BudgetExceeded as BudgetExceeded
@@ -133,6 +134,7 @@ if TYPE_CHECKING:
     from handrail.ports.journal import RunInfo as RunInfo
     from handrail.ports.sink import Sink as Sink
     from handrail.record.rows import UnreadableRecord as UnreadableRecord
+    from handrail.record.standing import RunState as RunState
     from handrail.secrets.values import Secrets as Secrets
     from handrail.sinks.artifacts import ArtifactsSink as ArtifactsSink
     from handrail.sinks.callback import CallbackSink as CallbackSink
@@ -176,6 +178,7 @@ _NAMES = {
     "handrail.decorator": "Workflow workflow",
     "handrail.engine.current": "ContextNotAMapping Current OutsideStep current",
     "handrail.engine.run": "Run",
+    "handrail.engine.serving": "RunHandle",
     "handrail.engine.stops": "CancelledFromWithin CoreStalled",
     "handrail.errors": """
         BudgetExceeded CannotSteer CommandFailed CommandNotFound DamagedExport DefinitionError
@@ -207,6 +210,7 @@ _NAMES = {
     "handrail.ports.journal": "Holder Journal Lease Letter RunInfo",
     "handrail.ports.sink": "Sink",
     "handrail.record.rows": "UnreadableRecord",
+    "handrail.record.standing": "RunState",
     "handrail.secrets.values": "Secrets",
     "handrail.sinks.artifacts": "ArtifactsSink",
     "handrail.sinks.callback": "CallbackSink",

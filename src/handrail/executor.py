@@ -11,8 +11,8 @@ import attrs
 
 from handrail.engine.parts import OnChange, Parts, check_arguments
 from handrail.engine.perform import Around
+from handrail.engine.serving import ServingEngine
 from handrail.engine.shared import shared_admission
-from handrail.engine.steering import SteeredEngine
 from handrail.journals.memory import MemoryJournal
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
 from handrail.model.policy import Ladder, Limits
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from handrail.agents.cassette.cassette import Cassette
 
 
-class Executor(SteeredEngine):
+class Executor(ServingEngine):
     """Runs workflows, and reaches those that run or wait.
 
     ``journal``: where runs are recorded (default: in memory, for this executor alone). ``sinks``

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from handrail import __version__
 from handrail.cli.exits import EXIT_CODES
-
-if TYPE_CHECKING:
-    from handrail.cli.driving import Options
-    from handrail.cli.journal import Place
-    from handrail.cli.run import Choices
+from handrail.cli.options import (
+    CHANGED,
+    DRIVING,
+    HAND,
+    Changed,
+    Dir,
+    Driving,
+    ExecutorName,
+    Hand,
+    Json,
+    PruneStatuses,
+    Quiet,
+    RunId,
+    RunTarget,
+    Statuses,
+    Words,
+)
 
 app = App(
     name="handrail",
@@ -24,183 +35,6 @@ app = App(
     version_flags=["--version"],
     default_parameter=Parameter(negative=()),
 )
-
-Gates = Literal["approve", "default", "fail", "ask"]
-PruneStatuses = Literal["succeeded", "failed", "cancelled", "suspended", "dead"]
-Statuses = Literal[
-    "running", "paused", "dead", "damaged", "suspended", "succeeded", "failed", "cancelled"
-]
-
-# -- options that several commands share -----------------------------------------------------------
-
-Json = Annotated[bool, Parameter(name="--json")]
-Quiet = Annotated[bool, Parameter(help="Print no progress.")]
-Dir = Annotated[
-    Path | None,
-    Parameter(
-        name="--dir",
-        allow_leading_hyphen=True,
-        help="The folder of the journal: by default HANDRAIL_DIR, or .handrail here.",
-    ),
-]
-ExecutorName = Annotated[
-    str | None,
-    Parameter(
-        name="--executor",
-        help="The executor of your code, file.py:name or module:name: itself, or what makes it.",
-    ),
-]
-RunId = Annotated[str, Parameter(help="Its id, or the beginning of it.")]
-RunTarget = Annotated[
-    str | None, Parameter(help="Its workflow, if it is not where the run was started from.")
-]
-Cassette = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
-Words = Annotated[list[str] | None, Parameter()]
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Driving:
-    """How a run is driven and shown.
-
-    Parameters
-    ----------
-    as_json
-        Print the result as JSON on stdout, and the progress on stderr.
-    gates
-        Who answers questions: approve (the first choice), default, fail, or ask (stdin). By default
-        whoever sits at the terminal; without one the run is suspended.
-    backend
-        What carries agents out that name no backend themselves: claude, codex, ...
-    model
-        The model of agents that name none.
-    no_artifacts
-        Write no files for people (prompts, transcripts, outputs) beside the journal.
-    record
-        Write what agents are asked, say and change into this folder.
-    replay
-        Launch no agents: take what was recorded in this folder.
-    max_steps
-        End the run as failed at so many steps.
-    timeout
-        End it as failed so many seconds after it began.
-    budget_usd
-        What its agents may cost, in dollars.
-    max_launches
-        How often its agents may be launched. If nothing bounds a run, it asks after 200 launches.
-    label
-        NAME=VALUE, recorded with the run; repeatable.
-    ui
-        Show the run in a browser too, while it is driven.
-    """
-
-    as_json: Json = False
-    quiet: Quiet = False
-    gates: Gates | None = None
-    backend: str | None = None
-    model: str | None = None
-    no_artifacts: bool = False
-    record: Cassette = None
-    replay: Cassette = None
-    max_steps: int | None = None
-    timeout: float | None = None
-    budget_usd: float | None = None
-    max_launches: int | None = None
-    label: Words = None
-    ui: Annotated[bool, Parameter(negative="")] = False
-
-    def options(self) -> Options:
-        """The same for those who drive the run."""
-        from handrail.cli.driving import Options
-        from handrail.cli.run import cassette_of
-        from handrail.cli.settings import labels_typed, limits_of
-        from handrail.project import project_table
-
-        return Options(
-            as_json=self.as_json,
-            quiet=self.quiet,
-            gates=self.gates,
-            artifacts=not self.no_artifacts,
-            backend=self.backend,
-            model=self.model,
-            cassette=cassette_of(self.record, self.replay),
-            limits=limits_of(
-                max_steps=self.max_steps,
-                timeout=self.timeout,
-                budget_usd=self.budget_usd,
-                max_launches=self.max_launches,
-            ),
-            labels=labels_typed(self.label or [], project_table()),
-            ui=self.ui,
-        )
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Hand:
-    """Who steers a run, and where it is.
-
-    Parameters
-    ----------
-    by
-        Who does it; by default user@host. It is recorded.
-    as_json
-        Print what was done as JSON.
-    """
-
-    by: str | None = None
-    as_json: Json = False
-    folder: Dir = None
-    executor: ExecutorName = None
-
-    def place(self) -> Place:
-        """The place of the journal."""
-        from handrail.cli.target import place_of
-
-        return place_of(self.folder, self.executor)
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Changed:
-    """What counts of steps that changed.
-
-    Parameters
-    ----------
-    reuse
-        The path of a step that changed, whose record is kept; repeatable.
-    rerun
-        The path of a step that runs again though it is recorded; repeatable.
-    rerun_from
-        The path of a step that runs again, with all steps that began after it.
-    reuse_changed
-        Keep the record of every step that changed.
-    rerun_changed
-        Run every step again that changed.
-    """
-
-    reuse: Words = None
-    rerun: Words = None
-    rerun_from: str | None = None
-    reuse_changed: Annotated[bool, Parameter(negative="")] = False
-    rerun_changed: Annotated[bool, Parameter(negative="")] = False
-
-    def choices(self) -> Choices:
-        """The same for those who resume the run."""
-        from handrail.cli.run import choices_of
-
-        return choices_of(
-            self.reuse,
-            self.rerun,
-            self.rerun_from,
-            reuse_changed=self.reuse_changed,
-            rerun_changed=self.rerun_changed,
-        )
-
-
-DRIVING = Driving()
-CHANGED = Changed()
-
 
 # -- workflows -------------------------------------------------------------------------------------
 
@@ -717,6 +551,29 @@ def ui(
 
 
 @app.command
+def worker(
+    *,
+    max_runs: int = 10,
+    print_systemd: Annotated[bool, Parameter(negative="")] = False,
+    folder: Dir = None,
+    executor: ExecutorName = None,
+) -> int:
+    """Drive what is due: runs whose process is gone, or for which an answer or a time has come.
+
+    Parameters
+    ----------
+    max_runs
+        At most so many at once, each in a process of its own.
+    print_systemd
+        Only print a unit for systemd that runs this worker.
+    """
+    from handrail.cli.target import place_of
+    from handrail.cli.worker import worker as drive_due
+
+    return drive_due(place_of(folder, executor), max_runs=max_runs, prints=print_systemd)
+
+
+@app.command
 def cancel(
     run: RunId,
     /,
@@ -750,7 +607,7 @@ def cancel(
 
 
 @app.command
-def pause(run: RunId, /, *, hand: Hand = Hand()) -> int:
+def pause(run: RunId, /, *, hand: Hand = HAND) -> int:
     """Let no step of a run begin any more; what is at work goes on to its end."""
     from handrail.cli.steer import steer
 
@@ -758,7 +615,7 @@ def pause(run: RunId, /, *, hand: Hand = Hand()) -> int:
 
 
 @app.command
-def unpause(run: RunId, /, *, hand: Hand = Hand()) -> int:
+def unpause(run: RunId, /, *, hand: Hand = HAND) -> int:
     """Let a paused run go on."""
     from handrail.cli.steer import steer
 
@@ -773,7 +630,7 @@ def complete(
     /,
     *,
     target: RunTarget = None,
-    hand: Hand = Hand(),
+    hand: Hand = HAND,
 ) -> int:
     """End a step with this output: one at work, that waits, has failed, or has not begun.
 
@@ -790,7 +647,7 @@ def complete(
 
 
 @app.command
-def skip(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = Hand()) -> int:
+def skip(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HAND) -> int:
     """End a step with its default, or as one that is skipped, without its failing."""
     from handrail.cli.steer import skip as skip_step
 
@@ -798,7 +655,7 @@ def skip(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = Han
 
 
 @app.command
-def retry(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = Hand()) -> int:
+def retry(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HAND) -> int:
     """Stop the attempt of a step and begin it again, uncounted; a wait before it is over."""
     from handrail.cli.steer import retry as retry_step
 
@@ -811,7 +668,7 @@ def stop(
     /,
     *,
     every: Annotated[bool, Parameter(name="--all")] = False,
-    hand: Hand = Hand(),
+    hand: Hand = HAND,
 ) -> int:
     """End the drive of a run as Ctrl-C does in its process: it is suspended, and can be resumed.
 

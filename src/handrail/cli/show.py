@@ -35,8 +35,8 @@ from handrail.record.view import (
     Cause,
     IncidentKind,
     IncidentView,
-    RunState,
     RunView,
+    ShownStatus,
     Spent,
     StepView,
     exit_code_of,
@@ -526,7 +526,7 @@ _WAIT_CHARS = 60
 def runs(
     place: Place,
     *,
-    statuses: Sequence[RunState] = (),
+    statuses: Sequence[ShownStatus] = (),
     workflows: Sequence[str] = (),
     as_json: bool,
 ) -> int:

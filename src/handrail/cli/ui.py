@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shlex
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
@@ -21,15 +19,13 @@ from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place
 from handrail.cli.masking import mask
 from handrail.cli.target import workflow_of
-from handrail.model.folders import run_folder
+from handrail.cli.worker import resumed_apart
 from handrail.ports.journal import Journal, RunInfo
 from handrail.web.access import Access
 from handrail.web.acting import Acting
 from handrail.web.app import app_of
 from handrail.web.reading import Reader
 from handrail.web.serving import HOST, listening, serve, served
-
-_LOG = "resumed.log"
 
 
 def ui(place: Place, *, port: int, opens: bool, read_only: bool) -> int:
@@ -107,18 +103,7 @@ def _drive(place: Place) -> Callable[[RunInfo], None]:
     here = Path.cwd()
 
     def drive(info: RunInfo) -> None:
-        words = shlex.split(place.command("resume", info.run_id, "--quiet"))[1:]
-        folder = place.artifacts / run_folder(info.workflow_name, info.run_id)
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / _LOG).open("ab") as log:
-            process = subprocess.Popen(  # noqa: S603  # this command itself
-                [sys.executable, "-m", "handrail", *words],
-                cwd=here,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        process = resumed_apart(place, info, here)
         threading.Thread(target=process.wait, daemon=True).start()
 
     return drive

@@ -39,6 +39,12 @@ class Stamped:
     seq: int = 0
     at: float = 0.0
 
+    def to_dict(self) -> dict[str, Any]:
+        """``type`` (the name of the class) and all fields, as JSON-safe data."""
+        from handrail.typed.jsonsafe import json_safe
+
+        return {"type": type(self).__name__, **cast("dict[str, Any]", json_safe(self))}
+
 
 E = TypeVar("E", bound=Stamped)
 

@@ -48,7 +48,7 @@ def sort_messages(
     A cancellation that came when the run had ended, and before anybody drove it again, was meant
     for a drive that is over.
     """
-    waiting = journal.letters(run_id, _last_message(history))
+    waiting = journal.letters(run_id, last_message(history))
     if not waiting:
         return [], 0
     recorded = Recorded(history)
@@ -86,7 +86,7 @@ def _was_for_a_drive_before(
 
 def unread_letters(journal: Journal, history: Sequence[ev.Event]) -> Sequence[Letter]:
     """The letters that came since the run was last driven."""
-    return journal.letters(history[0].run_id, _last_message(history))
+    return journal.letters(history[0].run_id, last_message(history))
 
 
 def runs_of(journal: Journal) -> list[RunInfo]:
@@ -136,7 +136,8 @@ def unpause_of(paused: ev.RunSteered) -> WaitsFor:
     return WaitsFor("unpause", "", paused.by or A_PERSON, A_PERSON)
 
 
-def _last_message(history: Sequence[ev.Event]) -> int:
+def last_message(history: Sequence[ev.Event]) -> int:
+    """The number of the last letter that a run has read."""
     if set(map(type, history)).isdisjoint(WITH_LETTER):
         return 0  # nearly always, and quicker than to look at each
     return max((one.letter for one in history if isinstance(one, WITH_LETTER)), default=0)

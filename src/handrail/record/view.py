@@ -42,7 +42,7 @@ LAUNCHED = frozenset({"agent", "generate"})
 StepState: TypeAlias = StepStatus | Literal["running", "waiting", "interrupted", "open"]
 """``open``: it has begun, no process is running it, and it was not at work itself."""
 
-RunState: TypeAlias = RunStatus | Literal["running", "paused", "dead", "damaged"]
+ShownStatus: TypeAlias = RunStatus | Literal["running", "paused", "dead", "damaged"]
 """``dead``: it has no end, and no process is running it. ``damaged``: its record is not as it was.
 ``paused``: somebody lets nothing of it begin, whether a process is running it or not.
 """
@@ -60,7 +60,7 @@ _KIND_OF_RUNG: Mapping[str, IncidentKind] = {
 }
 
 
-def state_of(info: RunInfo) -> RunState:
+def state_of(info: RunInfo) -> ShownStatus:
     """How a run stands, by its line in the journal."""
     if info.damaged:
         return "damaged"
@@ -185,6 +185,11 @@ class StepView:
     spent: Spent | None = None
     handled: tuple[Failure, ...] = ()
     given_by: str | None = None
+
+    @property
+    def status(self) -> StepState:
+        """The same as ``state``: how it stands, or how it ended."""
+        return self.state
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON-safe data."""

@@ -20,7 +20,7 @@ from handrail.errors import HandrailError, JournalFailed, RunNotFound
 from handrail.model import events as ev
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import runs_of, unread
-from handrail.record.view import RunState, plain, state_of, view_of
+from handrail.record.view import ShownStatus, plain, state_of, view_of
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.run_json import Told, detail_of, row_of, step_of, step_rows
@@ -61,7 +61,7 @@ class Snapshot:
         return row_of(self.told.info, self.told.view)
 
 
-_Key = tuple[int, float, RunState, object]
+_Key = tuple[int, float, ShownStatus, object]
 
 
 def _key(info: RunInfo) -> _Key:

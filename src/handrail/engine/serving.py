@@ -1,0 +1,288 @@
+"""A handle on a run: begun in the background, looked at, followed and waited for from anywhere; and
+the runs of a journal that are due are driven.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+import anyio
+
+from handrail.engine.background import Background, background
+from handrail.engine.parts import Existing, Parts
+from handrail.engine.steering import SteeredEngine
+from handrail.errors import HandrailError, RunLocked, WrongUse
+from handrail.model.events import Event
+from handrail.model.results import WorkflowResult
+from handrail.model.shapes import WorkflowLike
+from handrail.record.due import Due
+from handrail.record.inbox import with_letters
+from handrail.record.reading import ended, history_of, recorded_result, workflow_for
+from handrail.record.standing import RunState, info_of, standing_of
+
+R_co = TypeVar("R_co", covariant=True)
+
+EVERY_S = 0.1
+"""How often a run, or the list of runs, is looked at; less often where a look takes long."""
+_SECRET: Mapping[str, str] = {}
+"""What is shown of a run has no secrets in it: they stay what the journal has in their place."""
+_SPARE = 150
+"""A look at the list of runs takes at most this share of a core: one part in so many."""
+
+
+class RunHandle(Generic[R_co]):
+    """A run that was begun in the background of the executor's block.
+
+    To await the handle itself waits until the run is recorded. Then any process finds it.
+    """
+
+    def __init__(self, engine: ServingEngine, run_id: str) -> None:
+        self.run_id = run_id
+        self._engine = engine
+        self._error: BaseException | None = None
+        self._is_over = False
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        return self._recorded().__await__()
+
+    async def state(self) -> RunState:
+        """How it stands; see ``Executor.get``."""
+        await self._recorded()
+        return await self._engine.get(self.run_id)
+
+    async def result(self) -> WorkflowResult[R_co]:
+        """Its result, once it has ended; see ``Executor.result``.
+
+        Raises:
+            BaseException: what its drive raised: of the journal, of changed code.
+        """
+        await self._recorded()
+        return await self._engine.result(self.run_id)
+
+    async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
+        """Its events as they come; see ``Executor.follow``."""
+        await self._recorded()
+        async for event in self._engine.follow(self.run_id, after):
+            yield event
+
+    @property
+    def went_well(self) -> bool:
+        """True if its drive has raised nothing here."""
+        return self._error is None
+
+    def raise_error(self) -> None:
+        """Raise what its drive raised here, if it did."""
+        if self._error is not None:
+            raise self._error
+
+    async def _recorded(self) -> Self:
+        while not self._is_over and not self._engine.journal.events(self.run_id):  # noqa: ASYNC110  # another process may write it
+            await anyio.sleep(0.002)
+        self.raise_error()
+        return self
+
+    async def drive(self, work: Any) -> None:
+        """Drive the run; what that raises is kept for who asks."""
+        try:
+            await work
+        except RunLocked:
+            pass  # another process drives it
+        except Exception as error:  # noqa: BLE001  # raised where somebody asks for the run
+            self._error = error
+        finally:
+            self._is_over = True
+
+
+class ServingEngine(SteeredEngine):
+    """Drives runs in the background, and tells how they stand."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._blocks: list[tuple[int, Background]] = []
+        """Those that are open, with the task that opened each."""
+        self._handles: dict[str, RunHandle[Any]] = {}
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        await self._open_block()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        task = anyio.get_current_task().id
+        mine = [block for block in self._blocks if block[0] == task] or self._blocks
+        try:
+            await self._close_block(mine[-1])
+        finally:
+            await super().__aexit__(kind, error, trace)
+
+    async def _open_block(self) -> tuple[int, Background]:
+        block = anyio.get_current_task().id, background()
+        await block[1].begin()
+        self._blocks.append(block)
+        return block
+
+    async def _close_block(self, block: tuple[int, Background]) -> None:
+        self._blocks.remove(block)
+        await block[1].end()
+
+    def start(
+        self,
+        workflow: WorkflowLike[..., R_co],
+        /,
+        *args: Any,
+        run_id: str | None = None,
+        existing: Existing = "refuse",
+        **kwargs: Any,
+    ) -> RunHandle[R_co]:
+        """Begin a run in the background of the executor's block, ``async with executor:``. Leaving
+        the block suspends it. Arguments are checked at once.
+
+        ``run_id`` and ``existing`` are those of ``options``: with ``existing="go_on"`` a request
+        that comes twice begins one run.
+
+        Raises:
+            WrongUse: the executor is not in such a block. TypeError, InvalidInput, RunIdTaken: as
+                ``run``.
+        """
+        if not self._blocks:
+            raise WrongUse(
+                "start() begins a run in the background of the executor's block: "
+                "write async with executor: around it"
+            )
+        engine = self
+        if run_id is not None or existing != "refuse":
+            labels = self._options.labels
+            engine = self.options(run_id=run_id, labels=labels, existing=existing)
+        return engine._start(workflow, args, kwargs)  # noqa: SLF001  # a copy of our own
+
+    def _start(
+        self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> RunHandle[Any]:
+        begin = self._prepare(workflow, args, kwargs)
+        handle: RunHandle[Any] = RunHandle(self, begin.run_id)
+        self._handles[begin.run_id] = handle
+
+        async def drive() -> None:
+            await handle.drive(self._begin(begin, None))
+            if handle.went_well:
+                self._handles.pop(begin.run_id, None)
+
+        self._blocks[-1][1].start(drive)
+        return handle
+
+    async def get(self, run_id: str) -> RunState:
+        """How a run stands, of any process: it is only read.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        with self._users.using():
+            return standing_of(
+                self._journal, info_of(self._journal, run_id), self._parts.clock.now()
+            )
+
+    async def result(self, run_id: str) -> WorkflowResult[Any]:
+        """The result of a run, once it has ended, whoever drives it. One that is suspended is
+        waited for, too: see ``serve``.
+
+        Raises:
+            RunNotFound: there is no such run. WorkflowNotFound: nobody knows its workflow.
+        """
+        journal = self._journal
+        with self._users.using():
+            definition = workflow_for(history_of(journal, run_id), None, self._parts.workflows)
+            async for _ in self.follow(run_id):
+                pass
+            return recorded_result(run_id, definition, journal.events(run_id), journal.codec)
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
+        """The events of a run behind number ``after``, those on record first, then as they come,
+        until the run has ended; of any process. Any number of readers may follow.
+
+        The run may be resumed after its end: an end is the last event while it stays so.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        journal = self._journal
+        with self._users.using():
+            while True:
+                began = time.monotonic()
+                history = history_of(journal, run_id, _SECRET)
+                for event in history[after:]:
+                    yield event
+                after = max(after, len(history))
+                if ended(history) is not None:
+                    return
+                handle = self._handles.get(run_id)
+                if handle is not None:
+                    handle.raise_error()
+                await anyio.sleep(max(EVERY_S, 5 * (time.monotonic() - began)))
+
+    @contextlib.asynccontextmanager
+    async def serve(self, *, max_runs: int | None = None) -> AsyncIterator[None]:
+        """Drive what is due in the journal, for as long as the block lasts: runs whose process is
+        gone, and suspended ones whose time has come, or for which an answer, a signal or something
+        else that was sent has come. Only runs of workflows that this executor knows. Leaving the
+        block suspends them. Several processes may serve one journal.
+
+        ``max_runs``: at most so many at once, those begun by ``start`` not counted.
+
+        Raises:
+            WrongUse: ``max_runs`` is no positive number.
+        """
+        if max_runs is not None and (type(max_runs) is not int or max_runs < 1):
+            raise WrongUse(f"max_runs must be a positive number, got {max_runs!r}")
+        with self._users.using():
+            block = await self._open_block()
+            try:
+                block[1].start(functools.partial(self._serve, block[1], max_runs))
+                yield
+            finally:
+                await self._close_block(block)
+
+    async def _serve(self, block: Background, max_runs: int | None) -> None:
+        journal, due, at_work = self._journal, Due(self._journal), set[str]()
+        known = {one.definition.name for one in self._parts.workflows}
+        while True:
+            began = time.monotonic()
+            with contextlib.suppress(HandrailError):  # a journal that is busy: look again
+                infos = [
+                    with_letters(journal, info)
+                    for info in journal.runs()
+                    if info.workflow_name in known and info.run_id not in at_work
+                ]
+                now = self._parts.clock.now()
+                for info in due.among(infos, now):
+                    if max_runs is not None and len(at_work) >= max_runs:
+                        break
+                    if info.run_id in self._users.drivers:
+                        continue
+                    due.begun(info, now)
+                    at_work.add(info.run_id)
+                    block.start(functools.partial(self._drive_due, info.run_id, at_work))
+            await anyio.sleep(max(EVERY_S, _SPARE * (time.monotonic() - began)))
+
+    async def _drive_due(self, run_id: str, at_work: set[str]) -> None:
+        try:
+            await self.resume(run_id)
+        except RunLocked:
+            pass  # another worker was first
+        except HandrailError as error:
+            import structlog
+
+            structlog.get_logger("handrail").warning(
+                "a run that is due cannot be driven", run_id=run_id, error=str(error)
+            )
+        finally:
+            at_work.discard(run_id)

@@ -1,0 +1,108 @@
+"""Which runs can go on now, though no process drives them: what a worker drives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from handrail.model import events as ev
+from handrail.ports.journal import Journal, Letter, RunInfo
+from handrail.record.inbox import last_message, paused_by
+
+AGAIN_S = 60.0
+"""A drive that wrote nothing, for an error before it began, is tried again after so long."""
+PERSON_S = 600.0
+"""So often a run is tried that waits for a person to do something elsewhere: to sign in, say."""
+_OVER = frozenset({"succeeded", "failed", "cancelled"})
+_BY_ITSELF = frozenset({"waiting", "paused"})
+"""Why a drive was suspended that had nothing left to do."""
+
+
+@attrs.frozen
+class _Seen:
+    """What a suspended run's record says, as long as it has so many events."""
+
+    events: int
+    broke_off: bool
+    """Its last drive ended before it had to, and no person had it stopped."""
+    letter: int
+
+
+@attrs.frozen
+class _Begun:
+    """A drive that was begun: when, and how much was recorded and posted then."""
+
+    at: float
+    events: int
+    letter: int
+
+
+class Due:
+    """Looks at the runs of one journal. Mutable: it keeps what it read of those that wait."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._seen: dict[str, _Seen] = {}
+        self._begun: dict[str, _Begun] = {}
+
+    def among(self, infos: Iterable[RunInfo], now: float) -> list[RunInfo]:
+        """Those of the runs that can go on."""
+        return [info for info in infos if self._is_due(info, now)]
+
+    def begun(self, info: RunInfo, now: float) -> None:
+        """Note that a drive of this run is begun: what it was begun for is no reason again."""
+        letters = self._journal.letters(info.run_id, 0)
+        number = max((one.number for one in letters), default=0)
+        self._begun[info.run_id] = _Begun(now, info.events, number)
+
+    def _is_due(self, info: RunInfo, now: float) -> bool:
+        if info.holder is not None or info.damaged or info.status in _OVER:
+            self._seen.pop(info.run_id, None)
+            return False
+        letters = self._journal.letters(info.run_id, 0)
+        if paused_by(one.event for one in letters) is not None:
+            return False
+        begun = self._begun.get(info.run_id)
+        if begun is not None and begun.events == info.events and now < begun.at + AGAIN_S:
+            return False
+        if info.status is None:
+            return True  # its process is gone
+        seen = self._look(info)
+        read = seen.letter if begun is None else max(seen.letter, begun.letter)
+        if any(_goes_on_for(letter) for letter in letters if letter.number > read):
+            return True
+        if any(one.until is not None and one.until <= now for one in info.waits_for):
+            return True
+        if any(one.kind == "person" for one in info.waits_for):
+            return now >= info.updated_at + PERSON_S
+        return seen.broke_off
+
+    def _look(self, info: RunInfo) -> _Seen:
+        seen = self._seen.get(info.run_id)
+        if seen is None or seen.events != info.events:
+            history = self._journal.events(info.run_id)
+            seen = _Seen(info.events, _broke_off(history), last_message(history))
+            self._seen[info.run_id] = seen
+        return seen
+
+
+def _broke_off(history: Sequence[ev.Event]) -> bool:
+    for event in reversed(history):
+        match event:
+            case ev.RunSuspended() if event.reason in _BY_ITSELF:
+                return False
+            case ev.RunSteered(action="stop"):
+                return False
+            case ev.RunResumed() | ev.WorkflowStarted():
+                return True
+            case _:
+                pass
+    return True
+
+
+def _goes_on_for(letter: Letter) -> bool:
+    event = letter.event
+    if isinstance(event, ev.GateAnswered):
+        return event.by != "timeout"
+    return not isinstance(event, ev.RunSteered) or event.action not in {"pause", "stop"}

@@ -1,0 +1,91 @@
+"""How a run stands, for programs that ask: read from its record, whoever drives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from handrail.errors import RunNotFound
+from handrail.model.results import WaitsFor
+from handrail.ports.journal import Journal, RunInfo
+from handrail.record.inbox import unread, with_letters
+from handrail.record.view import ShownStatus, StepView, plain, state_of, view_of
+from handrail.typed.jsonsafe import json_safe
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """How a run stands: its ``status``, its steps so far, what it waits for, how it ended.
+
+    ``status`` is ``running``, ``paused``, ``suspended``, ``dead`` (it has no end, and no process
+    drives it), ``damaged``, or how it ended: ``succeeded``, ``failed``, ``cancelled``. Those above
+    come before those below them in ``steps``; each has ``path``, ``status`` and ``output``.
+    ``value`` is what the workflow returned. Times are unix seconds.
+    """
+
+    run_id: str
+    workflow_name: str
+    status: ShownStatus
+    steps: tuple[StepView, ...]
+    waits_for: tuple[WaitsFor, ...]
+    value: Any
+    error: str | None
+    started_at: float
+    updated_at: float
+
+    def step(self, path: str) -> StepView:
+        """The step at a path.
+
+        Raises:
+            KeyError: the run has not come to one.
+        """
+        for one in self.steps:
+            if one.path == path:
+                return one
+        raise KeyError(f"no step {path!r} so far; there are: {[one.path for one in self.steps]}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON-safe data."""
+        return {
+            "run_id": self.run_id,
+            "workflow_name": self.workflow_name,
+            "status": self.status,
+            "steps": [one.to_dict() for one in self.steps],
+            "waits_for": json_safe(self.waits_for),
+            "value": json_safe(plain(self.value)),
+            "error": self.error,
+            "started_at": self.started_at,
+            "updated_at": self.updated_at,
+        }
+
+
+def info_of(journal: Journal, run_id: str) -> RunInfo:
+    """A run's line in the journal, as its letters say.
+
+    Raises:
+        RunNotFound: there is no such run.
+    """
+    infos = journal.runs()
+    for info in infos:
+        if info.run_id == run_id:
+            return with_letters(journal, info)
+    raise RunNotFound(run_id, [info.run_id for info in infos])
+
+
+def standing_of(journal: Journal, info: RunInfo, now: float) -> RunState:
+    """How a run stands, by its line and its record."""
+    history = journal.events(info.run_id, secrets={})  # what is shown has no secrets in it
+    inbox = unread(journal, info.run_id, history) if history else ()
+    view = view_of(history, inbox, alive=info.holder is not None, now=now)
+    end = view.end
+    return RunState(
+        info.run_id,
+        info.workflow_name,
+        state_of(info),
+        view.steps,
+        view.waits_for,
+        None if end is None else end.value,
+        info.damaged or (None if end is None else end.error),
+        info.started_at,
+        info.updated_at,
+    )

@@ -1,0 +1,212 @@
+"""A handle on a run, and who drives what is due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import anyio
+import pytest
+
+from handrail import (
+    Executor,
+    InvalidInput,
+    MemoryJournal,
+    RunIdTaken,
+    RunNotFound,
+    Steps,
+    WrongUse,
+    step,
+    workflow,
+)
+from handrail.model import events as ev
+from handrail.model.results import WaitsFor
+from handrail.ports.journal import Letter
+from handrail.record.due import AGAIN_S, PERSON_S, Due
+from handrail.testing import ProcessGone, TextJournal
+
+pytestmark = pytest.mark.anyio
+done: list[str] = []
+
+
+async def price(item: str) -> int:
+    """Take a little."""
+    await anyio.sleep(0.02)
+    done.append(item)
+    return len(item)
+
+
+@workflow
+def order(item: str) -> Steps[str]:
+    """Look up, ask, and wait to be told."""
+    found = yield from step("price").call(price, item)
+    answer = yield from step("approve").ask(f"Buy for {found}?", choices=["yes", "no"])
+    told = yield from step("told").wait_for("go", str)
+    return f"{item}: {answer} {told}"
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    """Forget what other tests did."""
+    done.clear()
+
+
+async def until(executor: Executor, run_id: str, kind: str) -> Any:
+    """How the run stands once it is suspended, and waits for this."""
+    with anyio.fail_after(10):
+        while True:
+            found = await executor.get(run_id)
+            if found.status == "suspended" and any(one.kind == kind for one in found.waits_for):
+                return found
+            await anyio.sleep(0.01)
+
+
+@pytest.mark.parametrize("journal", [TextJournal, MemoryJournal])
+async def test_a_run_in_the_background_from_its_start_to_its_result(journal: Any) -> None:
+    """Begun once, looked at, followed by several, answered, gone on with, waited for."""
+    executor = Executor(workflows=[order], journal=journal())
+    seen: dict[int, list[int]] = {0: [], 4: []}
+
+    async def follow(after: int) -> None:
+        async for event in executor.follow("o-1", after):
+            assert event.to_dict()["type"] == type(event).__name__
+            seen[after].append(event.seq)
+
+    async with executor, executor.serve(), anyio.create_task_group() as readers:
+        handle = executor.start(order, "tea", run_id="o-1", existing="go_on")
+        again = await executor.start(order, "tea", run_id="o-1", existing="go_on")
+        assert (handle.run_id, again.run_id) == ("o-1", "o-1")
+        readers.start_soon(follow, 0)
+        readers.start_soon(follow, 4)
+        found = await until(executor, "o-1", "answer")
+        assert found.step("price").output == 3
+        assert found.step("approve").status == "waiting"
+        await executor.answer("o-1", "approve", "yes")
+        await until(executor, "o-1", "signal")
+        await executor.signal("o-1", "go", "now")
+        result = await handle.result()
+        assert result.value == "tea: yes now" == (await executor.result("o-1")).value
+    found = await executor.get("o-1")
+    assert (found.status, found.value, found.waits_for) == ("succeeded", "tea: yes now", ())
+    assert found.to_dict()["steps"][0]["output"] == 3
+    assert done == ["tea"]
+    assert seen[0] == list(range(1, len(seen[0]) + 1))
+    assert seen[4] == seen[0][4:]
+
+
+async def test_what_cannot_begin_says_so_at_once() -> None:
+    """No block, wrong arguments, an id that is taken, a run that is not there."""
+    executor = Executor(workflows=[order], journal=TextJournal())
+    with pytest.raises(WrongUse, match="async with executor:"):
+        executor.start(order, "tea")
+    with pytest.raises(RunNotFound):
+        await executor.get("nobody")
+    with pytest.raises(WrongUse, match="max_runs"):
+        async with executor.serve(max_runs=0):
+            pass
+    async with executor:
+        with pytest.raises(InvalidInput):
+            executor.start(order, 3)  # type: ignore[arg-type]
+        await executor.start(order, "tea", run_id="o-1")
+        with pytest.raises(RunIdTaken):
+            executor.start(order, "tea", run_id="o-1")
+        with pytest.raises(RunNotFound):
+            await anext(executor.follow("nobody"))
+
+
+async def test_leaving_the_block_suspends_and_the_next_one_goes_on() -> None:
+    """As a service that is restarted does, whether it ended in order or was killed."""
+    journal = TextJournal()
+    async with Executor(workflows=[order], journal=journal) as executor:
+        await executor.start(order, "tea", run_id="o-1")
+    assert (await executor.get("o-1")).status == "suspended"
+    dies = journal.reopened(stop_at=3)
+    with pytest.raises(ProcessGone):
+        await Executor(workflows=[order], journal=dies).resume("o-1")
+    executor = Executor(workflows=[order], journal=dies.reopened())
+    assert (await executor.get("o-1")).status == "dead"
+    await executor.pause("o-1")
+    async with executor.serve():
+        await anyio.sleep(0.3)
+        assert (await executor.get("o-1")).status == "paused"
+        await executor.unpause("o-1")
+        await until(executor, "o-1", "answer")
+    assert done == ["tea"]
+
+
+async def test_a_run_that_cannot_be_driven_is_not_tried_again_and_again() -> None:
+    """Its code is another one now: who serves says so once, and drives the others."""
+
+    @workflow(name="order")
+    def other(item: str) -> Steps[None]:
+        yield from step("price").call(len, [item])
+
+    journal = TextJournal()
+    async with Executor(workflows=[order], journal=journal) as executor:
+        await executor.start(order, "tea", run_id="o-1")
+        await until(executor, "o-1", "answer")
+    executor = Executor(workflows=[other], journal=journal)
+    await executor.signal("o-1", "go", "x")
+    before = len(journal.events("o-1"))
+    async with executor.serve():
+        await anyio.sleep(0.5)
+    assert len(journal.events("o-1")) <= before + 2
+
+
+def suspended(*waits: WaitsFor, reason: str = "waiting") -> list[ev.Event]:
+    """A run whose drive was suspended, for these waits."""
+    return [ev.WorkflowStarted("w", {}), ev.RunSuspended((), (), reason, (), waits)]
+
+
+WANTS = WaitsFor("answer", "q", "q?", "a person")
+DUE: dict[str, tuple[list[ev.Event], list[Any], float, bool]] = {
+    "no end": ([ev.WorkflowStarted("w", {})], [], 1, True),
+    "over": ([ev.WorkflowStarted("w", {}), ev.WorkflowCompleted("failed")], [], 1, False),
+    "waits": (suspended(WANTS), [], 1, False),
+    "answered": (suspended(WANTS), [ev.GateAnswered("q", "yes")], 1, True),
+    "timed out": (suspended(WANTS), [ev.GateAnswered("q", "yes", "timeout")], 1, False),
+    "a signal": (suspended(WANTS), [ev.SignalReceived("go")], 1, True),
+    "completed": (suspended(WANTS), [ev.RunSteered("complete", "q", "yes")], 1, True),
+    "paused": (suspended(), [ev.SignalReceived("go"), ev.RunSteered("pause")], 1, False),
+    "unpaused": (suspended(), [ev.RunSteered("pause"), ev.RunSteered("unpause")], 1, True),
+    "to cancel": (suspended(WANTS), [ev.CancelRequested()], 1, True),
+    "asleep": (suspended(WaitsFor("time", "nap", "sleep", "", 50.0)), [], 49, False),
+    "awake": (suspended(WaitsFor("time", "nap", "sleep", "", 50.0)), [], 50, True),
+    "interrupted": (suspended(WANTS, reason="SIGTERM"), [], 1, True),
+    "to sign in": (suspended(WaitsFor("person", "a", "sign in", "a person")), [], 1, False),
+    "signed in?": (suspended(WaitsFor("person", "a", "sign in", "a person")), [], PERSON_S, True),
+}
+
+
+def journal_of(history: Iterable[ev.Event], letters: Iterable[Any]) -> TextJournal:
+    """A journal with one run."""
+    journal = TextJournal()
+    for number, event in enumerate(history, 1):
+        journal.append(ev.stamp(event, "r", number, 0.0))
+    for event in letters:
+        journal.post(Letter(ev.stamp(event, "r", 0, 0.5)))
+    return journal.reopened()
+
+
+@pytest.mark.parametrize("case", DUE)
+async def test_which_runs_are_due(case: str) -> None:
+    """A table; and what a drive was begun for is no reason for another one that writes nothing."""
+    history, letters, now, is_due = DUE[case]
+    journal = journal_of(history, letters)
+    due = Due(journal)
+    found = due.among(journal.runs(), now)
+    assert bool(found) == is_due
+    for info in found:
+        due.begun(info, now)
+        assert due.among(journal.runs(), now + AGAIN_S - 1) == []
+
+
+async def test_a_run_that_a_person_stopped_waits_for_a_person() -> None:
+    """Who drives what is due does not undo it."""
+    history = [
+        ev.WorkflowStarted("w", {}),
+        ev.RunSteered("stop", by="ann"),
+        ev.RunSuspended((), (), "stopped by ann"),
+    ]
+    journal = journal_of(history, [])
+    assert Due(journal).among(journal.runs(), 1) == []
