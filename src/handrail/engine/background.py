@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import anyio
-import anyio.abc
 
 from handrail.engine.running_loop import AsyncioLoop, running_loop
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -230,7 +230,7 @@ class ServingEngine(SteeredEngine):
                 await anyio.sleep(max(EVERY_S, 5 * (time.monotonic() - began)))
 
     @contextlib.asynccontextmanager
-    async def serve(self, *, max_runs: int | None = None) -> AsyncIterator[None]:
+    async def serve(self, *, max_runs: int | None = None) -> AsyncGenerator[None, None]:
         """Drive what is due in the journal, for as long as the block lasts: runs whose process is
         gone, and suspended ones whose time has come, or for which an answer, a signal or something
         else that was sent has come. Only runs of workflows that this executor knows. Leaving the
