@@ -134,7 +134,7 @@ def test_who_was_first_is_told(place: Place, open_page: Open) -> None:
         page.get_by_role("region", name="Question of merge?").get_by_text(
             "no", exact=True
         ).wait_for()
-    assert late.page.get_by_text("not live").is_visible()
+    late.page.get_by_text("not live").wait_for()
     first.get_by_role("radio", name="no").check()
     first.get_by_role("button", name="Answer").click()
     shows(first, "merge?", "succeeded")
