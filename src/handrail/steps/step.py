@@ -6,7 +6,6 @@ under mypy --strict and pyright strict; ``tests/typing`` holds what was promised
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import (
@@ -16,7 +15,6 @@ from typing import (
     TypeVar,
     TypeVarTuple,
     Unpack,
-    cast,
     overload,
 )
 
@@ -26,7 +24,6 @@ from handrail.errors import DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.paths import check_name, encode_key
 from handrail.model.policy import (
-    ON_ERROR_MODES,
     OnError,
     count_of,
     positive_seconds,
@@ -42,6 +39,16 @@ from handrail.model.results import (
 )
 from handrail.model.shapes import AgentLike, WorkflowLike
 from handrail.steps.agent_step import agent_settings
+from handrail.steps.arguments import (
+    MISSING,
+    argv_of,
+    check_agent,
+    check_group,
+    choices_of,
+    context_of,
+    stages_of,
+    workflow_of,
+)
 from handrail.steps.options import Continuing, Launching, Program, Raising
 from handrail.steps.verbs import (
     AgentCall,
@@ -84,15 +91,6 @@ T6 = TypeVar("T6")
 T7 = TypeVar("T7")
 T8 = TypeVar("T8")
 
-
-class _Missing:
-    """Stands for an argument that was not given, where None could be given."""
-
-    def __repr__(self) -> str:
-        return "..."
-
-
-_MISSING: Any = _Missing()
 
 _STEP_AS_VALUE = (
     "step {name!r}: {verb} got the step {got!r} as an argument, and it never ran. Write "
@@ -234,7 +232,7 @@ class StepName:
         ``env`` is added to this process's environment. ``check``: an exit code other than 0 fails
         the step. ``parse=T``: stdout is JSON of type ``T`` and becomes ``.data``.
         """
-        words = argv if isinstance(argv, str) else _argv(self.name, argv)
+        words = argv if isinstance(argv, str) else argv_of(self.name, argv)
         if not words:
             raise DefinitionError(f"step {self.name!r}: .command() needs a program, got {argv!r}")
         return Step(self.name, ShellCommand(words, cwd, env, stdin, check, parse))
@@ -264,7 +262,7 @@ class StepName:
         fork: bool = False,
         writes: Sequence[str] | None = None,
         worktree: bool = False,
-        default: Any = _MISSING,
+        default: Any = MISSING,
     ) -> Step[AgentResult[Any]]:
         """Give the agent its context (a mapping, or a function of the ``WorkflowContext``).
 
@@ -275,24 +273,13 @@ class StepName:
         step fails. ``worktree`` gives it a git worktree of its own, merged back when it succeeds.
         ``default`` is the answer if the step fails; ``.answer()`` makes the answer the output.
         """
-        if isinstance(agent, type):
-            raise WrongUse(
-                f"step {self.name!r}: .agent() takes an agent, got the class {agent.__name__}. "
-                f"Make one of it: {agent.__name__}(...)."
-            )
-        if not isinstance(getattr(agent, "name", None), str) or not callable(
-            getattr(agent, "run", None)
-        ):
-            raise WrongUse(
-                f"step {self.name!r}: .agent() takes an agent (it has a name and an async run), "
-                f"got {agent!r}. Make one with Agent(name, prompt, backend=...)."
-            )
+        check_agent(self.name, agent)
         settings = agent_settings(
             self.name, backend, model, options, session, fork=fork, writes=writes, worktree=worktree
         )
-        call = AgentCall(agent, _context(self.name, context), settings)
+        call = AgentCall(agent, context_of(self.name, context), settings)
         made: Step[AgentResult[Any]] = Step(self.name, call)
-        return made if default is _MISSING else made.default(AgentResult(default))
+        return made if default is MISSING else made.default(AgentResult(default))
 
     def generate(
         self,
@@ -305,7 +292,7 @@ class StepName:
                 f"step {self.name!r}: .generate() takes an agent or a function of the context, "
                 f"got {generator!r}"
             )
-        return Step(self.name, Generation(generator, _context(self.name, context)))
+        return Step(self.name, Generation(generator, context_of(self.name, context)))
 
     # -- validation, children, branches ---------------------------------------------------------
 
@@ -327,7 +314,7 @@ class StepName:
             take(on_failure)
         if isinstance(stages, (str, Stage)):
             stages = [stages]
-        made = None if stages is None else _stages(self.name, stages)
+        made = None if stages is None else stages_of(self.name, stages)
         return Step(self.name, Validation(made, retry, on_failure))
 
     def subworkflow(
@@ -336,14 +323,14 @@ class StepName:
         """Run another workflow as part of this run, with its inputs by parameter name."""
         return Step(
             self.name,
-            ChildWorkflow(_workflow(self.name, workflow), (), dict(inputs or {})),
+            ChildWorkflow(workflow_of(self.name, workflow), (), dict(inputs or {})),
         )
 
     def run_workflow(
         self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Step[WorkflowResult[R]]:
         """``subworkflow`` with its arguments checked by type."""
-        return Step(self.name, ChildWorkflow(_workflow(self.name, workflow), args, kwargs))
+        return Step(self.name, ChildWorkflow(workflow_of(self.name, workflow), args, kwargs))
 
     @overload
     def branch(self, a: tuple[Predicate, Step[T1]], /) -> Step[BranchResult[T1]]: ...
@@ -594,7 +581,7 @@ class StepName:
         """
         for member in steps:
             _a_step(self.name, ".parallel()", member)
-        _group(self.name, on_error, max_concurrency, min_success)
+        check_group(self.name, on_error, max_concurrency, min_success)
         return Step(self.name, ParallelGroup(steps, on_error, max_concurrency, min_success))
 
     @overload
@@ -659,7 +646,7 @@ class StepName:
             )
         if key is not None and not callable(key):
             raise WrongUse(f"step {self.name!r}: key is a function of one item, got {key!r}")
-        _group(self.name, on_error, max_concurrency, min_success)
+        check_group(self.name, on_error, max_concurrency, min_success)
         return Step(
             self.name,
             ForEachGroup(items, body, on_error, max_concurrency, key, min_success),
@@ -718,7 +705,7 @@ class StepName:
         *,
         choices: Sequence[Any] | None = None,
         type: Any = None,
-        default: Any = _MISSING,
+        default: Any = MISSING,
         timeout: float | timedelta | None = None,
     ) -> Step[Any]:
         """Ask a person; the output is the answer, one of ``choices`` or converted to ``type``.
@@ -733,15 +720,15 @@ class StepName:
             raise WrongUse(f"step {self.name!r}: .ask() takes choices or a type, not both")
         if not isinstance(question, str) or not question.strip():
             raise DefinitionError(f"step {self.name!r}: .ask() needs a question, got {question!r}")
-        offered = () if choices is None else _choices(self.name, choices, default)
+        offered = () if choices is None else choices_of(self.name, choices, default)
         return Step(
             self.name,
             Question(
                 question,
                 offered,
                 str if type is None else type,
-                None if default is _MISSING else default,
-                default is not _MISSING,
+                None if default is MISSING else default,
+                default is not MISSING,
                 None if timeout is None else positive_seconds(timeout, "timeout"),
             ),
         )
@@ -766,109 +753,12 @@ class StepName:
         return Step(self.name, Pause(seconds_of(duration, "sleep")))
 
 
-def _argv(name: str, argv: Sequence[str]) -> tuple[str, ...]:
-    from os import fspath
-
-    try:
-        return tuple(fspath(word) for word in argv)
-    except TypeError:
-        raise WrongUse(
-            f"step {name!r}: .command() takes text for the shell or a list of texts, got {argv!r}"
-        ) from None
-
-
-def _context(name: str, context: object) -> Context:
-    if context is None:
-        return {}
-    if isinstance(context, Mapping):
-        mapping = cast("Mapping[str, Any]", context)
-        if all(isinstance(key, str) for key in mapping):
-            return mapping
-    elif callable(context):
-        return cast("Context", context)
-    raise WrongUse(
-        f"step {name!r}: the context is a mapping with names as keys, or a function of the "
-        f"WorkflowContext that returns one, got {context!r}"
-    )
-
-
-def _stages(name: str, items: Iterable[object]) -> tuple[str | Stage, ...]:
-    """The stages; callables that share a name, as lambdas do, are numbered apart."""
-    made: list[str | Stage] = []
-    for item in items:
-        stage = _stage(name, item)
-        taken = [one if isinstance(one, str) else one.name for one in made]
-        if isinstance(stage, Stage) and stage is not item and stage.name in taken:
-            stage = Stage(f"{stage.name}-{len(taken) + 1}", stage.check)
-        made.append(stage)
-    return tuple(made)
-
-
-def _stage(name: str, item: object) -> str | Stage:
-    if isinstance(item, Stage):
-        return item
-    if isinstance(item, str):
-        return check_name(item, "stage")
-    if callable(item):
-        label = getattr(item, "__name__", type(item).__name__)
-        return Stage("lambda" if label == "<lambda>" else label, item)
-    raise WrongUse(
-        f"step {name!r}: a stage is a configured name, a Stage, or a callable, got {item!r}"
-    )
-
-
-def _workflow(name: str, workflow: object) -> WorkflowLike[..., Any]:
-    if hasattr(workflow, "definition"):
-        return cast("WorkflowLike[..., Any]", workflow)
-    raise WrongUse(
-        f"step {name!r}: .subworkflow() takes a function decorated with @workflow, got {workflow!r}"
-    )
-
-
 def _a_step(name: str, verb: str, member: object) -> None:
     if isinstance(member, Step):
         take(member)  # pyright: ignore[reportUnknownArgumentType]  # a step of anything
         return
     hint = f" {member.name!r} has no verb yet." if isinstance(member, StepName) else ""
     raise WrongUse(f"step {name!r}: {verb} takes steps, got {member!r}.{hint}")
-
-
-def _group(
-    name: str, on_error: str, max_concurrency: int | None, min_success: float | None
-) -> None:
-    if on_error not in ON_ERROR_MODES:
-        raise DefinitionError(
-            f"step {name!r}: on_error is one of {', '.join(ON_ERROR_MODES)}, got {on_error!r}"
-        )
-    if max_concurrency is not None:
-        count_of(max_concurrency, f"max_concurrency of step {name!r}")
-    if min_success is None:
-        return
-    if on_error != "continue":
-        raise DefinitionError(f'step {name!r}: min_success goes with on_error="continue"')
-    if isinstance(min_success, bool) or not math.isfinite(min_success) or min_success < 0:
-        raise DefinitionError(
-            f"step {name!r}: min_success is a count (an int) or a share from 0.0 to 1.0, "
-            f"got {min_success!r}"
-        )
-    if isinstance(min_success, float) and min_success > 1:
-        raise DefinitionError(
-            f"step {name!r}: min_success as a float is a share from 0.0 to 1.0, got {min_success!r}"
-        )
-
-
-def _choices(name: str, choices: Sequence[Any], default: Any) -> tuple[Any, ...]:
-    offered = tuple(choices)
-    texts = [str(choice) for choice in offered]
-    if not offered or isinstance(choices, str):
-        raise DefinitionError(f"step {name!r}: choices must be a list, got {choices!r}")
-    if len(set(texts)) != len(texts):
-        raise DefinitionError(f"step {name!r}: two choices look alike as text: {texts}")
-    if default is not _MISSING and default not in offered:
-        raise DefinitionError(
-            f"step {name!r}: the default {default!r} is not among the choices {texts}"
-        )
-    return offered
 
 
 __all__ = ["StepName", "step"]

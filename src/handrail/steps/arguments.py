@@ -1,0 +1,143 @@
+"""What the verbs of a step are given, checked: each function returns it as the step holds it, or
+raises what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from handrail.errors import DefinitionError, WrongUse
+from handrail.model.paths import check_name
+from handrail.model.policy import ON_ERROR_MODES, count_of
+from handrail.model.shapes import WorkflowLike
+from handrail.steps.verbs import Context, Stage
+
+
+class Missing:
+    """Stands for an argument that was not given, where None could be given."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+MISSING: Any = Missing()
+
+
+def argv_of(name: str, argv: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command."""
+    from os import fspath
+
+    try:
+        return tuple(fspath(word) for word in argv)
+    except TypeError:
+        raise WrongUse(
+            f"step {name!r}: .command() takes text for the shell or a list of texts, got {argv!r}"
+        ) from None
+
+
+def context_of(name: str, context: object) -> Context:
+    """The context of an agent: a mapping, or a function that makes one."""
+    if context is None:
+        return {}
+    if isinstance(context, Mapping):
+        mapping = cast("Mapping[str, Any]", context)
+        if all(isinstance(key, str) for key in mapping):
+            return mapping
+    elif callable(context):
+        return cast("Context", context)
+    raise WrongUse(
+        f"step {name!r}: the context is a mapping with names as keys, or a function of the "
+        f"WorkflowContext that returns one, got {context!r}"
+    )
+
+
+def stages_of(name: str, items: Iterable[object]) -> tuple[str | Stage, ...]:
+    """The stages; callables that share a name, as lambdas do, are numbered apart."""
+    made: list[str | Stage] = []
+    for item in items:
+        stage = _stage(name, item)
+        taken = [one if isinstance(one, str) else one.name for one in made]
+        if isinstance(stage, Stage) and stage is not item and stage.name in taken:
+            stage = Stage(f"{stage.name}-{len(taken) + 1}", stage.check)
+        made.append(stage)
+    return tuple(made)
+
+
+def check_agent(name: str, agent: object) -> None:
+    """Do nothing if it is an agent."""
+    if isinstance(agent, type):
+        raise WrongUse(
+            f"step {name!r}: .agent() takes an agent, got the class {agent.__name__}. "
+            f"Make one of it: {agent.__name__}(...)."
+        )
+    if not isinstance(getattr(agent, "name", None), str) or not callable(
+        getattr(agent, "run", None)
+    ):
+        raise WrongUse(
+            f"step {name!r}: .agent() takes an agent (it has a name and an async run), "
+            f"got {agent!r}. Make one with Agent(name, prompt, backend=...)."
+        )
+
+
+def _stage(name: str, item: object) -> str | Stage:
+    if isinstance(item, Stage):
+        return item
+    if isinstance(item, str):
+        return check_name(item, "stage")
+    if callable(item):
+        label = getattr(item, "__name__", type(item).__name__)
+        return Stage("lambda" if label == "<lambda>" else label, item)
+    raise WrongUse(
+        f"step {name!r}: a stage is a configured name, a Stage, or a callable, got {item!r}"
+    )
+
+
+def workflow_of(name: str, workflow: object) -> WorkflowLike[..., Any]:
+    """A decorated workflow."""
+    if hasattr(workflow, "definition"):
+        return cast("WorkflowLike[..., Any]", workflow)
+    raise WrongUse(
+        f"step {name!r}: .subworkflow() takes a function decorated with @workflow, got {workflow!r}"
+    )
+
+
+def check_group(
+    name: str, on_error: str, max_concurrency: int | None, min_success: float | None
+) -> None:
+    """Do nothing if a group can have these options."""
+    if on_error not in ON_ERROR_MODES:
+        raise DefinitionError(
+            f"step {name!r}: on_error is one of {', '.join(ON_ERROR_MODES)}, got {on_error!r}"
+        )
+    if max_concurrency is not None:
+        count_of(max_concurrency, f"max_concurrency of step {name!r}")
+    if min_success is None:
+        return
+    if on_error != "continue":
+        raise DefinitionError(f'step {name!r}: min_success goes with on_error="continue"')
+    if isinstance(min_success, bool) or not math.isfinite(min_success) or min_success < 0:
+        raise DefinitionError(
+            f"step {name!r}: min_success is a count (an int) or a share from 0.0 to 1.0, "
+            f"got {min_success!r}"
+        )
+    if isinstance(min_success, float) and min_success > 1:
+        raise DefinitionError(
+            f"step {name!r}: min_success as a float is a share from 0.0 to 1.0, got {min_success!r}"
+        )
+
+
+def choices_of(name: str, choices: Sequence[Any], default: Any) -> tuple[Any, ...]:
+    """The choices of a question."""
+    offered = tuple(choices)
+    texts = [str(choice) for choice in offered]
+    if not offered or isinstance(choices, str):
+        raise DefinitionError(f"step {name!r}: choices must be a list, got {choices!r}")
+    if len(set(texts)) != len(texts):
+        raise DefinitionError(f"step {name!r}: two choices look alike as text: {texts}")
+    if default is not MISSING and default not in offered:
+        raise DefinitionError(
+            f"step {name!r}: the default {default!r} is not among the choices {texts}"
+        )
+    return offered
