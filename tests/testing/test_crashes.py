@@ -185,8 +185,8 @@ def test_a_process_that_does_not_end_is_killed_and_told(crash_everywhere: CrashE
     def hangs() -> Steps[Any]:
         yield from step("hang").call(lambda: current().interrupted and threading.Event().wait())
 
-    with pytest.raises(AssertionError, match=r"did not end within 0\.5 s and was killed"):
-        crash_everywhere(hangs, only=[(3, "before")], timeout_s=0.5)
+    with pytest.raises(AssertionError, match="did not end within 2 s and was killed"):
+        crash_everywhere(hangs, only=[(3, "before")], timeout_s=2)
 
 
 def test_a_process_that_dies_by_itself_is_told(crash_everywhere: CrashEverywhere) -> None:

@@ -152,9 +152,11 @@ class Chapter:
 
 
 def read_story(path: Path) -> list[Chapter]:
-    """The lives of all processes that wrote into this file, in order."""
+    """The lives of all processes that wrote into this file, in order; of one that never came to
+    write, an empty one.
+    """
     story: list[Chapter] = []
-    for line in path.read_text("utf-8").splitlines():
+    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         what, *said = json.loads(line)
         if what == "begins":
             story.append(Chapter())
@@ -174,7 +176,7 @@ def read_story(path: Path) -> list[Chapter]:
                 chapter.verdict, chapter.interrupted = said
             case _:
                 chapter.raised = said[0]
-    return story
+    return story or [Chapter()]
 
 
 def times_performed(story: Iterable[Chapter]) -> Counter[str]:
