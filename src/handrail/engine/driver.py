@@ -10,8 +10,8 @@ handled by that loop, so the core is never entered twice.
 
 An event goes one way: numbered, then ``journal.append``, then sinks, then ``machine.receive``.
 Where a journal makes one wait for the disk, the records that are next in line share one wait. A
-drive that resumes a run begins with a rehearsal (``engine.rehearsal``), and what comes by letter
-from other processes is read by a task (``engine.mail``).
+drive that resumes a run begins with a rehearsal (``engine.replay``), and what comes by letter
+from other processes is read by a task (``engine.inbox``).
 
 A flight is something at work outside the loop: an attempt, an evaluation, a rollback, a gate's
 handler. Its states:
@@ -24,12 +24,13 @@ handler. Its states:
     ended       its outcome was handed to the core, once
 
 The fast road: when an attempt is the only thing that can happen next (nothing in flight, nothing
-waited for), it is performed in the driver's own task, in a context of its own. No task, no scope,
-no queue. A request to cancel that arrives meanwhile stops it as it would stop a task.
+waited for), it is performed in the driver's own task, in a context of its own (see
+``engine.attempt_tasks``). No task, no scope, no queue. A request to cancel that arrives meanwhile
+stops it as it would stop a task.
 
 Timers of the core and of attempts are entries of one heap (``engine.timers``). Gates and signals
-cost no task. Who must wait for a place stands in ``engine.line``; what is no attempt (evaluations,
-gate handlers, rollbacks) is begun and told to the core by ``engine.errands``.
+cost no task. Who must wait for a place stands in ``engine.queue``; what is no attempt (evaluations,
+gate handlers, rollbacks) is begun and told to the core by ``engine.callbacks``.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, cast
@@ -51,13 +52,11 @@ from handrail.core.ending import close_bodies
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase, cleans_up
 from handrail.core.waits import clock_was_set, counts_running_time, ends_by_itself
+from handrail.engine.attempt_tasks import ATTEMPT, Attempts
 from handrail.engine.callbacks import EVALUATION, GATE, Callbacks
-from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
-from handrail.engine.current import CURRENT, Current
 from handrail.engine.inbox import Inbox, is_urgent
 from handrail.engine.loop import Message, Refused
 from handrail.engine.parts import Wiring
-from handrail.engine.perform import Told, bound, failed, succeeded
 from handrail.engine.queue import QUEUED, Line
 from handrail.engine.replay import (
     Rehearsal,
@@ -72,13 +71,11 @@ from handrail.engine.replay import (
 )
 from handrail.engine.running_loop import running_loop
 from handrail.engine.stops import (
-    CancelledFromWithin,
     CoreStalled,
-    cancelled_itself,
     interruption,
     stays_s,
 )
-from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, InFlight, Tasks, tasks
+from handrail.engine.tasks import ABANDONED, InFlight, Tasks, tasks
 from handrail.engine.timers import Due, Skew, Timers
 from handrail.errors import (
     GateClosed,
@@ -90,10 +87,7 @@ from handrail.errors import (
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, WorkflowResult
 from handrail.record.answers import accepted
-from handrail.steps.verbs import PLAIN, PythonCall
-
-TURN_STEPS = 64
-"""How many steps in a row may end without the loop having had a turn."""
+from handrail.steps.verbs import PLAIN
 
 ABANDON_AFTER_S = 10.0
 """How long a cancelled flight may take to end before it is left behind."""
@@ -114,12 +108,6 @@ class Landed:
         self._driver.finished_flight(self._flight, self._outcome)
 
 
-class _Ended(msgspec.Struct):
-    """Marks that an attempt ended in this event, and not in an output."""
-
-    event: Any
-
-
 class _Written(msgspec.Struct):
     """An event that is being written; the next thing to do is to wait for that."""
 
@@ -133,14 +121,14 @@ UNREADABLE = 50
 """So many looks in a row may fail. Then the drive ends, before what is at work is done in vain: a
 journal that cannot be read will hardly be written, and nobody could cancel the run any more."""
 
-ATTEMPT = "attempt"
 _STARTS = (cmd.Perform, cmd.Queue)
-_NOTHING: Mapping[str, Any] = {}
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
 
 
 class Driver:
     """One drive of one run. Mutable; lives as long as the drive."""
+
+    make_attempts = Attempts
 
     def __init__(self, machine: Machine, wiring: Wiring, seq: int) -> None:
         self.machine = machine
@@ -154,25 +142,27 @@ class Driver:
         self._wake = anyio.Event()
         self._thread, self._home = threading.get_ident(), running_loop()
         self.flights: dict[tuple[str, str], InFlight] = {}
-        self._inline: InFlight | None = None
         self.timers = Timers()
-        self._ticks = 0
         self._skew = Skew(wiring.clock)
         self.context = copy_context().copy
         self.tasks: Tasks = tasks(self._deliver)
-        self._by_hand = self.tasks.by_hand
         self._escaped: BaseException | None = None
-        self._interrupted: str | None = None
+        self.interrupted: str | None = None
         self.closing = False
         self._linger_until: float | None = None
         self._waits_for_disk = False
         self._syncing = False
-        self._in_place, self._around = wiring.performer.in_place, wiring.performer.around
         self.mask = wiring.bus.mask
-        contexts = wiring.performer.contexts
-        self.mark, self.services, self.config = contexts.mark, contexts.services, contexts.config
+        self.mark = wiring.performer.contexts.mark
         self._messages = Inbox(wiring.journal, machine)
-        self._line = Line(self, wiring.admission, wiring.shared, self._start_flight)
+        self.attempts = self.make_attempts(
+            self,
+            wiring.performer,
+            self._skew,
+            self._handler_interrupted,
+            durable=wiring.journal.durable,
+        )
+        self._line = Line(self, wiring.admission, wiring.shared, self.attempts.start)
         self._callbacks = Callbacks(
             self, wiring.evaluator, answer=self.answer, interrupted=self._handler_interrupted
         )
@@ -186,8 +176,8 @@ class Driver:
             return
         self._inbox.append(message)
         self._wake.set()
-        if urgent and self._inline is not None:
-            self.tasks.stop_inline(self._inline, ABANDON_AFTER_S)
+        if urgent and self.attempts.inline is not None:
+            self.tasks.stop_inline(self.attempts.inline, ABANDON_AFTER_S)
 
     def cancel(self, reason: str) -> None:
         """Ask for the run to be cancelled; returns at once."""
@@ -244,7 +234,7 @@ class Driver:
         for event in self._messages.new():
             if isinstance(event, ev.GateAnswered):
                 self.machine.run.answered[event.path] = event
-            if is_urgent(event, self._inline):
+            if is_urgent(event, self.attempts.inline):
                 self.post(partial(self.record, event), urgent=True)
             else:
                 self.record(event)
@@ -315,7 +305,7 @@ class Driver:
             nodes = self.machine.run.nodes
             for one in held:
                 if isinstance(one, _STARTS) and not cleans_up(nodes.get(one.path)):
-                    self._stopped_before(one)
+                    self.attempts.stopped_before(one)
                 else:
                     self._todo.append(one)
         self._todo.extend(self.machine.receive(cmd.Rehearsed(at=self.now())))
@@ -366,7 +356,7 @@ class Driver:
                     self._inbox.popleft()()
             elif not self._fire_timers():
                 await self._wait()
-                self._look_at_clock()
+                self.look_at_clock()
 
     async def _until_written(self) -> None:
         """Wait for what was numbered while an attempt was at work, before its end is."""
@@ -402,7 +392,7 @@ class Driver:
                 ):  # it is not all that can happen next
                     self._line.launch(command)
                     continue
-                event = await self._perform_here(command)
+                event = await self.attempts.perform_here(command)
                 if holders:
                     self._line.release(command.path)
                 if todo:
@@ -522,9 +512,9 @@ class Driver:
         """Do this behind what came in meanwhile."""
         self._inbox.append(message)
 
-    def record(self, event: ev.Event) -> None:
-        """Have an event recorded behind what is to be done already."""
-        self._todo.append(cmd.Record(event))
+    def record(self, event: ev.Event, *, sync: bool = False) -> None:
+        """Have an event recorded behind what is to be done already; ``sync``: on disk at once."""
+        self._todo.append(cmd.Record(event, sync))
 
     def tell(self, notice: ev.Notice) -> None:
         """Show progress to the sinks. What others are to see is journaled first, at once: a wait,
@@ -553,130 +543,6 @@ class Driver:
 
     # -- attempts -------------------------------------------------------------------------------
 
-    async def _perform_here(self, command: cmd.Perform) -> ev.Event | None:  # noqa: C901, PLR0912  # runs for each step, and a call costs as much as most of its lines
-        """The fast road; see the module's text. None: it was stopped, and has no end yet."""
-        self._ticks += 1
-        if self._ticks >= TURN_STEPS:
-            self._ticks = 0
-            await anyio.lowlevel.checkpoint()
-        context = self.context()
-        current = Current(
-            self.run_id,
-            command.path,
-            command.attempt,
-            command.interrupted,
-            False,  # noqa: FBT003  # by position, for speed: not cancelled
-            self.services,
-            self.config,
-            self.mask,
-        )
-        context.run(CURRENT.set, current)
-        before_s = self._skew.total_s
-        try:
-            verb: Any = command.step.verb
-            watch = self._in_place
-            if (
-                type(verb) is not PythonCall
-                or self._around
-                or (watch is not None and watch.may_change(verb))
-            ):
-                coroutine = self._performed(command, current)
-            elif is_async(verb.action):
-                coroutine = verb.action(*verb.args, **(verb.kwargs or _NOTHING))
-            elif command.step.modifiers.inline:
-                value = context.run(verb.action, *verb.args, **(verb.kwargs or _NOTHING))
-                if not hasattr(value, "__await__"):
-                    return succeeded(command, value, None, self.now())
-                coroutine = awaited(value)
-            else:
-                coroutine = self._performed(command, current)
-            if self._by_hand:
-                try:
-                    first = context.run(coroutine.send, None)
-                except StopIteration as stop:
-                    outcome = stop.value
-                else:
-                    outcome = await self._finish_here(command, coroutine, context, first)
-            else:
-                outcome = await self._finish_here(command, coroutine, context, UNBEGUN)
-        except AttemptStopped:
-            return None
-        except (KeyboardInterrupt, SystemExit) as error:
-            self._action_interrupted(command.path, error)
-            return None
-        except BaseException as error:  # whatever an action raises fails its step
-            if isinstance(error, anyio.get_cancelled_exc_class()) and not cancelled_itself():
-                self._note_interruption(command.path, "cancelled")
-                raise
-            return failed(command, error)
-        if type(outcome) is _Ended:
-            ended: ev.Event | cmd.LaunchFailed = outcome.event
-            if isinstance(ended, cmd.LaunchFailed):
-                self.receive(ended)
-                return None
-            return ended
-        return succeeded(command, outcome, None, self.now() - (self._skew.total_s - before_s))
-
-    async def _performed(self, command: cmd.Perform, current: Current) -> _Ended:
-        return _Ended(await self._wiring.performer.perform(command, current))
-
-    async def _finish_here(
-        self, command: cmd.Perform, coroutine: Any, context: Context, first: Any
-    ) -> Any:
-        """Await the rest of an attempt that did not end at once, so that it can be stopped."""
-        flight = InFlight(command.path, ATTEMPT, command, None)
-        self._inline = flight
-        try:
-            return await self.tasks.inline(flight, InContext(coroutine, context, first))
-        except AttemptStopped as stopped:
-            self._stopped_here(flight, abandoned=stopped.abandoned)
-            raise
-        finally:
-            self._inline = None
-            self._look_at_clock()
-
-    def _stopped_here(self, flight: InFlight, *, abandoned: bool) -> None:
-        """Urgent messages first: they say why it was stopped."""
-        path, attempt = flight.path, flight.command.attempt
-        self._inbox.append(lambda: self._report_stop(path, attempt, abandoned=abandoned))
-
-    def _stopped_before(self, command: cmd.Perform | cmd.Queue) -> None:
-        path, attempt = command.path, command.attempt
-        self._inbox.append(lambda: self._report_stop(path, attempt, abandoned=False))
-
-    def _report_stop(self, path: str, attempt: int, *, abandoned: bool) -> None:
-        if self.closing:
-            self._note_interruption(path, self._interrupted or "interrupted")
-        else:
-            self._stopped(path, attempt, abandoned=abandoned)
-
-    def _stopped(self, path: str, attempt: int, *, abandoned: bool = False) -> None:
-        spent = self._told(path)[1]
-        self.receive(cmd.Stopped(path, attempt, abandoned, spent, at=self.now()))
-
-    def _told(self, path: str) -> Told:
-        return self._wiring.performer.told.pop(path, (None, None))
-
-    def _start_flight(self, command: cmd.Perform) -> None:
-        current = Current(
-            self.run_id,
-            command.path,
-            command.attempt,
-            command.interrupted,
-            False,  # noqa: FBT003  # by position, for speed: not cancelled
-            self.services,
-            self.config,
-            self.mask,
-        )
-        flight = InFlight(command.path, ATTEMPT, command, current)
-        context = self.context()
-        context.run(CURRENT.set, current)
-        performer = self._wiring.performer
-        self.start(flight, lambda: performer.perform(command, current), context)
-        if command.deadline is not None or command.step.modifiers.timeout_s is not None:
-            left_s, _ = bound(command, self.now())
-            self.timers.at(self.now() + max(0.0, left_s), flight)
-
     def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
         """Begin something in a task of its own."""
         self.flights[flight.path, flight.kind] = flight
@@ -694,35 +560,15 @@ class Driver:
         flight.over = True
         del self.flights[flight.path, flight.kind]
         if flight.kind == ATTEMPT:
-            self._attempt_landed(flight, outcome)
+            self._line.release(flight.path)
+            self.attempts.finished(flight, outcome)
         else:
             self._callbacks.finished_flight(flight, outcome)
-
-    def _attempt_landed(self, flight: InFlight, outcome: Any) -> None:
-        command: cmd.Perform = flight.command
-        self._line.release(flight.path)
-        if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
-            self._action_interrupted(flight.path, outcome)
-        elif flight.timed_out:
-            error = bound(command, self.now())[1]
-            self.record(failed(command, error, self._told(flight.path)[1]))
-        elif flight.stopping:
-            self._report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)
-        elif outcome is STOPPED or outcome is ABANDONED:
-            self.record(failed(command, CancelledFromWithin(flight.path)))
-        elif isinstance(outcome, BaseException):
-            self.record(failed(command, outcome))
-        elif type(outcome) is cmd.LaunchFailed:
-            self.receive(outcome)
-        else:
-            modifiers = command.step.modifiers
-            on_disk = modifiers.checkpoint or modifiers.once
-            self._todo.append(cmd.Record(outcome, on_disk))
 
     def _stop(self, path: str) -> None:
         queued = self._line.leave(path)
         if queued is not None:
-            self._report_stop(path, queued.command.attempt, abandoned=False)
+            self.attempts.report_stop(path, queued.command.attempt, abandoned=False)
             self._line.admit()
         for kind in (ATTEMPT, EVALUATION):
             flight = self.flights.get((path, kind))
@@ -744,7 +590,7 @@ class Driver:
 
     # -- time -----------------------------------------------------------------------------------
 
-    def _look_at_clock(self) -> None:
+    def look_at_clock(self) -> None:
         """If it was set, put off what counts running time; what waits for a time does not."""
         jump_s = self._skew.grown_s()
         if not jump_s:
@@ -760,7 +606,7 @@ class Driver:
 
     def _fire_timers(self) -> bool:
         """Do what is due; True if anything was."""
-        self._look_at_clock()
+        self.look_at_clock()
         fired = False
         while (what := self.timers.pop(self.now())) is not None:
             fired = self._fire(what) or fired
@@ -841,24 +687,11 @@ class Driver:
         self._escaped = error
         self._interrupt(interruption(error))
 
-    def _action_interrupted(self, path: str, error: BaseException) -> None:
-        self._note_interruption(path, interruption(error))
-        self._handler_interrupted(error)
-
-    def _note_interruption(self, path: str, reason: str) -> None:
-        if self._wiring.journal.durable:
-            self.record(ev.StepInterrupted(path, reason, self._told(path)[0]))
-        else:
-            node = self.machine.run.nodes.get(path)
-            if node is not None:
-                attempt = node.attempt
-                self._inbox.append(lambda: self._stopped(path, attempt))
-
     def _interrupt(self, reason: str) -> None:
         """End the drive: with a durable journal so that it can be resumed, else by cancelling."""
-        if self._interrupted is not None or self.result is not None:
+        if self.interrupted is not None or self.result is not None:
             return
-        self._interrupted = reason
+        self.interrupted = reason
         if not self._wiring.journal.durable:
             self._inbox.appendleft(lambda: self.record(ev.CancelRequested(reason)))
             return
@@ -866,7 +699,7 @@ class Driver:
 
     def _end_drive(self, reason: str) -> None:
         """Stop what is in flight, and close the drive when all has landed."""
-        self._interrupted = self._interrupted or reason
+        self.interrupted = self.interrupted or reason
         self.closing = True
         self._close_when_landed()
 
@@ -886,7 +719,7 @@ class Driver:
         if self.flights:
             self.timers.at(self.now() + 0.02, partial(self._inbox.append, self._close_when_landed))
         else:
-            self._inbox.append(partial(self._suspend, self._interrupted or "interrupted"))
+            self._inbox.append(partial(self._suspend, self.interrupted or "interrupted"))
 
 
 def _raise(error: Exception) -> None:

@@ -30,6 +30,9 @@ class Loop(Protocol):
     closing: bool
     """The drive is to end before its run does: what is under way has no end in the record."""
 
+    interrupted: str | None
+    """Why the process is to end, if it is."""
+
     def now(self) -> float:
         """The clock's time."""
         ...
@@ -37,14 +40,17 @@ class Loop(Protocol):
     def receive(self, event: ev.Event | cmd.Report) -> None:
         """Tell the core, and carry out what it answers behind what is to be done already."""
 
-    def record(self, event: ev.Event) -> None:
-        """Have an event recorded behind what is to be done already."""
+    def record(self, event: ev.Event, *, sync: bool = False) -> None:
+        """Have an event recorded behind what is to be done already; ``sync``: on disk at once."""
 
     def post(self, message: Message, *, urgent: bool = False) -> None:
         """The same as ``next``, and wake the loop."""
 
     def next(self, message: Message) -> None:
         """Do this behind what came in meanwhile."""
+
+    def look_at_clock(self) -> None:
+        """If it was set, put off what counts running time."""
 
     def context(self) -> Context:
         """A copy of the context that the drive was begun in."""

@@ -24,6 +24,7 @@ import attrs
 from handrail.codec.codec import Codec
 from handrail.core import commands as cmd
 from handrail.engine import executor
+from handrail.engine.attempt_tasks import Attempts
 from handrail.engine.driver import Driver
 from handrail.engine.executor import Engine
 from handrail.engine.tasks import InFlight
@@ -57,12 +58,17 @@ def counted(note: Note) -> Generator[None]:
     starts, not when an attempt does. So the driver is replaced by one that speaks.
     """
 
-    class Counting(Driver):
-        """A driver that says what it performs."""
+    class CountingAttempts(Attempts):
+        """Attempts in the driver's own task that say when they begin."""
 
-        async def _perform_here(self, command: cmd.Perform) -> ev.Event | None:
+        async def perform_here(self, command: cmd.Perform) -> ev.Event | None:
             note("attempt", command.path, command.attempt, once=command.step.modifiers.once)
-            return await super()._perform_here(command)
+            return await super().perform_here(command)
+
+    class Counting(Driver):
+        """A driver that says what it performs in other tasks."""
+
+        make_attempts = CountingAttempts
 
         def start(self, flight: InFlight, work: Callable[[], Any], context: Context) -> None:
             super().start(flight, _noted(flight, work, note), context)

@@ -1,0 +1,233 @@
+"""Attempts of steps: made in the driver's own task or in one of their own, and what they end in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import Context
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from handrail.core import commands as cmd
+from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
+from handrail.engine.current import CURRENT, Current
+from handrail.engine.loop import Loop
+from handrail.engine.perform import Performer, Told, bound, failed, succeeded
+from handrail.engine.stops import CancelledFromWithin, cancelled_itself, interruption
+from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, InFlight
+from handrail.engine.timers import Skew
+from handrail.model import events as ev
+from handrail.steps.verbs import PythonCall
+
+TURN_STEPS = 64
+"""How many steps in a row may end without the loop having had a turn."""
+
+ATTEMPT = "attempt"
+_NOTHING: Mapping[str, Any] = {}
+
+
+class _Ended(msgspec.Struct):
+    """Marks that an attempt ended in this event, and not in an output."""
+
+    event: Any
+
+
+class Attempts:
+    """The attempts of one drive. Mutable.
+
+    ``interrupt`` ends the drive, for an action that raised KeyboardInterrupt or SystemExit. Where
+    the record is not ``durable``, an attempt that is interrupted is stopped.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        performer: Performer,
+        skew: Skew,
+        interrupt: Callable[[BaseException], None],
+        *,
+        durable: bool,
+    ) -> None:
+        self.inline: InFlight | None = None
+        """The one that the driver performs in its own task."""
+        self._loop = loop
+        self._performer = performer
+        self._skew = skew
+        self._interrupt = interrupt
+        self._durable = durable
+        self._ticks = 0
+        self._run_id, self._mask = loop.run_id, loop.mask
+        self._context, self._by_hand = loop.context, loop.tasks.by_hand
+        self._in_place, self._around = performer.in_place, performer.around
+        contexts = performer.contexts
+        self._services, self._config = contexts.services, contexts.config
+
+    # -- in the driver's own task ---------------------------------------------------------------
+
+    async def perform_here(self, command: cmd.Perform) -> ev.Event | None:  # noqa: C901, PLR0912  # runs for each step, and a call costs as much as most of its lines
+        """The event that an attempt ends in, the fast road: see ``engine.driver``. None: it was
+        stopped, and has no end yet.
+        """
+        self._ticks += 1
+        if self._ticks >= TURN_STEPS:
+            self._ticks = 0
+            await anyio.lowlevel.checkpoint()
+        context = self._context()
+        current = Current(
+            self._run_id,
+            command.path,
+            command.attempt,
+            command.interrupted,
+            False,  # noqa: FBT003  # by position, for speed: not cancelled
+            self._services,
+            self._config,
+            self._mask,
+        )
+        context.run(CURRENT.set, current)
+        before_s = self._skew.total_s
+        try:
+            verb: Any = command.step.verb
+            watch = self._in_place
+            if (
+                type(verb) is not PythonCall
+                or self._around
+                or (watch is not None and watch.may_change(verb))
+            ):
+                coroutine = self._performed(command, current)
+            elif is_async(verb.action):
+                coroutine = verb.action(*verb.args, **(verb.kwargs or _NOTHING))
+            elif command.step.modifiers.inline:
+                value = context.run(verb.action, *verb.args, **(verb.kwargs or _NOTHING))
+                if not hasattr(value, "__await__"):
+                    return succeeded(command, value, None, self._loop.now())
+                coroutine = awaited(value)
+            else:
+                coroutine = self._performed(command, current)
+            if self._by_hand:
+                try:
+                    first = context.run(coroutine.send, None)
+                except StopIteration as stop:
+                    outcome = stop.value
+                else:
+                    outcome = await self._finish_here(command, coroutine, context, first)
+            else:
+                outcome = await self._finish_here(command, coroutine, context, UNBEGUN)
+        except AttemptStopped:
+            return None
+        except (KeyboardInterrupt, SystemExit) as error:
+            self.interrupted(command.path, error)
+            return None
+        except BaseException as error:  # whatever an action raises fails its step
+            if isinstance(error, anyio.get_cancelled_exc_class()) and not cancelled_itself():
+                self._note_interruption(command.path, "cancelled")
+                raise
+            return failed(command, error)
+        if type(outcome) is _Ended:
+            ended: ev.Event | cmd.LaunchFailed = outcome.event
+            if isinstance(ended, cmd.LaunchFailed):
+                self._loop.receive(ended)
+                return None
+            return ended
+        return succeeded(command, outcome, None, self._loop.now() - (self._skew.total_s - before_s))
+
+    async def _performed(self, command: cmd.Perform, current: Current) -> _Ended:
+        return _Ended(await self._performer.perform(command, current))
+
+    async def _finish_here(
+        self, command: cmd.Perform, coroutine: Any, context: Context, first: Any
+    ) -> Any:
+        """Await the rest of an attempt that did not end at once, so that it can be stopped."""
+        flight = InFlight(command.path, ATTEMPT, command, None)
+        self.inline = flight
+        try:
+            return await self._loop.tasks.inline(flight, InContext(coroutine, context, first))
+        except AttemptStopped as stopped:
+            self._stopped_here(flight, abandoned=stopped.abandoned)
+            raise
+        finally:
+            self.inline = None
+            self._loop.look_at_clock()
+
+    def _stopped_here(self, flight: InFlight, *, abandoned: bool) -> None:
+        """Urgent messages first: they say why it was stopped."""
+        path, attempt = flight.path, flight.command.attempt
+        self._loop.next(lambda: self.report_stop(path, attempt, abandoned=abandoned))
+
+    def stopped_before(self, command: cmd.Perform | cmd.Queue) -> None:
+        """End an attempt that is not to begin any more as one that was stopped."""
+        path, attempt = command.path, command.attempt
+        self._loop.next(lambda: self.report_stop(path, attempt, abandoned=False))
+
+    def report_stop(self, path: str, attempt: int, *, abandoned: bool) -> None:
+        """Have an attempt that was stopped end, or count as interrupted if the drive ends."""
+        if self._loop.closing:
+            self._note_interruption(path, self._loop.interrupted or "interrupted")
+        else:
+            self._stopped(path, attempt, abandoned=abandoned)
+
+    def _stopped(self, path: str, attempt: int, *, abandoned: bool = False) -> None:
+        spent = self._told(path)[1]
+        self._loop.receive(cmd.Stopped(path, attempt, abandoned, spent, at=self._loop.now()))
+
+    def _told(self, path: str) -> Told:
+        return self._performer.told.pop(path, (None, None))
+
+    # -- in a task of its own -------------------------------------------------------------------
+
+    def start(self, command: cmd.Perform) -> None:
+        """Begin an attempt beside whatever else is at work."""
+        current = Current(
+            self._run_id,
+            command.path,
+            command.attempt,
+            command.interrupted,
+            False,  # noqa: FBT003  # by position, for speed: not cancelled
+            self._services,
+            self._config,
+            self._mask,
+        )
+        flight = InFlight(command.path, ATTEMPT, command, current)
+        context = self._context()
+        context.run(CURRENT.set, current)
+        performer = self._performer
+        self._loop.start(flight, lambda: performer.perform(command, current), context)
+        if command.deadline is not None or command.step.modifiers.timeout_s is not None:
+            left_s, _ = bound(command, self._loop.now())
+            self._loop.timers.at(self._loop.now() + max(0.0, left_s), flight)
+
+    def finished(self, flight: InFlight, outcome: Any) -> None:
+        """Record what an attempt came to."""
+        command: cmd.Perform = flight.command
+        if isinstance(outcome, (KeyboardInterrupt, SystemExit)):
+            self.interrupted(flight.path, outcome)
+        elif flight.timed_out:
+            error = bound(command, self._loop.now())[1]
+            self._loop.record(failed(command, error, self._told(flight.path)[1]))
+        elif flight.stopping:
+            self.report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)
+        elif outcome is STOPPED or outcome is ABANDONED:
+            self._loop.record(failed(command, CancelledFromWithin(flight.path)))
+        elif isinstance(outcome, BaseException):
+            self._loop.record(failed(command, outcome))
+        elif type(outcome) is cmd.LaunchFailed:
+            self._loop.receive(outcome)
+        else:
+            modifiers = command.step.modifiers
+            on_disk = modifiers.checkpoint or modifiers.once
+            self._loop.record(outcome, sync=on_disk)
+
+    def interrupted(self, path: str, error: BaseException) -> None:
+        """End the drive: an action asked for it."""
+        self._note_interruption(path, interruption(error))
+        self._interrupt(error)
+
+    def _note_interruption(self, path: str, reason: str) -> None:
+        if self._durable:
+            self._loop.record(ev.StepInterrupted(path, reason, self._told(path)[0]))
+        else:
+            node = self._loop.machine.run.nodes.get(path)
+            if node is not None:
+                attempt = node.attempt
+                self._loop.next(lambda: self._stopped(path, attempt))
