@@ -6,7 +6,7 @@ import contextlib
 import sqlite3
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,6 +129,15 @@ class Timed:
         """Append, on the clock."""
         began = time.perf_counter()
         pending = self._journal.append(event, sync=sync)
+        self.longest_s = max(self.longest_s, time.perf_counter() - began)
+        return pending
+
+    def append_all(
+        self, events: Sequence[Event], /, *, sync: bool = False
+    ) -> Awaitable[None] | None:
+        """The same for several."""
+        began = time.perf_counter()
+        pending = self._journal.append_all(events, sync=sync)
         self.longest_s = max(self.longest_s, time.perf_counter() - began)
         return pending
 

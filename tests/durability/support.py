@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from handrail import Executor, WorkflowResult
+from handrail.engine import driver
 from handrail.model import events as ev
 from handrail.model.paths import all_above
 from handrail.record.dropped import begun
@@ -99,6 +100,8 @@ class Lives:
     rerun: tuple[str, ...] = ()
     """What is to run again although it succeeded."""
     options: dict[str, Any] = field(default_factory=dict)
+    few: int = driver.FEW
+    """With more at work than that, ends that have come are recorded as one."""
     journal: TextJournal = field(default_factory=TextJournal)
     clock: JumpClock = field(default_factory=JumpClock)
     did: list[Did] = field(default_factory=list)
@@ -120,12 +123,14 @@ class Lives:
         """One life; its result, or None if its process died. ``ends``: those of a TextJournal."""
         self.journal = self.journal.reopened(**ends)
         self.found.append(self.journal.events(RUN))
+        few, driver.FEW = driver.FEW, self.few
         try:
             with counted(self._note):
                 return anyio.run(self._live, backend=self.backend)
         except ProcessGone:
             return None
         finally:
+            driver.FEW = few
             self.writes.append(self.journal.writes)
 
     def once(self) -> WorkflowResult[Any]:

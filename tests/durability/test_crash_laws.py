@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from handrail import JournalFailed
+from handrail.testing import TextJournal
 from handrail.testing.shapes import (
     ALWAYS,
     Act,
@@ -28,6 +30,7 @@ from handrail.testing.shapes import (
     workflow_of,
 )
 from handrail.testing.strategies import bodies
+from handrail.testing.text_journal import GroupingTextJournal
 from tests.durability.support import (
     LAW,
     RUN,
@@ -65,28 +68,35 @@ CHILD_TIDIES_UP = Body((Shape(Child(Body((Try((FAILS_ONCE, ACT), final=(ACT,)),)
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @LAW
-@given(body=bodies(timeless=True), crashes=CRASHES, gates=GATES)
+@given(body=bodies(timeless=True), crashes=CRASHES, gates=GATES, grouping=st.booleans())
 def test_a_run_that_is_killed_anywhere_ends_as_if_it_had_not_been(
-    backend: str, *, body: Body, crashes: list[tuple[int, bool]], gates: Any
+    backend: str, *, body: Body, crashes: list[tuple[int, bool]], gates: Any, grouping: bool
 ) -> None:
-    """Where nothing is decided by time, no crash changes a result or repeats what is recorded."""
+    """Where nothing is decided by time, no crash changes a result or repeats what is recorded, nor
+    does it whether events are stored one by one or together.
+    """
     flow = workflow_of(body)
+    journal = GroupingTextJournal() if grouping else TextJournal()
     whole = Lives(flow, backend=backend, gates=gates).through()
-    story = Lives(flow, backend=backend, gates=gates).through(crashes)
+    story = Lives(flow, backend=backend, gates=gates, journal=journal).through(crashes)
     hold(story)
     assert essence(story.result) == essence(whole.result)
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @LAW
-@given(body=bodies(), crashes=CRASHES, gates=GATES)
+@given(body=bodies(), crashes=CRASHES, gates=GATES, grouping=st.booleans())
 def test_a_run_that_races_against_time_and_crashes_repeats_nothing(
-    backend: str, *, body: Body, crashes: list[tuple[int, bool]], gates: Any
+    backend: str, *, body: Body, crashes: list[tuple[int, bool]], gates: Any, grouping: bool
 ) -> None:
     """Races, timeouts and ``fail_fast``: a crash may change who is faster, but nothing that is
-    recorded is performed again, lost, or taken twice, and the run ends once.
+    recorded is performed again, lost, or taken twice, and the run ends once. So it is where ends
+    that come at once are recorded as one.
     """
-    hold(Lives(workflow_of(body), backend=backend, gates=gates).through(crashes))
+    lives = Lives(workflow_of(body), backend=backend, gates=gates)
+    if grouping:
+        lives = replace(lives, journal=GroupingTextJournal(), few=0)
+    hold(lives.through(crashes))
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

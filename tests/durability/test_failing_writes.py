@@ -75,6 +75,11 @@ class FailingOnce:
         self._count()
         return self._journal.append(event, sync=sync)
 
+    def append_all(self, events: Any, /, *, sync: bool = False) -> Any:
+        """Store together, or fail."""
+        self._count()
+        return self._journal.append_all(events, sync=sync)
+
     def post(self, letter: Any, /, **secrets: Any) -> Any:
         """Keep, or fail."""
         self._count()

@@ -12,6 +12,7 @@ from handrail.ports.journal import Letter
 from handrail.testing import ProcessGone, TextJournal
 from handrail.testing.contracts import JournalContract
 from handrail.testing.contracts.journal import MakeJournal
+from handrail.testing.text_journal import GroupingTextJournal
 
 
 class TestTextJournal(JournalContract):
@@ -19,6 +20,13 @@ class TestTextJournal(JournalContract):
     def make_journal(self) -> MakeJournal:
         """The same store, opened anew each time."""
         return TextJournal().reopened
+
+
+class TestGroupingTextJournal(JournalContract):
+    @pytest.fixture
+    def make_journal(self) -> MakeJournal:
+        """The same, which stores several events in one write."""
+        return GroupingTextJournal().reopened
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 from handrail.model.events import (
     CancelRequested,
@@ -110,13 +110,39 @@ class Lease(Protocol):
         ...
 
 
+class GroupAppend(Protocol):
+    """``append_all`` of a journal: it stores events of one run in order, all of them or none.
+
+    A journal may have it, and is asked for it where several events are to be stored: a transaction
+    may cost more than what is in it. ``sync`` and errors are those of ``append``; after an error
+    nothing was stored.
+    """
+
+    def __call__(
+        self, events: Sequence[Event], /, *, sync: bool = False
+    ) -> Awaitable[None] | None: ...
+
+
+def group_append(journal: Journal) -> GroupAppend | None:
+    """What stores several events as one, if the journal has it; not where its class has an
+    ``append`` of its own that this would go past.
+    """
+    for kind in type(journal).__mro__:
+        if "append_all" in vars(kind):
+            return cast("GroupAppend", getattr(journal, "append_all"))  # noqa: B009  # it need not be there
+        if "append" in vars(kind):
+            return None
+    return None
+
+
 class Journal(Protocol):
     """The append-only store of the events of runs, and the letters to them.
 
     Events of a run are numbered by ``seq`` from 1 without a hole; ``append`` of any other number
     is refused. What ``append`` returned from (or whose awaitable completed) survives whatever the
     journal promises to survive. ``events`` gives them back in order, equal to what was appended;
-    a value whose class cannot be found comes back as ``Unresolved``.
+    a value whose class cannot be found comes back as ``Unresolved``. It may have ``append_all`` as
+    well: see ``GroupAppend``.
 
     Contract suite: ``handrail.testing.contracts.JournalContract``.
     """

@@ -34,7 +34,7 @@ from handrail.model import events as ev
 from handrail.model.events import Event
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
-from handrail.ports.journal import Journal, Lease, Letter, RunInfo
+from handrail.ports.journal import Journal, Lease, Letter, RunInfo, group_append
 from handrail.record.reading import ended, recorded_result
 from handrail.testing.clock import JumpClock
 from handrail.testing.crash_points import Plan, Point
@@ -236,6 +236,22 @@ class CrashingJournal:
         """Store the event, or die."""
         dies = self._begin(record_name(event))
         stored = self._inner.append(event, sync=sync)
+        if not dies:
+            return stored
+        if stored is None:
+            die()
+        return _die_after(stored)
+
+    def append_all(
+        self, events: Sequence[Event], /, *, sync: bool = False
+    ) -> Awaitable[None] | None:
+        """Store the events, or die: before all of them, or after, for they are one write."""
+        dies = False
+        for event in events:
+            dies = self._begin(record_name(event)) or dies
+        together = group_append(self._inner)
+        assert together is not None, "the journal of a trial stores several events as one"
+        stored = together(events, sync=sync)
         if not dies:
             return stored
         if stored is None:

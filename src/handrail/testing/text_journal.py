@@ -81,16 +81,16 @@ class TextJournal:
         error: Exception | None = None,
     ) -> TextJournal:
         """Another journal of the same store; the leases of this one hold as long as it lives."""
-        other = TextJournal(
+        other = type(self)(
             codec=self.codec, fail_at=fail_at, stop_at=stop_at, abrupt=abrupt, error=error
         )
-        other._store = self._store  # another of our own
+        other._store = self._store  # noqa: SLF001  # another of our own
         return other
 
     def copied(self) -> TextJournal:
         """A journal of a copy of the store, in which nobody drives a run."""
-        other = TextJournal(codec=self.codec)
-        theirs, ours = other._store, self._store  # another of our own
+        other = type(self)(codec=self.codec)
+        theirs, ours = other._store, self._store  # noqa: SLF001  # another of our own
         theirs.rows = {run_id: list(rows) for run_id, rows in ours.rows.items()}
         theirs.letters = {run_id: list(rows) for run_id, rows in ours.letters.items()}
         return other
@@ -299,3 +299,28 @@ class _Store:
     letters: dict[str, list[_LetterRow]] = field(default_factory=dict[str, list[_LetterRow]])
     leases: dict[str, TextLease] = field(default_factory=dict[str, TextLease])
     lost: dict[int, set[str]] = field(default_factory=dict[int, set[str]])
+
+
+class GroupingTextJournal(TextJournal):
+    """A ``TextJournal`` that stores several events in one write, where it is asked to."""
+
+    def append_all(self, events: Sequence[Event], /, *, sync: bool = False) -> None:
+        """Keep events of one run as text, all of them or none.
+
+        Raises:
+            OutOfSequence, OutputNotSerializable, LeaseLost, ProcessGone: as ``append``.
+        """
+        del sync
+        self._check_alive()
+        run_id = events[0].run_id
+        rows = self._store.rows.get(run_id, [])
+        for seq, event in enumerate(events, len(rows) + 1):
+            if event.seq != seq:
+                raise OutOfSequence(run_id, event.seq, seq)
+        secrets = self._secrets(run_id)
+        written = [_Row(one.at, to_record(one, self.codec, secrets)) for one in events]
+        if run_id in self._store.lost.get(id(self), ()):
+            raise LeaseLost(run_id, os.getpid(), "here")
+        self._write()
+        self._store.rows.setdefault(run_id, rows).extend(written)
+        self._written()

@@ -7,7 +7,7 @@ import sqlite3
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
 import msgspec
@@ -44,6 +44,9 @@ class Tail:
     epoch: int | None = None
     secrets: Mapping[str, str] | None = None
 
+
+Numbered: TypeAlias = tuple[int, float, Record]
+"""A record with its number and time."""
 
 _INSERT = "INSERT INTO events SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?"
 _FENCED = (
@@ -92,6 +95,23 @@ def put(  # noqa: PLR0917 - on the hot path: keywords would cost
         raise lost(connection, tail)
     tail.seq = seq
     tail.crc = crc
+
+
+def put_all(
+    connection: sqlite3.Connection, cursor: sqlite3.Cursor, tail: Tail, rows: Sequence[Numbered]
+) -> None:
+    """Store records of one run, in order, or none of them; see ``put``."""
+    if len(rows) == 1:  # its statement is a transaction of its own
+        put(connection, cursor, tail, *rows[0])
+        return
+    was = tail.run, tail.seq, tail.crc
+    try:
+        with transaction(connection):
+            for seq, at, record in rows:
+                put(connection, cursor, tail, seq, at, record)
+    except BaseException:
+        tail.run, tail.seq, tail.crc = was
+        raise
 
 
 def put_run(

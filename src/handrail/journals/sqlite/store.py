@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,11 +37,10 @@ from handrail.journals.sqlite.open import (
     retry_busy,
     state,
 )
-from handrail.journals.sqlite.rows import Tail, mark_end, move_to_end, put
+from handrail.journals.sqlite.rows import Numbered, Tail, mark_end, move_to_end, put_all
 from handrail.journals.sqlite.threads import AFTER_PAGES, Keeper, Scribe, WalFile
 from handrail.journals.sqlite.transactions import transaction
 from handrail.journals.sqlite.watch import LOOK_S, Watch, removed
-from handrail.record.rows import Record
 
 WRITER_WAIT_S = 0.005
 CLOSING_WAIT_MS = 5
@@ -138,16 +137,16 @@ class Store:
         """What is known of the end of a run; nothing yet, for one that is new here."""
         return self.tails.setdefault(run_id, Tail(run_id))
 
-    def write(self, tail: Tail, seq: int, at: float, record: Record) -> None:
-        """Store an event, and wait for others as long as it takes, within reason.
+    def write(self, tail: Tail, rows: Sequence[Numbered]) -> None:
+        """Store events, and wait for others as long as it takes, within reason.
 
         Raises:
             JournalFailed: whatever SQLite or the system said.
         """
         try:
-            retry_busy(lambda: self._write(tail, seq, at, record))
+            retry_busy(lambda: self._write(tail, rows))
         except sqlite3.Error as error:
-            raise self.failed(tail.run_id, seq, error) from error
+            raise self.failed(tail.run_id, rows[0][0], error) from error
 
     def look(self, run_id: str, seq: int, at: float) -> None:
         """See to it that an event of that time is not stored in a file that nobody can find.
@@ -272,11 +271,11 @@ class Store:
             self.cursor = self.writer.cursor()
         return self.writer, self.cursor
 
-    def _write(self, tail: Tail, seq: int, at: float, record: Record) -> None:
+    def _write(self, tail: Tail, rows: Sequence[Numbered]) -> None:
         if self.cursor is None:
-            self.open_writer(tail.run_id, seq)
+            self.open_writer(tail.run_id, rows[0][0])
         with self.lock:
-            put(*self._open_writer(), tail, seq, at, record)
+            put_all(*self._open_writer(), tail, rows)
 
     def _begin_anew(self) -> None:
         """Let go of a file that is gone, once no lease of it is held; the caller holds the desk."""

@@ -21,7 +21,7 @@ from handrail.model.events import (
     WorkflowStarted,
     stamp,
 )
-from handrail.ports.journal import Journal, Letter, Message
+from handrail.ports.journal import Journal, Letter, Message, group_append
 from handrail.testing.contracts.sample_events import RUN, sample_events
 
 MakeJournal: TypeAlias = Callable[[], Journal]
@@ -90,6 +90,34 @@ class JournalContract:
         found = list(journal.events("r"))
         journal.close()
         assert found == [first, second, third]
+
+    @pytest.mark.anyio
+    async def test_events_that_are_stored_together_are_all_there_or_none(
+        self, make_journal: MakeJournal
+    ) -> None:
+        """As one by one; none of those among which one has another number than the next. This is
+        for journals that have ``append_all``.
+        """
+        journal = make_journal()
+        together = group_append(journal)
+        if together is None:
+            journal.close()
+            return
+        events = sample_events()
+        large = stamp(StepStarted("a" * 100, "python", "x" * 100_000), RUN, len(events) + 1, 9.0)
+        hole = stamp(StepStarted("b", "python"), RUN, len(events) + 3, 9.0)
+        for some, sync in ((events[:1], False), (events[1:5], True), (events[5:], False)):
+            stored = together(some, sync=sync)
+            if stored is not None:
+                await stored
+        with pytest.raises(Exception, match=str(hole.seq)):
+            together([large, hole])
+        found = list(journal.events(RUN))
+        await store(journal, large)
+        then = journal.events(RUN)[-1]
+        journal.close()
+        assert found == sample_events()
+        assert then == large
 
     @pytest.mark.anyio
     async def test_runs_are_numbered_apart(self, make_journal: MakeJournal) -> None:
