@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import enum
 import math
+import struct
+import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -19,7 +21,7 @@ from zoneinfo import ZoneInfo
 import attrs
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from handrail import (
@@ -31,6 +33,8 @@ from handrail import (
     Unresolved,
     Usage,
 )
+from handrail.codec import writing
+from handrail.codec.plain import is_plain
 
 T = TypeVar("T")
 CODEC = Codec()
@@ -246,6 +250,76 @@ PLAIN = st.recursive(
 def test_plain_data_is_plain_json(value: Any) -> None:
     """What JSON knows is written as JSON writes it."""
     assert CODEC.dump(value) == msgspec.json.encode(value).decode()
+
+
+class Text(str):
+    """A class of a user's."""
+
+    __slots__ = ()
+
+
+class Number(float):
+    """Another one."""
+
+
+class Rows(list[Any]):
+    """A third."""
+
+
+ODD = st.sampled_from([
+    *(Text("x"), Number(1.5), Rows(), Level.LOW, Word.YES, Point(1), Sealed(1), Counter("a")),
+    *(OrderedDict(a=1), defaultdict(int)),
+    *((), (1,), set(), b"x", bytearray(b"y"), memoryview(b"z"), UUID(int=1), date(2024, 5, 1)),
+    *(math.nan, math.inf, -math.inf, -math.nan, 2**63, 2**53, -(2**63) - 1, 1j, range(3)),
+    *("\ud800", "$", Decimal(1), object(), print, int),
+])  # fmt: skip
+KEYS = st.text(max_size=3) | st.sampled_from(["$", 1, None, Text("k"), True, b"k", (1,), "\udc00"])
+MIXED = st.recursive(
+    PLAIN | ODD,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(MIXED, max_size=6) | st.dictionaries(KEYS, MIXED, max_size=6))
+@example([1e16, -(2**53) + 1, None, struct.unpack("<d", b"\0\0\0\0\xa1$\xcb\x7f")[0]])
+@example([struct.unpack("<d", bytes.fromhex("010000000000f07f"))[0], "a NaN of another kind"])
+def test_the_fast_road_is_taken_only_where_the_slow_one_comes_to_the_same(value: Any) -> None:
+    """What is told to be plain, the walk over it leaves as it is."""
+    if is_plain(value):
+        assert looked_at_one_by_one(value) is value
+
+
+def looked_at_one_by_one(value: Any) -> Any:
+    """The tree of a value whose parts are all too few for the fast road, or the refusal of it."""
+    roads: Any = writing
+    many, roads.MANY = roads.MANY, sys.maxsize
+    try:
+        return writing.Writing(CODEC._classes).write(value, 0)
+    except writing.Refused as refused:
+        return refused
+    finally:
+        roads.MANY = many
+
+
+@given(PLAIN)
+@example([math.pi / (k + 7) for k in range(600)])
+def test_rows_of_plain_data_are_told_to_be_plain(value: Any) -> None:
+    """Many equal rows need no look at each; where it is not sure, the text is the same."""
+    rows = [value] * 600
+    assert CODEC.dump(rows) == msgspec.json.encode(rows).decode()
+    assert is_plain([{"id": 1, "name": "a", "score": 0.5, "tags": ["x", None, True]}] * 100)
+
+
+@pytest.mark.parametrize("at", [0, 511, 512, 1023, 1100])
+def test_one_part_that_is_not_plain_is_found_among_many(at: int) -> None:
+    """Wherever it stands in a long list, it is written with its tag, and is named if refused."""
+    rows: list[Any] = [{"n": n} for n in range(1101)]
+    rows[at] = {"n": (1,)}
+    assert CODEC.load(CODEC.dump(rows)) == rows
+    rows[at] = {"n": print}
+    with pytest.raises(OutputNotSerializable, match=rf"\[{at}\]"):
+        CODEC.dump(rows)
 
 
 @pytest.mark.parametrize(

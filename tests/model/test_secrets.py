@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from handrail.codec.codec import Codec
+from handrail.secrets.needles import LONG, Needles
 from handrail.secrets.sealing import sealed, unsealed, variables_in
 from handrail.secrets.values import SPELLINGS, Secrets, masked, secret_values
 
@@ -224,3 +225,18 @@ def test_text_without_secrets_is_left_as_it_is() -> None:
     text = '{ "a" : "task-1 is high up in the sky, and so on" }'
     assert sealed(text, VALUES) == (text, False)
     assert unsealed(text, VALUES) == text
+
+
+@given(
+    st.text(max_size=20),
+    st.sampled_from(["", "sk-", "ghs_", "AKIA", "x.eyJ", "hunter22", "h\u00fcnter22", "\ud800"]),
+    st.text(max_size=20),
+)
+def test_in_a_long_text_the_same_is_found_as_in_a_short_one(
+    before: str, needle: str, after: str
+) -> None:
+    """Which road is taken changes nothing: neither what is looked for, nor where it stands."""
+    needles = Needles(["sk-", "ghs_", "AKIA", ".eyJ", "hunter22", "h\u00fcnter22"])
+    text = before + needle + after
+    long = " " * LONG + text + " " * LONG
+    assert needles.may_occur_in(long) == needles.may_occur_in(text)

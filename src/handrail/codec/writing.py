@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias
 
+from handrail.codec.plain import MANY, PART, is_plain
+
 TAG = "$"
 MAX_DEPTH = 200
 TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
@@ -188,15 +190,19 @@ def write_list(writing: Writing, value: list[Any], depth: int) -> Any:
     written: list[Any] | None = None
     index = 0
     try:
-        for index, item in enumerate(value):
-            kind = class_of(item)
-            if kind in as_is or (kind is int and INT_MIN <= item <= INT_MAX):
+        for start in range(0, len(value), PART):
+            part = value if len(value) <= PART else value[start : start + PART]
+            if len(part) >= MANY and is_plain(part):
                 continue
-            tree = writing.write(item, depth + 1)
-            if tree is not item:
-                if written is None:
-                    written = value.copy()
-                written[index] = tree
+            for index, item in enumerate(part, start):
+                kind = class_of(item)
+                if kind in as_is or (kind is int and INT_MIN <= item <= INT_MAX):
+                    continue
+                tree = writing.write(item, depth + 1)
+                if tree is not item:
+                    if written is None:
+                        written = value.copy()
+                    written[index] = tree
     except Refused as refused:
         raise refused.inside(value, f"[{index}]") from refused.__cause__
     return value if written is None else written
@@ -204,6 +210,8 @@ def write_list(writing: Writing, value: list[Any], depth: int) -> Any:
 
 def write_dict(writing: Writing, value: dict[Any, Any], depth: int) -> Any:
     """A dict: itself if it is plain through and through, pairs if a key is no plain one."""
+    if len(value) >= MANY and is_plain(value):
+        return value
     as_is = writing.as_is
     written: dict[Any, Any] | None = None
     key: Any = None

@@ -63,8 +63,11 @@ def sealed(
     if len(text) < SHORTEST:
         return text, False
     finder = finder_of(secrets) if secrets else None
-    if finder is not None and not finder.occurs_in_json(text) and _BASE64 not in text:
-        finder = None
+    if finder is not None and _BASE64 not in text:
+        if not finder.or_token_in_json(text):
+            return text, False
+        if not finder.occurs_in_json(text):
+            finder = None
     if finder is None and not may_hold_token(text):
         return text, False
     seal = _Seal(finder, secrets or {})

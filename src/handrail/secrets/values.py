@@ -14,6 +14,8 @@ from functools import cache, lru_cache
 import attrs
 import msgspec
 
+from handrail.secrets.needles import Needles
+
 
 def _texts(given: Iterable[str]) -> tuple[str, ...]:
     return tuple(given)
@@ -76,7 +78,15 @@ _SHAPES = (
     ),
 )
 _SHORTEST_TOKEN = 15
-_STARTS = tuple(text for text, _, _ in _SHAPES)
+_TOKENS = Needles(
+    (
+        *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"),
+        *("xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-"),
+        *("AKIA", "ASIA", "AIza", ".eyJ"),
+    ),
+    (text for text, _, _ in _SHAPES),
+)
+"""What each token has in it."""
 _compiled = cache(re.compile)  # on first use: most texts need none of them
 
 
@@ -137,14 +147,14 @@ def may_hold_token(text: str) -> bool:
     """True if a token may be in a text, or in the JSON text of one; quick where there is none."""
     if len(text) < _SHORTEST_TOKEN:
         return False
-    if not any(map(text.__contains__, _STARTS)):
+    if not _TOKENS.may_occur_in(text):
         return False
     return any(part in text and _compiled(in_json).search(text) for part, in_json, _ in _SHAPES)
 
 
 def without_tokens(text: str) -> str:
     """``text`` with each known token cut to its first and last 4 characters: ``ghp_***a1b2``."""
-    if len(text) < _SHORTEST_TOKEN or not any(map(text.__contains__, _STARTS)):
+    if len(text) < _SHORTEST_TOKEN or not _TOKENS.may_occur_in(text):
         return text
     shown = text
     for part, _, token in _SHAPES:
@@ -167,7 +177,7 @@ class SecretFinder:
     one of the texts may end.
     """
 
-    __slots__ = ("_in_json", "inside", "names", "pattern")
+    __slots__ = ("_as_it_is", "_in_json", "_in_json_or_tokens", "inside", "names", "pattern")
 
     def __init__(self, values: Mapping[str, str]) -> None:
         counted = [(name, value) for name, value in values.items() if len(value) >= SHORTEST]
@@ -179,15 +189,21 @@ class SecretFinder:
         longest_first = sorted(self.names, key=len, reverse=True)
         self.pattern = re.compile("|".join(map(re.escape, longest_first)))
         self.inside = frozenset("".join(text[:-1] for text in longest_first))
-        self._in_json = tuple({json_inner(text): None for text in longest_first})
+        self._as_it_is = Needles(self.names)
+        self._in_json = Needles(json_inner(text) for text in longest_first)
+        self._in_json_or_tokens = self._in_json | _TOKENS
 
     def occurs_in(self, text: str) -> bool:
         """True if one of the values occurs in the text."""
-        return any(map(text.__contains__, self.names))
+        return self._as_it_is.may_occur_in(text)
 
     def occurs_in_json(self, text: str) -> bool:
         """True if one of the values may occur in a string of the JSON text."""
-        return any(map(text.__contains__, self._in_json))
+        return self._in_json.may_occur_in(text)
+
+    def or_token_in_json(self, text: str) -> bool:
+        """The same, or a token may."""
+        return self._in_json_or_tokens.may_occur_in(text)
 
 
 def finder_of(values: Mapping[str, str]) -> SecretFinder | None:

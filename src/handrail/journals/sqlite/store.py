@@ -38,7 +38,7 @@ from handrail.journals.sqlite.open import (
     state,
 )
 from handrail.journals.sqlite.rows import Numbered, Tail, mark_end, move_to_end, put_all
-from handrail.journals.sqlite.threads import AFTER_PAGES, Keeper, Scribe, WalFile
+from handrail.journals.sqlite.threads import Keeper, Scribe, WalFile
 from handrail.journals.sqlite.transactions import transaction
 from handrail.journals.sqlite.watch import LOOK_S, Watch, removed
 
@@ -76,7 +76,7 @@ class Store:
         self._watch = Watch(self.name)
         self.look_at = 0.0
         """From which time on an event is not stored without a look at the file's name."""
-        self.wal = WalFile(self.path, self._look)
+        self.wal = WalFile(self.path, self._look, self._synced_often)
         self.scribe = Scribe(self.wal.sync)
         self.keeper = Keeper(
             self.name,
@@ -170,7 +170,7 @@ class Store:
     def wrote(self, pages: int) -> None:
         """Count what was written, and have it moved into the database when it is enough."""
         self.keeper.written += pages
-        if self.keeper.written >= AFTER_PAGES:
+        if self.keeper.is_due:
             self.keeper.wake()
 
     def acquire(self, run_id: str, secrets: Mapping[str, str] | None) -> tuple[int, str]:
@@ -317,6 +317,10 @@ class Store:
     def _look(self) -> None:
         if why := self._watch.gone():
             raise removed(self.name, "syncing it to disk", why)
+
+    def _synced_often(self) -> None:
+        self.keeper.lengthens = True
+        self.keeper.wake()
 
     def _lost(self) -> bool:
         """True if the file is gone; the next who writes an event is told."""
