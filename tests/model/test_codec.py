@@ -283,6 +283,7 @@ MIXED = st.recursive(
 
 @given(st.lists(MIXED, max_size=6) | st.dictionaries(KEYS, MIXED, max_size=6))
 @example([1e16, -(2**53) + 1, None, struct.unpack("<d", b"\0\0\0\0\xa1$\xcb\x7f")[0]])
+@example([2**63])
 @example([struct.unpack("<d", bytes.fromhex("010000000000f07f"))[0], "a NaN of another kind"])
 def test_the_fast_road_is_taken_only_where_the_slow_one_comes_to_the_same(value: Any) -> None:
     """What is told to be plain, the walk over it leaves as it is."""
