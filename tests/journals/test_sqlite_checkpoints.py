@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from handrail.journals.sqlite import store as sqlite_store
 from handrail.journals.sqlite import threads as sqlite_checkpoints
 from handrail.journals.sqlite.journal import SqliteJournal
 from tests.journals.sqlite_support import started, step
@@ -15,7 +14,6 @@ from tests.journals.sqlite_support import started, step
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_store, "AFTER_PAGES", 100)
     monkeypatch.setattr(sqlite_checkpoints, "AFTER_PAGES", 100)
     monkeypatch.setattr(sqlite_checkpoints, "LONG_PAGES", 200)
 
@@ -39,6 +37,25 @@ async def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
     journal.close()
     assert found == [started(), *(step(seq) for seq in range(2, count + 1))]
     assert len(beginnings) == 4
+
+
+async def test_the_log_of_many_syncs_is_as_long_as_it_will_be(tmp_path: Path) -> None:
+    """A sync of a file that grows costs more; what was written before and after is there."""
+    path = tmp_path / "runs.db"
+    journal = SqliteJournal(path, durability="power")
+    journal.acquire("r")
+    log, sizes, count = path.with_name("runs.db-wal"), list[int](), 0
+    while count < 20_000 and sizes.count(max(sizes, default=0)) < 300:
+        count += 1
+        stored = journal.append(step(count) if count > 1 else started(), sync=True)
+        if stored is not None:
+            await stored
+        sizes.append(log.stat().st_size)
+    found = len(journal.events("r"))
+    journal.close()
+    assert found == count
+    assert sizes[-1] > sqlite_checkpoints.SYNCED_PAGES * 4096
+    assert sizes[sqlite_checkpoints.MANY_SYNCS - 2] < sizes[-1] / 4
 
 
 def salt_of(log: Path) -> bytes:

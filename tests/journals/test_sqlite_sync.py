@@ -18,7 +18,7 @@ Syncs = Callable[..., None]
 def log(tmp_path: Path) -> Iterator[WalFile]:
     """The log of a journal, which nobody else uses."""
     (tmp_path / "runs.db-wal").touch()
-    wal = WalFile(tmp_path / "runs.db", lambda: None)
+    wal = WalFile(tmp_path / "runs.db", lambda: None, lambda: None)
     yield wal
     with wal.lock:
         wal.close()
@@ -79,3 +79,15 @@ def test_a_slow_disk_is_never_taken_for_a_quick_one(log: WalFile, syncs: Syncs) 
         syncs(6, QUICK_S)
         syncs(1, SLOW_S)
         assert not log.sync_if_quick()
+
+
+def test_that_a_log_is_synced_often_is_said_once(tmp_path: Path) -> None:
+    """So that it is made long before it has to grow."""
+    (tmp_path / "runs.db-wal").touch()
+    said: list[int] = []
+    log = WalFile(tmp_path / "runs.db", lambda: None, lambda: said.append(1))
+    for _ in range(2 * sqlite_sync.MANY_SYNCS):
+        log.sync()
+    with log.lock:
+        log.close()
+    assert said == [1]

@@ -52,26 +52,36 @@ class HistoryIndex:
         self.said: dict[str, list[str]] = {}
         """What each path said of its failures: first which step's, if a body passed it on."""
         self._unwinding = False
+        begin, begun_at, ends, ended_at = self.known.add, self.begun_at, self.ends, self.ended_at
         for index, event in enumerate(history):
-            if isinstance(event, ev.StepStarted):
-                self.known.add(event.path)
-                self.begun_at.setdefault(event.path, index)
+            if type(event) is ev.StepStarted:  # most are of the first two
+                path = event.path
+                begin(path)
+                begun_at.setdefault(path, index)
                 if event.cleanup:
-                    self.cleaning_up[event.path] = index
-            elif isinstance(event, (ev.StepCompleted, ev.MemberCompleted)):
-                self.ends[event.path], self.ended_at[event.path] = event, index
+                    self.cleaning_up[path] = index
+            elif type(event) is ev.StepCompleted or type(event) is ev.MemberCompleted:
+                path = event.path
+                ends[path], ended_at[path] = event, index
                 if event.result.error:
-                    self.said.setdefault(event.path, []).append(event.result.error)
-            elif isinstance(event, ev.MemberStarted):
+                    self.said.setdefault(path, []).append(event.result.error)
+            else:
+                self._other(event, index)
+
+    def _other(self, event: ev.Event, index: int) -> None:
+        match event:
+            case ev.MemberStarted():
                 self.known.add(event.path)
-            elif isinstance(event, ev.AttemptFailed):
+            case ev.AttemptFailed():
                 self.said.setdefault(event.path, []).append(event.error)
-            elif isinstance(event, ev.RollbackCompleted):
+            case ev.RollbackCompleted():
                 self.undone[event.path] = index
-            elif isinstance(event, ev.RunResumed):
+            case ev.RunResumed():
                 self._drop(event.superseded)
-            elif isinstance(event, (ev.CancelRequested, ev.WorkflowCompleted)):
+            case ev.CancelRequested() | ev.WorkflowCompleted():
                 self._unwinding = isinstance(event, ev.CancelRequested)
+            case _:
+                pass
 
     def _drop(self, paths: Iterable[str]) -> None:
         """Drop what a resume did. One that goes on cancelling the run drops no more than ends."""

@@ -394,12 +394,9 @@ def _labels(text: str) -> dict[str, str]:
     return {name: said if isinstance(said, str) else "***" for name, said in labels.items()}
 
 
-_EVENTS = """
-SELECT seq, at, cast(kind AS blob), cast(path AS blob), cast(body AS blob), cast(value AS blob),
-  cast(blob AS blob), crc
-FROM events WHERE run = ? ORDER BY seq
-"""
-"""As bytes: so they were checksummed, and msgspec reads them."""
+_EVENTS = (
+    "SELECT seq, at, kind, path, body, value, blob, crc FROM events WHERE run = ? ORDER BY seq"
+)
 _AFTER = "SELECT seq FROM events WHERE (run, seq) > (?, ?) ORDER BY run, seq LIMIT 1"
 _BLOB = "SELECT cast(data AS blob) FROM blobs WHERE hash = ?"
 
@@ -468,7 +465,11 @@ def _chain(  # noqa: PLR0917 - they are one row's parts, and where to
     crc = begin_checksum(run_id)
     tail_seq, tail_crc = tail
     keep = events.append
-    rows = connection.execute(_EVENTS, (number,))
+    connection.text_factory = bytes  # so they were checksummed, and msgspec reads them
+    try:
+        rows = connection.execute(_EVENTS, (number,)).fetchall()
+    finally:
+        connection.text_factory = str
     for expected, (seq, at, kind, path, body, value, blob, said) in enumerate(rows, 1):
         if seq != expected:
             raise _NotAsWritten(f"event {expected} is missing")
