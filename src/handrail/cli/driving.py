@@ -11,6 +11,7 @@ import termios
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from types import FrameType, TracebackType
 from typing import Any, Literal, Self, TextIO, TypeAlias, cast
@@ -193,7 +194,7 @@ class DrivingExecutor(Executor):
     def of(cls, executor: Executor, **parts: Any) -> Self:
         """The same as another executor, but for these parts."""
         made = cls.__new__(cls)
-        Engine.__init__(made, attrs.evolve(executor.parts, **parts))
+        Engine.__init__(made, replace(executor.parts, **parts))
         return made
 
     def held(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
-
-import attrs
 
 from handrail.core import commands as cmd
 from handrail.core.failures import body_error_text
@@ -156,7 +155,7 @@ def note_unwinding(run: RunState, node: Node, error: BaseException) -> None:
     reason = (node.stop or "cancelled").rstrip(".")
     node.stop = f"{reason}; while it unwound: {body_error_text(error)}"
     if node is run.root and run.ending is not None:
-        run.ending = attrs.evolve(run.ending, error=node.stop)
+        run.ending = replace(run.ending, error=node.stop)
 
 
 def root_ended(run: RunState, value: Any, error: BaseException | None) -> None:

@@ -21,10 +21,10 @@ the same attempt, so a resumed run goes on where it stood:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from handrail.core.retry import delay_s
+from handrail.model.dataclass import dataclass
 from handrail.model.events import LadderStep
 from handrail.model.launch import Fault, Launch, Rung
 from handrail.shortening import shortened

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from handrail.errors import BudgetExceeded
+from handrail.model.dataclass import dataclass
 from handrail.model.events import (
     BudgetRaised,
     BudgetReserved,

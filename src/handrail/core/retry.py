@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from handrail.model.dataclass import dataclass
 from handrail.model.policy import Backoff, Retry
 
 

@@ -8,9 +8,9 @@ carried out within the same ``receive``; ``core.machine`` has the table that say
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import attrs
 import msgspec
 
 from handrail.core import commands as cmd
@@ -22,6 +22,7 @@ from handrail.core.nodes import MemberNode, Node, Phase, RunNode
 from handrail.core.visible import VisibleResults
 from handrail.errors import DuplicateStepName, HandrailError, OutputNotSerializable, StepChange
 from handrail.model import events as ev
+from handrail.model.dataclass import dataclass
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import line_of
 from handrail.model.launch import Launch
@@ -46,7 +47,7 @@ from handrail.steps.fingerprint import fingerprint, matches
 from handrail.steps.verbs import ForEachGroup, SignalWait, Step
 
 if TYPE_CHECKING:
-    from handrail.codec.codec import Codec  # noqa: TC004  # attrs keeps the annotation as text
+    from handrail.codec.codec import Codec  # attrs keeps the annotation as text
 
 
 class StepNode(Node):
@@ -318,7 +319,7 @@ class Search(Protocol):
         """Close the bodies that it stands in."""
 
 
-@attrs.frozen
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How the run is to end, once its tree has unwound."""
 
@@ -329,7 +330,7 @@ class Ending:
     failed_step: str | None = None
 
 
-@attrs.frozen
+@dataclass(frozen=True, slots=True)
 class Setting:
     """What a machine is told once, before the first event.
 
@@ -341,7 +342,7 @@ class Setting:
     run_id: str
     limits: Limits = Limits()
     cleanup_timeout_s: float = 30.0
-    recorded: Recorded = attrs.field(factory=lambda: Recorded(()))
+    recorded: Recorded = field(default_factory=lambda: Recorded(()))
     codec: Codec | None = None
     max_crashes: int = 5
     secrets: Mapping[str, str] | None = None

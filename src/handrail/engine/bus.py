@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias, TypeVar, cast
 
+from handrail.model.dataclass import dataclass
 from handrail.model.described import text_of
 from handrail.model.events import (
     AgentFinished,

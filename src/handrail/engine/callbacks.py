@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import attrs
-
 from handrail.core import commands as cmd
 from handrail.core.commands import AskFallback, AskPredicate, Evaluated, FindStages, Undo
 from handrail.engine.asking import asked
@@ -17,13 +15,14 @@ from handrail.engine.stops import CancelledFromWithin
 from handrail.engine.tasks import ABANDONED, STOPPED, InFlight
 from handrail.errors import HandrailError, JournalFailed, LeaseLost, StagesMissing, StepTimeout
 from handrail.model import events as ev
+from handrail.model.dataclass import dataclass
 from handrail.model.described import text_of
 from handrail.model.results import OpenGate, qualified
 from handrail.record.answers import by_policy
 from handrail.steps.verbs import Stage
 
 
-@attrs.frozen
+@dataclass(frozen=True, slots=True)
 class Evaluator:
     """Evaluates for one run; sync functions run on the event loop, rollbacks in threads."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from handrail.core.admission import Admission
 from handrail.core.machine import Machine
@@ -18,7 +18,6 @@ from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
-from handrail.engine.exporting import export_to, import_from, with_unset
 from handrail.engine.in_place import InPlace
 from handrail.engine.inbox import post_answer
 from handrail.engine.inputs import refuse_other_inputs, result_given, with_inputs
@@ -39,7 +38,6 @@ from handrail.engine.parts import (
     new_run_id,
 )
 from handrail.engine.perform import Performer
-from handrail.engine.planning import plan_of
 from handrail.engine.preflight import preflight
 from handrail.engine.replacements import Replacements
 from handrail.engine.replay import warn_of_missing
@@ -48,17 +46,13 @@ from handrail.engine.step_names import StepNames, unchanged_since
 from handrail.errors import JournalDamaged, ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.history import RunDiff
 from handrail.model.inputs import bind_inputs
-from handrail.model.plan import Plan, PlannedStep
 from handrail.model.policy import Limits
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Letter, Message
 from handrail.record.answers import accepted
-from handrail.record.comparing import diff_of
 from handrail.record.dropped import cancelled_half_way
-from handrail.record.forking import cut_of, died_by, forked
 from handrail.record.inbox import asked_to_cancel, check_signal, gate_in, sort_messages
 from handrail.record.reading import (
     began_since,
@@ -77,6 +71,10 @@ from handrail.record.reading import (
 from handrail.record.run_record import Recorded
 from handrail.secrets.values import SecretValues, secret_values
 from handrail.steps.verbs import Step
+
+if TYPE_CHECKING:
+    from handrail.model.history import RunDiff
+    from handrail.model.plan import Plan, PlannedStep
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -485,6 +483,8 @@ class Engine:
                 of its type. WorkflowNotFound: of ``outputs`` and ``inputs``, if nobody knows its
                 workflow. RunIdTaken: ``fork_id`` is. Nothing was made.
         """
+        from handrail.record.forking import cut_of, died_by, forked
+
         check_paths(rerun=rerun)
         now, journal = self._parts.clock.now(), self._journal
         with self._users.using():
@@ -520,6 +520,8 @@ class Engine:
         there has a value of its own that nothing else has. Of one that is damaged the beginning, if
         that is all that is wanted.
         """
+        from handrail.engine.exporting import with_unset
+
         secrets = self._secrets()
         try:
             history = history_of(self._journal, run_id, secrets)
@@ -544,6 +546,8 @@ class Engine:
         self, history: Sequence[ev.Event], definition: WorkflowDefinition, now: float
     ) -> RunState:
         """A run as far as its record goes, by the code of now; nothing is performed."""
+        from handrail.engine.planning import plan_of
+
         start = self._start_again(history, definition, now)
         machine = self._machine(start)
         evaluator = Evaluator(self._contexts(start.run_id, definition), self._parts.stages, None)
@@ -558,6 +562,8 @@ class Engine:
         Raises:
             RunNotFound: the journal lacks one.
         """
+        from handrail.record.comparing import diff_of
+
         with self._users.using():
             one, other = (history_of(self._journal, each, self._secrets()) for each in (a, b))
         return diff_of(one, other, self._journal.codec.identity)
@@ -568,6 +574,8 @@ class Engine:
         Raises:
             RunNotFound: there is no such run. OSError: the file cannot be written; there is none.
         """
+        from handrail.engine.exporting import export_to
+
         with self._users.using():
             history, secrets = self._history_as_written(run_id, None)
             export_to(Path(file), self._journal, history, secrets)
@@ -579,6 +587,8 @@ class Engine:
             DamagedExport: the file is not as it was written. RunIdTaken: there is such a run.
                 Nothing was imported. OSError: it cannot be read.
         """
+        from handrail.engine.exporting import import_from
+
         with self._users.using():
             return import_from(Path(file), self._journal, run_id, self._secrets())
 
@@ -626,6 +636,8 @@ class Engine:
         reuse: Sequence[str],
         rerun: Sequence[str],
     ) -> Plan:
+        from handrail.engine.planning import plan_of
+
         now, parts = self._parts.clock.now(), self._parts
         start = self._start_again(history, definition, now, reuse, rerun)
         machine = self._machine(start)

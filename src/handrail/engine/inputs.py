@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from inspect import Parameter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from handrail.codec.codec import Codec
 from handrail.errors import InputsDiffer, WrongUse, did_you_mean
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.inputs import input_of
@@ -14,6 +13,9 @@ from handrail.model.results import A_PERSON, StepResult
 from handrail.record.answers import given_output
 from handrail.steps.verbs import Step
 from handrail.typed.jsonsafe import short_repr
+
+if TYPE_CHECKING:
+    from handrail.codec.codec import Codec
 
 
 def with_inputs(

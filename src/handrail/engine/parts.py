@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, cast, get_args
-
-import attrs
 
 from handrail.core.admission import Admission
 from handrail.engine.bus import Bus
@@ -18,6 +17,7 @@ from handrail.engine.shared import SharedAdmission
 from handrail.errors import DefinitionError, RunIdTaken, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentOptions, AgentSettings
+from handrail.model.dataclass import dataclass
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import defined_at
 from handrail.model.policy import Budget, Ladder, Limits, count_of, seconds_of
@@ -43,7 +43,7 @@ Existing: TypeAlias = Literal["refuse", "go_on"]
 """What becomes of a run whose id the journal knows: an error, or it goes on."""
 
 
-@attrs.frozen
+@dataclass(frozen=True, slots=True)
 class Parts:
     """Everything an engine is made of."""
 
@@ -53,10 +53,10 @@ class Parts:
     shared: SharedAdmission | None = None
     around: tuple[Around, ...] = ()
     on_change: OnChange = "refuse"
-    agents: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    agents: Mapping[str, Any] = field(default_factory=dict[str, Any])
     stages: Callable[[], Mapping[str, Any]] = dict
-    services: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    config: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    services: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     workflows: tuple[WorkflowLike[..., Any], ...] = ()
     limits: Limits = Limits()
     gates: Any = None
@@ -66,23 +66,23 @@ class Parts:
     max_crashes: int = 5
     secrets: Secrets = Secrets()
     durable: bool = False
-    identity: str = attrs.field(factory=lambda: os.urandom(4).hex())
+    identity: str = field(default_factory=lambda: os.urandom(4).hex())
     """Tells its runs from others of the same id, where the journal cannot."""
     agent_defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
     """What holds for agents; found out when it is first needed."""
     check_agent: AgentCheck | None = None
 
 
-@attrs.frozen
+@dataclass(frozen=True, slots=True)
 class Options:
     """What ``executor.options`` sets for the runs that follow."""
 
     run_id: str | None = None
-    labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
     existing: Existing = "refuse"
 
 
-@attrs.frozen
+@dataclass(frozen=True, slots=True)
 class Held:
     """A run that is driven here: the secrets of its record, and since when it is."""
 
@@ -90,7 +90,7 @@ class Held:
     since: float
 
 
-@attrs.frozen
+@dataclass(frozen=True, slots=True)
 class Begin:
     """A run as it was asked for; ``given`` are its inputs without defaults."""
 
@@ -101,7 +101,7 @@ class Begin:
     options: Options
 
 
-@attrs.frozen
+@dataclass(frozen=True, slots=True)
 class Start:
     """Where a drive begins: with nothing, or after what is recorded (``seq`` events).
 
@@ -113,7 +113,7 @@ class Start:
     run_id: str
     inputs: dict[str, Any]
     first: ev.Event
-    recorded: Recorded = attrs.field(factory=lambda: Recorded(()))
+    recorded: Recorded = field(default_factory=lambda: Recorded(()))
     seq: int = 0
     letters: tuple[ev.Event, ...] = ()
     cancel: str | None = None
@@ -319,7 +319,7 @@ def _wrong(name: str, wanted: str, got: object) -> WrongUse:
     return WrongUse(f"{name}= of an Executor takes {wanted}, got {short_repr(got)}")
 
 
-@attrs.frozen
+@dataclass(frozen=True, slots=True)
 class Wiring:
     """What a driver is given; every part is a port or a value."""
 

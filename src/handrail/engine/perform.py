@@ -9,7 +9,7 @@ import inspect
 import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias, assert_never
 
 import attrs
@@ -28,6 +28,7 @@ from handrail.errors import (
     WrongUse,
 )
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
+from handrail.model.dataclass import dataclass
 from handrail.model.described import bases_of, text_of, traceback_of
 from handrail.model.events import AgentFinished, AttemptFailed, Notice, StepCompleted, StepOutput
 from handrail.model.launch import AgentError, Launch, PromptError, fault_of
@@ -71,7 +72,7 @@ Told: TypeAlias = tuple[Usage | None, Usage | None]
 """What an agent said it had used in the launch that was stopped, and in all of the attempt."""
 
 
-@attrs.frozen
+@dataclass(frozen=True, slots=True)
 class Performer:
     """Performs the leaf steps of one run."""
 
@@ -84,9 +85,9 @@ class Performer:
     around: tuple[Around, ...] = ()
     recorded: Callable[[], Recorded] = lambda: Recorded(())
     """What earlier drives recorded."""
-    session_totals: dict[str, Usage] = attrs.field(factory=dict[str, Usage], init=False)
+    session_totals: dict[str, Usage] = field(default_factory=dict[str, Usage], init=False)
     """The same in this drive, whichever step went on in it."""
-    told: dict[str, Told] = attrs.field(factory=dict[str, Told], init=False)
+    told: dict[str, Told] = field(default_factory=dict[str, Told], init=False)
     """What agents that were stopped had used, by path, until it is taken."""
 
     async def perform(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import anyio.lowlevel
@@ -23,6 +23,7 @@ from handrail.core.run_state import declared_for
 from handrail.engine.bus import Bus
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
+from handrail.model.dataclass import dataclass
 from handrail.model.described import bases_of
 from handrail.model.results import StepResult, qualified
 from handrail.ports.journal import Journal

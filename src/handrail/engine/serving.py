@@ -9,7 +9,7 @@ import functools
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import anyio
 
@@ -20,10 +20,11 @@ from handrail.errors import HandrailError, RunLocked, WrongUse
 from handrail.model.events import Event
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
-from handrail.record.due import Due
 from handrail.record.inbox import with_letters
 from handrail.record.reading import ended, history_of, recorded_result, workflow_for
-from handrail.record.standing import RunState, info_of, standing_of
+
+if TYPE_CHECKING:
+    from handrail.record.standing import RunState
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -186,6 +187,8 @@ class ServingEngine(SteeredEngine):
         Raises:
             RunNotFound: there is no such run.
         """
+        from handrail.record.standing import info_of, standing_of
+
         with self._users.using():
             return standing_of(
                 self._journal, info_of(self._journal, run_id), self._parts.clock.now()
@@ -252,6 +255,8 @@ class ServingEngine(SteeredEngine):
                 await self._close_block(block)
 
     async def _serve(self, block: Background, max_runs: int | None) -> None:
+        from handrail.record.due import Due
+
         journal, due, at_work = self._journal, Due(self._journal), set[str]()
         known = {one.definition.name for one in self._parts.workflows}
         while True:

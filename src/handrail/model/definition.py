@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from inspect import _ParameterKind  # pyright: ignore[reportPrivateUsage]  # has no public name
 from typing import Any, get_type_hints
 
+from handrail.model.dataclass import dataclass
 from handrail.model.policy import Limits
 from handrail.typed.jsonsafe import short_repr
 

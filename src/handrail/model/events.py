@@ -11,9 +11,10 @@ An event is drafted without number and time; the engine stamps it once, before a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
+from handrail.model.dataclass import dataclass
 from handrail.model.launch import Launch
 from handrail.model.results import (
     OpenGate,

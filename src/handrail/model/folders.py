@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from functools import lru_cache
 
@@ -35,6 +34,8 @@ def step_folder(path: str) -> str:
             folder = f"%{ord(folder[0]):02X}{folder[1:]}"
         if found and len(found) + len(folder) >= _MOST:
             rest = "/".join(parts[count:]).encode("utf-8", "surrogatepass")
+            import hashlib
+
             return f"{found}/{hashlib.sha256(rest).hexdigest()[:24]}"
         found = f"{found}/{folder}" if found else folder
     return found

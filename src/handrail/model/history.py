@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Literal, TypeAlias
 
+from handrail.model.dataclass import dataclass
 from handrail.model.results import StepResult
 from handrail.typed.jsonsafe import json_safe
 

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from handrail.errors import InvalidInput
 from handrail.model.definition import WorkflowDefinition
-from handrail.typed.convert import convert
 from handrail.typed.schema import plain
 
 _SCALARS = (str, bytes, bool, int, float, type(None))
@@ -51,6 +50,8 @@ def input_of(name: str, value: Any, annotation: Any) -> Any:
     """One input, converted; see ``bind_inputs``."""
     if annotation is Parameter.empty:
         return value
+    from handrail.typed.convert import convert
+
     try:
         converted = convert(value, annotation, name=name)
     except InvalidInput:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from handrail.errors import AgentErrorKind, HandrailError
+from handrail.model.dataclass import dataclass
 from handrail.model.policy import DEFAULT_LADDER, Ladder
 from handrail.model.results import Usage, add_usage
 

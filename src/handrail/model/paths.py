@@ -12,7 +12,6 @@ A path is names and keys joined by ``/``. It is the key of the journal, so the g
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Container, Iterator
 
@@ -141,6 +140,8 @@ def on_disk(part: str) -> str:
         encoded = encoded.replace(".", "%2E")
     if len(encoded) <= _MAX_PART_BYTES:
         return encoded
+    import hashlib
+
     digest = hashlib.sha256(part.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"{encoded[:_MAX_PART_BYTES]}-{digest}"
 

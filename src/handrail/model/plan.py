@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal, TypeAlias
 
 from handrail.errors import StepChange
+from handrail.model.dataclass import dataclass
 from handrail.model.results import RunStatus, StepStatus, WaitsFor
 from handrail.typed.reference import NEWER
 

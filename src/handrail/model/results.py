@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 from handrail.errors import HandrailError, NotClean, WrongUse
-from handrail.model.frozen import unchangeable
+from handrail.model.dataclass import dataclass
 from handrail.shortening import shortened
 from handrail.typed.reference import NEWER, recorded_name
 
@@ -159,7 +159,6 @@ class Skipped:
         return False
 
 
-@unchangeable
 @dataclass(frozen=True, slots=True)
 class StepResult(Generic[T_co]):
     """The record of one finished step.
@@ -252,7 +251,6 @@ def qualified(cls: type) -> str:
 _NO_DATA: Any = None
 
 
-@unchangeable
 @dataclass(frozen=True, slots=True)
 class CommandResult(Generic[T_co]):
     """What a command did: exit code, decoded output, and stdout parsed as JSON if asked.
@@ -311,7 +309,6 @@ class UnparsedCommandResult(CommandResult[Any]):
         return (UnparsedCommandResult, self._parts())
 
 
-@unchangeable
 @dataclass(frozen=True, slots=True)
 class AgentResult(Generic[T_co]):
     """An agent's answer; ``attempts`` counts the turns it took, re-asks included.
@@ -352,7 +349,6 @@ def _has_key(output: object, name: str) -> bool:
     return isinstance(output, Mapping) and name in output
 
 
-@unchangeable
 @dataclass(frozen=True, slots=True)
 class BranchResult(Generic[T_co]):
     """Which arm of a branch ran (from 0), its step's name, and its output."""
@@ -491,7 +487,6 @@ class Incident:
     backend: str = ""
 
 
-@unchangeable
 @dataclass(frozen=True, slots=True)
 class WorkflowResult(Generic[R_co]):
     """How a run ended, or where it waits.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from handrail.model.agent_options import NO_OPTIONS, WATCHDOGS, AgentOptions
+from handrail.model.dataclass import dataclass
 from handrail.model.events import Notice
 from handrail.model.results import Usage
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
+from handrail.model.dataclass import dataclass
 from handrail.model.events import (
     CancelRequested,
     Event,

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from handrail.codec.unresolved import Unresolved
 from handrail.model import events as ev
+from handrail.model.dataclass import dataclass
 from handrail.model.described import raised_in
 from handrail.model.paths import is_budget_gate
 from handrail.model.results import (

@@ -7,7 +7,7 @@ their verb and modifiers. Verbs are plain data; ``kind`` is what results and eve
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast, get_args
@@ -17,6 +17,7 @@ import attrs
 from handrail.errors import DefinitionError, NotPortable, WrongUse
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.context import WorkflowContext
+from handrail.model.dataclass import dataclass
 from handrail.model.policy import (
     Backoff,
     Budget,
