@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -85,6 +86,14 @@ def make_executor():
 
 def one():
     return Executor(services=services(), workflows=[saves])
+
+
+def waiting():
+    return Executor(services=services(), workflows=[keeps])
+
+
+def kept():
+    return Executor(journal=SqliteJournal("own.db"), services=services(), workflows=[keeps])
 """
 LOOP = """\
 from handrail import Agent, FakeBackend, step, workflow
@@ -160,6 +169,21 @@ def test_a_target_may_be_what_makes_an_executor(cli: Cli) -> None:
     outcome = cli("run", "app.py:make_executor")
     assert outcome.code == 2
     assert "It has: keeps, stays. Name the workflow" in outcome.err
+
+
+@pytest.mark.parametrize("factory", ["waiting", "kept"])
+def test_a_run_of_a_factory_goes_on_with_what_that_makes(factory: str, cli: Cli) -> None:
+    """The line that is printed is enough: journal, workflow and services are those of its start."""
+    outcome = cli("run", f"app.py:{factory}", "--run-id", "k")
+    assert outcome.code == 3
+    words = shlex.split(outcome.err.rpartition("go on with: handrail resume k")[2])
+    assert words == (["--executor", "app.py:kept"] if factory == "kept" else [])
+    assert "wait_for" in cli("plan", "k", *words).out
+    assert cli("signal", "k", "never", *words).code == 0
+    assert cli("resume", "k", *words).out == "the-db\n"
+    assert cli("run", f"app.py:{factory}", "--run-id", "c").code == 3
+    outcome = cli("cancel", "c", *words)
+    assert (outcome.code, "rolled back" in outcome.err) == (0, True)
 
 
 @pytest.mark.parametrize("name", ["app.py:nothing", "app.py:keeps", "app", "no.py:x"])

@@ -59,7 +59,7 @@ def fork(
     with json_channel(wanted=options.as_json) as data:
         journal = place.find()
         info = chosen(journal.runs(), name)
-        workflow = workflow_of(info, place, target)
+        workflow, place = workflow_of(info, place, target)
         place = attrs.evolve(place, target=target)
         fork_id = Executor(journal=journal, workflows=[workflow]).fork_sync(
             info.run_id,

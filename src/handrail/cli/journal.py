@@ -185,11 +185,16 @@ class Place:
         return next(above, None)
 
 
-def with_executor(place: Place, executor: Executor) -> Place:
-    """The same with an executor, and its journal unless a folder was named."""
-    place = attrs.evolve(place, executor=executor)
+def with_executor(place: Place, executor: Executor, typed: str = "") -> Place:
+    """The same with an executor, and its journal unless a folder was named. ``typed``: what leads
+    to it; to be typed again where its journal is another one.
+    """
+    before, place = place.file, attrs.evolve(place, executor=executor)
     own = place.own_journal()
-    return place if own is None else attrs.evolve(place, folder=own.path.parent)
+    if own is None:
+        return place
+    typed = place.executor_typed if own.path == before else typed or place.executor_typed
+    return attrs.evolve(place, folder=own.path.parent, executor_typed=typed)
 
 
 MOST = 8

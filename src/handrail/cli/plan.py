@@ -10,6 +10,7 @@ import attrs
 
 from handrail import Executor
 from handrail.cli.channels import json_channel, write_json
+from handrail.cli.driving import DrivingExecutor
 from handrail.cli.exits import Exit
 from handrail.cli.journal import Place, picked
 from handrail.cli.masking import shown
@@ -34,8 +35,8 @@ def plan(
     with json_channel(wanted=as_json) as data:
         journal = place.find()
         info = picked(journal, name)
-        workflow = workflow_of(info, place, target)
-        executor = Executor(journal=journal) if place.executor is None else place.executor
+        workflow, place = workflow_of(info, place, target)
+        executor = DrivingExecutor.of(place.executor or Executor(), journal=journal)
         reuse, rerun = list(choices.reuse), list(choices.all_rerun(journal, info.run_id))
         found = executor.plan_sync(info.run_id, workflow, reuse=reuse, rerun=rerun)
         if choices.on_change is not None and found.changes:

@@ -139,7 +139,7 @@ def resume(
     with json_channel(wanted=options.as_json) as data:
         journal = place.find()
         info = _picked(journal, name, latest=latest)
-        workflow = workflow_of(info, place, target)
+        workflow, place = workflow_of(info, place, target)
         place = attrs.evolve(place, target=target)
         options = as_recorded(options, info.labels)
         options = attrs.evolve(options, on_change=choices.on_change)
@@ -241,7 +241,7 @@ def run(wanted: Wanted, options: Options, place: Place) -> int:
     with json_channel(wanted=options.as_json) as data:
         workflow, executor = load_with_executor(wanted.target)
         if executor is not None:
-            place = with_executor(place, executor)
+            place = with_executor(place, executor, wanted.target)
         look_at(workflow)
         known = None if wanted.run_id is None else _known(wanted.run_id, place)
         if known is not None and wanted.new:
@@ -344,8 +344,8 @@ def _asked(journal: Journal, info: RunInfo, reason: str) -> bool:
 def _unwind(info: RunInfo, reason: str, session: Session, target: str | None) -> int:
     """Resume it only to unwind it, here."""
     run_id = info.run_id
-    workflow: Any = workflow_of(info, session.place, target)
-    return session.drive(
+    workflow, place = workflow_of(info, session.place, target)
+    return attrs.evolve(session, place=place).drive(
         lambda executor: executor.held(run_id, lambda: executor.cancel(run_id, reason, workflow)),
         workflow,
     )

@@ -105,7 +105,8 @@ def _steer_step(
         journal = place.find()
         info = picked(journal, name)
         who = by or whoever()
-        executor = Executor(journal=journal, workflows=[workflow_of(info, place, target)])
+        workflow, _ = workflow_of(info, place, target)
+        executor = Executor(journal=journal, workflows=[workflow])
         match done:
             case "completed":
                 executor.complete_sync(info.run_id, path, output, by=who)

@@ -244,23 +244,25 @@ def _made_executor(target: str, value: Any) -> Executor | None:
     return made if isinstance(made, Executor) else None
 
 
-def load_with_executor(target: str) -> tuple[Any, Executor | None]:
-    """The workflow that a TARGET names; if it names a factory of an executor, that and its only
-    workflow.
+def load_with_executor(target: str, named: str | None = None) -> tuple[Any, Executor | None]:
+    """The workflow that a TARGET names; if it names a factory of an executor, that and its workflow
+    of this name, or its only one.
 
     Raises:
-        Refused: as ``load``, or the executor has not one workflow.
+        Refused: as ``load``, or the executor has no such workflow, or not just one.
     """
     place, name = split(target)
     value = getattr(_imported(place), name, None) if name else None
     made = None if value is None or is_workflow(value) else _made_executor(target, value)
     if made is None:
         return load(target), None
-    if len(made.workflows) != 1:
+    found = [one for one in made.workflows if named in {None, one.definition.name}]
+    if len(found) != 1:
         names = ", ".join(one.definition.name for one in made.workflows) or "none"
         hint = f"It has: {names}. Name the workflow, and this with --executor {target}."
-        raise Refused(target, "is an executor that has not just one workflow", hint)
-    return made.workflows[0], made
+        what = "not just one workflow" if named is None else f"no workflow {named!r}"
+        raise Refused(target, f"is an executor that has {what}", hint)
+    return found[0], made
 
 
 def split(target: str) -> tuple[str, str]:
@@ -354,8 +356,9 @@ def labels_of(target: str, workflow: Any, place: Place) -> dict[str, str]:
     return labels
 
 
-def workflow_of(info: RunInfo, place: Place, target: str | None = None) -> Any:
-    """The workflow of a run, imported from where the run says, or from another TARGET.
+def workflow_of(info: RunInfo, place: Place, target: str | None = None) -> tuple[Any, Place]:
+    """The workflow of a run, imported from where the run says, or from another TARGET; and the
+    place with the executor that was named there, if one was and there was none yet.
 
     From here on the process is in the folder that the run was started in.
 
@@ -363,23 +366,28 @@ def workflow_of(info: RunInfo, place: Place, target: str | None = None) -> Any:
         Refused: the run does not say, or there is no such file, module or workflow.
     """
     if target is not None:
-        return load(target)
+        return _driven_with(place, *load_with_executor(target, info.workflow_name))
     recorded = info.labels.get(TARGET)
     if recorded is None:
         known = () if place.executor is None else place.executor.workflows
         for one in known:
             if one.definition.name == info.workflow_name:
-                return one
+                return one, place
         why = "was not started by this command, so its workflow is not known"
         raise Refused(f"run {info.run_id}", why, "Name it: --target file.py:name.")
     _go_to(place.base / info.labels.get(_IN, ""))
     found = _absolute(recorded, place)
     tell(f"run {info.run_id} of {recorded}")
     try:
-        return load(found)
+        return _driven_with(place, *load_with_executor(found, info.workflow_name))
     except Refused as error:
         hint = f"{error.hint} If it is elsewhere now: --target file.py:name.".strip()
         raise Refused(error.what, error.why, hint) from error
+
+
+def _driven_with(place: Place, workflow: Any, executor: Executor | None) -> tuple[Any, Place]:
+    named = executor is not None and place.executor is None
+    return workflow, attrs.evolve(place, executor=executor) if named else place
 
 
 def target_of(labels: Mapping[str, str]) -> str:
