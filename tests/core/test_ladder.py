@@ -132,11 +132,15 @@ def test_a_cap_of_unknown_end_is_probed_until_the_bound() -> None:
     assert "cap_max_wait_s" in after.advice
 
 
-def test_a_cap_that_ends_too_late_parks_at_once() -> None:
-    """An end in nine days is nothing to wait for in a process."""
-    after = following(fault("usage_cap", retry_at=NOW + 9 * DAY), (), NOW, "seed")
+@pytest.mark.parametrize(
+    ("most_s", "told"), [(8 * DAY, "8 days"), (DAY, "24 hours"), (5_400, "90 minutes"), (9, "9 s")]
+)
+def test_a_cap_that_ends_too_late_parks_at_once(most_s: float, told: str) -> None:
+    """An end in nine days is nothing to wait for in a process; the advice says how long is."""
+    ladder = Ladder(cap_max_wait_s=most_s)
+    after = following(fault("usage_cap", retry_at=NOW + 9 * DAY, ladder=ladder), (), NOW, "seed")
     assert isinstance(after, Park)
-    assert "8 days" in after.advice
+    assert f"more than {told} away" in after.advice
 
 
 @pytest.mark.parametrize("kind", ["spending_cap", "auth"])

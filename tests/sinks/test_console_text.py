@@ -58,7 +58,8 @@ def test_what_is_due_later_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     noon = 1_741_089_600.0  # 2025-03-04 12:00 UTC
-    assert until(noon + 9120, noon + 8900) == "until 14:32 (in 3 min)"
+    assert until(noon + 9120, noon + 8940) == "until 14:32 (in 3 min)"
+    assert until(noon + 18_000, noon + 0.01) == "until 17:00 (in 5 h)"
     assert until(noon + 3 * 86_400 + 60, noon) == "until Fri 07 Mar 12:01 (in 3 d)"
     monkeypatch.undo()
     time.tzset()

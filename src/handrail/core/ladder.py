@@ -286,18 +286,26 @@ def _advice(fault: Fault) -> str:
 
 
 def _still_out(fault: Fault) -> str:
-    hours = fault.ladder.transient_max_wait_s / 3600
     of = f"{fault.backend}: " if fault.backend else ""
     return (
-        f"{of}{fault.reason.rstrip('.')}. It was tried again for {hours:g} hours, as long as "
+        f"{of}{fault.reason.rstrip('.')}. It was tried again for "
+        f"{_span(fault.ladder.transient_max_wait_s)}, as long as "
         f"Ladder(transient_max_wait_s=) allows. Resume the run when it is over."
     )
 
 
 def _too_long(fault: Fault) -> str:
-    days = fault.ladder.cap_max_wait_s / 86_400
     of = f"{fault.backend}: " if fault.backend else ""
     return (
-        f"{of}{fault.reason.rstrip('.')}. Its end is unknown or more than {days:g} days away, "
+        f"{of}{fault.reason.rstrip('.')}. Its end is unknown or more than "
+        f"{_span(fault.ladder.cap_max_wait_s)} away, "
         f"longer than Ladder(cap_max_wait_s=) allows. Resume the run when it is over."
     )
+
+
+def _span(seconds: float) -> str:
+    """A length of time: ``90 s``, ``24 hours``, ``8 days``."""
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"

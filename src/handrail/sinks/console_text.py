@@ -150,7 +150,7 @@ def until(due: float, now: float) -> str:
     except (OverflowError, ValueError, OSError):  # a time that no calendar has
         return f"in {left:.3g} s"
     unit, size = next((unit, size) for unit, size, _, _ in _UNITS if left >= size)
-    return f"until {clock} (in {left // size:.0f} {unit})"
+    return f"until {clock} (in {left / size:.0f} {unit})"
 
 
 def clock(at: float) -> str:
