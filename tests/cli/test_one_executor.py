@@ -161,6 +161,7 @@ def test_a_rollback_that_failed_is_no_success(cli: Cli) -> None:
     outcome = cli("cancel", "s", *words)
     assert outcome.code == 1
     assert "1 rollback failed: save" in outcome.err
+    assert "rollback failed: OSError: it is gone" in cli("show", "s", *words).out
 
 
 def test_a_target_may_be_what_makes_an_executor(cli: Cli) -> None:

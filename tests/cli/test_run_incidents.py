@@ -32,10 +32,11 @@ def ended(hours: float) -> ev.StepCompleted:
     return ev.stamp(event, "r", 1, NOON + hours * HOUR)
 
 
-def told(*history: ev.Event, now_h: float = 1000.0) -> list[str]:
+def told(*history: ev.Event, now_h: float = 1000.0, alive: bool = False) -> list[str]:
     """The lines, without the path."""
-    incidents = view_of(history, alive=False, now=NOON + now_h * HOUR).incidents
-    return [line.replace("  code  ", "  ") for line in incident_lines(incidents, UNICODE)]
+    incidents = view_of(history, alive=alive, now=NOON + now_h * HOUR).incidents
+    lines = incident_lines(incidents, UNICODE, alive=alive)
+    return [line.replace("  code  ", "  ") for line in lines]
 
 
 def test_each_failure_is_a_line_with_when_and_what_followed() -> None:
@@ -59,9 +60,10 @@ def test_each_failure_is_a_line_with_when_and_what_followed() -> None:
 
 
 def test_what_is_still_waited_for_is_said_as_that() -> None:
-    """With the day, if it is another one; a cap is looked at before it ends, too."""
-    (line,) = told(climb(1, "usage_cap", "wait", 20), now_h=2)[1:-1]
-    assert line.endswith("no luck; looks again at Tue 03 Mar 09:00 (20 h)")
+    """With the day, if it is another one; only a process that is there looks again."""
+    for alive, waits in ((True, "looks again at"), (False, "waits until")):
+        (line,) = told(climb(1, "usage_cap", "wait", 20), now_h=2, alive=alive)[1:-1]
+        assert line.endswith(f"no luck; {waits} Tue 03 Mar 09:00 (20 h)")
     assert line.startswith("  2026-03-02 13:00:00  ")
     (other,) = told(climb(1, "transient", "retry", 2), now_h=2)[1:-1]
     assert other.endswith("no luck; waits until 15:00 (2 h)")

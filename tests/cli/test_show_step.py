@@ -71,10 +71,15 @@ def test_the_log_counts_what_a_group_did(cli: Cli, folder: Path) -> None:
 def test_one_step_is_shown_whole(cli: Cli, run: str) -> None:
     """Its times, the traceback of each attempt, and its output."""
     shown = cli("show", run, "left").out
-    assert "left, python of run r-1: defaulted" in shown
+    assert "left, python of run r-1: defaulted\n" in shown
     assert 'flow.py", line 6, in deep' in shown
     assert shown.count("Traceback") == 1
     assert "{'a': 'b'}" in shown
+    for path, ended in (
+        ("kept", "by its fallback, after ValueError: no 3"),
+        ("exits", "exit code 3"),
+    ):
+        assert f" of run r-1: succeeded, {ended}\n" in cli("show", run, path).out
     data = cli("show", run, "left", "--json").data
     assert (data["status"], data["output"]) == ("defaulted", {"a": "b"})
     assert [one["error"] for one in data["handled"]] == ["no 3"]

@@ -283,10 +283,10 @@ def look_at(workflow: Any) -> None:
             tell(f"warning: {finding}")
     mistakes = [finding for finding in found if finding.code.startswith("HR1")]
     if mistakes:
-        listed = "".join(f"\n  {finding}" for finding in mistakes)
-        hint = "\nWhere it is meant so, say it on its line: # handrail: ignore[CODE]."
+        listed = "; ".join(str(finding).rstrip(".") for finding in mistakes)
+        hint = "Where it is meant so, say it on its line: # handrail: ignore[CODE]."
         name = workflow.definition.name
-        raise Refused(f"workflow {name!r}", f"is not run, for it has mistakes:{listed}", hint)
+        raise Refused(f"workflow {name!r} has mistakes, and is not run", listed, hint)
 
 
 def _known(run_id: str, place: Place) -> RunInfo | None:

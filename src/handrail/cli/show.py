@@ -44,7 +44,7 @@ from handrail.record.view import (
     view_of,
 )
 from handrail.shortening import clean
-from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration
+from handrail.sinks.console_text import ASCII, UNICODE, Glyphs, duration, error_text
 from handrail.sinks.console_words import (
     at_line,
     cause_in_short,
@@ -156,7 +156,7 @@ def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None
     for line in _tree(view.steps):
         print(shown(line))
     print()
-    _print_end(view)
+    _print_end(view, alive=info.holder is not None)
     _print_waits(info, view, place)
     sys.stdout.flush()
     return Exit.SUCCEEDED
@@ -227,7 +227,8 @@ def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
         parts.append(_answer_text(step.answer))
     if step.undone is not None:
         failed = step.undone.error
-        parts.append("undone" if failed is None else f"rollback failed: {one_line(failed)}")
+        said = "" if failed is None else error_text(failed, step.undone.error_type)
+        parts.append("undone" if failed is None else f"rollback failed: {said}")
     if step.spent is not None and step.spent.launches:
         parts.append(_spent_text(step.spent))
     if step.given_by is not None:
@@ -260,7 +261,7 @@ def _masked(cause: Cause) -> Cause:
     return replace(cause, error=shown(cause.error), inner=inner)
 
 
-def _print_end(view: RunView) -> None:
+def _print_end(view: RunView, *, alive: bool) -> None:
     end = view.end
     if end is not None and end.error:
         failed = next((one.cause for one in view.steps if one.path == end.failed_step), None)
@@ -272,7 +273,7 @@ def _print_end(view: RunView) -> None:
         _print_value(end.value)
         if end.orphaned:
             print(shown(one_line(left_behind(end.orphaned))))
-    for line in incident_lines(view.incidents, _glyphs()):
+    for line in incident_lines(view.incidents, _glyphs(), alive=alive):
         print(shown(line))
     for need in view.needs:
         print(shown(f"needs a person: {one_line(need)}"))
@@ -423,8 +424,12 @@ _NOUNS: Mapping[IncidentKind, tuple[str, str]] = {
 }
 
 
-def incident_lines(incidents: Sequence[IncidentView], glyphs: Glyphs) -> Iterator[str]:
-    """A line for each, the latest if there are very many, and their sum at the end."""
+def incident_lines(
+    incidents: Sequence[IncidentView], glyphs: Glyphs, *, alive: bool
+) -> Iterator[str]:
+    """A line for each, the latest if there are very many, and their sum at the end. ``alive``: a
+    process drives the run.
+    """
     if not incidents:
         return
     yield f"failures of agents that it lived through: {len(incidents)}"
@@ -435,19 +440,19 @@ def incident_lines(incidents: Sequence[IncidentView], glyphs: Glyphs) -> Iterato
     days = {_day(at) for one in latest for at in (one.step.at, one.over_at or one.step.due) if at}
     for one in latest:
         at = format_time(one.step.at) if len(days) > 1 else _clock(one.step.at)
-        yield f"  {at}  {clean(one.step.path):{width}}  {_incident_text(one)}"
+        yield f"  {at}  {clean(one.step.path):{width}}  {_incident_text(one, alive=alive)}"
     yield f"in all: {incident_summary(incidents)}"
 
 
-def _incident_text(one: IncidentView) -> str:
+def _incident_text(one: IncidentView, *, alive: bool) -> str:
     step = one.step
     whose = f" ({clean(step.backend, 80)})" if step.backend else ""
     said = clean(shown(step.error), 160).removeprefix(f"{step.backend}: " if step.backend else "")
     kind = clean(step.kind.replace("_", " "), 80)
-    return f"{kind}{whose}: {said.rstrip('.')}; {_followed_text(one)}"
+    return f"{kind}{whose}: {said.rstrip('.')}; {_followed_text(one, alive=alive)}"
 
 
-def _followed_text(one: IncidentView) -> str:
+def _followed_text(one: IncidentView, *, alive: bool) -> str:
     step = one.step
     if step.parked:
         if one.over_at is None:
@@ -456,7 +461,7 @@ def _followed_text(one: IncidentView) -> str:
         return f"suspended the run, resumed at {_time(one.over_at, step.at)} (after {waited})"
     done = _DONE.get(step.next.rung, "tried again")
     if one.over_at is None:
-        waits = "looks again at" if step.kind == "usage_cap" else "waits until"
+        waits = "looks again at" if alive and step.kind == "usage_cap" else "waits until"
         return f"{waits} {_time(step.due, step.at)} ({duration(step.due - step.at)})"
     pause = one.over_at - step.at
     if pause >= 60:

@@ -14,9 +14,9 @@ from handrail.errors import NotRecorded
 from handrail.model import events as ev
 from handrail.model.results import AgentResult, Failure, StepResult
 from handrail.record.reading import near
-from handrail.record.view import RunView, StepView, plain
+from handrail.record.view import RunView, StepView, exit_code_of, plain
 from handrail.sinks.console_text import duration, error_text, path_text
-from handrail.sinks.console_words import ladder_text, printable
+from handrail.sinks.console_words import handled_text, ladder_text, printable
 from handrail.typed.jsonsafe import json_safe
 
 
@@ -37,7 +37,10 @@ def show_step(
     if data is not None:
         write_json(_as_data(step, end, events), data)
         return Exit.SUCCEEDED
-    print(shown(f"{path}, {step.step_type} of run {run_id}: {step.state}"))
+    by = "" if step.given_by is None else f"given by {step.given_by}"
+    how = by or handled_text(step.state, step.handled, exit_code_of(step.output))
+    parts = (f"{path}, {step.step_type} of run {run_id}: {step.state}", how)
+    print(shown(", ".join(filter(None, parts))))
     for line in _lines(step, end, events):
         print(shown(line))
     sys.stdout.flush()
