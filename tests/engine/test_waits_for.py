@@ -69,6 +69,20 @@ async def test_a_suspended_run_says_what_it_waits_for() -> None:
     assert "an answer to 'all/merge'" in str(caught.value)
 
 
+async def test_a_run_whose_process_died_waits_for_the_same() -> None:
+    """Its plan says for what, though no suspension is recorded."""
+    suspended, journal = TextJournal(), TextJournal()
+    first = Executor(clock=JumpClock(), journal=suspended, suspend_timers_after_s=60)
+    await first.options(run_id="r").run(waits)
+    lease = journal.acquire("r")
+    for event in suspended.events("r")[:-1]:
+        journal.append(event)
+    lease.release()
+    planned = await Executor(clock=JumpClock(), journal=journal).plan("r", waits)
+    assert planned.status is None
+    assert [one for one in planned.waits_for if one.kind != "person"] == [*EXPECTED[1:]]
+
+
 async def test_a_run_that_goes_on_waits_for_nothing() -> None:
     """What it waited for before its end is history."""
     journal = TextJournal()

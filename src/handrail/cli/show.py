@@ -227,8 +227,8 @@ def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
         parts.append(_answer_text(step.answer))
     if step.undone is not None:
         failed = step.undone.error
-        said = "" if failed is None else error_text(failed, step.undone.error_type)
-        parts.append("undone" if failed is None else f"rollback failed: {said}")
+        why = "" if failed is None else error_text(failed, step.undone.error_type)
+        parts.append("undone" if failed is None else f"rollback failed: {why}")
     if step.spent is not None and step.spent.launches:
         parts.append(_spent_text(step.spent))
     if step.given_by is not None:

@@ -258,14 +258,14 @@ def close_run(run: RunState, report: cmd.CloseRun) -> None:
     """Suspend: generators are closed without rollbacks; what they yield then is dropped."""
     notes = close_bodies(run)
     gates, signals = tuple(run.gates.values()), tuple(sorted(run.listeners))
-    waits = tuple(_waits(run))
+    waits = tuple(open_waits(run))
     reason = "; ".join(dict.fromkeys(run.parked.values())) or report.reason
     if run.paused is not None and reason == "waiting":
         reason = "paused"
     run.record(ev.RunSuspended(gates, signals, reason, tuple(notes), waits))
 
 
-def _waits(run: RunState) -> Iterator[WaitsFor]:
+def open_waits(run: RunState) -> Iterator[WaitsFor]:
     """What the run waits for: people and senders first, then the times that come first."""
     if run.paused is not None:
         yield WaitsFor("unpause", "", run.paused.by or A_PERSON, A_PERSON)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from handrail.core import commands as cmd
-from handrail.core.ending import close_bodies
+from handrail.core.ending import close_bodies, open_waits
 from handrail.core.machine import Machine
 from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import StepNode
@@ -76,16 +76,17 @@ async def plan_of(
         None if finished is None else finished.status,
         undoes,
         unwinds,
-        tuple(wait for wait in waits_of(history) if _is_missing(machine, wait)),
+        () if finished is not None else tuple(_waits(machine, history, now)),
         None if finished is None else stuck_step(finished.error_type, finished.failed_step),
     )
 
 
-def _is_missing(machine: Machine, wait: WaitsFor) -> bool:
-    """True if it has not come since, as a message that the run has not read yet."""
-    run = machine.run
-    gate_is_open = wait.kind != "answer" or wait.path in run.gates
-    return gate_is_open and (wait.kind != "signal" or wait.what in run.listeners)
+def _waits(machine: Machine, history: Sequence[ev.Event], now: float) -> Iterator[WaitsFor]:
+    """What a person must do before a resume, and what the run would wait for then."""
+    yield from (wait for wait in waits_of(history, now) if wait.kind == "person")
+    for wait in open_waits(machine.run):
+        if wait.kind != "person" and (wait.until is None or wait.until > now):
+            yield wait
 
 
 def _undoes(machine: Machine, held: Sequence[cmd.Command]) -> tuple[str, ...]:

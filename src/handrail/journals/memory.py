@@ -187,6 +187,6 @@ def _info(run_id: str, events: list[Event], lease: MemoryLease | None) -> RunInf
         events[-1].at,
         labels,
         None if lease is None else lease.holder,
-        waits_for=waits_of(events),
+        waits_for=waits_of(events, time.time()),
         forked_from=forked,
     )

@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 from handrail.model.dataclass import dataclass
 from handrail.model.events import (
     CancelRequested,
+    ClaimWaiting,
     Event,
     GateAnswered,
+    GateOpened,
+    LadderStep,
     RunResumed,
     RunSteered,
     RunSuspended,
     SignalReceived,
+    StepStarted,
+    TimerSet,
     WorkflowCompleted,
     WorkflowStarted,
 )
-from handrail.model.results import RunStatus, WaitsFor
+from handrail.model.results import A_PERSON, A_SENDER, RunStatus, WaitsFor
 from handrail.typed.reference import NEWER
 
 if TYPE_CHECKING:
@@ -44,8 +49,8 @@ class RunInfo:
     ``updated_at`` is when its last event happened, ``holder`` who drives it now, if anybody.
     ``damaged`` says what of its record is not as it was written, as far as that shows in a list: to
     read its events is an error then. Without a workflow's name not even its id is certain.
-    ``waits_for`` is what a suspended run waits for. ``forked_from`` is the run, and the step or
-    None, that it was forked from.
+    ``waits_for`` is what a suspended run waits for; of one that has no end, what its last event
+    says that it does. ``forked_from`` is the run, and the step or None, that it was forked from.
     """
 
     run_id: str
@@ -75,17 +80,51 @@ class Letter:
     number: int = 0
 
 
-def waits_of(events: Sequence[Event]) -> tuple[WaitsFor, ...]:
-    """What a run that is suspended waits for; nothing while it is driven, or is over."""
+def waits_of(events: Sequence[Event], now: float) -> tuple[WaitsFor, ...]:
+    """What a run waits for: as it was suspended, or by its last event, while it has no end."""
     for event in reversed(events):
         match event:
             case RunSuspended():
                 return event.waits_for
-            case WorkflowCompleted() | WorkflowStarted() | RunResumed():
+            case WorkflowCompleted():
                 return ()
+            case WorkflowStarted() | RunResumed():
+                break
             case _:
                 pass
-    return ()
+    return waits_since(events[-1], now) if events else ()
+
+
+def waits_since(last: Event, now: float) -> tuple[WaitsFor, ...]:
+    """What a run without an end waits for, by its last event: else something would have followed;
+    nothing if that is over.
+    """
+    wait = wait_begun(last)
+    is_over = wait is None or (wait.until is not None and wait.until <= now)
+    return () if wait is None or is_over else (wait,)
+
+
+_WHY = {"sleep": "sleep", "retry": "retry", "backoff": "retry", "cap": "usage_cap"}
+"""What timers that hold up a step are called, by their reasons."""
+
+
+def wait_begun(event: Event) -> WaitsFor | None:
+    """What is waited for from this event on, if anything is."""
+    match event:
+        case GateOpened(path, gate):
+            return WaitsFor("answer", path, gate.question, A_PERSON, gate.deadline)
+        case StepStarted() if event.signal and event.verdict is not False:
+            return WaitsFor("signal", event.path, event.signal, A_SENDER)
+        case LadderStep(path) if event.parked:
+            return WaitsFor("person", path, event.error, A_PERSON)
+        case LadderStep(path) if event.due > event.at:
+            return WaitsFor("time", path, event.kind, "", event.due)
+        case TimerSet(path) if event.reason in _WHY:
+            return WaitsFor("time", path, _WHY[event.reason], "", event.due)
+        case ClaimWaiting(path):
+            return WaitsFor("claim", path, event.what, event.holder)
+        case _:
+            return None
 
 
 def status_of(events: Sequence[Event]) -> RunStatus | None:

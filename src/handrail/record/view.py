@@ -31,7 +31,7 @@ from handrail.model.results import (
     add_usage,
     own_usage,
 )
-from handrail.ports.journal import RunInfo
+from handrail.ports.journal import RunInfo, wait_begun
 from handrail.record.inbox import paused_by, unpause_of
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord, Recorded
@@ -50,7 +50,6 @@ ShownStatus: TypeAlias = RunStatus | Literal["running", "paused", "dead", "damag
 
 IncidentKind: TypeAlias = Literal["cap", "retry", "overflow", "re-ask", "fallback", "suspension"]
 
-_TIMES = frozenset({"sleep", "retry"})
 _WAITS = frozenset({"ask", "wait_for", "sleep"})
 _KIND_OF_RUNG: Mapping[str, IncidentKind] = {
     "fallback": "fallback",
@@ -404,21 +403,21 @@ class _Fold:
             self._failed.append(event)
             if event.parked:
                 self.needs[path] = event.error
-            elif event.due > event.at:
-                self.times[path] = WaitsFor("time", path, event.kind, "", event.due)
+            elif (wait := wait_begun(event)) is not None:
+                self.times[path] = wait
         elif isinstance(event, ev.StepCompleted):
             self.needs.pop(path, None)
             self.accepts.pop(path, None)
             self._close_gates(path)
 
     def _wait(self, event: ev.TimerSet | ev.ClaimWaiting | ev.ClaimGranted) -> None:
-        path = event.path
-        if isinstance(event, ev.ClaimWaiting):
-            self.times[path] = WaitsFor("claim", path, event.what, event.holder)
-        elif isinstance(event, ev.ClaimGranted):
+        path, wait = event.path, wait_begun(event)
+        if isinstance(event, ev.ClaimGranted):
             self.times.pop(path, None)
-        elif event.reason in _TIMES:
-            self.times[path] = WaitsFor("time", path, event.reason, "", event.due)
+        elif wait is not None:
+            known = self.times.get(path)  # of a launch, its failure has said why already
+            if known is None or known.kind != "time" or known.until != wait.until:
+                self.times[path] = wait
 
     def _forget_claims(self) -> None:
         for path in [path for path, wait in self.times.items() if wait.kind == "claim"]:

@@ -261,7 +261,7 @@ class TextJournal:
             last.at,
             {} if started is None else started.labels,
             None if lease is None or lease.journal.gone else lease.holder,
-            waits_for=waits_of(events),
+            waits_for=waits_of(events, time.time()),
             forked_from=None if started is None else started.forked_from,
         )
 

@@ -131,7 +131,7 @@ def may_go(
     wanted = statuses or ENDED
     found = [
         info
-        for info in list_runs(connection, now)
+        for info in list_runs(connection, now, Codec())
         if info.holder is None and not info.damaged and (info.status or "dead") in wanted
     ]
     if keep_last:

@@ -209,7 +209,7 @@ class SqliteJournal:
     def runs(self) -> list[RunInfo]:
         """Every run, oldest first."""
         return self._store.read(
-            "reading the list of runs", lambda desk: list_runs(desk, time.time())
+            "reading the list of runs", lambda desk: list_runs(desk, time.time(), self.codec)
         )
 
     def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> SqliteLease:

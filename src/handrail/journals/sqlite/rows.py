@@ -7,6 +7,7 @@ import sqlite3
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -20,8 +21,15 @@ from handrail.journals.sqlite.open import damaged
 from handrail.journals.sqlite.transactions import snapshot, transaction
 from handrail.model.events import Event
 from handrail.model.results import RunStatus, WaitsFor
-from handrail.ports.journal import Holder, RunInfo
-from handrail.record.rows import Read, Record, forked_from, reader, waits_from
+from handrail.ports.journal import Holder, RunInfo, waits_since
+from handrail.record.rows import (
+    Read,
+    Record,
+    UnreadableRecord,
+    forked_from,
+    reader,
+    waits_from,
+)
 
 pack = struct.Struct("<qd").pack
 LARGE = 16 << 10
@@ -325,14 +333,19 @@ class _Event(NamedTuple):
         return said == self.crc
 
 
-def list_runs(connection: sqlite3.Connection, now: float) -> list[RunInfo]:
+def list_runs(connection: sqlite3.Connection, now: float, codec: Codec) -> list[RunInfo]:
     """Every run that was begun, oldest first; what is damaged of one does not hide the others."""
     driven = holders(connection, now)
     rows = connection.execute(_LISTED).fetchall()
-    return [_info(row, driven) for row in rows if row[_OF_RUN] is not None or row[5]]
+    waits = partial(_waits_since, now=now, codec=codec)
+    return [_info(row, driven, waits) for row in rows if row[_OF_RUN] is not None or row[5]]
 
 
-def _info(row: tuple[Any, ...], driven: dict[str, Holder]) -> RunInfo:
+def _info(
+    row: tuple[Any, ...],
+    driven: dict[str, Holder],
+    since: Callable[[str, _Event], tuple[WaitsFor, ...]],
+) -> RunInfo:
     run_id, workflow, labels = (_text(said) for said in row[1:4])
     started_at, tail_seq, tail_crc, crc = row[4:_OF_RUN]
     if run_checksum((row[0], run_id, workflow, labels, started_at, tail_seq, tail_crc)) != crc:
@@ -352,8 +365,8 @@ def _info(row: tuple[Any, ...], driven: dict[str, Holder]) -> RunInfo:
     waits: tuple[WaitsFor, ...] = ()
     if status == "suspended" and drive is not None:
         waits = _waits(drive)
-    elif holder is not None and last.kind == b"ClaimWaiting":
-        waits = (_claim(last),)
+    elif status is None and (holder is not None or last.kind != b"ClaimWaiting"):
+        waits = since(run_id, last)
     forked = None if row[-1] is None else forked_from(msgspec.json.decode(row[-1]))
     return replace(
         info,
@@ -369,10 +382,15 @@ def _waits(suspended: _Event) -> tuple[WaitsFor, ...]:
     return waits_from(msgspec.json.decode(suspended.body).get("waits_for", ()))
 
 
-def _claim(last: _Event) -> WaitsFor:
-    """What a run waits for that does nothing but wait for another one."""
-    body = msgspec.json.decode(last.body)
-    return WaitsFor("claim", _text(last.path), body["what"], body.get("holder", ""))
+def _waits_since(run_id: str, last: _Event, now: float, codec: Codec) -> tuple[WaitsFor, ...]:
+    """What a run without an end waits for, by its last event."""
+    if last.blob is not None:
+        return ()
+    parts = (last.seq, last.at, last.kind, last.path, last.body, last.value)
+    try:
+        return waits_since(reader(run_id, codec, None)(*parts), now)
+    except UnreadableRecord:  # a newer version wrote it
+        return ()
 
 
 def _text(said: bytes | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
@@ -17,10 +18,12 @@ from handrail.model.events import (
     RunSuspended,
     SignalReceived,
     StepStarted,
+    TimerSet,
     WorkflowCompleted,
     WorkflowStarted,
     stamp,
 )
+from handrail.model.results import WaitsFor
 from handrail.ports.journal import Journal, Letter, Message, group_append
 from handrail.testing.contracts.sample_events import RUN, sample_events
 
@@ -260,6 +263,25 @@ class JournalContract:
         (found,) = journal.runs()
         journal.close()
         assert (dict(found.labels), found.updated_at, found.holder) == ({"team": "a"}, 7.5, None)
+
+    @pytest.mark.anyio
+    async def test_a_run_without_an_end_waits_for_what_its_last_event_says(
+        self, make_journal: MakeJournal
+    ) -> None:
+        """Until when and why, also after its process is gone; not for what is over."""
+        journal, far = make_journal(), time.time() + 9_000
+        listed: list[tuple[WaitsFor, ...]] = []
+        timers: list[Event] = [
+            TimerSet("nap", far, "cap"),
+            TimerSet("a", 2.0, "retry"),
+            StepStarted("a", ""),
+        ]
+        await store(journal, stamp(WorkflowStarted("w"), "r", 1, 1.0))
+        for seq, event in enumerate(timers, 2):
+            await store(journal, stamp(event, "r", seq, 1.0))
+            listed.append(journal.runs()[0].waits_for)
+        journal.close()
+        assert listed == [(WaitsFor("time", "nap", "usage_cap", "", far),), (), ()]
 
     @pytest.mark.anyio
     async def test_a_run_has_one_driver_at_a_time(self, make_journal: MakeJournal) -> None:
