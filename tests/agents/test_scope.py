@@ -596,7 +596,6 @@ async def test_a_pipe_in_place_of_a_file_is_undone(repo: Path, launch: Callable[
     assert contents(repo)["docs/guide.md"] == ("file", b"# Guide\n")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
 async def test_a_file_that_cannot_be_read_is_undone(repo: Path, launch: Callable[..., Any]) -> None:
     """To take the right to read it away hides nothing."""
 

@@ -32,6 +32,12 @@ def test_launches_of_unknown_price_are_counted() -> None:
     assert (unknown + unknown + known + unknown).unpriced == 3
     assert (known + known).unpriced == 0
     assert (known + Usage()).unpriced == 0
+    silent = Usage(cost_usd=0.5)
+    assert ((known + silent).unknown, (known + silent).unpriced, (known + unknown).unknown) == (
+        1,
+        0,
+        0,
+    )
 
 
 async def test_a_launch_that_says_nothing_is_of_unknown_price() -> None:
@@ -48,6 +54,7 @@ async def test_a_launch_that_says_nothing_is_of_unknown_price() -> None:
 
     result = await Executor(clock=JumpClock()).run(flow)
     assert result.usage is not None
-    assert (result.usage.cost_usd, result.usage.unpriced) == (1.0, 2)
+    used = result.usage
+    assert (used.cost_usd, used.unpriced, used.unknown) == (1.0, 2, 2)
     quiet = Agent("quiet", "Do it.", backend=FakeBackend(["one", "two", "three"]))
     assert (await Executor(agents={"coder": quiet}).run(flow)).usage is None

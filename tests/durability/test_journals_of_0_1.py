@@ -134,7 +134,9 @@ def comparable(rows: list[Any]) -> list[tuple[str, ...]]:
     """Records without numbers, times, tracebacks and checksums; sorted, for threads may race."""
     found: list[tuple[str, ...]] = []
     for _, _, kind, path, *texts, _ in rows:
-        body, value, blob = (re.sub(r',"unpriced":\d+', "", text or "") for text in texts)
+        body, value, blob = (
+            re.sub(r',"(?:unpriced|unknown)":\d+', "", text or "") for text in texts
+        )
         kept = json.loads(body.replace(f"{FOLDER}/", ""))
         for name in ("duration_ms", "traceback", "fingerprint", "digest", "handled", "waits_for"):
             kept.pop(name, None)

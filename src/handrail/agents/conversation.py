@@ -259,10 +259,11 @@ class Conversation:
 
 def _priced(usage: Usage | None, model: str | None) -> Usage | None:
     """With what it costs by the table of prices, where the backend does not say."""
-    if usage is None or usage.cost_usd is not None:
-        return usage
-    if model is not None:
+    if usage is None:
+        return None
+    if usage.cost_usd is None and model is not None:
         from handrail.agents.prices import cost_of
 
         usage = cost_of(model, usage)
-    return replace(usage, unpriced=1) if usage.cost_usd is None else usage
+    unpriced, unknown = int(usage.cost_usd is None), int(usage.tokens is None)
+    return replace(usage, unpriced=unpriced, unknown=unknown) if unpriced or unknown else usage

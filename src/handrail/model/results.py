@@ -34,7 +34,8 @@ class Usage:
     ``cache_write_tokens`` were put into one. ``output_tokens`` are all that came back,
     ``reasoning_tokens`` of them thoughts. ``turns`` are the model's own. ``cost_source`` says who
     knows the cost: the ``"reply"``, or a ``"table"`` of prices. ``unpriced`` counts the launches
-    in it whose cost is not known, and so not in ``cost_usd``.
+    in it whose cost is not known, and so not in ``cost_usd``; ``unknown`` those whose tokens are
+    not known.
     """
 
     input_tokens: int | None = None
@@ -46,6 +47,7 @@ class Usage:
     reasoning_tokens: int | None = None
     cost_source: Literal["reply", "table"] | None = None
     unpriced: int = field(default=0, compare=False, metadata=NEWER)
+    unknown: int = field(default=0, compare=False, metadata=NEWER)
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -60,12 +62,18 @@ class Usage:
             if "table" in (self.cost_source, other.cost_source)
             else self.cost_source or other.cost_source,
             self._without_price + other._without_price,
+            self._without_tokens + other._without_tokens,
         )
 
     @property
     def _without_price(self) -> int:
         """How many launches are in it of which the cost is not known."""
         return self.unpriced or int(self.cost_usd is None and self != Usage())
+
+    @property
+    def _without_tokens(self) -> int:
+        """How many launches are in it of which the tokens are not known."""
+        return self.unknown or int(self.tokens is None and self != Usage())
 
     @property
     def tokens(self) -> int | None:
@@ -86,7 +94,9 @@ class Usage:
         )
 
 
-COUNTED = tuple(f.name for f in fields(Usage) if f.name not in {"cost_source", "unpriced"})
+COUNTED = tuple(
+    f.name for f in fields(Usage) if f.name not in {"cost_source", "unpriced", "unknown"}
+)
 """The fields that are counts of a model's."""
 
 
@@ -95,7 +105,7 @@ def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
     return a or b if a is None or b is None else a + b
 
 
-SILENT = Usage(unpriced=1)
+SILENT = Usage(unpriced=1, unknown=1)
 """Of a launch that does not say what it used."""
 
 

@@ -116,4 +116,4 @@ def total_usage(results: Iterable[StepResult[Any]]) -> Usage | None:
             total = add_usage(total, result.usage)
             of_agent = result.step_type == "agent" and result.status == "succeeded"
             silent += of_agent and result.usage is None
-    return total + Usage(unpriced=silent) if total is not None and silent else total
+    return total + Usage(unpriced=silent, unknown=silent) if total and silent else total
