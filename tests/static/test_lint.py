@@ -332,6 +332,11 @@ def outer() -> Steps[None]:
         ("lambda ctx: ctx.inputs.get('y')", "workflow 'flow' has no input 'y'. It has: x."),
         ("lambda ctx: 'y' in ctx.inputs", "workflow 'flow' has no input 'y'. It has: x."),
         ("lambda ctx: ctx.inputs.get('x', 1)", ""),
+        (
+            "lambda ctx: ctx.results['plna'].success",
+            "no step is named 'plna'. Did you mean 'plan'?",
+        ),
+        ("lambda ctx: 'plan' in ctx.results", ""),
         ("lambda ctx: other.output('plna')", ""),
     ],
 )

@@ -19,7 +19,7 @@ from handrail.steps.verbs import PLAIN, Step, is_simple, take
 
 _UNIQUE = (
     "Names are unique within a workflow: rename one of the two, or in a loop number them, "
-    'step(f"fix-{n}").'
+    'step(f"fix-{n}"). A helper can be called again in a scope: scope(f"round-{n}", helper()).'
 )
 
 

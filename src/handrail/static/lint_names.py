@@ -223,7 +223,7 @@ class _Walk:
         else:
             where = (self.call.line, self.call.column) if self.call else where
             message = f"the name {name!r} of line {node.line} is used again here"
-            hint = "Make it differ with an f-string, from an argument."
+            hint = "Make it differ with an f-string, or call the helper in a scope(name, ...)."
         self.found.setdefault(where, Mistake("HR104", message, *where, hint))
 
 

@@ -84,23 +84,25 @@ def _read_in(
                     args=[ast.Constant(value=str()) as name],
                 )
             ) if owner == context:
-                yield node, "steps", name
+                yield node, "results", name
             case (
                 ast.Subscript(
-                    value=ast.Attribute(ast.Name(id=owner), "inputs"),
+                    value=ast.Attribute(ast.Name(id=owner), "inputs" | "results" as held),
                     slice=ast.Constant(value=str()) as name,
                 )
                 | ast.Call(
-                    func=ast.Attribute(ast.Attribute(ast.Name(id=owner), "inputs"), "get"),
+                    func=ast.Attribute(
+                        ast.Attribute(ast.Name(id=owner), "inputs" | "results" as held), "get"
+                    ),
                     args=[ast.Constant(value=str()) as name, *_],
                 )
                 | ast.Compare(
                     left=ast.Constant(value=str()) as name,
                     ops=[ast.In() | ast.NotIn()],
-                    comparators=[ast.Attribute(ast.Name(id=owner), "inputs")],
+                    comparators=[ast.Attribute(ast.Name(id=owner), "inputs" | "results" as held)],
                 )
             ) if owner == context:
-                yield node, "inputs", name
+                yield node, held, name
             case _:
                 pass
 
