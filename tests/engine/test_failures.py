@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
@@ -16,6 +17,7 @@ from handrail import (
     StepResult,
     Steps,
     WorkflowContext,
+    WrongUse,
     current,
     step,
     workflow,
@@ -429,6 +431,26 @@ def test_modifiers_that_contradict_are_definition_errors(make: Any) -> None:
     """`.once()` with retries, and `.inline()` on anything but a call, are refused at once."""
     with pytest.raises(DefinitionError, match=r"'a'"):
         make()
+
+
+class _Holder:
+    def undo(self, ctx: object) -> None: ...
+
+
+def _given(*given: Any, more: int = 1) -> Any: ...
+
+
+def test_a_function_that_cannot_be_called_is_refused_before_it_is_needed() -> None:
+    """A rollback of other arguments would fail when something else has; what fits is taken."""
+    made: Any = step("a").call(same)
+    for one in (_Holder().undo, _given, lambda ctx, more=1: more, functools.partial(_given, 1)):
+        made.when(one).on_error(_given).with_rollback(one)
+    for modify in (made.when, made.on_error, made.with_rollback):
+        for wrong in (lambda: None, lambda a, b, c: (a, b, c), 3):
+            with pytest.raises(WrongUse, match=r"step 'a': .* takes a function"):
+                modify(wrong)
+    with pytest.raises(WrongUse, match=r"takes a function of \(ctx\), and undo takes 2 arguments"):
+        made.with_rollback(_Holder.undo)
 
 
 async def test_the_attempt_number_reaches_the_action() -> None:

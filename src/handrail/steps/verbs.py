@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from inspect import CO_VARARGS
 from operator import attrgetter
+from types import CodeType, MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast, get_args
 
 import attrs
@@ -409,7 +411,7 @@ class Step(Generic[T_co]):
 
     def when(self, predicate: Predicate) -> Step[T_co | Skipped]:
         """Run only if ``predicate(ctx)`` is true; else the output is a falsy ``Skipped``."""
-        _callable(predicate, ".when()", self.name)
+        _callable(predicate, ".when()", self.name, "ctx")
         return cast("Step[T_co | Skipped]", self._with(when=predicate))
 
     def timeout(self, seconds: float | timedelta) -> Step[T_co]:
@@ -439,7 +441,7 @@ class Step(Generic[T_co]):
         self, handler: Callable[[WorkflowContext, StepResult[Any]], Step[U]]
     ) -> Step[T_co | U]:
         """Run the step that ``handler(ctx, failed)`` returns instead, once all attempts failed."""
-        _callable(handler, ".on_error()", self.name)
+        _callable(handler, ".on_error()", self.name, "ctx", "failed")
         return cast("Step[T_co | U]", self._with(on_error=handler))
 
     def default(self, value: V) -> Step[T_co | V]:
@@ -476,7 +478,7 @@ class Step(Generic[T_co]):
         self, action: RollbackAction, *, timeout: float | timedelta = 60.0
     ) -> Step[T_co]:
         """Have ``action(ctx)`` undo this step if it succeeded and the run does not."""
-        _callable(action, ".with_rollback()", self.name)
+        _callable(action, ".with_rollback()", self.name, "ctx")
         rollback = Rollback(action, positive_seconds(timeout, "timeout of a rollback"))
         return cast("Step[T_co]", self._with(rollback=rollback))
 
@@ -547,9 +549,23 @@ _TWO_FALLBACKS = (
 )
 
 
-def _callable(value: object, where: str, name: str) -> None:
+def _callable(value: object, where: str, name: str, *given: str) -> None:
+    """Do nothing if it can be called with what it will be given, as far as that is seen at once: a
+    handler or rollback is called when something has gone wrong already.
+    """
     if not callable(value):
         raise WrongUse(f"step {name!r}: {where} takes a function, got {value!r}")
+    code = getattr(value, "__code__", None)
+    if not isinstance(code, CodeType):
+        return
+    most = code.co_argcount - isinstance(value, MethodType)
+    least = most - len(getattr(value, "__defaults__", None) or ())
+    if least > len(given) or (most < len(given) and not code.co_flags & CO_VARARGS):
+        words = ", ".join(given)
+        raise WrongUse(
+            f"step {name!r}: {where} takes a function of ({words}), and {code.co_name} takes "
+            f"{most} {'argument' if most == 1 else 'arguments'}. Write: def f({words})."
+        )
 
 
 def _check_retry_on(on: object, name: str) -> None:
