@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from handrail import Agent, AgentError, AgentReply, Executor, FakeBackend, Steps, step, workflow
+import anyio
+
+from handrail import (
+    Agent,
+    AgentError,
+    AgentReply,
+    Executor,
+    FakeBackend,
+    Limits,
+    Steps,
+    step,
+    workflow,
+)
 from handrail.agents.transport.parser import added_since
 from handrail.model.results import Usage
 from handrail.testing import JumpClock
@@ -58,3 +70,31 @@ async def test_a_launch_that_says_nothing_is_of_unknown_price() -> None:
     assert (used.cost_usd, used.unpriced, used.unknown) == (1.0, 2, 2)
     quiet = Agent("quiet", "Do it.", backend=FakeBackend(["one", "two", "three"]))
     assert (await Executor(agents={"coder": quiet}).run(flow)).usage is None
+
+
+async def test_a_launch_that_was_stopped_is_of_unknown_price() -> None:
+    """One that was at work, without a word; not one that had not begun."""
+    begun = anyio.Event()
+
+    async def fails() -> None:
+        await begun.wait()
+        raise OSError
+
+    async def never(_: object) -> str:
+        begun.set()
+        await anyio.sleep_forever()
+        return ""
+
+    slow = Agent("slow", "Do it.", backend=FakeBackend([never] * 2))
+    priced = AgentReply("ok", usage=Usage(1, 1, 0.5))
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("first").agent(Agent("a", "Do it.", backend=FakeBackend([priced])))
+        members = [step("slow").agent(slow), step("queued").agent(slow).uses("one")]
+        holds = step("holds").call(fails).uses("one")
+        yield from step("all").parallel(holds, *members).default(())
+
+    result = await Executor(limits=Limits(tags={"one": 1})).run(flow)
+    assert result.usage is not None
+    assert (result.usage.cost_usd, result.usage.unpriced, result.usage.unknown) == (0.5, 1, 1)

@@ -33,6 +33,7 @@ from handrail.model.described import bases_of, text_of, traceback_of
 from handrail.model.events import AgentFinished, AttemptFailed, Notice, StepCompleted, StepOutput
 from handrail.model.launch import AgentError, Launch, PromptError, fault_of
 from handrail.model.results import (
+    SILENT,
     AgentResult,
     CommandResult,
     StageFailed,
@@ -258,7 +259,7 @@ class Performer:
             raise
         except BaseException:
             own = used[-1] if used else None
-            self.told[command.path] = own, add_launch(command.launch.spent, own)
+            self.told[command.path] = own, add_launch(command.launch.spent, own) or SILENT
             raise
         if not isinstance(result, AgentResult):
             raise WrongUse(
