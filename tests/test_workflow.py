@@ -7,8 +7,9 @@ import json
 import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import FrozenInstanceError
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from handrail import (
@@ -235,6 +236,22 @@ def test_describe_is_json_safe_data() -> None:
     assert (count["default"], count["required"]) == (2, False)
     assert (flag["kind"], flag["default"], flag["required"]) == ("keyword_only", None, False)
     assert [one["path"] for one in data["steps"]] == ["plan", "part-{n}"]
+
+
+HOW_OFTEN = msgspec.Meta(ge=1, description="how often")
+
+
+def test_describe_has_what_an_annotation_says() -> None:
+    """In words, or by msgspec's description; other extras are none."""
+
+    @workflow
+    def flow(
+        a: Annotated[str, "what", 3], b: Annotated[int, 3, HOW_OFTEN] = 1, c: Annotated[int, 3] = 1
+    ) -> Steps[None]:
+        yield from step("a").call(same)
+
+    parameters = flow.describe()["parameters"]
+    assert [one["description"] for one in parameters] == ["what", "how often", ""]
 
 
 def test_describe_is_json_safe_with_odd_defaults() -> None:

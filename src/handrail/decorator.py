@@ -70,6 +70,7 @@ class Workflow(Generic[P, R]):
                 {
                     "name": parameter.name,
                     "annotation": _annotation(parameter.annotation),
+                    "description": parameter.description,
                     "required": parameter.required,
                     "default": None
                     if parameter.default is REQUIRED

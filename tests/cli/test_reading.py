@@ -76,6 +76,17 @@ def test_show_tells_inputs_steps_and_how_to_run(cli: Cli) -> None:
     assert lines[-1] == "handrail run flows.py:greet --input who=VALUE"
 
 
+def test_what_an_annotation_says_of_an_input_is_shown(cli: Cli, folder: Path) -> None:
+    """Beside its type, and where it is missing."""
+    text = (
+        "from typing import Annotated\nfrom handrail import step, workflow\n\n\n@workflow\n"
+        "def flow(n: Annotated[int, 'how many']):\n    yield from step('a').call(int, n)\n"
+    )
+    (folder / "said.py").write_text(text, "utf-8")
+    assert "  n  int (required)  how many\n" in cli("show", "said.py").out
+    assert "needs n (int: how many)" in cli("run", "said.py").err
+
+
 @pytest.mark.usefixtures("flows")
 def test_show_as_json_is_what_describe_gives(cli: Cli) -> None:
     """The data of `Workflow.describe()`."""

@@ -165,6 +165,7 @@ def _shown(parameter: WorkflowParameter) -> str:
     kind = "" if parameter.annotation is Parameter.empty else type_name(parameter.annotation)
     if not parameter.required and parameter.default is not Parameter.empty:
         kind = f"{kind} = {short_repr(parameter.default, 40)}".strip()
+    kind = ": ".join(filter(None, (kind, parameter.description)))
     return f"{parameter.name} ({kind})" if kind else parameter.name
 
 

@@ -118,7 +118,9 @@ def _input_rows(parameters: Sequence[Any]) -> list[tuple[str, str]]:
             kind += " (required)"
         elif parameter.default is not REQUIRED:
             kind += f" = {short_repr(parameter.default)}"
-        rows.append((parameter.name, kind.strip()))
+        rows.append(
+            (parameter.name, "  ".join(filter(None, (kind.strip(), parameter.description))))
+        )
     return rows
 
 

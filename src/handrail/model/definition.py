@@ -25,6 +25,13 @@ class WorkflowParameter:
     kind: _ParameterKind
 
     @property
+    def description(self) -> str:
+        """What ``Annotated[..., "text"]`` says of it, or a ``description`` there; else nothing."""
+        said = getattr(self.annotation, "__metadata__", ())
+        texts = (getattr(one, "description", one) for one in said)
+        return next((text for text in texts if isinstance(text, str)), "")
+
+    @property
     def required(self) -> bool:
         """True if a caller must give it: it has no default and is not ``*args`` or ``**kwargs``."""
         return self.default is REQUIRED and self.kind not in {
