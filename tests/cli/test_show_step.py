@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Outcome, spawned
 
 Cli = Callable[..., Outcome]
 FLOW = """\
@@ -92,6 +92,40 @@ def test_a_path_that_is_not_recorded_is_an_error(cli: Cli, run: str) -> None:
     assert outcome.code == 2
     assert "has no recorded step 'lefd'. Did you mean 'left'?" in outcome.err
     assert cli("show", "nobody", "left").code == 2
+
+
+TYPED = """\
+from dataclasses import dataclass
+from handrail import Agent, FakeBackend, step, workflow
+
+
+@dataclass
+class Plan:
+    title: str
+    steps: list[str]
+
+
+said = FakeBackend(['Sure: {"title": "t", "steps": ["a"]}'])
+
+
+@workflow
+def typed():
+    plan = yield from step("plan").agent(Agent("planner", "Plan.", output=Plan, backend=said))
+    yield from step("same").call(lambda: [plan.output])
+    return plan.output
+"""
+
+
+def test_a_value_of_a_class_that_is_not_imported_is_shown_as_data(cli: Cli, folder: Path) -> None:
+    """An agent's answer stands by itself, with who gave it; no name of a class is in the way."""
+    (folder / "typed.py").write_text(TYPED, "utf-8")
+    spawned("run", "typed.py", "--run-id", "t")
+    data = "{'title': 't', 'steps': ['a']}"
+    shown = cli("show", "t", "plan").out
+    assert shown.endswith(f"output:\n  backend  fake\n  {data}\n")
+    assert cli("show", "t", "same").out.endswith(f"output:\n  [{data}]\n")
+    assert "value: Plan(title='t', steps=['a'])" in cli("show", "t").out
+    assert '{\n  "title": "t",\n  "steps": [\n    "a"\n  ]\n}' in cli("report", "t").out
 
 
 FILES = """\

@@ -192,7 +192,7 @@ def _spent(spent: Spent) -> str:
 
 
 def _text(value: Any) -> str:
-    value = shown_value(plain(value))
+    value = shown_value(plain(value, tagged=False))
     if isinstance(value, str):
         return value
     return json.dumps(json_safe(value), ensure_ascii=False, indent=2)

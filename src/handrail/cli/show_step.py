@@ -10,11 +10,12 @@ from handrail.cli.channels import write_json
 from handrail.cli.exits import Exit
 from handrail.cli.masking import shown, shown_value
 from handrail.cli.report import format_time, readable
+from handrail.codec.unresolved import Unresolved
 from handrail.errors import NotRecorded
 from handrail.model import events as ev
 from handrail.model.results import AgentResult, Failure, StepResult
 from handrail.record.reading import near
-from handrail.record.view import RunView, StepView, exit_code_of, plain
+from handrail.record.view import RunView, StepView, exit_code_of
 from handrail.sinks.console_text import duration, error_text, path_text
 from handrail.sinks.console_words import handled_text, ladder_text, printable
 from handrail.typed.jsonsafe import json_safe
@@ -87,7 +88,7 @@ def _lines(
         yield from _failure(end.status, facts)
     if end is not None and end.success:
         yield ""
-        yield from _output(plain(end.output))
+        yield from _output(end.output)
 
 
 def _is_told(end: StepResult[Any], failed: Sequence[Any]) -> bool:
@@ -105,9 +106,19 @@ def _output(value: Any) -> Iterator[str]:
     from rich.pretty import pretty_repr
 
     yield "output:"
+    held = value.data if isinstance(value, Unresolved) else value
     if isinstance(value, AgentResult):
-        parts = {"model": value.model, "session": value.session, "backend": value.backend}
-        yield from (f"  {name:8} {said}" for name, said in parts.items() if said)
-    held = readable(value)
+        held = {name: getattr(value, name) for name in (*_OF_AGENT, "output")}
+    if isinstance(value, AgentResult) or _is_of_agent(value):
+        yield from (f"  {name:8} {held[name]}" for name in _OF_AGENT if held.get(name))
+        held = held["output"]
+    held = readable(held)
     text = held if isinstance(held, str) else pretty_repr(shown_value(held))
     yield from (f"  {printable(line)}" for line in text.splitlines())
+
+
+_OF_AGENT = ("model", "session", "backend")
+
+
+def _is_of_agent(value: Any) -> bool:
+    return isinstance(value, Unresolved) and value.text.startswith('{"$":"handrail:AgentResult"')

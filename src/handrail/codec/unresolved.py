@@ -45,9 +45,25 @@ class Unresolved:
     text: str
     tag: str
 
+    @property
+    def data(self) -> Any:
+        """What is written, without the names of classes."""
+        return _untagged(json.loads(self.text))
+
     def __repr__(self) -> str:
         """As the class itself might have it: ``Color.RED``, ``Plan(title='t', steps=['a'])``."""
         return _as_code(json.loads(self.text))
+
+
+def _untagged(node: Any) -> Any:
+    if type(node) is list:
+        return [_untagged(one) for one in cast("Iterable[Any]", node)]
+    if type(node) is not dict:
+        return node
+    parts = {key: _untagged(one) for key, one in cast("dict[str, Any]", node).items()}
+    if parts.pop("$", None) is not None and parts.keys() in ({"v"}, {"name"}):
+        return next(iter(parts.values()))
+    return parts
 
 
 def _as_code(node: Any) -> str:

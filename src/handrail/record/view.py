@@ -276,15 +276,18 @@ def exit_code_of(output: Any) -> int:
     return output.exit_code if isinstance(output, CommandResult) else 0
 
 
-def plain(value: Any) -> Any:
-    """A value as data, with what is of a class that is not known here as it is written."""
+def plain(value: Any, *, tagged: bool = True) -> Any:
+    """A value as data, with what is of a class that is not known here as it is written: with the
+    names of classes, or without.
+    """
     if isinstance(value, Unresolved):
-        return json.loads(value.text)
+        return json.loads(value.text) if tagged else value.data
     if type(value) is dict:
         items = cast("Iterable[tuple[Any, Any]]", value.items())
-        return {key: plain(one) for key, one in items}
+        return {key: plain(one, tagged=tagged) for key, one in items}
     if type(value) in {list, tuple}:
-        return type(value)(map(plain, cast("Iterable[Any]", value)))
+        inside = cast("Iterable[Any]", value)
+        return type(value)(plain(one, tagged=tagged) for one in inside)
     return value
 
 
