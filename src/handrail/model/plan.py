@@ -43,8 +43,8 @@ class Plan:
     ``status`` is the run's, None while it has no end. ``ends`` is how the run would end if no step
     of it had to run any more. ``undoes``: the steps whose rollbacks would run at once, in order.
     ``unwinds``: why the run was to be cancelled, if all that is left is to unwind it. ``waits_for``
-    is what it waits for while it is suspended. ``stuck`` is the step that must not begin again, if
-    the run ends by that: only ``rerun`` of it helps.
+    is what it would wait for, and what a person must do first. ``stuck`` is the step that must not
+    begin again, if the run ends by that: only ``rerun`` of it helps.
     """
 
     run_id: str
