@@ -106,12 +106,13 @@ def _output(value: Any) -> Iterator[str]:
     from rich.pretty import pretty_repr
 
     yield "output:"
-    held = value.data if isinstance(value, Unresolved) else value
-    if isinstance(value, AgentResult):
-        held = {name: getattr(value, name) for name in (*_OF_AGENT, "output")}
-    if isinstance(value, AgentResult) or _is_of_agent(value):
-        yield from (f"  {name:8} {held[name]}" for name in _OF_AGENT if held.get(name))
-        held = held["output"]
+    held: Any = value.data if isinstance(value, Unresolved) else value
+    if _is_of_agent(value):
+        names = (*_OF_AGENT, "output")
+        is_data = isinstance(value, Unresolved)
+        parts: dict[str, Any] = held if is_data else {name: getattr(held, name) for name in names}
+        yield from (f"  {name:8} {parts[name]}" for name in _OF_AGENT if parts.get(name))
+        held = parts["output"]
     held = readable(held)
     text = held if isinstance(held, str) else pretty_repr(shown_value(held))
     yield from (f"  {printable(line)}" for line in text.splitlines())
@@ -120,5 +121,7 @@ def _output(value: Any) -> Iterator[str]:
 _OF_AGENT = ("model", "session", "backend")
 
 
-def _is_of_agent(value: Any) -> bool:
-    return isinstance(value, Unresolved) and value.text.startswith('{"$":"handrail:AgentResult"')
+def _is_of_agent(value: object) -> bool:
+    if isinstance(value, Unresolved):
+        return value.text.startswith('{"$":"handrail:AgentResult"')
+    return isinstance(value, AgentResult)
