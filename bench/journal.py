@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import anyio
+import msgspec
 
 from bench.measure import Row, interleaved
 from bench.steps import Nothing, action
@@ -26,12 +27,12 @@ REPLAY = 1.0
 """What it may cost to read a recorded step, decode it and compare its fingerprint, in steps in
 memory of the same run.
 """
-RESUME = 1.6
+RESUME = 1.2
 """The same of all that a resume does for it: it also runs the body, which builds the step, indexes
 the record by path, sends the result and shows it.
 
-It is about 1.3. Two fifths of it are to read two rows: to fetch them is one, and none may be left
-out, since the checksum of each covers the one before; their checksums and events are the other.
+Two fifths of it are to read two rows: to fetch them is one, and none may be left out, since the
+checksum of each covers the one before; their checksums and events are the other.
 """
 MANY = 10_000
 FORK = 1.1
@@ -40,16 +41,19 @@ about 1.0, and of 100,000 steps 0.9.
 """
 AT_MOST_MS = 500.0
 """What it may take to ask anything of a journal of ``MANY`` runs."""
-ENGINE_US = 60.0
-"""What a journaled step may cost besides what SQLite costs."""
-QUICK_US = 300.0
-"""Of a disk on which a synced insert takes less, the rows of syncs are shown and promise nothing.
-
-The promise, a third more than that insert, leaves two records and the engine less than 100 us
-there, and a journaled step without a sync may take more: see the row above. Nor is it as quick
-behind a sync, for which the processor slept. Where a synced insert takes 300 us, the ratio is 1.1
-to 1.3, and where it takes 2.3 ms, 1.1.
+STEP = 1.7
+"""What a journaled step may cost, in two inserts of its bytes."""
+SYNCED_STEP = 1.35
+"""What one that is synced may cost, in synced inserts of its bytes."""
+SYNCED_MORE_US = 60.0
+"""Or that much more than one: on a quick disk a third of an insert is less than the engine."""
+ONCE = 2.6
+MEMBER, SYNCED_MEMBER = 2.0, 4.0
+"""What a member of a durable group may cost, in inserts of its bytes by a task each, committed
+together.
 """
+LARGE = 1.2
+"""What an output of 1 MiB of JSON may cost, in what it takes to encode and insert it."""
 
 
 @contextlib.contextmanager
@@ -102,17 +106,24 @@ def row_bytes(count: int) -> int:
     return int(total) // count
 
 
-def run_raw(count: int, size: int, synchronous: Literal["NORMAL", "FULL"]) -> None:
-    """That many inserts of that many bytes, each its own transaction."""
+@contextlib.contextmanager
+def raw_table(synchronous: Literal["NORMAL", "FULL"]) -> Iterator[sqlite3.Connection]:
+    """A table in a new file."""
     with folder() as where:
         connection = sqlite3.connect(where / "raw.db", isolation_level=None)
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={synchronous}")
         connection.execute("CREATE TABLE raw (seq INTEGER PRIMARY KEY, body TEXT)")
-        body = "x" * size
+        yield connection
+        connection.close()
+
+
+def run_raw(count: int, size: int, synchronous: Literal["NORMAL", "FULL"]) -> None:
+    """That many inserts of that many bytes, each its own transaction."""
+    body = "x" * size
+    with raw_table(synchronous) as connection:
         for seq in range(count):
             connection.execute("INSERT INTO raw VALUES (?, ?)", (seq, body))
-        connection.close()
 
 
 class Timed:
@@ -204,20 +215,70 @@ def fan_out(count: int) -> Workflow[[], int]:
     return flow
 
 
-def large_outputs(count: int, size: int) -> Workflow[[], int]:
-    """Steps whose outputs are as large as that, and all different."""
+def large_values(count: int, size: int) -> list[Any]:
+    """Values that are as large as that as JSON, and all different: rows of a few fields."""
 
-    async def large(number: int) -> str:
-        return f"{number:08}" * (size // 8)
+    def row(number: int, index: int) -> dict[str, Any]:
+        return {
+            "id": index, "name": f"file-{number}-{index}.py", "ok": True, "score": index / 7,
+            "tags": ["a", "b", f"t{index % 13}"], "note": None, "lines": [index, index + 3],
+        }  # fmt: skip
+
+    rows = size // len(msgspec.json.encode([row(0, 1000)]))
+    return [{"rows": [row(number, index) for index in range(rows)]} for number in range(count)]
+
+
+def large_outputs(values: list[Any]) -> Workflow[[], int]:
+    """Steps with these outputs."""
+
+    async def large(number: int) -> Any:
+        return values[number]
 
     @workflow
     def flow() -> Steps[int]:
-        total = 0
-        for number in range(count):
-            total += len((yield from step(f"s{number}").call(large, number)))
-        return total
+        for number in range(len(values)):
+            yield from step(f"s{number}").call(large, number)
+        return len(values)
 
     return flow
+
+
+def run_raw_large(values: list[Any]) -> None:
+    """These values encoded and inserted, each its own transaction."""
+    with raw_table("NORMAL") as connection:
+        for seq, value in enumerate(values):
+            text = msgspec.json.encode(value).decode()
+            connection.execute("INSERT INTO raw VALUES (?, ?)", (seq, text))
+
+
+def run_raw_members(count: int, size: int) -> None:
+    """That many tasks that insert that many bytes each, committed together, a turn of the loop."""
+
+    async def run(connection: sqlite3.Connection) -> None:
+        waiting: list[anyio.Event] = []
+        body = "x" * size
+
+        async def member(seq: int) -> None:
+            if not waiting:
+                connection.execute("BEGIN")
+                tasks.start_soon(commit)
+            connection.execute("INSERT INTO raw VALUES (?, ?)", (seq, body))
+            done = anyio.Event()
+            waiting.append(done)
+            await done.wait()
+
+        async def commit() -> None:
+            connection.execute("COMMIT")
+            for done in waiting:
+                done.set()
+            waiting.clear()
+
+        async with anyio.create_task_group() as tasks:
+            for seq in range(count):
+                tasks.start_soon(member, seq)
+
+    with raw_table("NORMAL") as connection:
+        anyio.run(run, connection)
 
 
 def rows(rounds: int) -> list[Row]:
@@ -235,25 +296,40 @@ def _journaled(rounds: int) -> list[Row]:
     flow = steps_of(STEPS)
     size = row_bytes(STEPS)
     base, ours = interleaved(
-        rounds, lambda: run_raw(STEPS, size, "NORMAL"), lambda: run_journaled(flow)
+        rounds, lambda: run_raw(2 * STEPS, size // 2, "NORMAL"), lambda: run_journaled(flow)
     )
-    base_us, ours_us = base / STEPS * 1e6, ours / STEPS * 1e6
-    first = Row(
-        "journaled step, process-crash safe",
-        "raw insert",
-        base_us,
-        ours_us,
-        (ours_us - ENGINE_US) / base_us,
-        2.2,
-        f"x raw insert, {ENGINE_US:.0f} us taken off",
+    name, of = "journaled step, process-crash safe", "two raw inserts"
+    return [
+        Row(name, of, base / STEPS * 1e6, ours / STEPS * 1e6, ours / base, STEP),
+        *_members(max(2, rounds // 5)),
+        _large(max(2, rounds // 5)),
+    ]
+
+
+def _members(rounds: int) -> list[Row]:
+    many, size = fan_out(MANY), 2 * row_bytes(STEPS)
+    base, process, power = interleaved(
+        rounds,
+        lambda: run_raw_members(MANY, size),
+        lambda: run_journaled(many),
+        lambda: run_journaled(many, "power"),
     )
-    many = fan_out(10_000)
-    best = interleaved(max(1, rounds // 6), lambda: run_journaled(many))[0]
-    wide = Row("durable member of 10,000", "", 0.0, best / 10_000 * 1e6, 0.0, None, "us a member")
-    big = large_outputs(100, 1 << 20)
-    best = interleaved(max(1, rounds // 6), lambda: run_journaled(big))[0]
-    large = Row("output of 1 MiB", "", 0.0, best / 100 * 1e6, 0.0, None, "us an output")
-    return [first, wide, large]
+    of = "insert by a task, committed together"
+    return [
+        Row(name, of, base / MANY * 1e6, ours / MANY * 1e6, ours / base, limit)
+        for name, ours, limit in (
+            ("durable member of 10,000", process, MEMBER),
+            ('the same, durability="power"', power, SYNCED_MEMBER),
+        )
+    ]
+
+
+def _large(rounds: int) -> Row:
+    values = large_values(40, 1 << 20)
+    flow = large_outputs(values)
+    base, ours = interleaved(rounds, lambda: run_raw_large(values), lambda: run_journaled(flow))
+    name, of = "output of 1 MiB of JSON", "encode and insert"
+    return Row(name, of, base / 40 * 1e6, ours / 40 * 1e6, ours / base, LARGE)
 
 
 def _synced(rounds: int) -> list[Row]:
@@ -267,19 +343,21 @@ def _synced(rounds: int) -> list[Row]:
         lambda: run_journaled(plain, "power"),
         lambda: run_journaled(once),
     )
+    base_us = base / SYNCED * 1e6
+    most = max(SYNCED_STEP, 1 + SYNCED_MORE_US / base_us)
     return [
         Row(
             f"journaled step, {name}",
             "raw insert, synchronous=FULL",
-            base / SYNCED * 1e6,
+            base_us,
             ours / SYNCED * 1e6,
             ours / base,
-            limit if base / SYNCED * 1e6 >= QUICK_US else None,
+            limit,
         )
         for name, ours, limit in (
-            (".checkpoint()", one, 1.3),
-            ('durability="power"', power, 1.3),
-            (".once()", two, 2.6),
+            (".checkpoint()", one, most),
+            ('durability="power"', power, most),
+            (".once()", two, ONCE),
         )
     ]
 
