@@ -1,0 +1,40 @@
+"""How the scripts beside it measure: the least of some rounds, in microseconds a step."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import time
+from collections.abc import Callable
+
+STEPS = 1000
+ROUNDS = 5
+
+
+def least_us(run: Callable[[int], object] | None, count: int) -> float | None:
+    """Microseconds a step, of the fastest round; None where there is nothing to run."""
+    if run is None:
+        return None
+    run(min(count, 20))  # imports and caches
+    best = float("inf")
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        run(count)
+        best = min(best, time.perf_counter() - began)
+    return best / count * 1e6
+
+
+def report(
+    package: str,
+    memory: Callable[[int], object] | None,
+    durable: Callable[[int], object] | None,
+    count: int = STEPS,
+) -> None:
+    """Print one line of JSON: the package, its version, and what a step costs."""
+    row = {
+        "package": package,
+        "version": importlib.metadata.version(package),
+        "memory_us": least_us(memory, count),
+        "durable_us": least_us(durable, count),
+    }
+    print(json.dumps(row))
