@@ -144,11 +144,17 @@ def test_what_an_agents_program_said_is_there_as_it_was(folder: Path, story: Sto
     story.tell(ev.AgentReasoning("code", "well."))
     story.tell(ev.AgentMessage("code", "I look "))
     story.tell(ev.AgentMessage("code", "first."))
-    story.tell(ev.AgentToolStarted("code", "t", "Read", {"path": "a"}))
+    story.tell(ev.AgentToolStarted("code", "t", "Read", {"path": "a", "why": "x" * 9_000}))
+    story.tell(ev.AgentToolCompleted("code", "t", "Read", output="y" * 9_000))
     story.tell(ev.AgentMessage("code", "Done."))
     story.tell(ev.StepOutput("code", "stderr", "warning\n"))
+    story.tell(ev.AgentFinished("code", "completed", files_changed=("a.py", "b.py")))
     story.finish()
     found = files_below(folder / "ship-r1" / "code")
+    began, ended, done = map(json.loads, found.pop("activity.jsonl").splitlines())
+    assert (began["name"], began["input"]["path"]) == ("Read", "a")
+    assert len(began["input"]["why"]) < 3_000 > len(ended["output"])
+    assert done["files_changed"] == ["a.py", "b.py"]
     assert found == {
         "answer.md": "I look first.\n\nDone.",
         "prompt.md": "Do it.\n",

@@ -671,7 +671,10 @@ class AgentUsage(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class AgentFinished(Stamped):
-    """A backend is done with one prompt; always its last word. ``error`` if it gave no answer."""
+    """A backend is done with one prompt; always its last word. ``error`` if it gave no answer.
+
+    ``files_changed`` are the paths that it says it changed, as it names them.
+    """
 
     path: str
     status: Literal["completed", "failed", "interrupted"]
@@ -680,6 +683,7 @@ class AgentFinished(Stamped):
     usage: Usage | None = None
     model: str | None = None
     session: str | None = None
+    files_changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

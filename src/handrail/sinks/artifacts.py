@@ -6,6 +6,7 @@ import dataclasses
 import json
 import weakref
 from collections.abc import Callable, Mapping
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -17,16 +18,20 @@ from handrail.model import events as ev
 from handrail.model.folders import numbered, run_folder, step_folder
 from handrail.model.results import StepResult
 from handrail.secrets.masking import Mask
+from handrail.shortening import shortened
 from handrail.sinks.background import BackgroundWriter, append, overwrite, replace
 from handrail.sinks.bounded_folder import BoundedFolder
 from handrail.sinks.jsonl import line_of
 from handrail.sinks.masks import Masks
-from handrail.typed.jsonsafe import json_safe
+from handrail.typed.jsonsafe import Json, json_safe
 
 FINISH_S = 2.0
 """How long the end of a run waits for what is still to be written."""
 
 _AT_EXIT_S = 10.0
+_LONG_TEXT = 2_000
+"""So many characters of a text that a tool is given or gives are told of what an agent did."""
+_MANY = 50
 _IN_THEIR_OWN_FILES = frozenset({
     ev.StepOutput, ev.AgentMessage, ev.AgentReasoning, ev.AgentTranscript,
 })  # fmt: skip
@@ -44,6 +49,7 @@ class ArtifactsSink:
                 prompt.md       what an agent was asked; prompt-2.md, ... what it was asked next
                 answer.md       what it said to that; answer-2.md, ...
                 reasoning.md    what it thought aloud
+                activity.jsonl  the tools that it used, and the files that it changed
                 transcript.jsonl    each line that its program wrote or was sent
                 stdout, stderr      what a program printed
                 output.json     what the step gave
@@ -247,10 +253,21 @@ class _Run:
         turns = self._turns_of(event.path)
         self._writer.do(lambda: turns.answer(data), len(data))
 
-    def _paused(self, event: ev.AgentToolStarted) -> None:
+    def _used(self, event: ev.AgentToolStarted) -> None:
         turns = self._turns.get(event.path)
         if turns is not None:
             self._writer.do(turns.pause, 0)
+        self._did(dataclasses.replace(event, input=_brief(json_safe(event.input))))
+
+    def _used_up(self, event: ev.AgentToolCompleted) -> None:
+        self._did(dataclasses.replace(event, output=_brief(event.output)))
+
+    def _finished(self, event: ev.AgentFinished) -> None:
+        if event.files_changed:
+            self._did(event)
+
+    def _did(self, event: ev.Progress) -> None:
+        self._writer.append(self._step(event.path, "activity.jsonl"), self._line(event))
 
     def _thought(self, event: ev.AgentReasoning) -> None:
         self._writer.append(self._step(event.path, "reasoning.md"), _utf8(event.text))
@@ -277,7 +294,12 @@ class _Run:
         ev.AgentTurnStarted: _asked,
         ev.AgentMessage: _said,
         ev.AgentReasoning: _thought,
-        ev.AgentToolStarted: _paused,
+        ev.AgentToolStarted: _used,
+        ev.AgentToolCompleted: _used_up,
+        ev.AgentFinished: _finished,
+        ev.AgentRetry: _did,
+        ev.AgentCompaction: _did,
+        ev.AgentPermission: _did,
         ev.AgentTranscript: _transcript,
     }
 
@@ -330,6 +352,19 @@ def _without_composed(event: ev.Event | ev.Progress) -> ev.Event | ev.Progress:
         result = dataclasses.replace(event.result, output=None)
         return dataclasses.replace(event, result=result)
     return event
+
+
+def _brief(value: Json) -> Any:
+    """The value with its long texts cut; ``events.jsonl`` has them whole."""
+    match value:
+        case str():
+            return shortened(value, _LONG_TEXT)
+        case list():
+            return [_brief(one) for one in value[:_MANY]]
+        case dict():
+            return {name: _brief(one) for name, one in islice(value.items(), _MANY)}
+        case _:
+            return value
 
 
 _encode = msgspec.json.Encoder(enc_hook=json_safe).encode

@@ -128,6 +128,7 @@ def finished_notice(path: str, outcome: AgentReply | BaseException) -> AgentFini
                 usage=outcome.usage,
                 model=outcome.model,
                 session=outcome.session,
+                files_changed=outcome.files_changed,
             )
         case AgentError():
             return AgentFinished(

@@ -107,7 +107,7 @@ def sample_progress(run_id: str = RUN) -> list[ev.Progress]:
         ev.AgentLimit("plan", "warning", "five_hour", 0.9, 90.0),
         ev.AgentUsage("plan", Usage(1, 2)),
         ev.AgentFinished(
-            "plan", "failed", "usage_cap", "the plan is used up", Usage(1, 2), "opus", "s-1"
+            "plan", "failed", "usage_cap", "it is used up", Usage(1, 2), "opus", "s-1", ("a.py",)
         ),
         ev.AgentTurnCompleted("plan", 1, "it is no JSON", Usage(1, 2)),
         ev.SinkDropped("JsonlSink", "OSError: disk full"),
