@@ -70,7 +70,7 @@ def written(tmp_path: Path, flow: Any, given: Any) -> Path:
     inbox = unread(journal, run_id, history)
     told = Told(info, history, view_of(history, inbox, alive=False, now=history[-1].at))
     file = tmp_path / "report.html"
-    texts = Texts(((EVIL, EVIL),), EVIL, EVIL + "x" * 1_000_000, EVIL)
+    texts = Texts(((EVIL, EVIL),), EVIL, "", EVIL + "x" * 1_000_000, EVIL)
     file.write_text(html_of(told, made_at=history[-1].at, texts=lambda _: texts), "utf-8")
     return file
 

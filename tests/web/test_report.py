@@ -16,7 +16,8 @@ from handrail.record.inbox import unread
 from handrail.record.reading import history_of
 from handrail.record.view import view_of
 from handrail.web import report
-from handrail.web.run_json import Told, detail_of, step_of
+from handrail.web.run_json import Told, detail_of
+from handrail.web.step_json import step_of
 from handrail.web.texts import MOST_BYTES, Texts, texts_of
 
 NASTY = "</script><script>alert(1)</script><!-- \u2028 & \x1b[31m"
@@ -42,6 +43,11 @@ def told(*, text: str = NASTY) -> Told:
     (info,) = journal.runs()
     inbox = unread(journal, run_id, history)
     return Told(info, history, view_of(history, inbox, alive=False, now=history[-1].at))
+
+
+def parts(run: Told) -> tuple[Any, Any]:
+    """What a step of it is read from."""
+    return run.view, run.history
 
 
 def data_in(html: str) -> dict[str, Any]:
@@ -123,18 +129,18 @@ def test_a_gate_has_the_schema_of_its_answer() -> None:
 def test_a_step_is_told_whole() -> None:
     """Of one step there are its output, or its traceback and the attempts that failed."""
     run = told()
-    said = step_of(run, "say")
+    said = step_of(*parts(run), "say")
     assert said is not None
     assert NASTY.upper() == said["output"]
-    failed: Any = step_of(run, "each/1/divide")
+    failed: Any = step_of(*parts(run), "each/1/divide")
     assert "ZeroDivisionError" in failed["traceback"]
     assert [one["number"] for one in failed["tries"]] == [1]
-    assert None is step_of(run, "nowhere")
+    assert None is step_of(*parts(run), "nowhere")
 
 
 def test_a_long_output_is_cut() -> None:
     """Of an output of more than a megabyte its beginning is told."""
-    said = step_of(told(text="x" * 2_000_000), "say")
+    said = step_of(*parts(told(text="x" * 2_000_000)), "say")
     assert said is not None
     assert True is said["output_cut"]
     assert len(str(said["output"])) == 1024 * 1024

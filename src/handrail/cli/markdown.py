@@ -20,13 +20,15 @@ from handrail.cli.journal import Place, picked
 from handrail.cli.masking import shown, shown_data, shown_value
 from handrail.cli.report import format_time
 from handrail.cli.show import describe_status
+from handrail.cli.target import workflow_of
 from handrail.ports.journal import RunInfo
 from handrail.record.inbox import unread
 from handrail.record.reading import history_of
 from handrail.record.view import RunView, Spent, StepView, plain, view_of
 from handrail.sinks.console_text import duration, path_text
 from handrail.sinks.console_words import usage_text
-from handrail.typed.jsonsafe import json_safe
+from handrail.typed.jsonsafe import Json, json_safe
+from handrail.web.graph_json import graph_of
 from handrail.web.report import html_of
 from handrail.web.run_json import Told
 from handrail.web.texts import Texts, texts_of
@@ -65,9 +67,21 @@ def page(name: str, place: Place, output: Path) -> int:
     def texts(path: str) -> Texts:
         return texts_of(place.artifacts, info.workflow_name, info.run_id, path)
 
-    _write(output, html_of(told, made_at=time.time(), texts=texts, mask=shown_data))
+    graph = _graph(info, place)
+    _write(output, html_of(told, made_at=time.time(), graph=graph, texts=texts, mask=shown_data))
     tell(f"the report is in {output}")
     return Exit.SUCCEEDED
+
+
+def _graph(info: RunInfo, place: Place) -> Json:
+    """The graph of a run's workflow; None if its code is not there any more."""
+    here = Path.cwd()
+    try:
+        return graph_of(workflow_of(info, place).definition.function)
+    except Refused:
+        return None
+    finally:
+        os.chdir(here)
 
 
 def _told(name: str, place: Place) -> Told:

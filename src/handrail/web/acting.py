@@ -6,6 +6,7 @@ process drives, or that none does now, and of many who act at once the journal s
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -74,6 +75,13 @@ class StepBody(_Body, frozen=True):
     """The path of a step."""
 
     path: str
+
+
+class GuideBody(_Body, frozen=True):
+    """What an agent is told; the path of its step, or none: all that are at work."""
+
+    text: str
+    path: str | None = None
 
 
 class CompleteBody(_Body, frozen=True):
@@ -246,6 +254,12 @@ class Acting:
         await self._posting.stop(info.run_id, by=by)
         return {}
 
+    async def guide(self, info: RunInfo, body: GuideBody, by: str | None) -> dict[str, Json]:
+        """Tell the agents that are at work something."""
+        executor: Any = self._knowing(info)
+        await executor.guide(info.run_id, body.text, path=body.path, by=by)
+        return {}
+
     async def complete(self, info: RunInfo, body: CompleteBody, by: str | None) -> dict[str, Json]:
         """End a step with an output."""
         await self._knowing(info).complete(info.run_id, body.path, body.output, by=by)
@@ -295,7 +309,10 @@ class Acting:
 
     def function_of(self, info: RunInfo) -> Callable[..., Any] | None:
         """The function of a run's workflow, where it is known."""
-        executor = self._knower(info) or (self.code_of(info) if self.code_of else None)
+        executor = self._knower(info)
+        if executor is None and self.code_of is not None:
+            with contextlib.suppress(HandrailError):  # its code is not here any more
+                executor = self.code_of(info)
         for one in () if executor is None else executor.workflows:
             if one.definition.name == info.workflow_name:
                 return one.definition.function
@@ -346,11 +363,17 @@ class Verb:
     summary: str
 
 
+_IF_THERE: Mapping[str, Verb] = (
+    {"guide": Verb(GuideBody, Acting.guide, "Tell an agent something; its session goes on.")}
+    if hasattr(Executor, "guide")
+    else {}
+)
 VERBS: Mapping[str, Verb] = {
     "answer": Verb(AnswerBody, Acting.answer, "Answer a question that the run waits for."),
     "signal": Verb(SignalBody, Acting.signal, "Send a signal; it is kept until it is taken."),
     "pause": Verb(NoBody, Acting.pause, "Let no step begin; what is at work goes on."),
     "unpause": Verb(NoBody, Acting.unpause, "Let a paused run go on."),
+    **_IF_THERE,
     "complete": Verb(CompleteBody, Acting.complete, "End a step with an output that is given."),
     "skip": Verb(StepBody, Acting.skip, "End a step with its default, or as skipped."),
     "retry": Verb(StepBody, Acting.retry, "Stop the attempt of a step, and begin it again."),

@@ -72,6 +72,7 @@ _SCHEMAS: dict[str, Any] = {
         "tokens": _or_null(_NUMBER),
         "launches": _or_null(_WHOLE),
         "error": _or_null(_TEXT),
+        "at_work": {"type": "array", "items": _TEXT},
         "forked_from": _or_null({"type": "array", "items": _or_null(_TEXT)}),
         "holder": _or_null(_object({"pid": _WHOLE, "host": _TEXT})),
     }),
@@ -85,17 +86,24 @@ _SCHEMAS: dict[str, Any] = {
     }),
     "Signal": _object({"name": _TEXT, "path": _TEXT, "schema": _ANY}),
     "StepRow": _object(_STEP_ROW),
+    "Act": _object({
+        "at": _NUMBER, "action": _TEXT, "path": _TEXT, "value": _TEXT, "by": _or_null(_TEXT),
+    }),
     "RunDetail": _object({
         "run": _ref("Run"), "seq": _WHOLE, "inputs": _ANY, "value": _ANY, "error": _or_null(_TEXT),
         "failed_step": _or_null(_TEXT), "gates": _many("Gate"), "signals": _many("Signal"),
-        "needs": {"type": "array", "items": _TEXT}, "steps": _many("StepRow"),
+        "needs": {"type": "array", "items": _TEXT}, "acts": _many("Act"),
+        "drives": {"type": "array", "items": {"type": "array", "items": _or_null(_NUMBER)}},
+        "steps": _many("StepRow"),
     }),
     "Step": _object({
         **_STEP_ROW, "output": _ANY, "output_cut": _FLAG, "traceback": _or_null(_TEXT),
-        "turns": _THINGS, "text": _TEXT, "stdout": _TEXT, "stderr": _TEXT, "tries": _THINGS,
+        "turns": _THINGS, "turns_before": _WHOLE, "text": _TEXT, "reasoning": _TEXT,
+        "activity": _TEXT, "stdout": _TEXT, "stderr": _TEXT, "tries": _THINGS,
         "incidents": _THINGS, "session": _or_null(_TEXT), "backend": _or_null(_TEXT),
         "model": _or_null(_TEXT), "answer": _ANY,
     }),
+    "Graph": _object({"graph": _or_null(_object({"nodes": _THINGS, "edges": _THINGS}))}),
     "Diff": _object({
         "a": _TEXT, "b": _TEXT, "same": _FLAG, "fields": {"type": "array", "items": _TEXT},
         "steps": _THINGS,
@@ -106,13 +114,15 @@ _EVENTS = (
     "Server-sent events. `record` has a number (`id`), which Last-Event-ID gives back to go on "
     "after it: an event of the run as data, with `type`, `seq`, `at` (unix seconds) and its other "
     "fields, and as `step` the row of the step that it changed. `run`: the run's row, when it is "
-    "another. `progress`: a piece of text, with `path` and `kind`. `reset`: load the run "
-    "again. `beat`: nothing, every 10 s."
+    "another. `progress`: a piece of text, with `path` and `kind`, and its `start` and `end` in "
+    "bytes of all that there is of it. `reset`: load the run again. `beat`: nothing, every 10 s."
 )
 
 
-def _parameter(name: str, schema: Mapping[str, Any], said: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "in": "query", "schema": schema, "description": said, **more}
+def _parameter(
+    name: str, schema: Mapping[str, Any], said: str, *, place: str = "query", **more: Any
+) -> dict[str, Any]:
+    return {"name": name, "in": place, "schema": schema, "description": said, **more}
 
 
 _RUN_ID = {
@@ -173,13 +183,20 @@ def document(root: str = "") -> dict[str, Any]:
             _parameter("a", _TEXT, "A run", required=True),
             _parameter("b", _TEXT, "Another one", required=True),
         ]),
-        one: _get("A run: its steps, what it waits for, how it ended", "RunDetail", 404,
-                  parameters=[_RUN_ID]),
+        one: _get("A run: its steps, what it waits for, its end", "RunDetail", 404, parameters=[
+            _RUN_ID, _parameter("steps", _FLAG, "false: without the rows of its steps"),
+        ]),
         f"{one}/step": _get("One step whole", "Step", 404, parameters=[
             _RUN_ID, _parameter("path", _TEXT, "The step's path", required=True),
         ]),
+        f"{one}/graph": _get("The graph of its workflow; null if its source is not known",
+                             "Graph", 404, parameters=[_RUN_ID]),
         f"{one}/events": _sse("What happens in a run", [
-            _RUN_ID, _parameter("after", {"type": "integer", "minimum": 0}, "From after this one"),
+            _RUN_ID,
+            _parameter("after", {"type": "integer", "minimum": 0, "maximum": 2**53},
+                       "From after this one"),
+            _parameter("step", _TEXT, "`progress` of this step alone"),
+            _parameter("rows", _FLAG, "true: of a `record` only what it is, and the row of a step"),
         ], 404),
     }  # fmt: skip
     done = {"application/json": {"schema": _ref("Done")}}

@@ -23,7 +23,8 @@ from handrail.record.inbox import runs_of, unread
 from handrail.record.view import ShownStatus, plain, state_of, view_of
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
-from handrail.web.run_json import Told, detail_of, row_of, step_of, step_rows
+from handrail.web.run_json import Told, at_work, detail_of, row_of
+from handrail.web.step_json import step_of, step_rows
 from handrail.web.texts import Texts, texts_of
 
 T = TypeVar("T")
@@ -43,10 +44,14 @@ _LONG_EVENT = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A run as it was read: what is told of it, and each step's row by its path."""
+    """A run as it was read: what is told of it, each step's row by its path, its own row in a list,
+    and the steps that are at work; rows have no secrets in them.
+    """
 
     told: Told
     rows: Mapping[str, Json]
+    row: dict[str, Json]
+    at_work: tuple[str, ...]
     took_s: float
     at: float
 
@@ -54,11 +59,6 @@ class Snapshot:
     def history(self) -> Sequence[ev.Event]:
         """Its events, in order."""
         return self.told.history
-
-    @property
-    def row(self) -> dict[str, Json]:
-        """The run's row in a list."""
-        return row_of(self.told.info, self.told.view)
 
 
 _Key = tuple[int, float, ShownStatus, object]
@@ -132,16 +132,14 @@ class Reader:
             return known[1]
         kept = self._snapshots.get(info.run_id)
         if kept is not None and kept[0] == key:
-            row = kept[2].row
-        elif info.damaged or info.events > _SHORT_RUN or time.monotonic() > until:
+            return kept[2].row
+        if info.damaged or info.events > _SHORT_RUN or time.monotonic() > until:
             return self.shown(row_of(info))
-        else:
-            try:
-                told = await self._apart(lambda: self._read(info))
-            except (HandrailError, OSError):
-                return self.shown(row_of(info))
-            row = row_of(info, told.view)
-        row = self.shown(row)
+        try:
+            told = await self._apart(lambda: self._read(info))
+        except (HandrailError, OSError):
+            return self.shown(row_of(info))
+        row = self.shown(row_of(info, told.view))
         if len(self._rows) >= _KEPT_ROWS:
             self._rows.clear()
         self._rows[info.run_id] = (key, row)
@@ -180,8 +178,11 @@ class Reader:
     def _snapshot(self, info: RunInfo) -> Snapshot:
         began = time.monotonic()
         told = self._read(info)
-        rows = {cast("str", row["path"]): self.shown(row) for row in step_rows(told)}
-        return Snapshot(told, rows, time.monotonic() - began, time.monotonic())
+        steps = step_rows(told.view, told.history)
+        rows = {cast("str", row["path"]): self.shown(row) for row in steps}
+        row = self.shown(row_of(info, told.view))
+        paths = tuple(at_work(told.view))
+        return Snapshot(told, rows, row, paths, time.monotonic() - began, time.monotonic())
 
     def _read(self, info: RunInfo) -> Told:
         history = self._journal.events(info.run_id)
@@ -193,19 +194,28 @@ class Reader:
         view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
         return Told(info, history, view)
 
-    async def detail(self, run_id: str) -> Json:
-        """A run whole, as the page is told."""
+    async def detail(self, run_id: str, *, steps: bool = True) -> Json:
+        """A run whole, as the page is told; with the rows of its steps, or without."""
         snapshot = await self.snapshot(run_id, now=True)
-        return self.shown(detail_of(snapshot.told))
+
+        def made() -> Json:
+            found = self.shown(detail_of(snapshot.told, steps=False))
+            return {**found, "steps": list(snapshot.rows.values())} if steps else found
+
+        return await self._apart(made)
 
     async def step(self, run_id: str, path: str) -> Json:
         """One step whole; None if there is none at this path."""
         snapshot = await self.snapshot(run_id)
         if path not in snapshot.rows:
             snapshot = await self.snapshot(run_id, now=True)
-        texts = await self._apart(lambda: self._texts(snapshot.told.info, path))
-        found = step_of(snapshot.told, path, texts)
-        return None if found is None else self.shown(found)
+        told = snapshot.told
+
+        def made() -> Json:
+            found = step_of(told.view, told.history, path, self._texts(told.info, path))
+            return None if found is None else self.shown(found)
+
+        return await self._apart(made)
 
     def _texts(self, info: RunInfo, path: str) -> Texts:
         if self.artifacts is None:

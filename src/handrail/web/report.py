@@ -17,7 +17,8 @@ from typing import Any, cast
 from handrail.model import events as ev
 from handrail.record.view import StepView
 from handrail.typed.jsonsafe import Json
-from handrail.web.run_json import Told, detail_of, detail_of_step
+from handrail.web.run_json import Told, detail_of
+from handrail.web.step_json import more_of_step
 from handrail.web.texts import Texts
 
 FORMAT = 1
@@ -30,16 +31,20 @@ def html_of(
     told: Told,
     *,
     made_at: float,
+    graph: Json = None,
     texts: Callable[[str], Texts] | None = None,
     mask: Callable[[Json], Json] | None = None,
 ) -> str:
-    """The report. ``texts``: what is on disk of the step at a path; ``mask`` takes secrets out."""
+    """The report. ``graph``: that of the workflow, where it is known; ``texts``: what is on disk of
+    the step at a path; ``mask`` takes secrets out.
+    """
     hide = mask or _as_is
     run = detail_of(told)
     data: dict[str, Json] = {
         "format": FORMAT,
         "made_at": made_at,
         "run": hide(run),
+        "graph": hide(graph),
         "steps": _steps(told, run["steps"], texts or (lambda _: Texts()), hide),
     }
     script, style = page_script(), page_style()
@@ -71,7 +76,7 @@ def _steps(
     found: dict[str, Json] = {}
     left = MOST_BYTES
     for step in sorted(told.view.steps, key=_urgency):
-        whole = detail_of_step(step, events.get(step.path, ()), texts(step.path))
+        whole = more_of_step(step, events.get(step.path, ()), texts(step.path))
         row = known[step.path]
         more = {key: one for key, one in whole.items() if one and one != row.get(key)}
         data = hide(cast("Json", more))

@@ -37,7 +37,7 @@ from handrail.web.acting import (
 from handrail.web.graph_json import graph_of
 from handrail.web.openapi import document
 from handrail.web.reading import Reader
-from handrail.web.stream import list_events, run_events
+from handrail.web.stream import Asked, list_events, run_events
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -135,7 +135,9 @@ class Page:
         )
 
     async def _run(self, request: Request) -> Response:
-        return _json(await self.reader.detail(_run_id(request)))
+        query = _query(request, {"steps"})
+        steps = _flag("steps", query.get("steps", "true"))
+        return _json(await self.reader.detail(_run_id(request), steps=steps))
 
     async def _step(self, request: Request) -> Response:
         run_id = _run_id(request)
@@ -166,10 +168,15 @@ class Page:
 
     async def _events(self, request: Request) -> Response:
         run_id = _run_id(request)
-        last = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
-        after = _number("after", last, 0, 2**53)
+        query = _query(request, {"after", "step", "rows"})
+        last = request.headers.get("last-event-id") or query.get("after") or "0"
+        asked = Asked(
+            _number("after", last, 0, 2**53),
+            query.get("step"),
+            rows=_flag("rows", query.get("rows", "false")),
+        )
         await self.reader.snapshot(run_id, now=True)  # so that an error is one of HTTP
-        return _stream(run_events(self.reader, run_id, after))
+        return _stream(run_events(self.reader, run_id, asked))
 
     async def _list_events(self, request: Request) -> Response:
         del request
@@ -319,6 +326,12 @@ def _number(name: str, text: str, least: int, most: int) -> int:
     if text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:
         return int(text)
     raise BadRequest(f"{name}: a number from {least} to {most} is wanted, got {text[:40]!r}")
+
+
+def _flag(name: str, text: str) -> bool:
+    if text in {"true", "false"}:
+        return text == "true"
+    raise BadRequest(f"{name}: true or false is wanted, got {text[:40]!r}")
 
 
 def _fits(info: RunInfo, query: Mapping[str, str]) -> bool:

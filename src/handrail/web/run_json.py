@@ -8,24 +8,28 @@ somebody looks at it. Times are unix seconds.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, cast
 
 from handrail.errors import DefinitionError
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, Usage
 from handrail.ports.journal import RunInfo
-from handrail.record.results import incident_of
-from handrail.record.view import RunView, SignalWait, Spent, StepView, plain, state_of
+from handrail.record.view import RunView, SignalWait, Spent, plain, state_of
+from handrail.shortening import shortened
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.typed.schema import json_schema
-from handrail.web.texts import Texts
+from handrail.web.step_json import SHORT, step_rows
+from handrail.web.times import times_of
 
-MOST_OUTPUT = 1024 * 1024
-"""Characters of JSON; of a longer output the beginning is told, as text."""
-_SHORT = 2_000
-"""Characters of an error in a row."""
+_MOST_ACTS = 200
+_MOST_AT_WORK = 3
+_HOLDS_STEPS = frozenset({
+    "parallel", "for_each", "race", "member", "validate", "branch", "subworkflow", "run_workflow",
+    "scope",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,8 @@ def row_of(info: RunInfo, view: RunView | None = None) -> dict[str, Json]:
         "cost_usd": usage.cost_usd,
         "tokens": usage.tokens,
         "launches": spent.launches if view is not None else None,
-        "error": info.damaged or (None if end is None or not end.error else end.error[:_SHORT]),
+        "error": info.damaged or (None if end is None or not end.error else end.error[:SHORT]),
+        "at_work": [] if view is None else list(islice(at_work(view), _MOST_AT_WORK)),
         "forked_from": json_safe(info.forked_from),
         "holder": None
         if info.holder is None
@@ -67,8 +72,17 @@ def row_of(info: RunInfo, view: RunView | None = None) -> dict[str, Json]:
     }
 
 
-def detail_of(told: Told) -> dict[str, Json]:
-    """A run whole, but for what only one who looks at a step wants to know."""
+def at_work(view: RunView) -> Iterator[str]:
+    """The paths of the steps that are at work, and hold no others."""
+    for one in view.steps:
+        if one.state == "running" and one.step_type not in _HOLDS_STEPS:
+            yield one.path
+
+
+def detail_of(told: Told, *, steps: bool = True) -> dict[str, Json]:
+    """A run whole, but for what only one who looks at a step wants to know; its rows of steps can
+    be left out.
+    """
     view, end = told.view, told.view.end
     gates = [_gate(one) for one in view.gates]
     accepts = {
@@ -86,127 +100,43 @@ def detail_of(told: Told) -> dict[str, Json]:
         "gates": cast("Json", gates),
         "signals": [_signal(one, accepts.get(one.path)) for one in view.signals],
         "needs": list(view.needs),
-        "steps": cast("Json", step_rows(told)),
+        "acts": acts_of((*told.history, *view.inbox)),
+        "drives": json_safe(times_of(told.history).drives_until(_last(told))),
+        "steps": cast("Json", step_rows(view, told.history)) if steps else [],
     }
 
 
-def step_rows(told: Told) -> list[dict[str, Json]]:
-    """The steps, those above before those below them."""
-    times = _times(told.history)
-    sizes = {one.path: one.size for one in told.history if isinstance(one, ev.GroupStarted)}
-    return [_row(step, times, sizes) for step in told.view.steps]
+def _last(told: Told) -> float | None:
+    """When the last drive ended, if no process is there any more."""
+    return None if told.info.holder is not None else told.history[-1].at
 
 
-def _row(
-    step: StepView,
-    times: Mapping[str, tuple[float, float | None]],
-    sizes: Mapping[str, int | None],
-) -> dict[str, Json]:
-    began, ended = times.get(step.path, (None, None))
-    over = step.duration_ms is not None
-    cause = step.cause
-    row: dict[str, Json] = {
-        "path": step.path,
-        "name": step.path.rpartition("/")[2],
-        "step_type": step.step_type,
-        "state": step.state,
-        "attempts": step.attempts,
-        "started_at": began,
-        "ended_at": ended if over else None,
-        "duration_ms": step.duration_ms,
-        "error": None if cause is None or not cause.error else cause.error[:_SHORT],
-        "error_type": None if cause is None else cause.error_type,
-    }
-    if step.spent is not None and step.spent.launches:
-        row["launches"] = step.spent.launches
-        row["usage"] = _usage(step.spent.usage)
-    if step.given_by:
-        row["given_by"] = step.given_by
-    if step.handled:
-        row["handled"] = json_safe(step.handled)
-    if step.undone is not None:
-        row["undone"] = {"error": step.undone.error}
-    if sizes.get(step.path) is not None:
-        row["size"] = sizes[step.path]
-    return row
+def acts_of(events: Iterable[ev.Event]) -> list[Json]:
+    """What people did to a run, in order: at most the last 200."""
+    found = [act for one in events if (act := _act(one)) is not None]
+    return list(found[-_MOST_ACTS:])
 
 
-def _usage(usage: Usage | None) -> Json:
-    if usage is None:
-        return None
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "tokens": usage.tokens,
-        "cost_usd": usage.cost_usd,
-    }
+def _act(event: ev.Event) -> Json:
+    what: str
+    match event:
+        case ev.RunSteered():
+            what, path, value, by = event.action, event.path, event.value, event.by
+        case ev.GateAnswered():
+            what, path, value, by = "answer", event.path, event.answer, event.by
+        case ev.SignalReceived():
+            what, path, value, by = "signal", event.name, event.payload, event.by
+        case ev.CancelRequested():
+            what, path, value, by = "cancel", "", event.reason, None
+        case _:
+            return None
+    said = "" if value is None else _brief(json_safe(plain(value)))
+    return {"at": event.at, "action": what, "path": path, "value": said, "by": by}
 
 
-def step_of(told: Told, path: str, texts: Texts | None = None) -> dict[str, Json] | None:
-    """One step whole; None if there is none at this path. ``texts``: what is on disk of it."""
-    step = next((one for one in told.view.steps if one.path == path), None)
-    if step is None:
-        return None
-    events = [one for one in told.history if getattr(one, "path", None) == path]
-    return detail_of_step(step, events, texts or Texts())
-
-
-def detail_of_step(step: StepView, events: Sequence[ev.Event], texts: Texts) -> dict[str, Json]:
-    """One step whole, by the events of its path."""
-    row = _row(step, _times(events), {})
-    ends = [one.result for one in events if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))]
-    end = ends[-1] if ends and step.duration_ms is not None else None
-    output, cut = _bounded(json_safe(plain(step.output)))
-    sessions = [one for one in events if isinstance(one, ev.AgentSessionStarted)]
-    session = sessions[-1] if sessions else None
-    turns: list[Json] = [{"prompt": prompt, "answer": answer} for prompt, answer in texts.turns]
-    more: dict[str, Json] = {
-        "error": None if step.cause is None else step.cause.error or None,
-        "output": output,
-        "output_cut": cut,
-        "traceback": None if end is None else end.traceback,
-        "turns": turns,
-        "text": "" if not texts.turns else texts.turns[-1][1] or "",
-        "reasoning": texts.reasoning,
-        "ends": json_safe(texts.ends),
-        "stdout": texts.stdout,
-        "stderr": texts.stderr,
-        "tries": [_try(one) for one in events if isinstance(one, ev.AttemptFailed)],
-        "incidents": [_incident(one) for one in events if isinstance(one, ev.LadderStep)],
-        "session": None if session is None else session.session,
-        "backend": None if session is None else session.backend,
-        "model": None if session is None else session.model,
-        "answer": None
-        if step.answer is None
-        else {
-            "answer": json_safe(plain(step.answer.answer)),
-            "by": step.answer.by,
-            "at": step.answer.at,
-        },
-    }
-    return row | more
-
-
-def _bounded(value: Json) -> tuple[Json, bool]:
-    text = json.dumps(value, ensure_ascii=False)
-    if len(text) <= MOST_OUTPUT:
-        return value, False
-    return (value if isinstance(value, str) else text)[:MOST_OUTPUT], True
-
-
-def _try(failed: ev.AttemptFailed) -> Json:
-    return {
-        "number": failed.attempt,
-        "at": failed.at,
-        "error": failed.error,
-        "error_type": failed.error_type,
-        "usage": _usage(failed.usage),
-    }
-
-
-def _incident(event: ev.LadderStep) -> Json:
-    known = incident_of(event)
-    return {"kind": known.kind, "at": event.at, "error": event.error, "next": event.next.rung}
+def _brief(value: Json) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return shortened(text, SHORT)
 
 
 def _gate(gate: OpenGate) -> dict[str, Json]:
@@ -232,19 +162,3 @@ def _schema(type_: Any) -> Json:
         return json_safe(json_schema(type_))
     except DefinitionError:
         return {}
-
-
-def _times(events: Iterable[ev.Event]) -> dict[str, tuple[float, float | None]]:
-    """When each step began, and ended the last time it did."""
-    found: dict[str, tuple[float, float | None]] = {}
-    for event in events:
-        if isinstance(event, (ev.StepStarted, ev.MemberStarted)):
-            found[event.path] = (event.at, None)
-        elif isinstance(event, (ev.StepCompleted, ev.MemberCompleted)):
-            began, _ = found.get(event.path, (event.at - event.result.duration_ms / 1000, None))
-            found[event.path] = (began, event.at)
-        elif isinstance(event, ev.GateOpened):
-            found.setdefault(event.path, (event.at, None))
-        elif isinstance(event, ev.GateAnswered) and event.path in found:
-            found[event.path] = (found[event.path][0], event.at)
-    return found

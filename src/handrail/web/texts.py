@@ -13,22 +13,31 @@ from handrail.model.folders import numbered, run_folder, step_folder
 MOST_BYTES = 256 * 1024
 """Of each file; of a longer one the end is told."""
 _MOST_TURNS = 50
-_PLAIN = {"reasoning.md": "reasoning", "stdout": "stdout", "stderr": "stderr"}
+_MOST_TURN_BYTES = 1024 * 1024
+"""Of prompts and answers: of more of them the last ones are told."""
+_PLAIN = {
+    "reasoning.md": "reasoning", "activity.jsonl": "activity", "stdout": "stdout",
+    "stderr": "stderr",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """All empty if there are no files. ``turns``: prompts, each with its answer if it has one.
+    """All empty if there are no files. ``turns``: prompts, each with its answer if it has one;
+    there were ``turns_before`` others before them.
 
+    ``activity``: what an agent did besides, a JSON object a line.
     ``ends``: by what it is (``message``: the last answer), how long the whole file was, in bytes,
     when it was read.
     """
 
     turns: tuple[tuple[str, str | None], ...] = ()
     reasoning: str = ""
+    activity: str = ""
     stdout: str = ""
     stderr: str = ""
     ends: Mapping[str, int] = field(default_factory=dict[str, int])
+    turns_before: int = 0
 
 
 def texts_of(artifacts: Path, workflow_name: str, run_id: str, path: str) -> Texts:
@@ -44,14 +53,34 @@ def texts_of(artifacts: Path, workflow_name: str, run_id: str, path: str) -> Tex
         ends[kind] = found[1]
         return found[0]
 
-    for number in range(1, _MOST_TURNS + 1):
+    last = last_turn(folder)
+    left = _MOST_TURN_BYTES
+    for number in range(last, max(0, last - _MOST_TURNS), -1):
         prompt = _end_of(folder / numbered("prompt.md", number))
-        if prompt is None:
+        answer = read(numbered("answer.md", number), "message" if number == last else "")
+        left -= len(prompt[0] if prompt else "") + len(answer or "")
+        if left < 0 and turns:
             break
-        ends.pop("message", None)
-        turns.append((prompt[0], read(numbered("answer.md", number), "message")))
+        turns.insert(0, (prompt[0] if prompt else "", answer))
+    ends.pop("", None)
     plain = {name: read(name, kind) or "" for name, kind in _PLAIN.items()}
-    return Texts(tuple(turns), plain["reasoning.md"], plain["stdout"], plain["stderr"], ends)
+    return Texts(
+        tuple(turns),
+        plain["reasoning.md"],
+        plain["activity.jsonl"],
+        plain["stdout"],
+        plain["stderr"],
+        ends,
+        last - len(turns),
+    )
+
+
+def last_turn(folder: Path) -> int:
+    """How many prompts an agent was given, from 1; 0: none."""
+    number = 0
+    while (folder / numbered("prompt.md", number + 1)).exists():
+        number += 1
+    return number
 
 
 def _end_of(file: Path) -> tuple[str, int] | None:

@@ -1,0 +1,144 @@
+"""When a run was driven, and when each of its steps was at work, as its history says.
+
+A step may be at work several times: an attempt fails and another one follows, a launch of an agent
+waits for a cap to be over, a process ends and a later one begins the step again. Times are unix
+seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from handrail.model import events as ev
+
+How: TypeAlias = Literal["", "failed", "interrupted"]
+"""How a stretch of work ended; "": as the step did, or it goes on."""
+Stretch: TypeAlias = "tuple[float, float | None, How]"
+"""From when to when, and how it ended; None: it goes on."""
+
+_AT_WORK = frozenset({"python", "command", "agent", "generate", "stage"})
+"""Kinds of steps whose work ends with the process; the others wait, or hold steps."""
+_AGAIN = frozenset({"retry", "cap", "backoff"})
+
+
+@dataclass(slots=True)
+class Work:
+    """One step: its stretches, when it began (the last time it did after an end), and its end.
+    Mutable.
+    """
+
+    kind: str
+    began: float
+    ended: float | None = None
+    stretches: list[Stretch] = field(default_factory=list["Stretch"])
+    since: float | None = None
+    """When the stretch began that goes on, or when the next one is due."""
+
+    def begin(self, at: float) -> None:
+        """It begins, or goes on."""
+        if self.ended is not None:
+            self.began, self.ended, self.since = at, None, at
+        if self.since is None:
+            self.since = at
+
+    def stop(self, at: float, how: How) -> None:
+        """The stretch that goes on ends."""
+        since, self.since = self.since, None
+        if since is not None and (since <= at or how == "failed"):
+            self.stretches.append((min(since, at), at, how))
+
+    def end(self, at: float) -> None:
+        """It ends."""
+        if self.ended is None:
+            self.stop(at, "")
+            self.ended = at
+
+    def wait_until(self, due: float) -> None:
+        """The next stretch begins then."""
+        if self.since is None:
+            self.since = due
+
+    @property
+    def all(self) -> list[Stretch]:
+        """The stretches, with the one that goes on."""
+        if self.since is None:
+            return self.stretches
+        return [*self.stretches, (self.since, None, "")]
+
+
+@dataclass(slots=True)
+class Times:
+    """The steps by their paths, and the drives of the run: from when to when. Mutable."""
+
+    steps: dict[str, Work] = field(default_factory=dict[str, Work])
+    drives: list[tuple[float, float | None]] = field(
+        default_factory=list["tuple[float, float | None]"]
+    )
+
+    def drives_until(self, last: float | None) -> list[list[float | None]]:
+        """The drives; one that has no end ended at ``last``, if that is given."""
+        return [[began, last if ended is None else ended] for began, ended in self.drives]
+
+
+def times_of(history: Iterable[ev.Event]) -> Times:
+    """The times that a history tells."""
+    found, before = Times(), 0.0
+    for event in history:
+        _take(found, event, before)
+        before = event.at
+    return found
+
+
+def _take(found: Times, event: ev.Event, before: float) -> None:
+    steps = found.steps
+    match event:
+        case ev.WorkflowStarted() | ev.RunResumed():
+            _drive_began(found, event.at, before)
+        case ev.WorkflowCompleted() | ev.RunSuspended():
+            if found.drives:
+                found.drives[-1] = (found.drives[-1][0], event.at)
+        case ev.StepStarted() | ev.MemberStarted():
+            kind = event.step_type if isinstance(event, ev.StepStarted) else "member"
+            steps.setdefault(event.path, Work(kind, event.at)).begin(event.at)
+        case ev.GateOpened():
+            steps.setdefault(event.path, Work("ask", event.at)).begin(event.at)
+        case ev.StepCompleted() | ev.MemberCompleted():
+            began = event.at - event.result.duration_ms / 1000
+            steps.setdefault(event.path, Work("", began, since=began)).end(event.at)
+        case _:
+            work = steps.get(getattr(event, "path", ""))
+            if work is not None:
+                _during(work, event)
+
+
+def _during(work: Work, event: ev.Event) -> None:
+    match event:
+        case ev.GateAnswered():
+            work.end(event.at)
+        case ev.AgentSessionStarted():
+            work.begin(event.at)
+        case ev.StepInterrupted():
+            work.stop(event.at, "interrupted")
+        case ev.TimerSet():
+            if event.reason in _AGAIN:
+                work.since = None
+                work.wait_until(event.due)
+        case ev.AttemptFailed():
+            work.stop(event.at, "failed")
+        case ev.LadderStep():
+            work.stop(event.at, "failed")
+            if not event.parked:
+                work.wait_until(max(event.due, event.at))
+        case _:
+            pass
+
+
+def _drive_began(found: Times, at: float, before: float) -> None:
+    if found.drives and found.drives[-1][1] is None:  # the process of that drive was killed
+        found.drives[-1] = (found.drives[-1][0], before)
+        for work in found.steps.values():
+            if work.kind in _AT_WORK and work.since is not None:
+                work.stop(max(work.since, before), "interrupted")
+    found.drives.append((at, None))
