@@ -44,6 +44,16 @@ KILLED = [
     (10, ev.StepStarted("ask", "ask")),
     (12, ended("a")),
 ]
+ANSWERED = [
+    (1, ev.StepStarted("ask", "ask")),
+    (1, ev.GateOpened("ask", OpenGate("ask", "?"))),
+    (5, ev.RunResumed()),
+    (5, ev.GateAnswered("ask", "yes")),
+    (5, ev.StepStarted("ask", "ask")),
+    (6, ended("ask")),
+    (7, ev.GateOpened("a/budget", OpenGate("a/budget", "more?"))),
+    (9, ev.GateAnswered("a/budget", "yes")),
+]
 AGAIN = [
     (1, ev.StepStarted("a", "python")),
     (2, ended("a")),
@@ -58,9 +68,19 @@ AGAIN = [
         (CAPPED, "a", [(1, 2, "failed"), (7, None, "")], 1),
         (KILLED, "a", [(1, 4, "interrupted"), (10, 12, "")], 1),
         (KILLED, "ask", [(1, None, "")], 1),
+        (ANSWERED, "ask", [(1, 6, "")], 1),
+        (ANSWERED, "a/budget", [(7, 9, "")], 7),
         (AGAIN, "a", [(1, 2, ""), (5, None, "")], 5),
     ],
-    ids=["a retry", "a cap", "a crash", "a question over a crash", "run again"],
+    ids=[
+        "a retry",
+        "a cap",
+        "a crash",
+        "a question over a crash",
+        "an answer",
+        "a question about a budget",
+        "run again",
+    ],
 )
 def test_the_stretches_of_a_step(
     events: Any, path: str, stretches: list[Any], began: float

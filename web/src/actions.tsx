@@ -1,7 +1,7 @@
 // What a person does to a run. Each goes to the server, and what came of it is said.
 
 import { useState } from "preact/hooks";
-import type { Gate, RunRow, Signal, StepRow } from "./api";
+import type { RunRow, Signal, StepRow } from "./api";
 import { relative } from "./format";
 import { Fields } from "./form";
 import { Icon } from "./icons";
@@ -42,67 +42,7 @@ function refusal(error: unknown): string {
   return `${who} was first${when}, and answered ${JSON.stringify(answer)}.`;
 }
 
-// -- questions -------------------------------------------------------------------------------------
-
-function shapeOfGate(gate: Gate): Shape {
-  if (gate.choices.length > 0) return { kind: "choice", note: "", options: gate.choices };
-  if (gate.schema) return shapeOf(gate.schema);
-  return { kind: "text", note: "", long: true };
-}
-
-export function GateForm({ gate, store, now }: { gate: Gate; store: RunStore; now: number }) {
-  const [shape] = useState(() => shapeOfGate(gate));
-  const [draft, setDraft] = useState<Draft>(() => draftOf(shape, gate.has_default ? gate.default : undefined));
-  const [wrong, setWrong] = useState("");
-  const [busy, setBusy] = useState(false);
-  const answer = async (event: Event) => {
-    event.preventDefault();
-    const read = valueOf(shape, draft);
-    if (!read.ok) return setWrong(read.at ? `${read.at}: ${read.problem}` : read.problem);
-    setWrong("");
-    setBusy(true);
-    await perform(store, "answer", { path: gate.path, answer: read.value }, `Your answer to ${gate.path} counts.`);
-    setBusy(false);
-  };
-  return (
-    <section class="callout wait" data-gate={gate.path} aria-label={`Question of ${gate.path}`}>
-      <div class="line1">
-        <h2 class="foreign"><Foreign text={gate.question} /></h2>
-        <span class="note">
-          <span class="mono"><Foreign text={gate.path} /></span> · asked {relative(gate.since, now)}
-          {gate.deadline ? ` · until ${relative(gate.deadline, now)}` : ""}
-        </span>
-      </div>
-      {store.source.can("answer") && (
-        <form class={shape.kind === "choice" ? "short" : undefined} onSubmit={(event) => void answer(event)}>
-          <Fields shape={shape} draft={draft} onDraft={setDraft} label="Answer" bare />
-          {wrong && <p class="wrong" role="alert"><Foreign text={wrong} /></p>}
-          <div class="row">
-            <button type="submit" class="button first" disabled={busy}>Answer</button>
-          </div>
-        </form>
-      )}
-    </section>
-  );
-}
-
-export function SignalForm({ signal, store }: { signal: Signal; store: RunStore }) {
-  const [open, setOpen] = useState(false);
-  return (
-    <section class="callout wait" aria-label={`Signal ${signal.name}`}>
-      <div class="row">
-        <span class="grow">
-          Waits for the signal <b class="mono"><Foreign text={signal.name} /></b>{" "}
-          {signal.path && <span class="note">at <span class="mono"><Foreign text={signal.path} /></span></span>}
-        </span>
-        {store.source.can("signal") && (
-          <button type="button" class="button small" onClick={() => setOpen(true)}>Send signal…</button>
-        )}
-      </div>
-      {open && <SignalDialog store={store} signal={signal} onClose={() => setOpen(false)} />}
-    </section>
-  );
-}
+// -- dialogs ---------------------------------------------------------------------------------------
 
 interface AskProps {
   readonly title: string;
@@ -145,7 +85,7 @@ export function AskDialog({ title, note, verb, grave, shape, preset, onClose, on
   );
 }
 
-const text = (note = ""): Shape => ({ kind: "text", note, long: true });
+const text = (note = ""): Shape => ({ kind: "text", note, format: "" });
 const record = (
   fields: { [name: string]: Shape },
   required: readonly string[] = [],
@@ -162,7 +102,7 @@ const record = (
   })),
 });
 
-function SignalDialog({ store, signal, onClose }: { store: RunStore; signal: Signal | null; onClose: () => void }) {
+export function SignalDialog({ store, signal, onClose }: { store: RunStore; signal: Signal | null; onClose: () => void }) {
   const payload: Shape = signal?.schema ? shapeOf(signal.schema) : { kind: "json", note: "JSON; empty for none" };
   if (signal) {
     return (
@@ -183,7 +123,7 @@ function SignalDialog({ store, signal, onClose }: { store: RunStore; signal: Sig
       title="Send a signal"
       note="It is kept until a step takes it."
       verb="Send"
-      shape={record({ name: { kind: "text", note: "", long: false }, payload }, ["name"])}
+      shape={record({ name: text(), payload }, ["name"])}
       onClose={onClose}
       onDo={async ({ name, payload: value = null }: { name: string; payload?: unknown }) =>
         (await perform(store, "signal", { name, payload: value }, `The signal ${name} is sent.`)) !== null

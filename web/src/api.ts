@@ -22,7 +22,7 @@ export type RunState =
   | "damaged";
 
 export interface WaitsFor {
-  readonly kind: "answer" | "signal" | "person" | "time";
+  readonly kind: "answer" | "signal" | "person" | "time" | "claim" | "unpause";
   readonly path: string;
   readonly what: string;
   readonly whom: string;
@@ -50,6 +50,8 @@ export interface RunRow {
   readonly tokens: number | null;
   readonly launches: number | null;
   readonly error: string | null;
+  /** The paths of some steps that are at work. */
+  readonly at_work: readonly string[];
   readonly forked_from: readonly [string, string | null] | null;
   readonly holder: { readonly pid: number; readonly host: string } | null;
 }
@@ -71,7 +73,11 @@ export interface StepRow {
   readonly handled?: readonly Failure[];
   readonly undone?: { readonly error: string | null } | null;
   readonly size?: number | null;
+  /** When it was at work, if it was several times: from, to (null: it goes on), how that ended. */
+  readonly spans?: readonly Stretch[];
 }
+
+export type Stretch = readonly [from: number, to: number | null, how: "" | "failed" | "interrupted"];
 
 export interface Failure {
   readonly path?: string;
@@ -96,6 +102,14 @@ export interface Signal {
   readonly schema: { readonly [key: string]: unknown } | null;
 }
 
+export interface Act {
+  readonly at: number;
+  readonly action: string;
+  readonly path: string;
+  readonly value: string;
+  readonly by: string | null;
+}
+
 export interface RunDetail {
   readonly run: RunRow;
   readonly seq: number;
@@ -106,6 +120,10 @@ export interface RunDetail {
   readonly gates: readonly Gate[];
   readonly signals: readonly Signal[];
   readonly needs: readonly string[];
+  /** What people did to it. */
+  readonly acts: readonly Act[];
+  /** When it was driven: from, to (null: it is now). */
+  readonly drives: readonly (readonly [number, number | null])[];
   readonly steps: readonly StepRow[];
 }
 
@@ -137,10 +155,14 @@ export interface StepDetail extends StepRow {
   readonly output_cut?: boolean;
   readonly traceback: string | null;
   readonly turns: readonly Turn[];
+  /** How many turns there were before these. */
+  readonly turns_before: number;
   /** What the agent has said to the last prompt. */
   readonly text: string;
   readonly reasoning: string;
-  /** Where `text`, `reasoning`, `stdout` and `stderr` end, in bytes of all that there was. */
+  /** What an agent did besides: a JSON object a line. */
+  readonly activity: string;
+  /** Where each of these texts ends, in bytes of all that there was. */
   readonly ends: { readonly [kind: string]: number };
   readonly stdout: string;
   readonly stderr: string;

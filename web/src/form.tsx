@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 import { Icon } from "./icons";
-import { draftOf, type Draft, type Field, type Shape } from "./schema";
+import { draftOf, type Draft, type Entry, type Field, type Shape } from "./schema";
 import { visible } from "./text";
 
 interface Props {
@@ -31,20 +31,33 @@ export function Fields(props: Props) {
     case "text":
     case "json": {
       const code = shape.kind === "json";
+      const format = shape.kind === "text" ? shape.format : "";
       return (
         <div class="field">
           {name}
           {note}
-          <textarea
-            id={id}
-            class={code ? "code" : undefined}
-            rows={code ? 3 : 1}
-            spellcheck={!code}
-            placeholder={code ? "JSON" : undefined}
-            value={String(draft ?? "")}
-            onInput={(event) => onDraft(event.currentTarget.value)}
-            {...described}
-          />
+          {format !== "" ? (
+            <input
+              id={id}
+              type="text"
+              autocomplete="off"
+              placeholder={HINTS[format] ?? format}
+              value={String(draft ?? "")}
+              onInput={(event) => onDraft(event.currentTarget.value)}
+              {...described}
+            />
+          ) : (
+            <textarea
+              id={id}
+              class={code ? "code" : undefined}
+              rows={code ? 3 : 1}
+              spellcheck={!code}
+              placeholder={code ? "JSON" : undefined}
+              value={String(draft ?? "")}
+              onInput={(event) => onDraft(event.currentTarget.value)}
+              {...described}
+            />
+          )}
         </div>
       );
     }
@@ -88,6 +101,12 @@ export function Fields(props: Props) {
       return <Optional {...props} shape={shape} />;
     case "list":
       return <List {...props} shape={shape} note={note} />;
+    case "tuple":
+      return <Tuple {...props} shape={shape} note={note} />;
+    case "map":
+      return <Mapping {...props} shape={shape} note={note} />;
+    case "variants":
+      return <Variants {...props} shape={shape} note={note} />;
     case "object":
       return (
         <fieldset class="field">
@@ -98,6 +117,10 @@ export function Fields(props: Props) {
       );
   }
 }
+
+const HINTS: { readonly [format: string]: string } = {
+  duration: "PT1H30M", date: "2026-11-24", "date-time": "2026-11-24T09:30:00Z", decimal: "12.50",
+};
 
 function spoken(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value);
@@ -154,7 +177,8 @@ function Optional(props: Props & { shape: Extract<Shape, { kind: "optional" }> }
           checked={given}
           onChange={() => onDraft(given ? null : { it: draftOf(shape.inner) })}
         />{" "}
-        give <bdi>{visible(label)}</bdi>
+        <span class="unseen">give </span><bdi>{visible(label)}</bdi>
+        {!given && <span class="soft"> (none)</span>}
       </label>
       {shape.note && <span class="note">{visible(shape.note)}</span>}
       {given && (
@@ -209,6 +233,88 @@ function List(
   );
 }
 
+function Tuple(props: Props & { shape: Extract<Shape, { kind: "tuple" }>; note: ComponentChildren }) {
+  const { shape, onDraft, label, bare, note } = props;
+  const drafts = Array.isArray(props.draft) ? (props.draft as Draft[]) : [];
+  return (
+    <fieldset class="field">
+      <legend class={bare ? "unseen" : "label"}><bdi>{visible(label)}</bdi></legend>
+      {note}
+      <ol class="many">
+        {shape.items.map((item, place) => (
+          <li key={place}>
+            <Fields
+              shape={item}
+              label={`${label} ${place + 1}`}
+              bare
+              draft={drafts[place] ?? null}
+              onDraft={(one) => onDraft(shape.items.map((_, i) => (i === place ? one : (drafts[i] ?? null))))}
+            />
+          </li>
+        ))}
+      </ol>
+    </fieldset>
+  );
+}
+
+function Mapping(props: Props & { shape: Extract<Shape, { kind: "map" }>; note: ComponentChildren }) {
+  const { shape, onDraft, label, bare, note } = props;
+  const entries = Array.isArray(props.draft) ? (props.draft as unknown as Entry[]) : [];
+  const put = (next: readonly Entry[]) => onDraft(next as unknown as Draft);
+  const change = (place: number, entry: Entry) => put(entries.map((was, i) => (i === place ? entry : was)));
+  return (
+    <fieldset class="field">
+      <legend class={bare ? "unseen" : "label"}><bdi>{visible(label)}</bdi></legend>
+      {note}
+      <ol class="many">
+        {entries.map((entry, place) => (
+          <li key={place}>
+            <input
+              type="text"
+              aria-label={`name ${place + 1} in ${label}`}
+              placeholder="name"
+              value={entry.key}
+              onInput={(event) => change(place, { ...entry, key: event.currentTarget.value })}
+            />
+            <Fields shape={shape.value} label={`${label} ${entry.key || place + 1}`} bare draft={entry.it} onDraft={(it) => change(place, { ...entry, it })} />
+            <button
+              type="button"
+              class="button bare square"
+              aria-label={`remove ${label} ${entry.key || place + 1}`}
+              onClick={() => put(entries.filter((_, i) => i !== place))}
+            >
+              <Icon of="close" />
+            </button>
+          </li>
+        ))}
+      </ol>
+      <div>
+        <button type="button" class="button small" onClick={() => put([...entries, { key: "", it: draftOf(shape.value) }])}>
+          <Icon of="plus" /> add one
+        </button>
+      </div>
+    </fieldset>
+  );
+}
+
+/** A value that may be of several types: which one, and then its fields. */
+function Variants(props: Props & { shape: Extract<Shape, { kind: "variants" }>; note: ComponentChildren }) {
+  const { shape, onDraft, label } = props;
+  const { at, it } = props.draft as { at: string; it: Draft };
+  const chosen = shape.options[Number(at)]!;
+  return (
+    <div class="field">
+      <Radios
+        {...props}
+        options={shape.options.map((one) => one.name)}
+        chosen={Number(at)}
+        onChoose={(place) => onDraft({ at: String(place), it: draftOf(shape.options[place]!.shape) })}
+      />
+      <Fields key={at} shape={chosen.shape} label={`${label} as ${chosen.name}`} bare draft={it} onDraft={(one) => onDraft({ at, it: one })} />
+    </div>
+  );
+}
+
 interface RecordProps {
   readonly fields: readonly Field[];
   readonly draft: Draft;
@@ -226,7 +332,7 @@ function Record({ fields, draft, onDraft, nested }: RecordProps) {
           shape={field.shape}
           label={field.name}
           optional={!field.required}
-          draft={given[field.name] ?? (field.shape.kind === "text" ? "" : null)}
+          draft={given[field.name] ?? draftOf(field.shape)}
           onDraft={(one) => onDraft({ ...given, [field.name]: one })}
         />
       ))}

@@ -47,6 +47,18 @@ export function moment(at: number | null | undefined): string {
   );
 }
 
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/** A round moment on an axis whose marks are so many seconds apart: `Nov 24`, `14:30`, `14:30:05`. */
+export function mark(at: number, apart: number): string {
+  const date = new Date(at * 1000);
+  const two = (n: number) => String(n).padStart(2, "0");
+  const midnight = date.getHours() === 0 && date.getMinutes() === 0 && date.getSeconds() === 0;
+  if (apart >= DAY / SECOND || midnight) return `${MONTHS[date.getMonth()]} ${date.getDate()}`;
+  const time = `${two(date.getHours())}:${two(date.getMinutes())}`;
+  return apart < 60 ? `${time}:${two(date.getSeconds())}` : time;
+}
+
 /** Dollars, with cents, or with four digits where it is less than one. */
 export function dollars(value: number | null | undefined): string {
   if (value === null || value === undefined) return "";

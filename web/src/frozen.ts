@@ -1,12 +1,13 @@
 // A report: a run as it was, in the page itself.
 
-import type { RunDetail, StepDetail, StepRow } from "./api";
+import type { FlowGraph, RunDetail, StepDetail, StepRow } from "./api";
 import { Refused, type Source } from "./source";
 
 export interface Frozen {
   readonly format: number;
   readonly made_at: number;
   readonly run: RunDetail;
+  readonly graph?: FlowGraph | null;
   /** What is known of a step besides its row, where there is something. */
   readonly steps: { readonly [path: string]: Partial<StepDetail> };
 }
@@ -18,7 +19,7 @@ export function frozenIn(page: Document): Frozen | null {
 }
 
 const BLANK: Omit<StepDetail, keyof StepRow> = {
-  output: null, traceback: null, turns: [], text: "", reasoning: "", ends: {}, stdout: "", stderr: "", tries: [], incidents: [],
+  output: null, traceback: null, turns: [], turns_before: 0, text: "", reasoning: "", activity: "", ends: {}, stdout: "", stderr: "", tries: [], incidents: [],
   session: null, backend: null, model: null, answer: null,
 };
 
@@ -36,7 +37,7 @@ export function frozenSource(data: Frozen): Source {
       const more = data.steps[path];
       return row && more ? Promise.resolve({ ...BLANK, ...row, ...more }) : Promise.reject(new Refused("The report leaves the rest of this step out.", 404));
     },
-    flow: () => Promise.resolve(null),
+    flow: () => Promise.resolve(data.graph ?? null),
     diff: refused,
     act: refused,
     watch: () => () => {},

@@ -6,9 +6,9 @@ import { Matcher, planOfFlow, standings } from "./flow";
 import { MOST_LABEL, place, type Plan, planOf, widthOf } from "./graph";
 import { type AnyState, Icon, StateIcon, wordOf } from "./icons";
 import type { RunStore } from "./run_store";
-import { ended, lastPart } from "./step_line";
+import { ended } from "./step_line";
 import { oneLine, visible } from "./text";
-import type { Folds, Tree } from "./tree";
+import { type Folds, nameIn, type Tree } from "./tree";
 
 interface Props {
   readonly store: RunStore;
@@ -55,7 +55,7 @@ export function GraphView(props: Props) {
 }
 
 function RanView({ tree, version, folds, at, onAt, onFold }: Props) {
-  const plan = useMemo(() => planOf(tree, folds, (path) => oneLine(lastPart(path), 80)), [tree, version, folds]);
+  const plan = useMemo(() => planOf(tree, folds, (path) => oneLine(nameIn(path, tree.nodes.get(path)?.parent ?? null), 80)), [tree, version, folds]);
   const shown = (id: string): Shown => {
     const step = tree.get(id);
     const below = tree.children(id).length;

@@ -9,11 +9,14 @@ import { hashOf, type Place } from "./router";
 import { useChanges, useClock, useMedia } from "./hooks";
 import type { RunList } from "./run_list";
 import { oneLine } from "./text";
-import { Foreign } from "./ui";
+import { Foreign, Loading } from "./ui";
 import { Virtual } from "./virtual";
 
 const CHIPS: readonly RunState[] = ["running", "paused", "suspended", "dead", "failed", "succeeded", "cancelled", "damaged"];
 const NARROW = "(max-width: 46rem)";
+/** Bars of the last runs: from so many runs on, and at most so many. */
+const FEW = 6;
+const MOST_BARS = 120;
 
 /** What a run waits for, in a few words. */
 export function waitText(wait: WaitsFor, now: number): string {
@@ -27,6 +30,12 @@ export function waitText(wait: WaitsFor, now: number): string {
       return `needs: ${wait.what}`;
     case "time":
       return `waits: ${wait.what}${until}`;
+    case "claim":
+      return `waits for ${wait.what}${wait.whom ? `, which ${wait.whom} has` : ""}`;
+    case "unpause":
+      return wait.whom ? `paused by ${wait.whom}` : "paused";
+    default:
+      return String((wait as WaitsFor).what); // of a later version
   }
 }
 
@@ -35,7 +44,7 @@ function why(run: RunRow, now: number): string {
     const first = waitText(run.waits_for[0]!, now);
     return run.waits_for.length > 1 ? `${first} · and ${run.waits_for.length - 1} more` : first;
   }
-  return run.error ?? "";
+  return run.error ?? run.at_work.join(", ");
 }
 
 export function ListPage({ list, place }: { list: RunList; place: Extract<Place, { page: "list" }> }) {
@@ -109,16 +118,17 @@ export function ListPage({ list, place }: { list: RunList; place: Extract<Place,
             </button>
           ))}
         </div>
+        {!narrow && runs.length >= FEW && <Recent runs={runs} now={now} />}
       </div>
       {runs.length > 0 ? (
         <>
           <div class="runs-head" aria-hidden="true">
-            <span>Status</span><span>Run</span><span>Waits for, or why it ended</span>
+            <span>Status</span><span>Run</span><span>Now, or why it ended</span>
             <span class="end">Started</span><span class="end">Took</span><span class="end">Cost</span>
           </div>
           <Virtual
             count={runs.length}
-            height={narrow ? 60 : 52}
+            height={narrow ? 60 : 50}
             at={moved > 0 ? at : -1}
             box={box}
             idOf={(index) => `run-${runs[index]!.run_id}`}
@@ -144,17 +154,48 @@ export function ListPage({ list, place }: { list: RunList; place: Extract<Place,
   );
 }
 
+/** The last runs as bars, the newest to the right: how long each took, and how it stands. */
+function Recent({ runs, now }: { runs: readonly RunRow[]; now: number }) {
+  const shown = runs.slice(0, MOST_BARS).reverse();
+  const long = (run: RunRow) => Math.log10(1 + (run.duration_ms ?? (now - run.started_at) * 1000) / 100);
+  const longest = Math.max(0.1, ...shown.map(long));
+  return (
+    <div class="recent" aria-hidden="true">
+      {shown.map((run) => (
+        <a
+          key={run.run_id}
+          class={`s-${run.state}`}
+          tabIndex={-1}
+          href={hashOf({ page: "run", run: run.run_id, view: "tree", step: null })}
+          title={oneLine(`${run.workflow} ${run.run_id}: ${wordOf(run.state)}, ${duration(run.duration_ms)}, ${relative(run.started_at, now)}`)}
+        >
+          <i style={{ height: `${Math.round(4 + (26 * long(run)) / longest)}px` }} />
+        </a>
+      ))}
+    </div>
+  );
+}
+
+/** Labels that say where a run's code is: the run's own page shows them. */
+const OF_THE_COMMAND = new Set(["target", "folder"]);
+
 function Line({ run, now, here }: { run: RunRow; now: number; here: boolean }) {
   const text = why(run, now);
   const took = run.duration_ms ?? (run.state === "running" ? (now - run.started_at) * 1000 : null);
+  const labels = Object.entries(run.labels).filter(([name]) => !OF_THE_COMMAND.has(name));
   return (
     <a class="run-line" tabIndex={here ? 0 : -1} href={hashOf({ page: "run", run: run.run_id, view: "tree", step: null })}>
       <StatePill state={run.state} />
       <span class="who">
-        <b class="cut"><Foreign text={run.workflow} /></b>
+        <span class="names">
+          <b class="cut"><Foreign text={run.workflow} /></b>
+          {labels.slice(0, 3).map(([name, value]) => (
+            <span key={name} class="tag cut wideonly"><Foreign text={oneLine(`${name}=${value}`, 40)} /></span>
+          ))}
+        </span>
         <span class="mono soft cut"><Foreign text={run.run_id} /></span>
       </span>
-      <span class="why cut soft" title={oneLine(text, 500)}><Foreign text={oneLine(text)} /></span>
+      <span class={run.state === "failed" ? "why cut bad" : "why cut soft"} title={oneLine(text, 500)}><Foreign text={oneLine(text)} /></span>
       <span class="when end soft nums cut" title={moment(run.started_at)}>{relative(run.started_at, now)}</span>
       <span class="took end nums cut">{duration(took)}</span>
       <span class="cost end nums cut">{dollars(run.cost_usd)}</span>
@@ -163,14 +204,22 @@ function Line({ run, now, here }: { run: RunRow; now: number; here: boolean }) {
 }
 
 function Nothing({ list, filtered }: { list: RunList; filtered: boolean }) {
-  if (list.problem) return <div class="empty"><h1>The runs could not be read</h1><p><Foreign text={list.problem} /></p></div>;
-  if (!list.loaded) return <div class="empty" aria-busy="true"><p>Loading…</p></div>;
+  if (list.problem) {
+    return (
+      <div class="empty">
+        <h1>The runs could not be read</h1>
+        <p><Foreign text={list.problem} /></p>
+        <p><button type="button" class="button" onClick={() => list.again()}>Try again</button></p>
+      </div>
+    );
+  }
+  if (!list.loaded) return <Loading />;
   if (filtered) return <div class="empty"><h1>No run fits</h1><p><a href="#/">Show all runs</a></p></div>;
   return (
     <div class="empty">
       <h1>No runs yet</h1>
-      <p>This page shows them as soon as there are any:</p>
-      <pre>handrail run workflow.py</pre>
+      <p>They are shown here as soon as there are any.</p>
+      <pre class="block">handrail run workflow.py</pre>
     </div>
   );
 }

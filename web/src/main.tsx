@@ -31,6 +31,7 @@ function usePlace(): Place {
   const [place, setPlace] = useState(() => placeOf(location.hash));
   useEffect(() => {
     const look = () => setPlace(placeOf(location.hash));
+    look(); // it may have changed since it was first read
     addEventListener("hashchange", look);
     return () => removeEventListener("hashchange", look);
   }, []);
@@ -167,6 +168,7 @@ async function main(): Promise<void> {
     render(<Closed error={error instanceof Refused ? error : new Refused(`The server does not answer: ${String(error)}`, 0)} />, root);
     return;
   }
+  if (source instanceof Server) source.onLocked = (error) => render(<Closed error={error} />, root);
   render(<App source={source} report={frozen ? frozen.run.run.run_id : null} />, root);
 }
 

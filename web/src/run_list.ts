@@ -18,7 +18,7 @@ export class RunList extends Changing {
   private next: string | null = null;
   private busy = false;
   private round = 0;
-  private again: ReturnType<typeof setTimeout> | null = null;
+  private later: ReturnType<typeof setTimeout> | null = null;
 
   constructor(readonly source: Source) {
     super();
@@ -49,6 +49,11 @@ export class RunList extends Changing {
     this.next = null;
     this.busy = false;
     await this.page(true);
+  }
+
+  /** Load the runs again. */
+  again(): void {
+    void this.reload();
   }
 
   /** Load the next page, if there is one. */
@@ -89,8 +94,8 @@ export class RunList extends Changing {
     }
     this.changed();
     // A new run, or one in another state: the order and the counts are the server's to say.
-    this.again ??= setTimeout(() => {
-      this.again = null;
+    this.later ??= setTimeout(() => {
+      this.later = null;
       void this.reload();
     }, 500);
   }

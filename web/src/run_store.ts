@@ -2,7 +2,8 @@
 
 import type { RunDetail, RunRow } from "./api";
 import { Changing } from "./hooks";
-import { Refused, type ProgressEvent, type RecordedEvent, type Source } from "./source";
+import { size } from "./format";
+import { Refused, type ProgressEvent, type RecordedEvent, type Source, type TextKind } from "./source";
 import { Tail } from "./text";
 import { Tree } from "./tree";
 
@@ -10,8 +11,10 @@ import { Tree } from "./tree";
 const KEPT = 256 * 1024;
 const RUN_CHANGED = new Set([
   "GateOpened", "GateAnswered", "SignalReceived", "WorkflowCompleted", "RunSuspended", "RunResumed",
-  "LadderStep", "CancelRequested",
+  "LadderStep", "CancelRequested", "RunSteered",
 ]);
+
+const DRIVEN: ReadonlySet<string> = new Set(["running", "paused"]);
 
 export class RunStore extends Changing {
   detail: RunDetail | null = null;
@@ -21,16 +24,21 @@ export class RunStore extends Changing {
   online: boolean | null = null;
   /** The step that is looked at, and what came of it meanwhile. */
   watched: string | null = null;
-  readonly streams = new Map<ProgressEvent["kind"], Tail>();
+  readonly streams = new Map<TextKind, Tail>();
   /** Grows when what is recorded of the watched step changed. */
   touched = 0;
   private seq = 0;
   /** How far the texts of the watched step are known, in bytes, and the turn that its agent is at. */
   private ends = new Map<string, number>();
   private turn = 0;
+  /** The step whose texts the line tells. */
+  private told: string | null = null;
   private stop: (() => void) | null = null;
   private loading: Promise<void> | null = null;
   private closed = false;
+  /** The tree is whole: what comes on the line keeps it so. */
+  private known = false;
+  private round = 0;
   private refreshing: ReturnType<typeof setTimeout> | null = null;
 
   constructor(
@@ -60,24 +68,27 @@ export class RunStore extends Changing {
     if (this.refreshing !== null) clearTimeout(this.refreshing);
   }
 
-  /** Load the whole run (again). */
+  /** Load the run (again); its steps only if they are not known. */
   load(): Promise<void> {
-    this.loading ??= this.reload().finally(() => {
-      this.loading = null;
+    const round = this.round;
+    this.loading ??= this.reload(round).finally(() => {
+      if (round === this.round) this.loading = null;
     });
     return this.loading;
   }
 
-  private async reload(): Promise<void> {
+  private async reload(round: number): Promise<void> {
+    const steps = !this.known;
     try {
-      const detail = await this.source.run(this.id);
-      if (this.closed) return;
-      this.detail = detail;
+      const detail = await this.source.run(this.id, steps);
+      if (this.closed || round !== this.round) return;
+      this.detail = { ...detail, steps: [] };
       this.problem = null;
       // Events that came while it was on its way are in the tree, and not in it: the tree stays.
-      if (detail.seq >= this.seq) {
+      if (steps && detail.seq >= this.seq) {
         this.tree = new Tree(detail.steps);
         this.seq = detail.seq;
+        this.known = true;
       }
     } catch (error) {
       this.problem = error instanceof Refused ? error : new Refused(String(error), 0);
@@ -87,7 +98,8 @@ export class RunStore extends Changing {
 
   private listen(): void {
     this.stop?.();
-    this.stop = this.source.watch(this.id, this.seq, {
+    this.told = this.watched;
+    this.stop = this.source.watch(this.id, this.seq, this.told, {
       line: (open) => {
         if (this.online === open) return;
         this.online = open;
@@ -96,12 +108,17 @@ export class RunStore extends Changing {
       record: (event) => this.record(event),
       progress: (piece) => this.progress(piece),
       run: (row) => {
-        if (row.state !== this.run?.state) this.refresh(); // that of its steps is another, too
+        const before = this.run;
+        if (DRIVEN.has(row.state) !== DRIVEN.has(before?.state ?? "")) this.known = false; // its steps are in other states, too
+        if (!this.known || row.state !== before?.state || JSON.stringify(row.waits_for) !== JSON.stringify(before?.waits_for)) this.refresh();
         if (this.detail) this.detail = { ...this.detail, run: row };
         this.changed();
       },
       reset: () => {
         this.seq = 0;
+        this.known = false;
+        this.round += 1; // what is on its way is old
+        this.loading = null;
         void this.load().then(() => !this.closed && this.listen());
       },
     });
@@ -128,36 +145,38 @@ export class RunStore extends Changing {
   private progress(piece: ProgressEvent): void {
     if (piece.path !== this.watched) return;
     const turn = piece.kind === "message" ? (piece.turn ?? 0) : 0;
-    if (turn > this.turn) {
-      // The agent was asked again: there is another prompt to be shown.
-      this.turn = turn;
+    if (piece.kind === "message" && turn < this.turn) return;
+    const known = this.ends.get(piece.kind) ?? 0;
+    if (turn > this.turn || (piece.start > known && piece.text === "")) {
+      // The agent was asked again, so there is another prompt to be shown; or what is told begins
+      // behind what is known, because the line was lost. Either way the step is loaded again.
+      this.turn = Math.max(turn, this.turn);
       this.touched += 1;
       return this.changed();
     }
-    const text = this.newIn(piece);
-    if (!text) return;
+    if (piece.end <= known) return;
+    this.ends.set(piece.kind, piece.end);
     let tail = this.streams.get(piece.kind);
     if (!tail) this.streams.set(piece.kind, (tail = new Tail(KEPT)));
-    tail.add(text);
+    if (piece.start > known) tail.add(`\n… ${size(piece.start - known)} came too fast to be shown …\n`);
+    tail.add(piece.start < known ? behind(piece.text, known - piece.start) : piece.text);
     this.changed();
   }
 
-  /** What of a piece is not known yet. */
-  private newIn(piece: ProgressEvent): string {
-    if (piece.end === undefined) return piece.text;
-    const known = this.ends.get(piece.kind) ?? 0;
-    if (piece.end <= known) return "";
-    this.ends.set(piece.kind, piece.end);
-    const bytes = new TextEncoder().encode(piece.text);
-    const doubled = known - (piece.end - bytes.length);
-    return doubled <= 0 ? piece.text : new TextDecoder().decode(bytes.slice(doubled));
-  }
-
-  /** Keep the stream of this step from now on; what came before is in what was loaded of it. */
-  look(path: string | null, ends: { readonly [kind: string]: number } = {}, turn = 0): void {
+  /**
+   * Keep the stream of this step from now on; what came before is in what was loaded of it.
+   * `live`: it may say more.
+   */
+  look(path: string | null, ends: { readonly [kind: string]: number } = {}, turn = 0, live = false): void {
     this.watched = path;
     this.streams.clear();
     this.ends = new Map(Object.entries(ends));
     this.turn = turn;
+    if (live && this.told !== path && this.stop !== null) this.listen();
   }
+}
+
+/** A text without its first bytes. */
+function behind(text: string, bytes: number): string {
+  return new TextDecoder().decode(new TextEncoder().encode(text).slice(bytes));
 }

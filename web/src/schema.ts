@@ -3,11 +3,14 @@
 export type Schema = { readonly [key: string]: unknown };
 
 export type Shape =
-  | { kind: "text"; note: string; long: boolean }
+  | { kind: "text"; note: string; format: string }
   | { kind: "number"; note: string; integer: boolean; min: number | null; max: number | null }
   | { kind: "boolean"; note: string }
   | { kind: "choice"; note: string; options: readonly unknown[] }
   | { kind: "list"; note: string; item: Shape }
+  | { kind: "tuple"; note: string; items: readonly Shape[] }
+  | { kind: "map"; note: string; value: Shape }
+  | { kind: "variants"; note: string; options: readonly Variant[] }
   | { kind: "object"; note: string; title: string; fields: readonly Field[] }
   | { kind: "optional"; note: string; inner: Shape }
   | { kind: "json"; note: string };
@@ -17,6 +20,11 @@ export interface Field {
   readonly required: boolean;
   readonly shape: Shape;
   readonly preset: unknown;
+}
+
+export interface Variant {
+  readonly name: string;
+  readonly shape: Shape;
 }
 
 /** What a person has entered so far: text for a leaf, and the same below for the rest. */
@@ -42,7 +50,7 @@ export function shapeOf(schema: Schema, root: Schema = schema, depth = 0): Shape
   }
   switch (type) {
     case "string":
-      return { kind: "text", note, long: known["format"] === undefined };
+      return { kind: "text", note, format: typeof known["format"] === "string" ? known["format"] : "" };
     case "integer":
     case "number":
       return {
@@ -56,6 +64,10 @@ export function shapeOf(schema: Schema, root: Schema = schema, depth = 0): Shape
       return { kind: "boolean", note };
     case "array": {
       const items = known["items"];
+      const each = known["prefixItems"];
+      if (Array.isArray(each) && each.length > 0) {
+        return { kind: "tuple", note, items: (each as Schema[]).map((one) => shapeOf(one, root, depth + 1)) };
+      }
       if (!isSchema(items)) return { kind: "json", note };
       return { kind: "list", note, item: shapeOf(items, root, depth + 1) };
     }
@@ -68,7 +80,11 @@ export function shapeOf(schema: Schema, root: Schema = schema, depth = 0): Shape
 
 function objectOf(known: Schema, note: string, root: Schema, depth: number): Shape {
   const properties = known["properties"];
-  if (!isSchema(properties)) return { kind: "json", note };
+  const values = known["additionalProperties"];
+  if (!isSchema(properties)) {
+    if (!isSchema(values) || Object.keys(values).length === 0) return { kind: "json", note };
+    return { kind: "map", note, value: shapeOf(values, root, depth + 1) };
+  }
   const required = new Set(Array.isArray(known["required"]) ? (known["required"] as string[]) : []);
   const fields = Object.entries(properties).map(([name, below]) => {
     const schema = isSchema(below) ? below : {};
@@ -86,14 +102,25 @@ function objectOf(known: Schema, note: string, root: Schema, depth: number): Sha
 function unionOf(union: readonly Schema[], note: string, root: Schema, depth: number): Shape {
   const members = union.map((one) => resolved(one, root));
   const rest = members.filter((one) => one["type"] !== "null");
-  if (rest.length < members.length && rest.length === 1 && rest[0]) {
-    return { kind: "optional", note, inner: shapeOf(rest[0], root, depth + 1) };
-  }
-  if (rest.length === 1 && rest[0]) return shapeOf(rest[0], root, depth + 1);
-  if (rest.length === members.length && rest.every((one) => "const" in one)) {
-    return { kind: "choice", note, options: rest.map((one) => one["const"]) };
-  }
-  return { kind: "json", note };
+  if (rest.length === 0) return { kind: "json", note };
+  if (rest.length < members.length) return { kind: "optional", note, inner: oneOf(rest, "", root, depth + 1) };
+  return oneOf(rest, note, root, depth);
+}
+
+function oneOf(schemas: readonly Schema[], note: string, root: Schema, depth: number): Shape {
+  if (schemas.length === 1) return shapeOf(schemas[0]!, root, depth);
+  if (schemas.every((one) => "const" in one)) return { kind: "choice", note, options: schemas.map((one) => one["const"]) };
+  const options = schemas.map((one) => ({ name: nameOf(one), shape: shapeOf(one, root, depth + 1) }));
+  return { kind: "variants", note, options };
+}
+
+const NAMES: { readonly [type: string]: string } = {
+  string: "text", integer: "whole number", number: "number", boolean: "yes or no", array: "list", object: "mapping",
+};
+
+function nameOf(schema: Schema): string {
+  const { title, type } = schema;
+  return typeof title === "string" ? title : typeof type === "string" ? (NAMES[type] ?? type) : "value";
 }
 
 function resolved(schema: Schema, root: Schema): Schema {
@@ -145,8 +172,40 @@ export function draftOf(shape: Shape, preset?: unknown): Draft {
     }
     case "optional":
       return preset === undefined || preset === null ? null : { it: draftOf(shape.inner, preset) };
+    case "tuple": {
+      const given = Array.isArray(preset) ? (preset as unknown[]) : [];
+      return shape.items.map((one, place) => draftOf(one, given[place]));
+    }
+    case "map":
+      return Object.entries(isSchema(preset) ? preset : {}).map(([key, value]) => ({ key, it: draftOf(shape.value, value) }));
+    case "variants": {
+      const place = Math.max(0, preset === undefined ? 0 : shape.options.findIndex((one) => suits(one.shape, preset)));
+      return { at: String(place), it: draftOf(shape.options[place]!.shape, preset) };
+    }
     case "json":
       return preset === undefined ? "" : JSON.stringify(preset, null, 2);
+  }
+}
+
+function suits(shape: Shape, value: unknown): boolean {
+  switch (shape.kind) {
+    case "text":
+      return typeof value === "string";
+    case "number":
+      return typeof value === "number";
+    case "boolean":
+      return typeof value === "boolean";
+    case "choice":
+      return shape.options.some((one) => same(one, value));
+    case "list":
+    case "tuple":
+      return Array.isArray(value);
+    case "object":
+      return isSchema(value) && shape.fields.every((one) => !one.required || one.name in value);
+    case "map":
+      return isSchema(value);
+    default:
+      return true;
   }
 }
 
@@ -161,6 +220,8 @@ export function valueOf(shape: Shape, draft: Draft, at = ""): Read {
       const value = Number(text);
       if (text === "" || !Number.isFinite(value)) return wrong("a number is needed");
       if (shape.integer && !Number.isInteger(value)) return wrong("a whole number is needed");
+      if (shape.min !== null && value < shape.min) return wrong(`at least ${shape.min} is needed`);
+      if (shape.max !== null && value > shape.max) return wrong(`at most ${shape.max} is allowed`);
       return { ok: true, value };
     }
     case "boolean":
@@ -174,6 +235,14 @@ export function valueOf(shape: Shape, draft: Draft, at = ""): Read {
       return listOf(shape.item, Array.isArray(draft) ? (draft as Draft[]) : [], at);
     case "object":
       return recordOf(shape.fields, draft as { [name: string]: Draft }, at);
+    case "tuple":
+      return tupleOf(shape.items, Array.isArray(draft) ? (draft as Draft[]) : [], at);
+    case "map":
+      return mapOf(shape.value, Array.isArray(draft) ? (draft as Entry[]) : [], at);
+    case "variants": {
+      const chosen = draft as { at: string; it: Draft };
+      return valueOf(shape.options[Number(chosen.at)]!.shape, chosen.it, at);
+    }
     case "optional":
       if (draft === null) return { ok: true, value: null };
       return valueOf(shape.inner, (draft as { it: Draft }).it, at);
@@ -194,6 +263,33 @@ function listOf(item: Shape, drafts: readonly Draft[], at: string): Read {
     values.push(read.value);
   }
   return { ok: true, value: values };
+}
+
+function tupleOf(items: readonly Shape[], drafts: readonly Draft[], at: string): Read {
+  const values: unknown[] = [];
+  for (const [place, item] of items.entries()) {
+    const read = valueOf(item, drafts[place] ?? null, `${at}[${place}]`);
+    if (!read.ok) return read;
+    values.push(read.value);
+  }
+  return { ok: true, value: values };
+}
+
+/** One entry of a mapping, as it is entered. */
+export interface Entry {
+  readonly key: string;
+  readonly it: Draft;
+}
+
+function mapOf(shape: Shape, entries: readonly Entry[], at: string): Read {
+  const value: { [name: string]: unknown } = {};
+  for (const { key, it } of entries) {
+    if (Object.hasOwn(value, key)) return { ok: false, at, problem: `the name ${JSON.stringify(key)} is there twice` };
+    const read = valueOf(shape, it, at ? `${at}.${key}` : key);
+    if (!read.ok) return read;
+    Object.defineProperty(value, key, { value: read.value, enumerable: true, configurable: true, writable: true });
+  }
+  return { ok: true, value };
 }
 
 function recordOf(

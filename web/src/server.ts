@@ -8,6 +8,8 @@ import {
 export class Server implements Source {
   readonly frozenAt = null;
   readOnly = false;
+  /** Called when the server does not know this page any more. */
+  onLocked: (error: Refused) => void = () => {};
   private verbs: ReadonlySet<string> = new Set();
 
   /** `base`: the address that `api/` stands below, with a slash at its end. */
@@ -31,8 +33,8 @@ export class Server implements Source {
     return this.get(`api/runs?${asked}`);
   }
 
-  run(id: string): Promise<RunDetail> {
-    return this.get(`api/runs/${encodeURIComponent(id)}`);
+  run(id: string, steps: boolean): Promise<RunDetail> {
+    return this.get(`api/runs/${encodeURIComponent(id)}${steps ? "" : "?steps=false"}`);
   }
 
   step(id: string, path: string): Promise<StepDetail> {
@@ -58,9 +60,14 @@ export class Server implements Source {
     return read(response);
   }
 
-  watch(id: string, after: number, watcher: Watcher): () => void {
-    const address = (seq: number) => `${this.base}api/runs/${encodeURIComponent(id)}/events?after=${seq}`;
-    return keepLine(address, after, watcher.line.bind(watcher), {
+  watch(id: string, after: number, step: string | null, watcher: Watcher): () => void {
+    const more = step === null ? "" : `&${new URLSearchParams({ step })}`;
+    const address = (seq: number) => `${this.base}api/runs/${encodeURIComponent(id)}/events?rows=true&after=${seq}${more}`;
+    const line = (open: boolean) => {
+      watcher.line(open);
+      if (!open) this.look();
+    };
+    return keepLine(address, after, line, {
       record: (data) => watcher.record(data as RecordedEvent),
       progress: (data) => watcher.progress(data as ProgressEvent),
       run: (data) => watcher.run(data as RunRow),
@@ -69,7 +76,19 @@ export class Server implements Source {
   }
 
   watchRuns(row: (row: RunRow) => void, open: (open: boolean) => void): () => void {
-    return keepLine(() => `${this.base}api/events`, 0, open, { run: (data) => row(data as RunRow) });
+    const line = (is: boolean) => {
+      open(is);
+      if (!is) this.look();
+    };
+    return keepLine(() => `${this.base}api/events`, 0, line, { run: (data) => row(data as RunRow) });
+  }
+
+  /** Find out whether this page may still ask: a browser does not say why a line is not opened. */
+  private look(): void {
+    if (document.hidden) return;
+    this.get("api/me").catch((error: unknown) => {
+      if (error instanceof Refused && (error.status === 401 || error.status === 403)) this.onLocked(error);
+    });
   }
 
   private async get<T>(path: string): Promise<T> {
@@ -79,6 +98,7 @@ export class Server implements Source {
 
 const AGAIN_MS = 3000;
 const SILENT_MS = 35_000;
+const HIDDEN_MS = 20_000;
 
 /**
  * Keep a line open on which a server tells what happens; the way to close it.
@@ -86,6 +106,8 @@ const SILENT_MS = 35_000;
  * A browser opens one again by itself when it breaks, from the last event on. But it gives up when
  * the server refuses (one that is starting again, say), and does not see that nothing can come any
  * more (a laptop that slept): then another one is opened here, from the last event on as well.
+ * While nobody sees the page, in a tab behind others, it has none: a browser opens only a few to one
+ * server.
  */
 export function keepLine(
   address: (after: number) => string,
@@ -97,6 +119,7 @@ export function keepLine(
   let line: EventSource | null = null;
   let again: ReturnType<typeof setTimeout> | null = null;
   let silent: ReturnType<typeof setTimeout> | null = null;
+  let unseen: ReturnType<typeof setTimeout> | null = null;
   let beats = false;
   const clear = (timer: ReturnType<typeof setTimeout> | null) => timer !== null && clearTimeout(timer);
   const open = (): void => {
@@ -131,11 +154,27 @@ export function keepLine(
     line?.close();
     open();
   };
+  const rest = (): void => {
+    line?.close();
+    line = null;
+    clear(again);
+    clear(silent);
+    told(false);
+  };
+  const look = (): void => {
+    clear(unseen);
+    unseen = null;
+    if (document.hidden) unseen = setTimeout(rest, HIDDEN_MS);
+    else if (line === null) open();
+  };
+  document.addEventListener("visibilitychange", look);
   open();
   return () => {
+    document.removeEventListener("visibilitychange", look);
     line?.close();
     clear(again);
     clear(silent);
+    clear(unseen);
   };
 }
 

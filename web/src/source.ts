@@ -31,6 +31,8 @@ export type Verb =
   | "answer" | "signal" | "pause" | "unpause" | "guide" | "complete" | "skip" | "retry" | "stop"
   | "cancel" | "resume" | "fork";
 
+export type TextKind = "message" | "reasoning" | "activity" | "stdout" | "stderr";
+
 /** What is told of a run while it is watched. */
 export interface Watcher {
   /** The line is open (again), or lost. */
@@ -54,10 +56,11 @@ export interface RecordedEvent {
 
 export interface ProgressEvent {
   readonly path: string;
-  readonly kind: "message" | "reasoning" | "stdout" | "stderr";
+  readonly kind: TextKind;
   readonly text: string;
-  /** Where it ends in all of that kind, in bytes; of a message in that of its turn, from 1. */
-  readonly end?: number;
+  /** Where it lies in all of that kind, in bytes; of a message in that of its turn, from 1. */
+  readonly start: number;
+  readonly end: number;
   readonly turn?: number;
 }
 
@@ -69,14 +72,15 @@ export interface Source {
   can(verb: Verb): boolean;
   start(): Promise<void>;
   runs(query: RunsQuery): Promise<RunsPage>;
-  run(id: string): Promise<RunDetail>;
+  /** A run; without the rows of its steps if those are known. */
+  run(id: string, steps: boolean): Promise<RunDetail>;
   step(id: string, path: string): Promise<StepDetail>;
   /** The graph of its workflow; null if its source is not known here. */
   flow(id: string): Promise<FlowGraph | null>;
   diff(a: string, b: string): Promise<RunDiff>;
   act(id: string, verb: Verb, body: object): Promise<{ readonly [name: string]: unknown }>;
-  /** Be told of a run from after this event on; the way to stop. */
-  watch(id: string, after: number, watcher: Watcher): () => void;
+  /** Be told of a run from after this event on, and of what one step says; the way to stop. */
+  watch(id: string, after: number, step: string | null, watcher: Watcher): () => void;
   /** Be told of the rows of runs that change. */
   watchRuns(row: (row: RunRow) => void, line: (open: boolean) => void): () => void;
 }

@@ -4,23 +4,13 @@ import type { StepRow, StepState } from "./api";
 import { whole } from "./format";
 import { Icon, StateIcon, wordOf } from "./icons";
 import { oneLine } from "./text";
-import type { Tally, TreeRow } from "./tree";
+import { shortType, type Tally, type TreeRow } from "./tree";
 import { Foreign } from "./ui";
 
-const ORDER: readonly StepState[] = [
+export const ORDER: readonly StepState[] = [
   "succeeded", "defaulted", "skipped", "failed", "waiting", "running", "interrupted", "open", "cancelled",
 ];
 const INDENT = 18;
-
-/** A part of a path as it was before it was encoded. */
-export function lastPart(path: string): string {
-  const part = path.slice(path.lastIndexOf("/") + 1);
-  try {
-    return part.includes("%") ? decodeURIComponent(part) : part;
-  } catch {
-    return part;
-  }
-}
 
 export function Twist({ row, onFold }: { row: TreeRow; onFold: (path: string, open: boolean) => void }) {
   return (
@@ -67,12 +57,12 @@ export function ended(tally: Tally, size: number | null | undefined): string {
   return `${whole(all - open)} of ${whole(Math.max(all, size ?? 0))}`;
 }
 
-export function StepName({ step }: { step: StepRow }) {
+export function StepName({ step, name }: { step: StepRow; name: string }) {
   return (
     <>
       <StateIcon state={step.state} />
       <span class="unseen">{wordOf(step.state)}: </span>
-      <span class="name cut"><Foreign text={lastPart(step.path)} /></span>
+      <span class="name cut"><Foreign text={name} /></span>
     </>
   );
 }
@@ -80,7 +70,7 @@ export function StepName({ step }: { step: StepRow }) {
 /** What is worth to be said beside the name of a step. */
 export function remark(step: StepRow): { text: string; bad: boolean } {
   if (step.error) {
-    const kind = step.error_type ? `${step.error_type.slice(step.error_type.lastIndexOf(".") + 1)}: ` : "";
+    const kind = step.error_type ? `${shortType(step.error_type)}: ` : "";
     return { text: oneLine(kind + step.error, 240), bad: step.state === "failed" };
   }
   if (step.given_by) return { text: `given by ${step.given_by}`, bad: false };

@@ -1,38 +1,44 @@
 // One step, whole.
 
 import { useEffect, useState } from "preact/hooks";
-import type { StepDetail, StepRow } from "./api";
 import { StepActions } from "./actions";
+import { AgentParts, Printed } from "./agent_parts";
+import type { RunDetail, StepDetail, StepRow } from "./api";
 import { count, dollars, duration, moment, relative } from "./format";
+import { GatePart } from "./gates";
 import { useClock } from "./hooks";
 import { Icon, StatePill } from "./icons";
-import { lastPart } from "./step_line";
+import { waitText } from "./list";
+import { Members, Rounds } from "./member_parts";
 import type { RunStore } from "./run_store";
+import { outputOf } from "./outputs";
 import { pretty } from "./text";
+import { nameIn } from "./tree";
 import { CopyButton, Foreign, TextBlock } from "./ui";
 
 const RESTED_MS = 60;
+const LIVE: ReadonlySet<string> = new Set(["running", "waiting", "open", "interrupted"]);
 
 interface Props {
   readonly store: RunStore;
+  readonly detail: RunDetail;
   readonly path: string;
   readonly onClose: () => void;
+  readonly onStep: (path: string) => void;
 }
 
-export function StepPane({ store, path, onClose }: Props) {
+/** What is known of a step besides its row; it is loaded when somebody looks at it. */
+function useDetail(store: RunStore, path: string): [StepDetail | null, string] {
   const [detail, setDetail] = useState<StepDetail | null>(null);
   const [problem, setProblem] = useState("");
-  const step: StepRow | undefined = store.tree.get(path);
-  const now = useClock(step?.state === "running" ? 1000 : 10_000);
-  const state = step?.state;
-
+  const state = store.tree.get(path)?.state;
   useEffect(() => {
     let gone = false;
     const load = async () => {
       try {
         const found = await store.source.step(store.id, path);
         if (gone) return;
-        store.look(path, found.ends, found.turns.length);
+        store.look(path, found.ends, found.turns_before + found.turns.length, LIVE.has(found.state));
         setDetail(found);
         setProblem("");
       } catch (error) {
@@ -40,46 +46,73 @@ export function StepPane({ store, path, onClose }: Props) {
       }
     };
     // Who goes through the tree with a key held down is asked for nothing until it rests.
-    const timer = setTimeout(() => void load(), detail?.path === path ? 0 : RESTED_MS);
+    const timer = setTimeout(() => void load(), RESTED_MS);
     return () => {
       gone = true;
       clearTimeout(timer);
     };
   }, [store, path, store.touched, state]);
   useEffect(() => () => store.look(null), [store, path]);
+  return [detail?.path === path ? detail : null, problem];
+}
 
-  const shown = detail?.path === path ? detail : null;
+export function StepPane({ store, detail: run, path, onClose, onStep }: Props) {
+  const [detail, problem] = useDetail(store, path);
+  const step: StepRow | undefined = store.tree.get(path);
+  const now = useClock(step?.state === "running" ? 1000 : 10_000);
   if (!step) {
     return (
       <aside class="pane" aria-label="Step">
+        <header class="pane-head">
+          <div class="title">
+            <h2 class="grow">No such step</h2>
+            <Close onClose={onClose} />
+          </div>
+        </header>
         <div class="empty"><p>No step <Foreign text={path} /> is recorded.</p></div>
       </aside>
     );
   }
+  const gate = run.gates.find((one) => one.path === path);
+  const wait = run.run.waits_for.find((one) => one.path === path && one.kind !== "answer");
+  const agent = step.step_type === "agent" || step.step_type === "generate";
   return (
     <aside class="pane" aria-label={`Step ${path}`}>
       <header class="pane-head">
         <div class="title">
-          <h2 class="grow cut"><Foreign text={lastPart(path)} /></h2>
+          <h2 class="grow cut"><Foreign text={nameIn(path, store.tree.nodes.get(path)?.parent ?? null)} /></h2>
           <CopyButton text={path} what="the path" />
-          <button type="button" class="button bare square" aria-label="Close the step" onClick={onClose}><Icon of="close" /></button>
+          <Close onClose={onClose} />
         </div>
         <div class="facts">
           <StatePill state={step.state} />
-          <span class="tag">{step.step_type}</span>
+          <span>{step.step_type}</span>
           <span class="mono cut"><Foreign text={path} /></span>
         </div>
         <StepActions store={store} step={step} />
       </header>
       <div class="pane-body" tabIndex={0} role="region" aria-label="What is known of the step">
         {problem && <p class="wrong"><Foreign text={problem} /></p>}
-        <Facts step={step} detail={shown} now={now} />
-        <Errors step={step} detail={shown} />
-        <Agent store={store} detail={shown} live={step.state === "running"} />
-        {shown && <Output detail={shown} />}
-        {shown && <Tries detail={shown} now={now} />}
+        {gate && <GatePart key={`${gate.path} ${gate.since}`} gate={gate} store={store} now={now} />}
+        {wait && <p class="note"><Foreign text={waitText(wait, now)} /></p>}
+        <Facts step={step} detail={detail} now={now} />
+        <Errors step={step} detail={detail} />
+        <Members tree={store.tree} path={path} onStep={onStep} />
+        {detail && <Rounds detail={detail} />}
+        <Guidance run={run} path={path} now={now} />
+        {detail && agent && <AgentParts store={store} detail={detail} live={LIVE.has(step.state)} />}
+        {detail && <Output detail={detail} />}
+        {detail && <Printed store={store} detail={detail} live={LIVE.has(step.state)} />}
+        {detail && <Tries detail={detail} />}
+        {detail && <Incidents detail={detail} />}
       </div>
     </aside>
+  );
+}
+
+function Close({ onClose }: { onClose: () => void }) {
+  return (
+    <button type="button" class="button bare square" aria-label="Close the step" onClick={onClose}><Icon of="close" /></button>
   );
 }
 
@@ -90,14 +123,16 @@ function Facts({ step, detail, now }: { step: StepRow; detail: StepDetail | null
   const add = (name: string, value: preact.ComponentChildren) => {
     if (value !== null && value !== undefined && value !== "") pairs.push([name, value]);
   };
-  add("Began", step.started_at ? `${moment(step.started_at)} (${relative(step.started_at, now)})` : "");
+  add("Began", step.started_at ? <span title={relative(step.started_at, now)}>{moment(step.started_at)}</span> : "");
   add("Took", duration(took));
   add("Attempts", step.attempts > 1 ? String(step.attempts) : "");
+  add("Launches", (step.launches ?? 0) > 1 ? String(step.launches) : "");
   add("Cost", dollars(usage?.cost_usd));
   const tokens = usage?.tokens ?? ((usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0) || null);
   add("Tokens", tokens === null ? "" : `${count(tokens)}${usage?.input_tokens ? ` (${count(usage.input_tokens)} in, ${count(usage.output_tokens)} out)` : ""}`);
   add("Agent", [detail?.backend, detail?.model].filter(Boolean).join(" · "));
   add("Session", detail?.session ? <span class="mono"><Foreign text={detail.session} /></span> : "");
+  add("Exit code", detail ? (outputOf(detail).exitCode ?? "") : "");
   add("Given by", step.given_by ? <Foreign text={step.given_by} /> : "");
   if (detail?.answer) {
     add("Answered", <><Foreign text={JSON.stringify(detail.answer.answer)} /> by <Foreign text={detail.answer.by ?? "somebody"} />, {relative(detail.answer.at, now)}</>);
@@ -105,7 +140,7 @@ function Facts({ step, detail, now }: { step: StepRow; detail: StepDetail | null
   add("Undone", step.undone ? (step.undone.error ?? "yes") : "");
   return (
     <dl class="pairs nums">
-      {pairs.map(([name, value]) => [<dt key={name}>{name}</dt>, <dd key={`${name}:`}>{value}</dd>])}
+      {pairs.map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}
     </dl>
   );
 }
@@ -113,7 +148,7 @@ function Facts({ step, detail, now }: { step: StepRow; detail: StepDetail | null
 function Errors({ step, detail }: { step: StepRow; detail: StepDetail | null }) {
   return (
     <>
-      {step.error && <TextBlock title={step.error_type ? `Error: ${step.error_type}` : "Error"} text={step.error} bad />}
+      {step.error && <TextBlock title={step.error_type ? `Error: ${step.error_type}` : "Error"} text={detail?.error ?? step.error} bad />}
       {detail?.traceback && <Folded title="Traceback" text={detail.traceback} />}
       {step.handled?.map((failure, place) => (
         <TextBlock key={place} title={`It got over: ${failure.error_type ?? "a failure"}`} text={failure.error} />
@@ -132,87 +167,71 @@ function Folded({ title, text }: { title: string; text: string }) {
   );
 }
 
-function Agent({ store, detail, live }: { store: RunStore; detail: StepDetail | null; live: boolean }) {
-  if (!detail) return null;
-  const more = (kind: "message" | "reasoning" | "stdout" | "stderr") => (live ? (store.streams.get(kind)?.text ?? "") : "");
-  const turns = detail.turns;
-  const blocks: [string, string, boolean][] = [
-    ["Answer", detail.text + more("message"), true],
-    ["Thoughts", detail.reasoning + more("reasoning"), true],
-    ["Printed", detail.stdout + more("stdout"), false],
-    ["Printed on stderr", detail.stderr + more("stderr"), false],
-  ];
+/** What people said to the agent while it was at work. */
+function Guidance({ run, path, now }: { run: RunDetail; path: string; now: number }) {
+  const said = run.acts.filter((act) => act.action === "guide" && act.path === path);
   return (
     <>
-      {turns.map((turn, place) => {
-        const number = turns.length > 1 ? ` ${place + 1}` : "";
-        return [
-          <TextBlock key={`p${place}`} title={`Prompt${number}`} text={turn.prompt} prose />,
-          place < turns.length - 1 && turn.answer ? (
-            <TextBlock key={`a${place}`} title={`Answer${number}`} text={turn.answer} prose />
-          ) : null,
-        ];
-      })}
-      {blocks.map(([title, text, prose]) =>
-        text ? <TextBlock key={title} title={title} text={text} prose={prose} follow={live} note={live ? "live" : undefined} /> : null,
-      )}
+      {said.map((act, place) => (
+        <TextBlock key={place} title={`Guidance by ${act.by ?? "somebody"}`} note={relative(act.at, now)} text={act.value} prose />
+      ))}
     </>
   );
 }
 
 function Output({ detail }: { detail: StepDetail }) {
-  const text = detail.output === null || detail.output === undefined ? "" : pretty(detail.output);
+  const { value } = outputOf(detail);
+  if (value === null || value === undefined || value === "") return null;
+  // What an agent answered with text is there as its answer.
+  if (typeof value === "string" && value.trim() === detail.text.trim()) return null;
+  return <TextBlock title="Output" text={pretty(value)} note={detail.output_cut ? "cut by the server" : undefined} prose={typeof value === "string"} />;
+}
+
+function Tries({ detail }: { detail: StepDetail }) {
+  if (detail.tries.length === 0) return null;
+  const paid = detail.tries.some((one) => one.usage?.cost_usd);
   return (
-    <>
-      {text && <TextBlock title="Output" text={text} note={detail.output_cut ? "cut by the server" : undefined} />}
-    </>
+    <section class="part">
+      <div class="line1"><h3>Attempts that failed</h3></div>
+      <div class="wide">
+        <table class="plain">
+          <thead><tr><th>No.</th><th>When</th><th>Why</th>{paid && <th>Cost</th>}</tr></thead>
+          <tbody>
+            {detail.tries.map((one, place) => (
+              <tr key={place}>
+                <td class="nums">{one.number}</td>
+                <td class="short nums">{moment(one.at)}</td>
+                <td><Foreign text={one.error ?? ""} /></td>
+                {paid && <td class="nums">{dollars(one.usage?.cost_usd)}</td>}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
   );
 }
 
-function Tries({ detail, now }: { detail: StepDetail; now: number }) {
-  const paid = detail.tries.some((one) => one.usage?.cost_usd);
+function Incidents({ detail }: { detail: StepDetail }) {
+  if (detail.incidents.length === 0) return null;
   return (
-    <>
-      {detail.tries.length > 0 && (
-        <section class="part">
-          <div class="line1"><h3>Attempts that failed</h3></div>
-          <div class="wide">
-            <table class="plain">
-              <thead><tr><th>No.</th><th>When</th><th>Why</th>{paid && <th>Cost</th>}</tr></thead>
-              <tbody>
-                {detail.tries.map((one) => (
-                  <tr key={one.number}>
-                    <td class="nums">{one.number}</td>
-                    <td class="short">{one.at ? relative(one.at, now) : ""}</td>
-                    <td><Foreign text={one.error ?? ""} /></td>
-                    {paid && <td class="nums">{dollars(one.usage?.cost_usd)}</td>}
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
-        </section>
-      )}
-      {detail.incidents.length > 0 && (
-        <section class="part">
-          <div class="line1"><h3>Incidents</h3></div>
-          <div class="wide">
-            <table class="plain">
-              <thead><tr><th>Kind</th><th>When</th><th>What</th><th>Then</th></tr></thead>
-              <tbody>
-                {detail.incidents.map((one, place) => (
-                  <tr key={place}>
-                    <td>{one.kind}</td>
-                    <td class="short">{one.at ? relative(one.at, now) : ""}</td>
-                    <td><Foreign text={one.error} /></td>
-                    <td><Foreign text={one.next ?? ""} /></td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
-        </section>
-      )}
-    </>
+    <section class="part">
+      <div class="line1"><h3>Incidents</h3></div>
+      <div class="wide">
+        <table class="plain">
+          <thead><tr><th>When</th><th>Kind</th><th>What</th><th>Then</th></tr></thead>
+          <tbody>
+            {detail.incidents.map((one, place) => (
+              <tr key={place}>
+                <td class="short nums">{moment(one.at)}</td>
+                <td class="short">{one.kind.replace(/_/g, " ")}</td>
+                <td><Foreign text={one.error} /></td>
+                <td class="short"><Foreign text={one.next ?? ""} /></td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
   );
 }

@@ -10,6 +10,8 @@ export interface Node {
 
 export interface TreeRow {
   readonly path: string;
+  /** What it is called where it stands. */
+  readonly name: string;
   readonly step: StepRow;
   readonly depth: number;
   readonly children: number;
@@ -147,6 +149,33 @@ function aroundIt(path: string): string[] {
   return first === above ? [above] : [above, first];
 }
 
+/** What a step is called below the one around it: `1/tests` of `verify/1/tests` in `verify`. */
+export function nameIn(path: string, parent: string | null): string {
+  const start = parent !== null && path.startsWith(`${parent}/`) ? parent.length + 1 : path.lastIndexOf("/") + 1;
+  const name = parent === null ? path : path.slice(start);
+  try {
+    return name.includes("%") ? decodeURIComponent(name) : name;
+  } catch {
+    return name;
+  }
+}
+
+/** How many steps that have none below them failed by each kind of error, the most frequent first. */
+export function reasons(tree: Tree): [string, number][] {
+  const found = new Map<string, number>();
+  for (const { row, children } of tree.nodes.values()) {
+    if (children.length > 0 || row.state !== "failed") continue;
+    const kind = shortType(row.error_type);
+    found.set(kind, (found.get(kind) ?? 0) + 1);
+  }
+  return [...found].sort((a, b) => b[1] - a[1]);
+}
+
+/** The class of an error without its module. */
+export function shortType(type: string | null): string {
+  return type ? type.slice(type.lastIndexOf(".") + 1) : "error";
+}
+
 /** What a person has opened and folded by hand; the rest goes by the size of the group. */
 export type Folds = ReadonlyMap<string, boolean>;
 
@@ -170,6 +199,7 @@ export function rowsOf(tree: Tree, folds: Folds, filter: Filter = ALL): TreeRow[
       const open = shown === null ? isOpen(tree, path, folds) : (folds.get(path) ?? true);
       rows.push({
         path,
+        name: nameIn(path, node.parent),
         step: node.row,
         depth,
         children: below.length,
@@ -192,7 +222,7 @@ function fitting(tree: Tree, filter: Filter): Set<string> | null {
   for (const [path, { row }] of tree.nodes) {
     if (filter.states.size > 0 && !filter.states.has(row.state)) continue;
     if (words.length > 0) {
-      const text = `${path} ${row.step_type} ${row.error ?? ""}`.toLowerCase();
+      const text = `${path} ${row.step_type} ${row.state} ${row.error_type ?? ""} ${row.error ?? ""}`.toLowerCase();
       if (!words.every((word) => text.includes(word))) continue;
     }
     for (let at: string | null = path; at !== null && !found.has(at); ) {

@@ -1,10 +1,9 @@
-// A run as a tree of its steps, or the same rows along the time that they took.
+// A run as a tree of its steps; and rows of steps, which other views draw in their way.
 
 import { useMemo } from "preact/hooks";
 import { dollars, duration } from "./format";
-import { useClock, useMedia } from "./hooks";
+import { useClock } from "./hooks";
 import { remark, ended, StepName, TallyBar, Twist } from "./step_line";
-import { axisOf, barOf, type Span } from "./timeline";
 import { keyMoves } from "./tree_keys";
 import type { Tree, TreeRow } from "./tree";
 import { oneLine } from "./text";
@@ -23,7 +22,8 @@ export interface RowsProps {
   readonly onEnter: (path: string) => void;
 }
 
-function Rows(props: RowsProps & { label: string; line: (row: TreeRow) => preact.ComponentChildren }) {
+/** Rows of steps, of which one has the focus; keys move it, fold and open. */
+export function Rows(props: RowsProps & { label: string; line: (row: TreeRow) => preact.ComponentChildren }) {
   const { rows, at, onAt, onFold, onEnter, label, line } = props;
   const place = useMemo(() => rows.findIndex((row) => row.path === at), [rows, at]);
   const onKey = (event: KeyboardEvent) => {
@@ -77,8 +77,8 @@ export function TreeView(props: RowsProps) {
     return (
       <div class="step-line">
         <Twist row={row} onFold={onFold} />
-        <StepName step={step} />
-        <span class="tag wideonly">{step.step_type}</span>
+        <StepName step={step} name={row.name} />
+        <span class="kind wideonly">{step.step_type}</span>
         {tally && row.children > 3 && <TallyBar tally={tally} />}
         {tally && row.children > 3 && <span class="soft nums wideonly">{ended(tally, step.size)}</span>}
         <span class={said.bad ? "said cut bad" : "said cut"}><Foreign text={oneLine(said.text)} /></span>
@@ -88,54 +88,4 @@ export function TreeView(props: RowsProps) {
     );
   };
   return <Rows {...props} label="Steps" line={line} />;
-}
-
-export function TimelineView(props: RowsProps & { started: number; end: number | null }) {
-  const { started, end, onFold } = props;
-  const narrow = useMedia("(max-width: 46rem)");
-  const now = useClock(end === null ? 1000 : 0);
-  const until = Math.max(end ?? now, started + 0.001);
-  const span: Span = { from: started, to: until };
-  const names = narrow ? "42%" : "34%";
-  const line = (row: TreeRow) => {
-    const { step } = row;
-    const bar = barOf(step, span);
-    const took = step.duration_ms ?? (bar && step.started_at ? (until - step.started_at) * 1000 : null);
-    return (
-      <div class="step-line">
-        <span class="tl-name" style={{ width: names }}>
-          <Twist row={row} onFold={onFold} />
-          <StepName step={step} />
-        </span>
-        <span class="tl-lane">
-          {bar && (
-            <>
-              <span
-                class={`tl-bar s-${step.state}${row.children > 0 ? " inner" : ""}`}
-                style={{ left: `${bar.left}%`, width: `${bar.width}%` }}
-              />
-              <span
-                class="tl-took nums"
-                style={bar.left + bar.width > 75 ? { right: `${100 - bar.left}%` } : { left: `${bar.left + bar.width}%` }}
-              >
-                {duration(took)}
-              </span>
-            </>
-          )}
-        </span>
-      </div>
-    );
-  };
-  return (
-    <>
-      <div class="axis" aria-hidden="true">
-        <div class="tl-axis" style={{ position: "absolute", left: `calc(.5rem + (100% - 1.5rem) * ${narrow ? 0.42 : 0.34} + .4375rem)`, right: "1rem", top: 0, bottom: 0 }}>
-          {axisOf(span, narrow ? 3 : 6).map((tick) => (
-            <span key={tick.at} style={{ left: `${tick.left}%` }}>{duration(tick.at * 1000)}</span>
-          ))}
-        </div>
-      </div>
-      <Rows {...props} label="Steps along the time" line={line} />
-    </>
-  );
 }

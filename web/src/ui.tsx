@@ -11,6 +11,11 @@ export function Foreign({ text, class: names = "" }: { text: string; class?: str
   return <bdi class={names}>{visible(text)}</bdi>;
 }
 
+/** Something is on its way; it says so only if it takes a while. */
+export function Loading() {
+  return <div class="empty late" aria-busy="true"><p>Loading…</p></div>;
+}
+
 const SHOWN = 24 * 1024;
 const MORE = 256 * 1024;
 
@@ -22,11 +27,14 @@ interface TextBlockProps {
   readonly bad?: boolean;
   /** Show the end, and stay there while it grows. */
   readonly follow?: boolean;
+  /** Show a few lines of it first. */
+  readonly short?: boolean;
 }
 
 /** A long text of a run: a part of it first, and the rest when somebody asks. */
-export function TextBlock({ title, text, note, prose, bad, follow }: TextBlockProps) {
+export function TextBlock({ title, text, note, prose, bad, follow, short }: TextBlockProps) {
   const [most, setMost] = useState(SHOWN);
+  const [whole, setWhole] = useState(!short || !isTall(text));
   const box = useRef<HTMLPreElement>(null);
   const atEnd = useRef(true);
   const long = text.length > most;
@@ -48,7 +56,7 @@ export function TextBlock({ title, text, note, prose, bad, follow }: TextBlockPr
       </div>
       <pre
         ref={box}
-        class={`block${prose ? " prose" : ""}${bad ? " bad" : ""}`}
+        class={`block${prose ? " prose" : ""}${bad ? " bad" : ""}${whole ? "" : " clamped"}`}
         tabIndex={0}
         role="region"
         aria-label={title}
@@ -57,7 +65,12 @@ export function TextBlock({ title, text, note, prose, bad, follow }: TextBlockPr
       >
         {shown}
       </pre>
-      {long && (
+      {!whole && (
+        <div>
+          <button type="button" class="button small" aria-expanded="false" onClick={() => setWhole(true)}>show all of it</button>
+        </div>
+      )}
+      {long && whole && (
         <div>
           <button type="button" class="button small" onClick={() => setMost(most + MORE)}>
             {text.length - most <= MORE ? "show all" : `show ${size(MORE)} more`} of {size(text.length)}
@@ -66,6 +79,10 @@ export function TextBlock({ title, text, note, prose, bad, follow }: TextBlockPr
       )}
     </section>
   );
+}
+
+function isTall(text: string): boolean {
+  return text.length > 900 || text.split("\n", 12).length > 10;
 }
 
 export function CopyButton({ text, what }: { text: string; what: string }) {

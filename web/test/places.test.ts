@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { Matcher, standings } from "../src/flow";
 import { place, planOf } from "../src/graph";
 import { hashOf, placeOf, type Place } from "../src/router";
-import { axisOf, barOf } from "../src/timeline";
+import { barsOf, idle, midnight, moved, ticksOf, zoomed } from "../src/timeline";
 import { Tree } from "../src/tree";
 import { step } from "./steps";
 
@@ -19,18 +19,41 @@ test.each(["", "#", "#/nowhere/x", "#/runs", "#/%E0%A4%A"])("%j is the list", (h
   expect(placeOf(hash).page).toBe("list");
 });
 
-test("a bar lies where its step was, and one that has no end goes on to the right", () => {
-  const span = { from: 100, to: 110 };
-  expect(barOf(step("a", "succeeded", { started_at: 102, ended_at: 104 }), span)).toEqual({ left: 20, width: 20 });
-  expect(barOf(step("a", "running", { started_at: 105, ended_at: null }), span)).toEqual({ left: 50, width: 50 });
-  expect(barOf(step("a", "open", { started_at: null }), span)).toBeNull();
+const whole = { from: 100, to: 110 };
+
+test("a bar lies where its step was, and one that has no end goes on until now", () => {
+  expect(barsOf(step("a", "succeeded", { started_at: 102, ended_at: 104 }), whole, 110)).toEqual([{ left: 20, width: 20, state: "succeeded" }]);
+  expect(barsOf(step("a", "running", { started_at: 105, ended_at: null }), whole, 108)).toEqual([{ left: 50, width: 30, state: "running" }]);
+  expect(barsOf(step("a", "open", { started_at: null }), whole, 110)).toEqual([]);
 });
 
-test.each([0.004, 7, 3600, 2_000_000])("an axis of %s s has a few round ticks", (long) => {
-  const ticks = axisOf({ from: 0, to: long }, 6);
+test("a step that was at work several times has a bar for each, as far as it is in sight", () => {
+  const spans = [[101, 102, "failed"], [104, 106, "interrupted"], [109, null, ""]] as const;
+  const tried = step("a", "running", { started_at: 101, spans });
+  expect(barsOf(tried, whole, 110).map((bar) => [bar.left, bar.state])).toEqual([[10, "failed"], [40, "interrupted"], [90, "running"]]);
+  expect(barsOf(tried, { from: 105, to: 110 }, 110).map((bar) => [bar.left, bar.width])).toEqual([[0, 20], [80, 20]]);
+});
+
+test("to zoom keeps what is under the pointer where it is, and never leaves the run", () => {
+  const near = zoomed(whole, 104, 0.5, whole);
+  expect(near).toEqual({ from: 102, to: 107 });
+  expect(zoomed(near, 102, 0.5, whole).from).toBe(102);
+  expect(zoomed(near, 104, 100, whole)).toEqual(whole);
+  expect(moved(near, -5, whole)).toEqual({ from: 100, to: 105 });
+  expect(moved(near, 0.2, whole)).toEqual({ from: 103, to: 108 });
+});
+
+test("where nobody drove the run is told", () => {
+  expect(idle([[100, 102], [105, 107], [109, null]], whole)).toEqual([{ from: 102, to: 105 }, { from: 107, to: 109 }]);
+  expect(idle([[100, 102]], whole)).toEqual([{ from: 102, to: 110 }]);
+});
+
+test.each([0.004, 7, 3600, 600_000, 2_000_000])("an axis of %s s has a few round ticks", (long) => {
+  const from = 1_795_030_881.25;
+  const ticks = ticksOf({ from, to: from + long }, 6, midnight(from));
   expect(ticks.length).toBeGreaterThan(1);
   expect(ticks.length).toBeLessThanOrEqual(7);
-  expect(ticks.every((tick) => tick.left <= 97)).toBe(true);
+  expect(ticks.every((tick) => tick.left >= 0 && tick.left <= 97)).toBe(true);
 });
 
 test("what ran beside one another is beside one another in the graph, and what followed is below", () => {

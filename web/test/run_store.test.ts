@@ -8,9 +8,9 @@ function detail(seq: number, ...steps: ReturnType<typeof step>[]): RunDetail {
   return {
     run: {
       run_id: "r", workflow: "w", state: "running", started_at: 0, updated_at: 0, duration_ms: null, events: seq,
-      labels: {}, waits_for: [], cost_usd: null, tokens: null, launches: 0, error: null, forked_from: null, holder: null,
+      labels: {}, waits_for: [], at_work: [], cost_usd: null, tokens: null, launches: 0, error: null, forked_from: null, holder: null,
     },
-    seq, inputs: {}, value: null, error: null, failed_step: null, gates: [], signals: [], needs: [], steps,
+    seq, inputs: {}, value: null, error: null, failed_step: null, gates: [], signals: [], needs: [], acts: [], drives: [], steps,
   };
 }
 
@@ -18,17 +18,19 @@ function detail(seq: number, ...steps: ReturnType<typeof step>[]): RunDetail {
 class Told {
   readonly frozenAt = null;
   readonly readOnly = false;
-  loads = 0;
   after: number[] = [];
+  asked: (string | null)[] = [];
+  withSteps: boolean[] = [];
   watcher: Watcher | null = null;
   constructor(public now: RunDetail) {}
-  run = () => {
-    this.loads += 1;
+  run = (_: string, steps: boolean) => {
+    this.withSteps.push(steps);
     return Promise.resolve(this.now);
   };
   step = () => Promise.resolve(null as unknown as StepDetail);
-  watch = (_: string, after: number, watcher: Watcher) => {
+  watch = (_: string, after: number, step: string | null, watcher: Watcher) => {
     this.after.push(after);
+    this.asked.push(step);
     this.watcher = watcher;
     return () => {};
   };
@@ -88,13 +90,36 @@ test("after a reset it loads the run, and listens from there", async () => {
   expect([...store.tree.nodes.keys()]).toEqual(["b"]);
 });
 
+test("its steps are loaded once: later what comes on the line keeps them up", async () => {
+  const told = new Told(detail(7, step("a", "running")));
+  const store = await opened(told);
+  told.watcher!.record(event(8, { step: step("a", "succeeded") }));
+  told.now = { ...detail(8), error: "no" };
+  await store.load();
+  expect(told.withSteps).toEqual([true, false]);
+  expect(store.detail?.error).toBe("no");
+  expect(store.tree.get("a")?.state).toBe("succeeded");
+});
+
+test("what was on its way when a reset came does not count", async () => {
+  const told = new Told(detail(7, step("a")));
+  const store = await opened(told);
+  const old = store.load();
+  told.now = detail(3, step("b"));
+  told.watcher!.reset();
+  await old;
+  await new Promise((done) => setTimeout(done, 5));
+  expect([...store.tree.nodes.keys()]).toEqual(["b"]);
+  expect(told.after).toEqual([7, 3]);
+});
+
 test("of a stream of 10 MB the end is kept, and only of the step that is looked at", async () => {
   const told = new Told(detail(1, step("a", "running")));
   const store = await opened(told);
   store.look("a");
   for (let i = 0; i < 10_240; i++) {
-    told.watcher!.progress({ path: "a", kind: "message", text: "x".repeat(1023) + "\n" });
-    told.watcher!.progress({ path: "b", kind: "message", text: "y" });
+    told.watcher!.progress({ path: "a", kind: "message", text: "x".repeat(1023) + "\n", start: i * 1024, end: (i + 1) * 1024 });
+    told.watcher!.progress({ path: "b", kind: "message", text: "y", start: i, end: i + 1 });
   }
   const kept = store.streams.get("message")!;
   expect(kept.text.length).toBe(256 * 1024);
@@ -107,14 +132,34 @@ test("what was loaded of a stream is not shown twice, nor is any of it lost", as
   const told = new Told(detail(1, step("a", "running")));
   const store = await opened(told);
   store.look("a", { stdout: 6 }, 1);
-  const piece = (text: string, end: number) => told.watcher!.progress({ path: "a", kind: "stdout", text, end });
-  piece("abc", 3);
-  piece("défg", 8); // its first four bytes were loaded
-  piece("hi", 10);
+  const piece = (text: string, start: number, end: number) => told.watcher!.progress({ path: "a", kind: "stdout", text, start, end });
+  piece("abc", 0, 3);
+  piece("défg", 3, 8); // its first three bytes were loaded
+  piece("hi", 8, 10);
   expect(store.streams.get("stdout")?.text).toBe("fghi");
   const before = store.touched;
-  told.watcher!.progress({ path: "a", kind: "message", text: "again", end: 5, turn: 2 });
+  told.watcher!.progress({ path: "a", kind: "message", text: "", start: 0, end: 0, turn: 2 });
   expect(store.touched).toBe(before + 1);
+});
+
+test("a step whose text went on while the line was lost is loaded again", async () => {
+  const told = new Told(detail(1, step("a", "running")));
+  const store = await opened(told);
+  store.look("a", { stdout: 6 }, 1, true);
+  expect(told.asked).toEqual([null, "a"]);
+  const before = store.touched;
+  told.watcher!.progress({ path: "a", kind: "stdout", text: "", start: 6, end: 6 });
+  expect(store.touched).toBe(before);
+  told.watcher!.progress({ path: "a", kind: "stdout", text: "", start: 900, end: 900 });
+  expect(store.touched).toBe(before + 1);
+});
+
+test("what came too fast to be told leaves a mark", async () => {
+  const told = new Told(detail(1, step("a", "running")));
+  const store = await opened(told);
+  store.look("a", { stdout: 6 }, 1, true);
+  told.watcher!.progress({ path: "a", kind: "stdout", text: "end", start: 1030, end: 1033 });
+  expect(store.streams.get("stdout")?.text).toMatch(/1.0 KB came too fast to be shown …\nend$/);
 });
 
 test("it says when the line is lost, and when it is there again", async () => {

@@ -53,6 +53,24 @@ describe("a form from a schema", () => {
     expect(draft).toMatchObject({ version: "2", channels: ["1"], comment: { it: "soon" } });
   });
 
+  test.each([
+    [{ type: "object", additionalProperties: { type: "integer" } }, { a: 1, __proto__x: 2 }],
+    [{ type: "array", prefixItems: [{ type: "string" }, { type: "integer" }] }, ["a", 3]],
+    [{ anyOf: [{ type: "integer" }, { type: "string" }] }, "7"],
+    [{ anyOf: [{ type: "integer" }, { type: "string" }] }, 7],
+    [{ anyOf: [{ title: "A", type: "object", required: ["a"], properties: { a: { type: "integer" } } },
+      { title: "B", type: "object", required: ["b"], properties: { b: { type: "string" } } }, { type: "null" }] }, { b: "x" }],
+  ])("of %j the value %j goes into a form and comes out again", (schema, value) => {
+    const found = shapeOf(schema);
+    expect(valueOf(found, draftOf(found, value))).toEqual({ ok: true, value });
+  });
+
+  test("a name that is twice in a mapping, and a number out of its bounds, are told", () => {
+    const map = shapeOf({ type: "object", additionalProperties: { type: "integer", maximum: 9 } });
+    expect(valueOf(map, [{ key: "a", it: "1" }, { key: "a", it: "2" }])).toMatchObject({ ok: false });
+    expect(valueOf(map, [{ key: "a", it: "10" }])).toMatchObject({ ok: false, at: "a" });
+  });
+
   test("a schema that names itself without end becomes JSON in the end", () => {
     const node = { $ref: "#/$defs/N", $defs: { N: { type: "object", properties: { next: { $ref: "#/$defs/N" } } } } };
     expect(JSON.stringify(shapeOf(node))).toContain('"kind":"json"');
@@ -60,7 +78,11 @@ describe("a form from a schema", () => {
 
   test.each([
     [{ type: ["integer", "null"] }, "optional"],
-    [{ anyOf: [{ type: "string" }, { type: "integer" }] }, "json"],
+    [{ anyOf: [{ type: "string" }, { type: "integer" }] }, "variants"],
+    [{ anyOf: [{ type: "string" }, { type: "integer" }, { type: "null" }] }, "optional"],
+    [{ type: "object", additionalProperties: { type: "integer" } }, "map"],
+    [{ type: "array", prefixItems: [{ type: "string" }], items: false }, "tuple"],
+    [{ type: "array" }, "json"],
     [{ anyOf: [{ const: "a" }, { const: "b" }] }, "choice"],
     [{}, "json"],
     [{ $ref: "#/nowhere" }, "json"],

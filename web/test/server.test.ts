@@ -24,6 +24,12 @@ class Line extends EventTarget {
 
 let heard: unknown[];
 let open: boolean[];
+let tab: EventTarget & { hidden: boolean };
+
+function hide(hidden: boolean): void {
+  tab.hidden = hidden;
+  tab.dispatchEvent(new Event("visibilitychange"));
+}
 
 const keep = () =>
   keepLine((after) => `events?after=${after}`, 4, (is) => open.push(is), { record: (data) => heard.push(data) });
@@ -31,6 +37,8 @@ const keep = () =>
 beforeEach(() => {
   vi.useFakeTimers();
   vi.stubGlobal("EventSource", Line);
+  tab = Object.assign(new EventTarget(), { hidden: false });
+  vi.stubGlobal("document", tab);
   Line.all = [];
   heard = [];
   open = [];
@@ -81,4 +89,23 @@ test("a line that was closed stays closed", () => {
   close();
   vi.advanceTimersByTime(120_000);
   expect(Line.all).toHaveLength(1);
+});
+
+test("a tab that nobody sees has no line after a while, and goes on where it was when it is seen", () => {
+  const close = keep();
+  Line.all[0]!.says("record", { seq: 9 }, "9");
+  hide(true);
+  vi.advanceTimersByTime(10_000);
+  hide(false);
+  vi.advanceTimersByTime(60_000);
+  expect(Line.all).toHaveLength(1);
+  hide(true);
+  vi.advanceTimersByTime(30_000);
+  expect(Line.all[0]!.readyState).toBe(2);
+  hide(false);
+  expect(Line.all[1]!.url).toBe("events?after=9");
+  close();
+  hide(true);
+  hide(false);
+  expect(Line.all).toHaveLength(2);
 });

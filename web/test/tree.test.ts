@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { FOLDED_FROM, rowsOf, Tree } from "../src/tree";
+import { FOLDED_FROM, reasons, rowsOf, Tree } from "../src/tree";
 import { keyMoves } from "../src/tree_keys";
 import { step } from "./steps";
 
@@ -29,6 +29,19 @@ describe("a tree of steps", () => {
   test("a group of many members begins folded", () => {
     const members = Array.from({ length: FOLDED_FROM + 1 }, (_, i) => step(`each/${i}`));
     expect(paths(new Tree([step("each"), ...members]))).toEqual(["each"]);
+  });
+
+  test("a step is called by what its path has beyond the one around it", () => {
+    const tree = new Tree([step("verify"), step("verify/1/tests"), step("a%2Fb"), step("a%2Fb/50%")]);
+    expect(rowsOf(tree, new Map()).map((row) => row.name)).toEqual(["verify", "1/tests", "a/b", "50%"]);
+  });
+
+  test("those that failed are counted by why", () => {
+    const tree = new Tree([
+      step("each", "failed", { error_type: "x.Y" }),
+      ...["a.TimeoutError", "TimeoutError", "b.Gone"].map((error_type, i) => step(`each/${i}`, "failed", { error_type })),
+    ]);
+    expect(reasons(tree)).toEqual([["TimeoutError", 2], ["Gone", 1]]);
   });
 
   test("a search leaves what fits, and all around it", () => {

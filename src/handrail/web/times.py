@@ -20,6 +20,8 @@ Stretch: TypeAlias = "tuple[float, float | None, How]"
 
 _AT_WORK = frozenset({"python", "command", "agent", "generate", "stage"})
 """Kinds of steps whose work ends with the process; the others wait, or hold steps."""
+_QUESTION = "question"
+"""One that is asked about a step, and is none itself: its answer is its end."""
 _AGAIN = frozenset({"retry", "cap", "backoff"})
 
 
@@ -103,7 +105,7 @@ def _take(found: Times, event: ev.Event, before: float) -> None:
             kind = event.step_type if isinstance(event, ev.StepStarted) else "member"
             steps.setdefault(event.path, Work(kind, event.at)).begin(event.at)
         case ev.GateOpened():
-            steps.setdefault(event.path, Work("ask", event.at)).begin(event.at)
+            steps.setdefault(event.path, Work(_QUESTION, event.at)).begin(event.at)
         case ev.StepCompleted() | ev.MemberCompleted():
             began = event.at - event.result.duration_ms / 1000
             steps.setdefault(event.path, Work("", began, since=began)).end(event.at)
@@ -116,7 +118,8 @@ def _take(found: Times, event: ev.Event, before: float) -> None:
 def _during(work: Work, event: ev.Event) -> None:
     match event:
         case ev.GateAnswered():
-            work.end(event.at)
+            if work.kind == _QUESTION:
+                work.end(event.at)
         case ev.AgentSessionStarted():
             work.begin(event.at)
         case ev.StepInterrupted():
