@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.page.places import Place
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 QUIET = [
     "--disable-gpu",
@@ -75,6 +77,14 @@ def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
     for context in contexts:
         context.close()
     assert [text for one in opened for text in one.wrong] == []
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """A fresh one."""
+    found = Place(tmp_path)
+    yield found
+    found.close()
 
 
 def faults(page: Any) -> list[Any]:

@@ -1,18 +1,41 @@
-"""What the tests of the live page run in other processes: a workflow, who drives it, a server.
+"""What the tests of the live page run in other processes: workflows, who drives them, a server.
 
-python live.py drive FOLDER RUN_ID    |    python live.py serve FOLDER [read-only]
+python live.py drive FOLDER NAME RUN_ID    |    python live.py serve FOLDER [read-only]
 """
 
 from __future__ import annotations
 
+import enum
 import socket
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import anyio
+import anyio.lowlevel
 
-from handrail import ArtifactsSink, Executor, SqliteJournal, Steps, current, step, workflow
+from handrail import (
+    Agent,
+    AgentReply,
+    AgentTurn,
+    ArtifactsSink,
+    CallbackSink,
+    Executor,
+    SqliteJournal,
+    Steps,
+    current,
+    step,
+    workflow,
+)
+from handrail.agents.transport.turn import finished_notice
+from handrail.model.events import (
+    AgentMessage,
+    AgentReasoning,
+    AgentToolCompleted,
+    AgentToolStarted,
+    WorkflowStarted,
+)
 
 TOKEN = "a-token-of-tests"
 FLOOD = 10 * 1024 * 1024
@@ -60,11 +83,93 @@ def ship(task: str = "the fix") -> Steps[str]:
 @workflow
 def flood(size: int = FLOOD) -> Steps[str]:
     """Print that much, and wait."""
-    program = f"import sys\nfor n in range({size} // 64): print('x' * 63, flush=n % 512 == 0)"
-    yield from step("print").command(
-        [sys.executable, "-c", f"{program}\nimport time\ntime.sleep(60)"]
-    )
+    program = f"import sys, time\nfor n in range({size} // 64): print('x' * 63)\n"
+    wait = "print('that was all', flush=True)\ntime.sleep(60)"
+    yield from step("print").command([sys.executable, "-c", program + wait])
     return "done"
+
+
+class Talker:
+    """A backend that says as much as it is asked for, and then waits to be let go."""
+
+    name = "talker"
+
+    async def complete(self, turn: AgentTurn, /) -> AgentReply:
+        """Say it."""
+        turn.emit(AgentReasoning(turn.path, f"I think. {EVIL}"))
+        turn.emit(AgentToolStarted(turn.path, "1", "Bash", {"command": f"ls {EVIL}"}))
+        turn.emit(AgentToolCompleted(turn.path, "1", "Bash", output="a.py"))
+        line = "ü" + "x" * 510 + "\n"
+        for number in range(int(turn.context["size"]) // 512):
+            turn.emit(AgentMessage(turn.path, line))
+            if number % 64 == 0:
+                await anyio.lowlevel.checkpoint()
+        turn.emit(AgentMessage(turn.path, "that was all\n"))
+        for part in turn.context.get("parts", ()):
+            await wait_for(part)
+            turn.emit(AgentMessage(turn.path, f"after {part}\n"))
+        await wait_for("talked")
+        reply = AgentReply("done", files_changed=("a.py",))
+        turn.emit(finished_notice(turn.path, reply))
+        return reply
+
+
+@workflow
+def talk(size: int = FLOOD) -> Steps[str]:
+    """An agent that says that much, and waits."""
+    talker = Agent("talker", "Talk about {{ size }}.", backend=Talker())
+    return (yield from step("talk").agent(talker, {"size": size})).output
+
+
+@workflow
+def chat() -> Steps[str]:
+    """An agent that says a little, and more when it is let."""
+    talker = Agent("talker", "Talk.", backend=Talker())
+    context = {"size": 2048, "parts": ["one", "two", "three"]}
+    return (yield from step("talk").agent(talker, context)).output
+
+
+class Ring(enum.Enum):
+    """Who gets it."""
+
+    few = "few"
+    half = "half"
+    all = "all"
+
+
+@dataclass(frozen=True)
+class Window:
+    """When it may go out."""
+
+    day: str
+    hours: tuple[int, int] = (9, 17)
+
+
+@dataclass(frozen=True)
+class Release:
+    """What goes out, and to whom."""
+
+    version: str
+    ring: Ring = Ring.few
+    percent: int | None = None
+    window: Window | None = None
+    notify: list[str] = field(default_factory=list)
+    limits: dict[str, float] = field(default_factory=dict)
+    note: int | str = ""
+
+
+@workflow
+def asks() -> Steps[tuple[Any, ...]]:
+    """Several questions at once."""
+    return (
+        yield from step("all").parallel(
+            step("release").ask("What goes out?", type=Release),
+            step("sure").ask("Sure?", type=bool),
+            step("many").ask("How many?", type=int),
+            step("which").ask("Which ring?", type=Ring),
+            step("tags").ask("Which tags?", type=list[str]),
+        )
+    )
 
 
 @workflow
@@ -76,15 +181,24 @@ def many(count: int = 10_000) -> Steps[int]:
     return count
 
 
+FLOWS = {"ship": ship, "flood": flood, "talk": talk, "chat": chat, "asks": asks, "many": many}
+
+
 def executor_in(folder: Path) -> Executor:
     """Who drives the runs of a folder."""
     return Executor(
         journal=SqliteJournal(folder / "runs.db", lease_s=2),
-        sinks=[ArtifactsSink(folder / "runs")],
-        workflows=[ship, flood, many],
+        sinks=[ArtifactsSink(folder / "runs"), CallbackSink(tell_of_beginnings)],
+        workflows=list(FLOWS.values()),
         config={"folder": str(folder)},
         linger_s=60,
     )
+
+
+def tell_of_beginnings(event: Any) -> None:
+    """Say that a run has begun."""
+    if isinstance(event, WorkflowStarted):
+        print("begun", flush=True)  # noqa: T201
 
 
 def serve(folder: Path, *, read_only: bool) -> None:
@@ -117,5 +231,5 @@ if __name__ == "__main__":
         serve(Path(where), read_only=bool(rest))
     else:
         name, run_id = rest
-        flow = {"ship": ship, "flood": flood, "many": many}[name]
+        flow: Any = FLOWS[name]
         executor_in(Path(where)).options(run_id=run_id).run_sync(flow)

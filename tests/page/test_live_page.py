@@ -1,89 +1,17 @@
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from tests.page.conftest import Opened, faults
-from tests.page.live import TOKEN
+from tests.page.conftest import Opened
+from tests.page.places import Place, is_live, opened_at, row, shows
 
 pytestmark = [pytest.mark.page, pytest.mark.extra("playwright", "starlette", "uvicorn")]
 
 Open = Callable[..., Opened]
-LIVE = Path(__file__).with_name("live.py")
-
-
-class Place:
-    """A folder with a journal, a server of its page, and who drives its runs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._started: list[subprocess.Popen[str]] = []
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """A process of ``live.py``."""
-        command = [sys.executable, str(LIVE), words[0], str(self.folder), *words[1:]]
-        here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        found = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=here)
-        self._started.append(found)
-        return found
-
-    def serve(self, *words: str) -> tuple[subprocess.Popen[str], str]:
-        """A server, and the address that lets one in."""
-        server = self.start("serve", *words)
-        assert server.stdout is not None
-        address = server.stdout.readline().strip()
-        return server, f"{address}?token={TOKEN}"
-
-    def drive(self, name: str, run_id: str) -> subprocess.Popen[str]:
-        """A process that drives a run; it comes back when the run is in the journal."""
-        found = self.start("drive", name, run_id)
-        until = time.monotonic() + 20
-        log = self.folder / "runs" / f"{name}-{run_id}" / "events.jsonl"
-        while not log.exists() and time.monotonic() < until:
-            assert found.poll() is None
-            os.sched_yield()
-        return found
-
-    def let(self, name: str) -> None:
-        """Let the step end that waits for this file."""
-        (self.folder / name).touch()
-
-    def close(self) -> None:
-        """End all that was started."""
-        for one in self._started:
-            one.kill()
-            one.wait()
-            if one.stdout is not None:
-                one.stdout.close()
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    """A fresh one."""
-    found = Place(tmp_path)
-    yield found
-    found.close()
-
-
-def row(page: Any, name: str) -> Any:
-    """The row of a step in the tree."""
-    return page.get_by_role("treeitem").filter(
-        has=page.locator(".name", has_text=re.compile(f"^{re.escape(name)}$"))
-    )
-
-
-def shows(page: Any, name: str, state: str) -> None:
-    """Wait until a step is shown in a state."""
-    row(page, name).locator(f".icon.s-{state}").wait_for()
 
 
 def test_a_run_from_its_start_to_its_end(place: Place, open_page: Open) -> None:
@@ -92,7 +20,7 @@ def test_a_run_from_its_start_to_its_end(place: Place, open_page: Open) -> None:
     page = open_page(address).page
     page.get_by_role("heading", name="No runs yet").wait_for()
     driver = place.drive("ship", "r1")
-    page.get_by_role("link", name=re.compile("r1")).click()
+    opened_at(page, "r1")
     shows(page, "prepare", "running")
     place.let("go")
     shows(page, "slow", "running")
@@ -107,7 +35,9 @@ def test_a_run_from_its_start_to_its_end(place: Place, open_page: Open) -> None:
     question.get_by_role("button", name="Answer").click()
     shows(page, "merge?", "succeeded")
     question = page.get_by_role("region", name="Question of which?")
-    question.get_by_role("button", name="Answer").click()  # a version is empty text
+    question.get_by_role("button", name="Answer…").click()
+    form = page.get_by_role("region", name="Answer which?")
+    form.get_by_role("button", name="Answer").click()  # a version is empty text
     shows(page, "which?", "succeeded")
     page.get_by_role("button", name="Send signal…").click()
     dialog = page.get_by_role("dialog")
@@ -151,16 +81,50 @@ def test_a_server_that_was_gone_is_found_again(place: Place, open_page: Open) ->
     place.drive("ship", "r1")
     opened = open_page(address)
     page = opened.page
-    page.get_by_role("link", name=re.compile("r1")).click()
+    opened_at(page, "r1")
     shows(page, "prepare", "running")
     server.send_signal(signal.SIGKILL)
     page.get_by_text("not live").wait_for()
     place.let("go")
     place.serve()
-    page.get_by_text("live", exact=True).wait_for()
+    is_live(page)
     shows(page, "slow", "running")
     paths = page.evaluate("[...document.querySelectorAll('[role=treeitem]')].map(one => one.id)")
     assert sorted(paths) == sorted(set(paths))
+    opened.wrong.clear()  # of the server that was not there
+
+
+def test_what_is_said_while_the_line_is_lost_is_shown(place: Place, open_page: Open) -> None:
+    """An agent's words are all there, each once and in order, also for one who joins late."""
+    server, address = place.serve()
+    place.drive("chat", "r1")
+    opened = open_page(address)
+    page = opened.page
+    opened_at(page, "r1")
+    row(page, "talk").click()
+    answer = page.get_by_role("region", name="Answer")
+    answer.get_by_text("that was all").wait_for()
+    place.let("one")
+    answer.get_by_text("after one").wait_for()
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    page.get_by_text("not live").wait_for()
+    place.let("two")
+    words = place.folder / "runs" / "chat-r1" / "talk" / "answer.md"
+    while "after two" not in words.read_text():
+        page.wait_for_timeout(20)
+    place.serve()
+    is_live(page)
+    place.let("three")
+    answer.get_by_text("after three").wait_for()
+    late = open_page(address).page
+    late.goto(address.split("?")[0] + "#/runs/r1?step=talk")
+    late.get_by_role("region", name="Answer").get_by_text("after three").wait_for()
+    for one in (page, late):
+        said = one.get_by_role("region", name="Answer").inner_text()
+        assert said.strip() == words.read_text().strip()
+    place.let("talked")
+    page.get_by_role("complementary").get_by_text("a.py", exact=True).wait_for()
     opened.wrong.clear()  # of the server that was not there
 
 
@@ -170,7 +134,7 @@ def test_a_run_is_steered(place: Place, open_page: Open) -> None:
     driver = place.drive("ship", "r1")
     opened = open_page(address)
     page = opened.page
-    page.get_by_role("link", name=re.compile("r1")).click()
+    opened_at(page, "r1")
     shows(page, "prepare", "running")
     page.get_by_role("button", name="Pause").click()
     page.locator(".head .pill", has_text="paused").wait_for()
@@ -204,7 +168,7 @@ def test_a_run_is_forked_from_a_step_and_compared(place: Place, open_page: Open)
     _, address = place.serve()
     place.drive("ship", "r1")
     page = open_page(address).page
-    page.get_by_role("link", name=re.compile("r1")).click()
+    opened_at(page, "r1")
     row(page, "slow").click()
     page.get_by_role("button", name="Fork from here…").click()
     page.get_by_role("textbox", name="output").fill('"another"')
@@ -225,7 +189,7 @@ def test_the_graph_shows_what_is_to_come(place: Place, open_page: Open) -> None:
     _, address = place.serve()
     place.drive("ship", "r1")
     page = open_page(address).page
-    page.get_by_role("link", name=re.compile("r1")).click()
+    opened_at(page, "r1")
     shows(page, "merge?", "waiting")
     page.keyboard.press("3")
     page.get_by_role("img", name="merge?, ask: waiting").wait_for()
@@ -244,90 +208,13 @@ def test_who_may_only_look_can_do_nothing(place: Place, open_page: Open) -> None
     _, address = place.serve("read-only")
     place.drive("ship", "r1")
     page = open_page(address).page
-    page.get_by_role("link", name=re.compile("r1")).click()
+    opened_at(page, "r1")
     page.get_by_role("region", name="Question of merge?").wait_for()
     assert page.locator("form").count() == 0
     row(page, "slow").click()
     page.get_by_role("complementary").wait_for()
     buttons = "Resume|Pause|Cancel|Fork|Guide|Answer|Send|Skip|Complete|Retry"
     assert page.get_by_role("button", name=re.compile(buttons)).count() == 0
-
-
-def test_a_program_that_prints_ten_megabytes_stays_bounded(place: Place, open_page: Open) -> None:
-    """Its end is shown as it comes; what the page holds of it does not grow with it."""
-    _, address = place.serve()
-    place.drive("flood", "r1")
-    page = open_page(address).page
-    page.get_by_role("link", name=re.compile("r1")).click()
-    row(page, "print").click()
-    page.get_by_role("region", name="Printed").wait_for()
-    output = place.folder / "runs" / "flood-r1" / "print" / "stdout"
-    until = time.monotonic() + 30
-    while output.stat().st_size < 10 * 1024 * 1024 and time.monotonic() < until:
-        page.wait_for_timeout(100)
-    page.wait_for_timeout(1000)
-    assert len(page.get_by_role("region", name="Printed").inner_text()) < 40_000
-    assert page.evaluate("performance.memory.usedJSHeapSize") < 60 * 1024 * 1024
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_everyone_can_act(place: Place, open_page: Open, dark: bool) -> None:
-    """Axe finds nothing in the list, in forms, menus, dialogs, notices and the comparison."""
-    place.let("go")
-    place.let("slow")
-    _, address = place.serve()
-    place.drive("ship", "r1")
-    page = open_page(address, dark=dark).page
-    page.get_by_role("link", name=re.compile("r1")).wait_for()
-    wrong = {"list": faults(page)}
-    page.get_by_role("link", name=re.compile("r1")).click()
-    page.get_by_role("radio", name="yes").check()
-    page.get_by_role("button", name="Answer").click()
-    page.get_by_role("region", name="Question of which?").wait_for()
-    wrong["form and notice"] = faults(page)
-    page.get_by_role("button", name="More actions").click()
-    wrong["menu"] = faults(page)
-    page.get_by_role("button", name="Fork…").click()
-    page.get_by_role("dialog").wait_for()
-    wrong["dialog"] = faults(page)
-    page.get_by_role("button", name="Fork", exact=True).click()
-    page.get_by_role("link", name="compare").click()
-    page.get_by_role("checkbox").check()
-    page.get_by_role("region", name="prepare").wait_for()
-    wrong["comparison"] = faults(page)
-    assert [one for one in wrong.items() if one[1]] == []
-
-
-WORST_FRAMES = """() => {
-  const frames = window.frames_ = [];
-  let last = performance.now();
-  requestAnimationFrame(function next(now) {
-    frames.push(now - last);
-    last = now;
-    requestAnimationFrame(next);
-  });
-}"""
-
-
-def test_ten_thousand_members_at_work_stay_fluid(place: Place, open_page: Open) -> None:
-    """While 10,000 members begin and end, frames stay short and the page small."""
-    _, address = place.serve()
-    page = open_page(address).page
-    page.get_by_role("heading", name="No runs yet").wait_for()
-    page.evaluate(WORST_FRAMES)
-    driver = place.drive("many", "r1")
-    page.get_by_role("link", name=re.compile("r1")).click()
-    row(page, "each").wait_for()
-    page.locator("[data-main]").focus()
-    page.keyboard.press("j")
-    page.keyboard.press("l")
-    driver.wait()
-    page.locator(".head .pill", has_text="succeeded").wait_for(timeout=30_000)
-    page.get_by_text("10,000 of 10,000").first.wait_for()
-    assert page.get_by_role("treeitem").count() < 100
-    frames = sorted(page.evaluate("frames_"))
-    # One in a hundred may be long where two processors do all this at once.
-    assert frames[int(len(frames) * 0.99) - 1] < 100, frames[-20:]
 
 
 def test_no_key_no_page(place: Place, open_page: Open) -> None:

@@ -91,6 +91,8 @@ export class RunList extends Changing {
     if (known) {
       this.runs[place] = row;
       if (known.state === row.state) return this.changed();
+    } else if (this.loaded && this.query === "" && this.state === "") {
+      this.runs.unshift(row);
     }
     this.changed();
     // A new run, or one in another state: the order and the counts are the server's to say.

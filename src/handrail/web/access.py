@@ -129,7 +129,7 @@ class Access:
             return Refusal(403, f"this page is not that of host {host[:80]!r}, but of {names}")
         if not _is_own(head, host):
             return Refusal(403, "another site may not ask this page")
-        return None if head.method in {"GET", "HEAD"} else _refused_body(head)
+        return None
 
     def _knows(self, host: str) -> bool:
         name = _name_of(host)
@@ -153,10 +153,9 @@ def _is_own(head: Head, host: str) -> bool:
     return head.method in {"GET", "HEAD"} and head.of("sec-fetch-mode") == "navigate"
 
 
-def _refused_body(head: Head) -> Refusal | None:
+def refused_body(head: Head) -> Refusal | None:
+    """Why what is posted is not read, or None. What a form of another site sends is no JSON."""
     kind = (head.of("content-type") or "").partition(";")[0].strip().lower()
-    if head.method != "POST":
-        return None  # no route takes it
     if kind != "application/json":
         return Refusal(415, "what is posted must be application/json", "BadRequest")
     length = head.of("content-length")

@@ -11,6 +11,7 @@ from handrail import __version__
 from handrail.web.acting import VERBS
 
 _TEXT: dict[str, Any] = {"type": "string"}
+_NAME: dict[str, Any] = {"type": "string", "minLength": 1}
 _NUMBER: dict[str, Any] = {"type": "number"}
 _WHOLE: dict[str, Any] = {"type": "integer"}
 _FLAG: dict[str, Any] = {"type": "boolean"}
@@ -126,7 +127,8 @@ def _parameter(
 
 
 _RUN_ID = {
-    "name": "run_id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1},
+    "name": "run_id", "in": "path", "required": True,
+    "schema": {"type": "string", "pattern": "^[^\\u0000-\\u001f\\u007f]+$", "maxLength": 1000},
 }  # fmt: skip
 
 
@@ -180,8 +182,8 @@ def document(root: str = "") -> dict[str, Any]:
         ]),
         "/api/events": _sse("The rows of runs that change", []),
         "/api/diff": _get("Two runs, step by step", "Diff", 404, parameters=[
-            _parameter("a", _TEXT, "A run", required=True),
-            _parameter("b", _TEXT, "Another one", required=True),
+            _parameter("a", _NAME, "A run", required=True),
+            _parameter("b", _NAME, "Another one", required=True),
         ]),
         one: _get("A run: its steps, what it waits for, its end", "RunDetail", 404, parameters=[
             _RUN_ID, _parameter("steps", _FLAG, "false: without the rows of its steps"),

@@ -24,7 +24,15 @@ from handrail.errors import HandrailError
 from handrail.ports.journal import RunInfo
 from handrail.record.view import state_of
 from handrail.typed.jsonsafe import Json
-from handrail.web.access import HEADERS, MOST_BODY, Access, Head, Refusal, too_large
+from handrail.web.access import (
+    HEADERS,
+    MOST_BODY,
+    Access,
+    Head,
+    Refusal,
+    refused_body,
+    too_large,
+)
 from handrail.web.acting import (
     VERBS,
     Acting,
@@ -119,7 +127,7 @@ class Page:
             counts[state] = int(str(counts.get(state, 0))) + 1
         found = [info for info in infos if _fits(info, query)]
         start = 0
-        if "cursor" in query:
+        if query.get("cursor"):
             places = {info.run_id: place for place, info in enumerate(found)}
             if query["cursor"] not in places:
                 raise BadRequest(f"cursor: no run {query['cursor']!r} is among those asked for")
@@ -157,7 +165,7 @@ class Page:
 
     async def _diff(self, request: Request) -> Response:
         query = _query(request, {"a", "b"})
-        if {"a", "b"} - query.keys():
+        if not query.get("a") or not query.get("b"):
             raise BadRequest("diff: which runs? ?a= and ?b= say it")
         for name in ("a", "b"):
             await self.reader.info(query[name], now=True)
@@ -169,7 +177,7 @@ class Page:
     async def _events(self, request: Request) -> Response:
         run_id = _run_id(request)
         query = _query(request, {"after", "step", "rows"})
-        last = request.headers.get("last-event-id") or query.get("after") or "0"
+        last = request.headers.get("last-event-id") or query.get("after", "0")
         asked = Asked(
             _number("after", last, 0, 2**53),
             query.get("step"),
@@ -187,6 +195,9 @@ class Page:
 
     def _act(self, verb: str) -> Answer:
         async def act(request: Request) -> Response:
+            refusal = refused_body(_head_of(request))
+            if refusal is not None:
+                return _refusal(refusal)
             if self.read_only:
                 raise NotAllowed("this page only shows runs: it is read-only")
             body = body_of(verb, await _body(request))
@@ -256,24 +267,14 @@ class _Guard:
 
     async def _refused(self, scope: Scope, receive: Receive) -> Response | None:
         request, access = Request(scope, receive), self._page.access
-        query = request.query_params
-        head = Head(
-            request.method,
-            f"{scope['path']}?{scope['query_string'].decode('latin-1')}",
-            tuple(
-                (key.decode("latin-1").lower(), value.decode("latin-1"))
-                for key, value in scope["headers"]
-            ),
-            query.get("token", ""),
-            request.cookies,
-        )
+        head = _head_of(request)
         refusal = access.refusal(head)
         if refusal is None and not await self._page.admitted(request, head):
             refusal = Refusal(401, "open the address that `handrail ui` printed: it has the token")
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if refusal is not None:
             return _refusal(refusal)
-        if "token" in query and not path.startswith("/api"):
+        if head.query_token and not path.startswith("/api"):
             return self._with_cookie(request, path)
         return None
 
@@ -310,16 +311,33 @@ def _files() -> Mapping[str, tuple[str, bytes]]:
 # -- requests --------------------------------------------------------------------------------------
 
 
+def _head_of(request: Request) -> Head:
+    scope = request.scope
+    return Head(
+        request.method,
+        f"{scope['path']}?{scope['query_string'].decode('latin-1')}",
+        tuple(
+            (key.decode("latin-1").lower(), value.decode("latin-1"))
+            for key, value in scope["headers"]
+        ),
+        request.query_params.get("token", ""),
+        request.cookies,
+    )
+
+
 def _run_id(request: Request) -> str:
     return str(request.path_params["run_id"])
 
 
 def _query(request: Request, known: set[str]) -> dict[str, str]:
-    query = {name: value for name, value in request.query_params.items() if name != "token"}
+    given = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
+    query = dict(given)
     unknown = sorted(query.keys() - known)
     if unknown:
         raise BadRequest(f"{unknown[0]!r} is not known here; known are {', '.join(sorted(known))}")
-    return {name: value for name, value in query.items() if value}
+    if len(given) > len(query):
+        raise BadRequest("a parameter is there more than once")
+    return query
 
 
 def _number(name: str, text: str, least: int, most: int) -> int:
@@ -335,9 +353,9 @@ def _flag(name: str, text: str) -> bool:
 
 
 def _fits(info: RunInfo, query: Mapping[str, str]) -> bool:
-    if query.get("state", state_of(info)) != state_of(info):
+    if query.get("state", "") not in {"", state_of(info)}:
         return False
-    if query.get("workflow", info.workflow_name) != info.workflow_name:
+    if query.get("workflow", "") not in {"", info.workflow_name}:
         return False
     words = query.get("q", "").lower().split()
     waits = (f"{wait.path} {wait.what}" for wait in info.waits_for)
