@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from starlette.testclient import TestClient
 
 from handrail import Executor, MemoryJournal, Steps, WrongUse, step, workflow
 from handrail.web import create_app
+from handrail.web.serving import listening, served
 
 TOKEN = "a-token-of-tests"
 HOME = "http://127.0.0.1:8484"
@@ -209,3 +212,44 @@ def test_an_id_that_is_a_script_stays_text(journal: MemoryJournal) -> None:
     response = client.get("/api/runs/%3Cscript%3Ex%3C%2Fscript%3E")
     assert response.json()["run"]["run_id"] == "<script>x</script>"
     assert response.headers["content-type"] == "application/json"
+
+
+HEAD = f"host: 127.0.0.1\r\nauthorization: Bearer {TOKEN}\r\nconnection: close\r\n"
+POSTED = f"POST {ANSWER} HTTP/1.1\r\n{HEAD}content-type: application/json\r\n"
+TEXT = BODY.decode()
+RAW = {
+    "no host": f"GET /api/runs HTTP/1.1\r\nauthorization: Bearer {TOKEN}\r\n\r\n",
+    "no host, of old": f"GET /api/runs HTTP/1.0\r\nauthorization: Bearer {TOKEN}\r\n\r\n",
+    "two hosts": f"GET /api/runs HTTP/1.1\r\n{HEAD}host: evil\r\n\r\n",
+    "another host in front of it": f"GET http://evil/api/runs HTTP/1.1\r\n{HEAD}\r\n",
+    "a tunnel": f"CONNECT evil:80 HTTP/1.1\r\n{HEAD}\r\n",
+    "all of the server": f"OPTIONS * HTTP/1.1\r\n{HEAD}\r\n",
+    "two lengths": f"{POSTED}content-length: {len(TEXT)}\r\ncontent-length: 3\r\n\r\n{TEXT}",
+    "less than nothing": f"{POSTED}content-length: -1\r\n\r\n{TEXT}",
+    "a length and none": f"{POSTED}content-length: 2\r\n"
+    "transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a body without an end": f"{POSTED}transfer-encoding: chunked\r\n\r\n"
+    + f"10000\r\n{' ' * 65536}\r\n" * 20,
+    "a null in a header": f"GET /api/runs HTTP/1.1\r\n{HEAD}x: \0\r\n\r\n",
+    "a blank in a name": f"GET /api/runs HTTP/1.1\r\nhost : 127.0.0.1\r\n{HEAD}\r\n",
+    "a line of 200 KB": f"GET /{'a' * 200_000} HTTP/1.1\r\n{HEAD}\r\n",
+    "another protocol": "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    "a newer protocol": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "a proxy that says who asks": "GET /api/runs HTTP/1.1\r\nhost: evil\r\n"
+    f"x-forwarded-host: 127.0.0.1\r\nauthorization: Bearer {TOKEN}\r\n\r\n",
+}
+
+
+def test_what_no_browser_sends_is_refused(journal: MemoryJournal) -> None:
+    """Each request that is malformed, or made for another server, is answered by a refusal."""
+    at = listening(0)
+    wrong: dict[str, bytes] = {}
+    with served(create_app(journal, token=TOKEN), at):
+        for name, request in RAW.items():
+            with socket.create_connection(at.getsockname(), timeout=5) as line:
+                line.sendall(request.encode("latin-1"))
+                answer = line.recv(65_536)
+            if not re.match(rb"HTTP/1.1 4\d\d ", answer) or b"alert" in answer:
+                wrong[name] = answer
+    assert wrong == {}
+    assert not journal.letters("r-1", 0)
