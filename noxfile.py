@@ -203,10 +203,12 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 @nox.session(requires=["build"])
 def page(session: nox.Session) -> None:
-    """Open the page in Chromium: what people see and do, fluency, accessibility, harmless texts."""
+    """Open the page in Chromium: what people see and do, fluency, accessibility, harmless texts;
+    and ask its API by its document.
+    """
     chromium = browser(session)
     session.install(wheel("all"), *group("page"))
-    run_pytest(session, "-m", "page", "tests/page", "--browser-path", chromium)
+    run_pytest(session, *IN_PARALLEL, "-m", "page", "tests/page", "--browser-path", chromium)
 
 
 def browser(session: nox.Session) -> str:

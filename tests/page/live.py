@@ -184,11 +184,12 @@ def many(count: int = 10_000) -> Steps[int]:
 FLOWS = {"ship": ship, "flood": flood, "talk": talk, "chat": chat, "asks": asks, "many": many}
 
 
-def executor_in(folder: Path) -> Executor:
-    """Who drives the runs of a folder."""
+def executor_in(folder: Path, *, files: bool = True) -> Executor:
+    """Who drives the runs of a folder, with files of what is said or without."""
+    artifacts = [ArtifactsSink(folder / "runs")] if files else []
     return Executor(
         journal=SqliteJournal(folder / "runs.db", lease_s=2),
-        sinks=[ArtifactsSink(folder / "runs"), CallbackSink(tell_of_beginnings)],
+        sinks=[*artifacts, CallbackSink(tell_of_beginnings)],
         workflows=list(FLOWS.values()),
         config={"folder": str(folder)},
         linger_s=60,
@@ -232,4 +233,5 @@ if __name__ == "__main__":
     else:
         name, run_id = rest
         flow: Any = FLOWS[name]
-        executor_in(Path(where)).options(run_id=run_id).run_sync(flow)
+        executor = executor_in(Path(where), files=flow is not many)
+        executor.options(run_id=run_id).run_sync(flow)

@@ -138,6 +138,9 @@ def test_a_run_is_steered(place: Place, open_page: Open) -> None:
     shows(page, "prepare", "running")
     page.get_by_role("button", name="Pause").click()
     page.locator(".head .pill", has_text="paused").wait_for()
+    page.keyboard.press("g")
+    page.get_by_text("paused by").wait_for()
+    opened_at(page, "r1")
     place.let("go")
     shows(page, "prepare", "succeeded")
     assert row(page, "each").count() == 0

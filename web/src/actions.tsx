@@ -248,7 +248,11 @@ export function GuideDialog({ store, path, onClose }: { store: RunStore; path: s
   return (
     <AskDialog
       title={path === null ? "Guide the agents" : `Guide ${path}`}
-      note="What you write goes into the agent's session as your words; where it cannot be interrupted, at its next launch."
+      note={
+        path === null
+          ? "The turn of each agent that is at work is interrupted, and its session goes on with your words. If none is, the next one is told."
+          : "Its turn is interrupted, and its session goes on with your words."
+      }
       verb="Send"
       shape={text()}
       onClose={onClose}

@@ -123,7 +123,7 @@ function Run({ store, place, version, detail }: RunProps) {
       <Attention store={store} detail={detail} onOpen={select} />
       <div class="tabs">
         <Views place={place} />
-        {sifted && <Sieve text={text} onText={setText} only={only} onOnly={setOnly} leaves={leaves} reasons={why} onFirst={first} />}
+        {sifted && <Sieve text={text} onSearch={setText} only={only} onOnly={setOnly} leaves={leaves} reasons={why} onFirst={first} />}
       </div>
       <div class="body">
         <div class="left" id="view" role="tabpanel" aria-labelledby={`tab-${place.view}`}>

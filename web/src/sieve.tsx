@@ -15,7 +15,7 @@ const MOST_REASONS = 4;
 
 interface Props {
   readonly text: string;
-  readonly onText: (text: string) => void;
+  readonly onSearch: (text: string) => void;
   readonly only: string;
   readonly onOnly: (only: string) => void;
   readonly leaves: Tally;
@@ -25,7 +25,7 @@ interface Props {
   readonly onFirst: () => void;
 }
 
-export function Sieve({ text, onText, only, onOnly, leaves, reasons, onFirst }: Props) {
+export function Sieve({ text, onSearch, only, onOnly, leaves, reasons, onFirst }: Props) {
   return (
     <div class="sieve">
       <div class="chips" role="group" aria-label="Show only">
@@ -40,7 +40,7 @@ export function Sieve({ text, onText, only, onOnly, leaves, reasons, onFirst }: 
         })}
         {reasons.length > 1 &&
           reasons.slice(0, MOST_REASONS).map(([kind, n]) => (
-            <button key={kind} type="button" class="chip mono" aria-pressed={text === kind} onClick={() => onText(text === kind ? "" : kind)}>
+            <button key={kind} type="button" class="chip mono" aria-pressed={text === kind} onClick={() => onSearch(text === kind ? "" : kind)}>
               <Foreign text={kind} /> ×{whole(n)}
             </button>
           ))}
@@ -53,7 +53,7 @@ export function Sieve({ text, onText, only, onOnly, leaves, reasons, onFirst }: 
           placeholder="Search steps"
           aria-label="Search steps by path, kind, error"
           value={text}
-          onInput={(event) => onText(event.currentTarget.value)}
+          onInput={(event) => onSearch(event.currentTarget.value)}
           onKeyDown={(event) => {
             if (event.key !== "ArrowDown" && event.key !== "Enter") return;
             event.preventDefault();

@@ -99,7 +99,7 @@ export function StepPane({ store, detail: run, path, onClose, onStep }: Props) {
         <Errors step={step} detail={detail} />
         <Members tree={store.tree} path={path} onStep={onStep} />
         {detail && <Rounds detail={detail} />}
-        <Guidance run={run} path={path} now={now} />
+        {agent && <Guidance run={run} step={step} now={now} />}
         {detail && agent && <AgentParts store={store} detail={detail} live={LIVE.has(step.state)} />}
         {detail && <Output detail={detail} />}
         {detail && <Printed store={store} detail={detail} live={LIVE.has(step.state)} />}
@@ -167,9 +167,14 @@ function Folded({ title, text }: { title: string; text: string }) {
   );
 }
 
-/** What people said to the agent while it was at work. */
-function Guidance({ run, path, now }: { run: RunDetail; path: string; now: number }) {
-  const said = run.acts.filter((act) => act.action === "guide" && act.path === path);
+/** What people said to the agent, or to all that were at work when it was. */
+function Guidance({ run, step, now }: { run: RunDetail; step: StepRow; now: number }) {
+  const { path, started_at: began, ended_at: ended } = step;
+  const said = run.acts.filter((act) => {
+    if (act.action !== "guide" || act.path === path) return act.action === "guide";
+    const meant = act.path === "" || path.startsWith(`${act.path}/`);
+    return meant && began !== null && act.at >= began && (ended === null || act.at <= ended);
+  });
   return (
     <>
       {said.map((act, place) => (

@@ -34,7 +34,7 @@ interface TextBlockProps {
 /** A long text of a run: a part of it first, and the rest when somebody asks. */
 export function TextBlock({ title, text, note, prose, bad, follow, short }: TextBlockProps) {
   const [most, setMost] = useState(SHOWN);
-  const [whole, setWhole] = useState(!short || !isTall(text));
+  const [whole, setWhole] = useState(!short || !isLong(text));
   const box = useRef<HTMLPreElement>(null);
   const atEnd = useRef(true);
   const long = text.length > most;
@@ -81,7 +81,7 @@ export function TextBlock({ title, text, note, prose, bad, follow, short }: Text
   );
 }
 
-function isTall(text: string): boolean {
+function isLong(text: string): boolean {
   return text.length > 900 || text.split("\n", 12).length > 10;
 }
 
