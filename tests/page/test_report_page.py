@@ -13,6 +13,7 @@ from handrail.agents.agent import Agent
 from handrail.record.inbox import unread
 from handrail.record.reading import history_of
 from handrail.record.view import view_of
+from handrail.web.graph_json import graph_of
 from handrail.web.report import html_of
 from handrail.web.run_json import Told
 from handrail.web.texts import Texts
@@ -71,7 +72,9 @@ def written(tmp_path: Path, flow: Any, given: Any) -> Path:
     told = Told(info, history, view_of(history, inbox, alive=False, now=history[-1].at))
     file = tmp_path / "report.html"
     texts = Texts(((EVIL, EVIL),), EVIL, "", EVIL + "x" * 1_000_000, EVIL)
-    file.write_text(html_of(told, made_at=history[-1].at, texts=lambda _: texts), "utf-8")
+    graph = graph_of(flow.definition.function)
+    html = html_of(told, made_at=history[-1].at, graph=graph, texts=lambda _: texts)
+    file.write_text(html, "utf-8")
     return file
 
 
@@ -89,6 +92,7 @@ def test_a_report_shows_its_run_from_a_disk(open_page: Open, report: Path) -> No
     pane.get_by_role("heading", name="plan").wait_for()
     pane.get_by_role("region", name="Prompt").wait_for()
     page.get_by_text("report", exact=True).wait_for()
+    page.get_by_text("began now").wait_for()  # whenever it is opened
     assert page.locator("[data-gate]").count() == 2
     assert page.locator("form").count() == 0
 
@@ -159,3 +163,11 @@ def test_all_can_be_done_with_keys(open_page: Open, report: Path) -> None:
     assert here.locator(".name").inner_text() == "2"
     page.keyboard.press("h")
     assert here.get_attribute("aria-expanded") == "false"
+
+
+def test_a_report_has_the_graph_of_its_workflow(open_page: Open, report: Path) -> None:
+    """Its nodes are coloured by what the run did, and those that it did not come to are there."""
+    page = open_page(report).page
+    page.keyboard.press("3")
+    page.get_by_role("img", name="plan, agent: succeeded").wait_for()
+    page.get_by_role("img", name="lint, command: succeeded").wait_for()

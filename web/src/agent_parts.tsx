@@ -4,6 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 import { activityOf, type Deed } from "./activity";
 import type { StepDetail } from "./api";
 import { duration, many, moment } from "./format";
+import { useFollow } from "./hooks";
 import { Icon, StateIcon } from "./icons";
 import { outputOf } from "./outputs";
 import type { RunStore } from "./run_store";
@@ -79,6 +80,7 @@ const MOST_DEEDS = 100;
 function Deeds({ deeds, live }: { deeds: readonly Deed[]; live: boolean }) {
   const [all, setAll] = useState(false);
   const shown = all ? deeds : deeds.slice(-MOST_DEEDS);
+  const following = useFollow<HTMLOListElement>(live, deeds.length);
   return (
     <section class="part">
       <div class="line1">
@@ -90,7 +92,7 @@ function Deeds({ deeds, live }: { deeds: readonly Deed[]; live: boolean }) {
           <button type="button" class="button small" onClick={() => setAll(true)}>show {many(deeds.length - shown.length, "earlier one")}</button>
         </div>
       )}
-      <ol class="deeds">
+      <ol class="deeds" ref={following.ref} onScroll={following.onScroll} tabIndex={0} aria-label="What it did">
         {shown.map((deed, place) => <DeedLine key={deeds.length - shown.length + place} deed={deed} />)}
       </ol>
     </section>

@@ -1,6 +1,7 @@
 // What changes by itself: stores, and the time.
 
-import { useEffect, useReducer, useState } from "preact/hooks";
+import type { RefObject } from "preact";
+import { useEffect, useLayoutEffect, useReducer, useRef, useState } from "preact/hooks";
 
 /** Something mutable that says when it changed. */
 export class Changing {
@@ -43,10 +44,18 @@ export function useChanges(store: Changing): number {
   return store.version;
 }
 
+let stopped: number | null = null;
+
+/** From now on it is always this time: that at which a report was made. */
+export function stopClock(at: number): void {
+  stopped = at;
+}
+
 /** The time in unix seconds, read again every so many ms; 0: only once. */
 export function useClock(every: number): number {
-  const [now, setNow] = useState(() => Date.now() / 1000);
+  const [now, setNow] = useState(() => stopped ?? Date.now() / 1000);
   useEffect(() => {
+    if (stopped !== null) return;
     setNow(Date.now() / 1000);
     if (!every) return;
     const timer = setInterval(() => {
@@ -55,6 +64,21 @@ export function useClock(every: number): number {
     return () => clearInterval(timer);
   }, [every]);
   return now;
+}
+
+/** Keep the end of a box in sight while it grows, unless its reader has scrolled away from it. */
+export function useFollow<T extends HTMLElement>(follow: boolean, grown: unknown): { ref: RefObject<T | null>; onScroll: () => void } {
+  const ref = useRef<T>(null);
+  const atEnd = useRef(true);
+  useLayoutEffect(() => {
+    const element = ref.current;
+    if (follow && element && atEnd.current) element.scrollTop = element.scrollHeight;
+  }, [follow, grown]);
+  const onScroll = () => {
+    const element = ref.current;
+    if (element) atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < 24;
+  };
+  return { ref, onScroll };
 }
 
 /** True while the window is as a media query says. */

@@ -12,7 +12,7 @@ import { RunPage } from "./run_page";
 import { Server } from "./server";
 import { Refused, type Source } from "./source";
 import { Dialog, Foreign, Notices } from "./ui";
-import { useChanges } from "./hooks";
+import { stopClock, useChanges } from "./hooks";
 import "./style.css";
 
 const KEYS: readonly [readonly string[], string][] = [
@@ -161,6 +161,7 @@ async function main(): Promise<void> {
   const root = document.getElementById("app");
   if (!root) return;
   const frozen = frozenIn(document);
+  if (frozen) stopClock(frozen.made_at);
   const source = frozen ? frozenSource(frozen) : new Server(new URL(".", location.href).href);
   try {
     await source.start();

@@ -32,6 +32,8 @@ export const ALL: Filter = { text: "", states: new Set() };
 
 /** A group of more members than these begins folded, and so does a member that ended well. */
 export const FOLDED_FROM = 60;
+/** A group that ended well begins folded from fewer members on. */
+const FOLDED_AT_END_FROM = 8;
 
 export const LIVE: ReadonlySet<StepState> = new Set(["running", "waiting"]);
 
@@ -184,7 +186,8 @@ export function isOpen(tree: Tree, path: string, folds: Folds): boolean {
   if (known !== undefined) return known;
   const { row, children } = tree.nodes.get(path)!;
   const well = row.state === "succeeded" || row.state === "skipped" || row.state === "defaulted";
-  return children.length <= FOLDED_FROM && !(well && row.step_type === "member");
+  if (well && row.step_type === "member") return false;
+  return children.length <= (well ? FOLDED_AT_END_FROM : FOLDED_FROM);
 }
 
 /** The rows that are seen, from the top; with a filter those that fit, and all around them. */

@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { size } from "./format";
+import { useFollow } from "./hooks";
 import { Icon, StateIcon } from "./icons";
 import { visible } from "./text";
 
@@ -35,18 +36,9 @@ interface TextBlockProps {
 export function TextBlock({ title, text, note, prose, bad, follow, short }: TextBlockProps) {
   const [most, setMost] = useState(SHOWN);
   const [whole, setWhole] = useState(!short || !isLong(text));
-  const box = useRef<HTMLPreElement>(null);
-  const atEnd = useRef(true);
   const long = text.length > most;
   const shown = visible(!long ? text : follow ? text.slice(-most) : text.slice(0, most));
-  useLayoutEffect(() => {
-    const element = box.current;
-    if (follow && element && atEnd.current) element.scrollTop = element.scrollHeight;
-  }, [follow, shown]);
-  const look = () => {
-    const element = box.current;
-    if (element) atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < 24;
-  };
+  const following = useFollow<HTMLPreElement>(follow ?? false, shown);
   return (
     <section class="part">
       <div class="line1">
@@ -55,13 +47,13 @@ export function TextBlock({ title, text, note, prose, bad, follow, short }: Text
         <CopyButton text={text} what={title} />
       </div>
       <pre
-        ref={box}
+        ref={following.ref}
         class={`block${prose ? " prose" : ""}${bad ? " bad" : ""}${whole ? "" : " clamped"}`}
         tabIndex={0}
         role="region"
         aria-label={title}
         dir="auto"
-        onScroll={follow ? look : undefined}
+        onScroll={follow ? following.onScroll : undefined}
       >
         {shown}
       </pre>

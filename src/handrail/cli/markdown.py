@@ -77,7 +77,8 @@ def _graph(info: RunInfo, place: Place) -> Json:
     """The graph of a run's workflow; None if its code is not there any more."""
     here = Path.cwd()
     try:
-        return graph_of(workflow_of(info, place).definition.function)
+        workflow, _ = workflow_of(info, place, quiet=True)
+        return graph_of(workflow.definition.function)
     except Refused:
         return None
     finally:

@@ -356,9 +356,12 @@ def labels_of(target: str, workflow: Any, place: Place) -> dict[str, str]:
     return labels
 
 
-def workflow_of(info: RunInfo, place: Place, target: str | None = None) -> tuple[Any, Place]:
+def workflow_of(
+    info: RunInfo, place: Place, target: str | None = None, *, quiet: bool = False
+) -> tuple[Any, Place]:
     """The workflow of a run, imported from where the run says, or from another TARGET; and the
-    place with the executor that was named there, if one was and there was none yet.
+    place with the executor that was named there, if one was and there was none yet. Where it is
+    imported from is printed, unless ``quiet``.
 
     From here on the process is in the folder that the run was started in.
 
@@ -377,7 +380,8 @@ def workflow_of(info: RunInfo, place: Place, target: str | None = None) -> tuple
         raise Refused(f"run {info.run_id}", why, "Name it: --target file.py:name.")
     _go_to(place.base / info.labels.get(_IN, ""))
     found = _absolute(recorded, place)
-    tell(f"run {info.run_id} of {recorded}")
+    if not quiet:
+        tell(f"run {info.run_id} of {recorded}")
     try:
         return _driven_with(place, *load_with_executor(found, info.workflow_name))
     except Refused as error:

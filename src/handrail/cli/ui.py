@@ -91,7 +91,7 @@ def _code_of(place: Place, journal: Journal) -> Callable[[RunInfo], Executor]:
     def code_of(info: RunInfo) -> Executor:
         here = Path.cwd()
         try:
-            return Executor(journal=journal, workflows=[workflow_of(info, place)[0]])
+            return Executor(journal=journal, workflows=[workflow_of(info, place, quiet=True)[0]])
         finally:
             os.chdir(here)
 
