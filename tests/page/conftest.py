@@ -56,11 +56,15 @@ class Opened:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
-    """Open an address in a window of its own; at the end nothing may have gone wrong in any."""
+    """Open an address in a window of its own, up to when it is drawn unless it is none of the
+    page's; at the end nothing may have gone wrong in any.
+    """
     opened: list[Opened] = []
     contexts: list[Any] = []
 
-    def open_(address: str | Path, *, dark: bool = False, width: int = 1280) -> Opened:
+    def open_(
+        address: str | Path, *, dark: bool = False, width: int = 1280, drawn: bool = True
+    ) -> Opened:
         context = browser.new_context(
             viewport={"width": width, "height": 844},
             color_scheme="dark" if dark else "light",
@@ -71,6 +75,8 @@ def open_page(browser: Any) -> Iterator[Callable[..., Opened]]:
         opened.append(one)
         one.page.set_default_timeout(15_000)
         one.page.goto(address.as_uri() if isinstance(address, Path) else address)
+        if drawn:
+            is_drawn(one.page)
         return one
 
     yield open_
@@ -85,6 +91,13 @@ def place(tmp_path: Path) -> Iterator[Place]:
     found = Place(tmp_path)
     yield found
     found.close()
+
+
+def is_drawn(page: Any) -> None:
+    """Wait until the page is drawn, and takes keys."""
+    page.locator("main").wait_for()
+    frame = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
+    page.evaluate(f"{frame}.then(() => {frame})")
 
 
 def faults(page: Any) -> list[Any]:

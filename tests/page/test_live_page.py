@@ -54,7 +54,7 @@ def test_who_was_first_is_told(place: Place, open_page: Open) -> None:
     place.let("slow")
     _, address = place.serve()
     place.drive("ship", "r1")
-    late = open_page("about:blank")
+    late = open_page("about:blank", drawn=False)
     late.page.route("**/events?*", lambda route: route.abort())
     late.page.goto(address)
     late.page.goto(address.split("?")[0] + "#/runs/r1")
@@ -223,7 +223,7 @@ def test_who_may_only_look_can_do_nothing(place: Place, open_page: Open) -> None
 def test_no_key_no_page(place: Place, open_page: Open) -> None:
     """Without its key the page shows nothing but where the key is."""
     _, address = place.serve()
-    opened = open_page(address.split("?")[0])
+    opened = open_page(address.split("?")[0], drawn=False)
     body = opened.page.locator("body")
     body.get_by_text("handrail ui").wait_for()
     opened.wrong.clear()

@@ -126,7 +126,7 @@ def test_the_page_of_an_application_is_below_its_prefix(
     """Who is logged in to the application sees its runs, acts under that name, over a crash."""
     service = make_service("page-in-an-app.md", ".")
     service.start()
-    opened = open_page(f"{service.home}/runs/")
+    opened = open_page(f"{service.home}/runs/", drawn=False)
     page = opened.page
     page.get_by_text("handrail ui").wait_for()  # the door is closed
     opened.wrong.clear()

@@ -16,6 +16,8 @@ interface Known {
   readonly node: FlowNode;
   readonly name: RegExp;
   readonly inside: readonly RegExp[];
+  /** How many characters of its name are certain. */
+  readonly known: number;
 }
 
 /** Finds the node that a path stands at; null if it stands at none. */
@@ -25,7 +27,9 @@ export class Matcher {
 
   constructor(graph: FlowGraph) {
     this.known = graph.nodes.flatMap((node) =>
-      node.name === null ? [] : [{ node, name: regexOf(node.name), inside: node.inside.map(regexOf) }],
+      node.name === null
+        ? []
+        : [{ node, name: regexOf(node.name), inside: node.inside.map(regexOf), known: node.name.join("").length }],
     );
   }
 
@@ -47,7 +51,7 @@ export class Matcher {
     let best: Known | null = null;
     for (const one of this.known) {
       if (!one.name.test(last) || !follow(one.inside, parts)) continue;
-      if (best === null || one.inside.length > best.inside.length) best = one;
+      if (best === null || one.inside.length > best.inside.length || (one.inside.length === best.inside.length && one.known > best.known)) best = one;
     }
     return best?.node ?? null;
   }

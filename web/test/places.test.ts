@@ -81,6 +81,7 @@ test("a group of 10,000 members is one node, and a body of as many steps ends in
 const flow = {
   nodes: [
     { id: "n0", label: "start", kind: "", name: null, inside: [] },
+    { id: "nx", label: "{anything}", kind: "call", name: ["", ""], inside: [] },
     { id: "n1", label: "check", kind: "call", name: ["check"], inside: [] },
     { id: "n2", label: "each", kind: "for_each", name: ["each"], inside: [] },
     { id: "n3", label: "check", kind: "call", name: ["check"], inside: [["each"]] },
@@ -98,7 +99,7 @@ test.each([
   ["verify/1/check", "n1"],
   ["each~2/7/check", "n3"],
   ["child/check", null],
-  ["other", null],
+  ["other", "nx"],
 ])("the step %s stands at the node %s of its workflow", (path, id) => {
   expect(new Matcher(flow).node(path)?.id ?? null).toBe(id);
 });
