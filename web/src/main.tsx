@@ -21,6 +21,8 @@ const KEYS: readonly [readonly string[], string][] = [
   [["l", "h"], "unfold, fold"],
   [["Enter"], "open"],
   [["1", "2", "3", "4"], "tree, timeline, graph, inputs and result"],
+  [["+", "-", "0"], "on the timeline: a shorter time, a longer one, all of it"],
+  [["Shift ←", "Shift →"], "on the timeline: earlier, later"],
   [["a"], "answer the first question"],
   [["Esc"], "close the step"],
   [["g"], "all runs"],

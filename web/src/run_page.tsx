@@ -82,8 +82,13 @@ function Run({ store, place, version, detail }: RunProps) {
 
   const select = useCallback((path: string) => {
     setAt(path);
-    go({ ...place, step: path }, true);
+    go({ ...place, step: path }, place.step !== null); // to go back from the first one closes it
   }, [place]);
+  const answer = useCallback((path: string) => {
+    select(path);
+    const field = () => document.querySelector<HTMLElement>(".pane form :is(input, textarea, select)")?.focus();
+    requestAnimationFrame(() => setTimeout(field));
+  }, [select]);
   const close = useCallback(() => {
     go({ ...place, step: null }, true);
     document.querySelector<HTMLElement>("[data-main]")?.focus();
@@ -120,7 +125,7 @@ function Run({ store, place, version, detail }: RunProps) {
   return (
     <main>
       <Head store={store} detail={detail} leaves={leaves} />
-      <Attention store={store} detail={detail} onOpen={select} />
+      <Attention store={store} detail={detail} onOpen={answer} />
       <div class="tabs">
         <Views place={place} />
         {sifted && <Sieve text={text} onSearch={setText} only={only} onOnly={setOnly} leaves={leaves} reasons={why} onFirst={first} />}

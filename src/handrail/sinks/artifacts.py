@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import msgspec
 
@@ -105,6 +105,17 @@ class ArtifactsSink:
     def close(self) -> None:
         """Wait until everything is written."""
         self._writer.finish(_AT_EXIT_S)
+
+
+_Deed: TypeAlias = (
+    ev.AgentToolStarted
+    | ev.AgentToolCompleted
+    | ev.AgentFinished
+    | ev.AgentRetry
+    | ev.AgentCompaction
+    | ev.AgentPermission
+)
+"""What an agent did, besides what it said."""
 
 
 def _begins(event: ev.Event | ev.Progress) -> bool:
@@ -266,7 +277,7 @@ class _Run:
         if event.files_changed:
             self._did(event)
 
-    def _did(self, event: ev.Progress) -> None:
+    def _did(self, event: _Deed) -> None:
         self._writer.append(self._step(event.path, "activity.jsonl"), self._line(event))
 
     def _thought(self, event: ev.AgentReasoning) -> None:

@@ -86,7 +86,6 @@ class Page:
             Route(f"{one}/events", self._events),
             Route(f"{one}/graph", self._graph),
             Route(f"{one}/step", self._step),
-            Route(f"{one}/steps/{{path:path}}", self._step),
             *(Route(f"{one}/{verb}", self._act(verb), methods=["POST"]) for verb in VERBS),
             Route(one, self._run),
             Route("/{name}", self._file),
@@ -149,7 +148,7 @@ class Page:
 
     async def _step(self, request: Request) -> Response:
         run_id = _run_id(request)
-        path = request.path_params.get("path") or request.query_params.get("path")
+        path = _query(request, {"path"}).get("path")
         if path is None:
             raise BadRequest("path: which step? ?path= says it")
         found = await self.reader.step(run_id, path)
