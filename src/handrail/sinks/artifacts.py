@@ -30,7 +30,7 @@ FINISH_S = 2.0
 
 _AT_EXIT_S = 10.0
 _LONG_TEXT = 2_000
-"""So many characters of a text that a tool is given or gives are told of what an agent did."""
+"""Characters of what a tool is given or gives; ``events.jsonl`` has all of it."""
 _MANY = 50
 _IN_THEIR_OWN_FILES = frozenset({
     ev.StepOutput, ev.AgentMessage, ev.AgentReasoning, ev.AgentTranscript,

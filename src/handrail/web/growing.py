@@ -17,7 +17,7 @@ from handrail.typed.jsonsafe import Json
 from handrail.web.texts import last_turn
 
 MOST_PIECE = 64 * 1024
-"""Bytes: of what came at once the end is told."""
+"""Bytes: of more that came at once only the end is sent."""
 _AFTER_S = 2.0
 """So long after a step has ended its files may still grow: they are written in the background."""
 _TEXTS: Mapping[str, str] = {
@@ -34,7 +34,7 @@ class GrowingTexts:
     Each piece says where it starts and ends in all that there is of its kind, in bytes (of a
     message in that of its turn). Who has read what a step had said sees by that what is missing,
     and what is known already. Of a step that is looked at alone the first pieces are empty: they
-    say where what is told begins.
+    say from where on its text is sent.
     """
 
     def __init__(self, artifacts: Path | None, info: RunInfo, step: str | None) -> None:
@@ -98,7 +98,7 @@ class GrowingTexts:
                 data = stream.read(size - start)
         except OSError:
             return None
-        # A character that is not there whole yet is told with the next piece.
+        # A character that is not there whole yet is sent with the next piece.
         end = self._read[file] = start + len(data) - _begun_character(data)
         return {"text": data[: end - start].decode("utf-8", "ignore"), "start": start, "end": end}
 

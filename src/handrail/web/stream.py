@@ -127,7 +127,7 @@ def _records(reader: Reader, snapshot: Snapshot, after: int, *, rows: bool) -> I
 
 
 def _brief(event: ev.Event, row: Json) -> Json:
-    """An event of which only is told what it is, where, and the row that it changed."""
+    """What an event is, where, and the row that it changed, without its other fields."""
     data: dict[str, Json] = {"type": type(event).__name__, "seq": event.seq, "at": event.at}
     path = getattr(event, "path", None)
     if path is not None:

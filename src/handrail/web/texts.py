@@ -14,7 +14,7 @@ MOST_BYTES = 256 * 1024
 """Of each file; of a longer one the end is told."""
 _MOST_TURNS = 50
 _MOST_TURN_BYTES = 1024 * 1024
-"""Of prompts and answers: of more of them the last ones are told."""
+"""Of prompts and answers: of more of them the last ones count."""
 _PLAIN = {
     "reasoning.md": "reasoning", "activity.jsonl": "activity", "stdout": "stdout",
     "stderr": "stderr",

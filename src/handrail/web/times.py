@@ -14,9 +14,9 @@ from typing import Literal, TypeAlias
 from handrail.model import events as ev
 
 How: TypeAlias = Literal["", "failed", "interrupted"]
-"""How a stretch of work ended; "": as the step did, or it goes on."""
+"""How a stretch of work ended; "": as the step did, or it has no end yet."""
 Stretch: TypeAlias = "tuple[float, float | None, How]"
-"""From when to when, and how it ended; None: it goes on."""
+"""From when to when, and how it ended; None: it has no end yet."""
 
 _AT_WORK = frozenset({"python", "command", "agent", "generate", "stage"})
 """Kinds of steps whose work ends with the process; the others wait, or hold steps."""
@@ -36,17 +36,17 @@ class Work:
     ended: float | None = None
     stretches: list[Stretch] = field(default_factory=list["Stretch"])
     since: float | None = None
-    """When the stretch began that goes on, or when the next one is due."""
+    """When the stretch began that has no end yet, or when the next one is due."""
 
     def begin(self, at: float) -> None:
-        """It begins, or goes on."""
+        """It begins, or continues."""
         if self.ended is not None:
             self.began, self.ended, self.since = at, None, at
         if self.since is None:
             self.since = at
 
     def stop(self, at: float, how: How) -> None:
-        """The stretch that goes on ends."""
+        """The stretch that has no end ends."""
         since, self.since = self.since, None
         if since is not None and (since <= at or how == "failed"):
             self.stretches.append((min(since, at), at, how))
@@ -64,7 +64,7 @@ class Work:
 
     @property
     def all(self) -> list[Stretch]:
-        """The stretches, with the one that goes on."""
+        """The stretches, with the one that has no end."""
         if self.since is None:
             return self.stretches
         return [*self.stretches, (self.since, None, "")]
