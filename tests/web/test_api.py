@@ -1,0 +1,101 @@
+"""What the API tells of runs, besides what its document's contract holds it to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from handrail import Executor, MemoryJournal, Steps, step, workflow
+from handrail.model.folders import numbered, run_folder, step_folder
+from handrail.web import create_app
+from handrail.web.texts import texts_of
+
+TOKEN = "a-token-of-tests"
+
+
+@workflow
+def asks(task: str = "it") -> Steps[str]:
+    """A step, then two questions."""
+    yield from step("first").call(str.upper, task)
+    yield from step("all").parallel(
+        step("sure?").ask("Sure?", choices=["yes", "no"]), step("go").wait_for("go", int)
+    )
+    return task
+
+
+@pytest.fixture
+def executor() -> Executor:
+    """One with a run that waits."""
+    found = Executor(journal=MemoryJournal(), workflows=[asks])
+    found.options(run_id="r-1").run_sync(asks)
+    return found
+
+
+@pytest.fixture
+def client(executor: Executor) -> TestClient:
+    """Somebody who has the token."""
+    app = create_app(executor.journal, token=TOKEN, executor=executor)
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    return TestClient(app, base_url="http://127.0.0.1:8484", headers=headers)
+
+
+def test_a_run_can_be_had_without_its_steps(client: TestClient) -> None:
+    """Who has the rows of its steps asks for the rest alone."""
+    whole = client.get("/api/runs/r-1").json()
+    rest = client.get("/api/runs/r-1?steps=false").json()
+    assert [row["path"] for row in whole["steps"]] == ["first", "all", "all/sure?", "all/go"]
+    assert rest == {**whole, "steps": []}
+
+
+def test_what_people_did_is_told_before_a_process_has_read_it(
+    client: TestClient, executor: Executor
+) -> None:
+    """An answer, a signal and a pause are there with who it was, in order."""
+    executor.answer_sync("r-1", "all/sure?", "yes", by="ana")
+    executor.signal_sync("r-1", "go", 3, by="ben")
+    executor.pause_sync("r-1", by="cem")
+    acts = client.get("/api/runs/r-1").json()["acts"]
+    assert [(act["action"], act["path"], act["value"], act["by"]) for act in acts] == [
+        ("answer", "all/sure?", "yes", "ana"),
+        ("signal", "go", "3", "ben"),
+        ("pause", "", "", "cem"),
+    ]
+    (row,) = client.get("/api/runs").json()["runs"]
+    assert (row["state"], row["waits_for"][0]["kind"]) == ("paused", "unpause")
+
+
+def test_the_graph_is_that_of_the_workflow_if_it_is_known(
+    client: TestClient, executor: Executor
+) -> None:
+    """With an executor that knows the workflow there is one, else null."""
+    nodes = client.get("/api/runs/r-1/graph").json()["graph"]["nodes"]
+    assert {"first", "all", "sure?", "go"} <= {node["label"] for node in nodes}
+    other = create_app(executor.journal, token=TOKEN)
+    stranger = TestClient(other, base_url="http://127.0.0.1", headers=client.headers)
+    assert stranger.get("/api/runs/r-1/graph").json() == {"graph": None}
+
+
+@pytest.mark.parametrize(
+    "query", ["steps=maybe", "steps=", "steps=true&steps=false", "after=1"], ids=str
+)
+def test_a_question_that_is_not_understood_is_refused(client: TestClient, query: str) -> None:
+    """What is misspelled, empty or there twice is said to be so."""
+    response = client.get(f"/api/runs/r-1?{query}")
+    assert response.status_code == 400
+    assert response.json()["type"] == "BadRequest"
+
+
+def test_the_last_of_many_prompts_are_told(tmp_path: Path) -> None:
+    """Of an agent that was asked often there are the last prompts, and how many came before."""
+    folder = tmp_path / run_folder("w", "r") / step_folder("plan")
+    folder.mkdir(parents=True)
+    for number in range(1, 61):
+        (folder / numbered("prompt.md", number)).write_text(f"p{number}")
+        (folder / numbered("answer.md", number)).write_text(f"a{number}")
+    found: Any = texts_of(tmp_path, "w", "r", "plan")
+    assert found.turns_before == 10
+    assert (found.turns[0], found.turns[-1]) == (("p11", "a11"), ("p60", "a60"))
+    assert found.ends == {"message": 3}
