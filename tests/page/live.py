@@ -32,10 +32,12 @@ from handrail.agents.transport.turn import finished_notice
 from handrail.model.events import (
     AgentMessage,
     AgentReasoning,
+    AgentSessionStarted,
     AgentToolCompleted,
     AgentToolStarted,
     WorkflowStarted,
 )
+from handrail.ports.agent import Capabilities
 
 TOKEN = "a-token-of-tests"
 FLOOD = 10 * 1024 * 1024
@@ -121,6 +123,28 @@ def talk(size: int = FLOOD) -> Steps[str]:
     return (yield from step("talk").agent(talker, {"size": size})).output
 
 
+class Listener:
+    """A backend that is at work until its words are told to be few."""
+
+    name = "listener"
+    capabilities = Capabilities(sessions=True)
+
+    async def complete(self, turn: AgentTurn, /) -> AgentReply:
+        """Do as the last words say."""
+        turn.emit(AgentSessionStarted(turn.path, "s-1", self.name, None, turn.launch or 1))
+        if "be brief" not in turn.prompt:
+            await wait_for("never")
+        turn.emit(AgentMessage(turn.path, "Brief."))
+        return AgentReply("Brief.", session="s-1")
+
+
+@workflow
+def heed() -> Steps[str]:
+    """An agent that works until somebody guides it."""
+    listener = Agent("listener", "Write a book.", backend=Listener())
+    return (yield from step("write").agent(listener, {})).output
+
+
 @workflow
 def chat() -> Steps[str]:
     """An agent that says a little, and more when it is let."""
@@ -181,7 +205,15 @@ def many(count: int = 10_000) -> Steps[int]:
     return count
 
 
-FLOWS = {"ship": ship, "flood": flood, "talk": talk, "chat": chat, "asks": asks, "many": many}
+FLOWS = {
+    "ship": ship,
+    "flood": flood,
+    "talk": talk,
+    "chat": chat,
+    "heed": heed,
+    "asks": asks,
+    "many": many,
+}
 
 
 def executor_in(folder: Path, *, files: bool = True) -> Executor:
