@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
@@ -94,6 +93,8 @@ def current() -> Current:
 
 def idempotency_key(run_id: str, path: str) -> str:
     """A hash of run id and path, 32 hex digits."""
+    import hashlib
+
     text = f"{run_id}\n{path}".encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import MISSING, FrozenInstanceError, fields
 from functools import cache
 from operator import attrgetter
 from reprlib import recursive_repr
@@ -32,6 +32,7 @@ else:
             for params in above:
                 params.frozen = False  # or a class that says it is not could not be made of it
             own = set(vars(cls))
+            cls.__doc__ = cls.__doc__ or cls.__qualname__  # else it would look at the signature
             try:
                 cls = dataclasses.dataclass(
                     init=False, repr=False, eq=False, slots=True, kw_only=kw_only
@@ -69,17 +70,45 @@ class _Init:
         return init if instance is None else init.__get__(instance, owner)
 
 
+class _Factory:
+    """Stands for a default that is made for each instance."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_FACTORY: Any = _Factory()
+
+
 def _init_of(cls: Any, *, frozen: bool) -> Any:
-    """The ``__init__`` that the standard library makes for a dataclass of these fields."""
-    body: dict[str, Any] = {"__annotations__": {one.name: one.type for one in fields(cls)}}
+    """The ``__init__`` that the standard library would make for a dataclass of these fields."""
+    scope: dict[str, Any] = {"put": object.__setattr__, "FACTORY": _FACTORY}
+    plain, by_name, lines = list[str](), list[str](), list[str]()
+    annotations: dict[str, Any] = {}
     for one in fields(cls):
-        given: Any = {"default": one.default, "default_factory": one.default_factory}
-        body[one.name] = dataclasses.field(init=one.init, kw_only=one.kw_only, **given)
+        name, value = one.name, one.name
+        if one.default_factory is not MISSING:
+            scope[f"make_{name}"], scope[f"or_{name}"] = one.default_factory, _FACTORY
+            value = f"make_{name}() if {name} is FACTORY else {name}"
+        elif one.default is not MISSING:
+            scope[f"or_{name}"] = one.default
+        if one.init:
+            annotations[name] = one.type
+            wanted = f"{name}=or_{name}" if f"or_{name}" in scope else name
+            (by_name if one.kw_only else plain).append(wanted)
+        elif f"or_{name}" in scope:
+            value = f"make_{name}()" if f"make_{name}" in scope else f"or_{name}"
+        else:
+            continue
+        lines.append(f" put(self, {name!r}, {value})" if frozen else f" self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
-        body["__post_init__"] = cls.__post_init__
-    twin: Any = type(cls.__name__, (), body)
-    init = dataclasses.dataclass(frozen=frozen, repr=False, eq=False, slots=True)(twin).__init__
+        lines.append(" self.__post_init__()")
+    given = ", ".join(["self", *plain, *(["*", *by_name] if by_name else [])])
+    text = "\n".join([f"def __init__({given}):", *(lines or [" pass"])])
+    exec(text, scope)  # noqa: S102  # of names that are identifiers, as dataclasses do
+    init = scope["__init__"]
     init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    init.__annotations__ = {**annotations, "return": None}
     return init
 
 
