@@ -20,6 +20,7 @@ from handrail.codec.builtins import Node
 from handrail.codec.shapes import EnumShape, Shape
 from handrail.codec.types import OWN_TAGS, SHORT_NAMES, tag_of
 from handrail.codec.writing import TAG, Refused, Writing, class_of
+from handrail.model.dataclass import GENERATED
 from handrail.typed.reference import NEWER
 from handrail.typed.schema import is_alias, is_pydantic
 
@@ -253,7 +254,7 @@ def _is_generated(function: Any) -> bool:
     code = getattr(function, "__code__", None)
     if not isinstance(code, types.CodeType):
         return False
-    by_attrs = code.co_filename.startswith("<attrs generated ")
+    by_attrs = code.co_filename.startswith(("<attrs generated ", GENERATED))
     return by_attrs or code.co_qualname.startswith("__create_fn__.")
 
 

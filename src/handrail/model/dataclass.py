@@ -78,6 +78,8 @@ class _Factory:
 
 
 _FACTORY: Any = _Factory()
+GENERATED = "<handrail generated __init__>"
+"""The file that an ``__init__`` says it is from."""
 
 
 def _init_of(cls: Any, *, frozen: bool) -> Any:
@@ -105,7 +107,7 @@ def _init_of(cls: Any, *, frozen: bool) -> Any:
         lines.append(" self.__post_init__()")
     given = ", ".join(["self", *plain, *(["*", *by_name] if by_name else [])])
     text = "\n".join([f"def __init__({given}):", *(lines or [" pass"])])
-    exec(text, scope)  # noqa: S102  # of names that are identifiers, as dataclasses do
+    exec(compile(text, GENERATED, "exec"), scope)  # noqa: S102  # of names that are identifiers, as dataclasses do
     init = scope["__init__"]
     init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
     init.__annotations__ = {**annotations, "return": None}
