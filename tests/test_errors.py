@@ -35,6 +35,7 @@ from handrail import (
     GateRefusal,
     GroupFailed,
     HandrailError,
+    HubFailed,
     InputsDiffer,
     InsideEventLoop,
     InvalidAnswer,
@@ -163,6 +164,11 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         {"run_id": "r", "path": "a/b", "known": ("a/c",)},
     ),
     (NotRecorded("r", "a"), r"run r has no recorded step 'a'\.", {"known": ()}),
+    (
+        HubFailed("h.db", "is used by another hub", "Stop the other"),
+        r"hub h\.db is used by another hub\. Stop the other\.",
+        {"hub": "h.db", "why": "is used by another hub", "hint": "Stop the other"},
+    ),
     (
         LeaseLost("r", 12, "host"),
         r"run r was taken over by process 12 on host.*records nothing more",

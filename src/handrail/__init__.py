@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from handrail.errors import GateRefusal as GateRefusal
     from handrail.errors import GroupFailed as GroupFailed
     from handrail.errors import HandrailError as HandrailError
+    from handrail.errors import HubFailed as HubFailed
     from handrail.errors import InputsDiffer as InputsDiffer
     from handrail.errors import InsideEventLoop as InsideEventLoop
     from handrail.errors import InvalidAnswer as InvalidAnswer
@@ -183,8 +184,9 @@ _NAMES = {
     "handrail.errors": """
         BudgetExceeded CannotSteer CommandFailed CommandNotFound DamagedExport DefinitionError
         DuplicateStepName
-        GateClosed GateNotFound GateRefusal GroupFailed HandrailError InputsDiffer InsideEventLoop
-        InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost
+        GateClosed GateNotFound GateRefusal GroupFailed HandrailError HubFailed InputsDiffer
+        InsideEventLoop InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed
+        LeaseLost
         LimitExceeded MissingExtra NoArmChosen NotAStep NotClean NotPortable NotRecorded
         OutputChanged OutputNotSerializable ReplayMismatch RunCancelled RunIdTaken RunLocked
         RunNotFound StagesMissing StepChange StepIsPoisonous StepTimeout

@@ -532,6 +532,20 @@ class NotPortable(HandrailError):
         )
 
 
+class HubFailed(HandrailError):
+    """A hub, or its file, cannot be used: ``hub`` is where it is, ``why`` what is the matter."""
+
+    def __init__(self, hub: str, why: str, hint: str = "") -> None:
+        super().__init__(hub, why, hint)
+        self.hub = hub
+        self.why = why
+        self.hint = hint
+
+    def __str__(self) -> str:
+        hint = f" {self.hint}." if self.hint else ""
+        return f"hub {self.hub} {self.why}.{hint}"
+
+
 class MissingExtra(HandrailError, ImportError):
     """An optional library is needed; the text names the extra that brings it."""
 

@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 
 from handrail import __version__
 from handrail.cli.exits import EXIT_CODES
+from handrail.cli.hub import HUB, HubOptions
 from handrail.cli.options import (
     CHANGED,
     DRIVING,
@@ -571,6 +572,17 @@ def worker(
     from handrail.cli.worker import worker as drive_due
 
     return drive_due(place_of(folder, executor), max_runs=max_runs, prints=print_systemd)
+
+
+@app.command
+def hub(*, options: HubOptions = HUB) -> int:
+    """Serve claims, a board and chat to people and programs, until SIGTERM or Ctrl-C.
+
+    Programs of synapse-channel 0.32 are clients of it, its command `synapse` among them.
+    """
+    from handrail.cli.hub import hub as serve_hub
+
+    return serve_hub(options)
 
 
 @app.command

@@ -6,7 +6,14 @@ import os
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from handrail.errors import GateClosed, HandrailError, JournalFailed, LeaseLost, RunLocked
+from handrail.errors import (
+    GateClosed,
+    HandrailError,
+    HubFailed,
+    JournalFailed,
+    LeaseLost,
+    RunLocked,
+)
 
 if TYPE_CHECKING:  # `handrail --version` does not need it
     from handrail.model.results import RunStatus
@@ -32,7 +39,7 @@ EXIT_OF: dict[RunStatus, Exit] = {
     "cancelled": Exit.CANCELLED,
 }
 
-_NOT_MISTAKES = (GateClosed, JournalFailed, LeaseLost, RunLocked)
+_NOT_MISTAKES = (GateClosed, HubFailed, JournalFailed, LeaseLost, RunLocked)
 """What was typed was right, and yet it could not be done."""
 
 

@@ -1,0 +1,237 @@
+"""``handrail hub``: claims, a board and chat for people and programs, on a socket."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import math
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from handrail.cli.channels import tell
+from handrail.cli.exits import Exit, Refused
+
+if TYPE_CHECKING:
+    from handrail.coordination.hub.access import Tokens
+    from handrail.coordination.hub.hub import Hub
+    from handrail.coordination.store import HubStore
+
+_LEAST_TOKEN = 8
+_HyphenPath = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class HubOptions:
+    """Where a hub listens, what it keeps, and what it takes.
+
+    Parameters
+    ----------
+    host
+        Where it listens. Any other host than this machine needs --token-file.
+    port
+        Its port; 0 takes a free one.
+    token_file
+        A file with a token in each line, and after it the names that may use it (`repo/*`); without
+        names, all may. Who has none is sent nothing.
+    db
+        The file that keeps all it knows over a restart; without one it is kept in memory.
+    durability
+        What the file survives: the death of the process, or a loss of power as well.
+    grace
+        How many seconds the claims of an agent last after its connection has ended.
+    rate
+        How many messages a second an agent may send; 0: any number.
+    burst
+        How many it may send at once, of these.
+    max_history
+        How many chats are kept.
+    max_clients
+        How many connections there may be.
+    max_msg_kb
+        The longest message that is taken, in KiB.
+    root
+        The repository that absolute paths are in; by default the one that this is run in.
+    relay_log
+        A file to which all that goes to everybody is added, a line each, for programs that read it.
+    relay_max_lines
+        How many lines of it are kept, at least.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8876
+    token_file: _HyphenPath = None
+    db: _HyphenPath = None
+    durability: Literal["process", "power"] = "process"
+    grace: float = 15.0
+    rate: float = 0.0
+    burst: float = 20.0
+    max_history: int = 10_000
+    max_clients: int = 64
+    max_msg_kb: int = 1024
+    root: _HyphenPath = None
+    relay_log: _HyphenPath = None
+    relay_max_lines: int = 5_000
+
+
+HUB = HubOptions()
+
+
+def hub(wanted: HubOptions) -> int:
+    """Serve a hub until SIGTERM or Ctrl-C; the exit code.
+
+    Raises:
+        Refused: it would be open to others without a token, or an option makes no sense.
+        HubFailed: its file cannot be used.
+        MissingExtra: websockets is not installed.
+    """
+    from handrail.coordination.relay import RelayLog
+    from handrail.coordination.server import Limits, run_hub
+
+    _check(wanted)
+    tokens = _tokens(wanted)
+    with contextlib.ExitStack() as opened:
+        sockets = [opened.enter_context(one) for one in _listening(wanted.host, wanted.port)]
+        made, store = _made(wanted, tokens)
+        if store is not None:
+            opened.enter_context(contextlib.closing(store))
+        relay = RelayLog(wanted.relay_log, wanted.relay_max_lines) if wanted.relay_log else None
+        if relay is not None:
+            opened.enter_context(contextlib.closing(relay))
+
+        def ready() -> None:
+            host = f"[{wanted.host}]" if ":" in wanted.host else wanted.host
+            print(f"ws://{host}:{sockets[0].getsockname()[1]}", flush=True)
+            kept = f"in {wanted.db}" if wanted.db else "in memory only; --db FILE keeps it"
+            tell(f"the hub runs until Ctrl-C; what it knows is kept {kept}")
+
+        limits = Limits(clients=wanted.max_clients, message_bytes=wanted.max_msg_kb * 1024)
+        run_hub(made, sockets, store=store, relay=relay, limits=limits, ready=ready)
+    return Exit.SUCCEEDED
+
+
+def _check(wanted: HubOptions) -> None:
+    if not 0 <= wanted.port <= 65_535:
+        raise Refused(f"--port {wanted.port}", "is no port", "--port 0 takes a free one.")
+    for name in ("grace", "rate", "burst"):
+        value = getattr(wanted, name)
+        if not math.isfinite(value) or value < 0:
+            raise Refused(f"--{name} {value:g}", "must be 0 or more")
+    for name in ("max_history", "max_clients", "max_msg_kb", "relay_max_lines"):
+        value = getattr(wanted, name)
+        if value < 1:
+            raise Refused(f"--{name.replace('_', '-')} {value}", "must be 1 or more")
+
+
+def _made(wanted: HubOptions, tokens: Tokens | None) -> tuple[Hub, HubStore | None]:
+    """The hub, as its file says that it was, and the file."""
+    from handrail.coordination.hub.hub import Hub
+    from handrail.coordination.hub.state import Settings
+    from handrail.coordination.store import HubStore, new_id
+
+    store = HubStore(wanted.db, synced=wanted.durability == "power") if wanted.db else None
+    root = (wanted.root or _repository(Path.cwd())).absolute()
+    settings = Settings(
+        hub_id=store.hub_id if store else new_id(),
+        grace_s=wanted.grace,
+        per_s=wanted.rate,
+        burst=wanted.burst,
+        max_history=wanted.max_history,
+        roots=tuple(dict.fromkeys((str(root), str(root.resolve())))),
+        folds_case=_folds_case(root),
+        tokens=tokens,
+    )
+    return Hub(settings, store.read() if store else (), time.time()), store
+
+
+def _repository(folder: Path) -> Path:
+    """The root of the repository that a folder is in, or the folder."""
+    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder)
+
+
+def _folds_case(root: Path) -> bool:
+    """True if the names in a folder's file system are the same in either case."""
+    with contextlib.suppress(OSError):
+        return root.name != root.name.swapcase() and root.samefile(
+            root.with_name(root.name.swapcase())
+        )
+    return False
+
+
+# -- who may take part -----------------------------------------------------------------------------
+
+
+def _tokens(wanted: HubOptions) -> Tokens | None:
+    from handrail.coordination.hub.access import Tokens
+
+    path = wanted.token_file
+    if path is None:
+        if not _is_loopback(wanted.host):
+            why = "would let everybody who reaches this machine take part"
+            raise Refused(f"--host {wanted.host}", why, "Give --token-file FILE, too.")
+        return None
+    lines = path.read_text(encoding="utf-8").splitlines()
+    words = [line.split()[0] for line in lines if line.strip() and line.lstrip()[0] != "#"]
+    if not words:
+        raise Refused(f"--token-file {path}", "has no token in it", "Write one into a line.")
+    if any(len(word) < _LEAST_TOKEN for word in words):
+        why = f"has a token of fewer than {_LEAST_TOKEN} characters, which can be guessed"
+        raise Refused(f"--token-file {path}", why)
+    if os.name == "posix" and path.stat().st_mode & 0o077:
+        tell(f"{path} can be read by others on this machine: chmod 600 {path}")
+    return Tokens.of(lines)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return bool(host) and all(_loops(str(at[4][0])) for at in found)
+
+
+def _loops(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def _listening(host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of the host, all of one port.
+
+    Raises:
+        Refused: one cannot be listened on.
+    """
+    found: list[socket.socket] = []
+    try:
+        for family, _, _, _, at in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            port = found[0].getsockname()[1] if found else port
+            found.append(_bound(family, (at[0], port, *at[2:])))
+    except OSError as error:
+        for one in found:
+            one.close()
+        why = f"cannot be listened on: {error.strerror or error}"
+        hint = "--port 0 takes a free one." if port else ""
+        raise Refused(f"--host {host} --port {port}", why, hint) from None
+    return found
+
+
+def _bound(family: int, at: tuple[object, ...]) -> socket.socket:
+    # With its protocol: asyncio lets small messages go at once on what it knows to be TCP.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(at)
+        made.listen(128)
+    except BaseException:
+        made.close()
+        raise
+    return made

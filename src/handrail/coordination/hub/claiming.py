@@ -1,0 +1,371 @@
+"""Claims: taken, renewed, worked on, handed on, let go of, waited for, and over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from handrail.coordination.hub.frames import SHORT, Refusal
+from handrail.coordination.hub.records import Checkpoint, Claim, Count, Note, Wait
+from handrail.coordination.hub.scopes import normalized
+from handrail.coordination.hub.state import Reaction, Request, size_of
+
+LEASE_S = 3600.0
+LEAST_LEASE_S = 30.0
+MOST_LEASE_S = 1e9
+MOST_CLAIMS = 10_000
+MOST_SIZE = 32 * 1024 * 1024
+"""Characters of all that one agent holds."""
+
+_WORKING = frozenset({"working", "input_required", "done", "failed"})
+TRANSITIONS: dict[str, frozenset[str]] = {
+    "claimed": frozenset({"working", "done", "failed"}),
+    "working": frozenset({"input_required", "done", "failed"}),
+    "input_required": frozenset({"working", "done", "failed"}),
+    "done": frozenset(),
+    "failed": frozenset(),
+}
+
+
+def claim(request: Request) -> str:
+    """Take a task, or renew one's claim on it: a new epoch and lease, all else stays."""
+    task_id = _required_id(request)
+    state, sender = request.state, request.sender
+    known = state.leases.get(task_id)
+    if known is not None and known.owner != sender:
+        raise _held(f"Task '{task_id}' is already claimed by {known.owner}.", known)
+    worktree, paths = _scope(request, known)
+    if known is None:
+        _check_board(request, task_id)
+        _check_room(request)
+    blocking = state.leases.overlap(worktree, paths, sender)
+    if blocking is not None:
+        raise _conflict(task_id, blocking)
+    claimed = _claimed(request, task_id, known, worktree, paths)
+    _check_size(request, claimed)
+    _put(request.reaction, claimed)
+    if state.checkpoints.get(task_id) is not None:
+        request.reaction.put("checkpoint", task_id, None)
+    _stop_waiting(request.reaction, sender)
+    return request.reaction.broadcast(
+        "claim_granted",
+        f"Task '{task_id}' claimed by {sender}.",
+        task_id=task_id,
+        owner=sender,
+        note=claimed.note,
+        lease_expires_at=claimed.lease_expires_at,
+        status=claimed.status,
+        worktree=worktree,
+        paths=paths,
+        epoch=claimed.epoch,
+        version=claimed.version,
+        checkpoint=claimed.checkpoint,
+    )
+
+
+def release(request: Request) -> str:
+    """Let go of a task."""
+    task_id = _required_id(request)
+    held = _owned(request, task_id)
+    _check_epoch(request, held)
+    drop(request.reaction, held)
+    return request.reaction.broadcast(
+        "release_granted",
+        f"Task '{task_id}' released by {request.sender}.",
+        task_id=task_id,
+        owner=request.sender,
+    )
+
+
+def task_update(request: Request) -> str:
+    """Say how the work on a claimed task goes."""
+    frame = request.frame
+    task_id = frame.name("task_id", "id")
+    held = request.state.leases.get(task_id)
+    if held is None:
+        raise Refusal(f"Task '{task_id}' not found.", task_id=task_id)
+    if held.owner != request.sender:
+        text = f"Task '{task_id}' owned by {held.owner}, not {request.sender}."
+        raise Refusal(text, task_id=task_id)
+    _check_epoch(request, held)
+    expected = frame.whole("expected_version")
+    if expected is not None and expected != held.version:
+        text = f"Task '{task_id}' version conflict (current {held.version})."
+        raise Refusal(text, task_id=task_id)
+    status = frame.name("status") or held.status
+    if status != held.status and status not in TRANSITIONS.get(held.status, frozenset()):
+        text = f"Task '{task_id}' cannot transition {held.status} -> {status}."
+        raise Refusal(text, task_id=task_id)
+    changed = replace(
+        held,
+        status=status,
+        note=frame.text("note") if frame.has("note") else held.note,
+        data_ref=frame.text("data_ref") if frame.has("data_ref") else held.data_ref,
+        version=held.version + 1,
+    )
+    _check_size(request, changed)
+    request.reaction.put("claim", task_id, changed)
+    return request.reaction.broadcast(
+        "task_updated",
+        f"Task '{task_id}' updated by {request.sender}.",
+        task_id=task_id,
+        owner=request.sender,
+        status=changed.status,
+        data_ref=changed.data_ref,
+        version=changed.version,
+    )
+
+
+def checkpoint(request: Request) -> str:
+    """Save how far the work is, for whoever takes it up."""
+    task_id = request.frame.name("task_id")
+    held = request.state.leases.get(task_id)
+    if held is None:
+        raise Refusal(f"Task '{task_id}' not found.")
+    if held.owner != request.sender:
+        raise Refusal(f"Task '{task_id}' owned by {held.owner}, not {request.sender}.")
+    _check_epoch(request, held)
+    text = request.frame.text("checkpoint", "payload")
+    changed = replace(held, checkpoint=text, version=held.version + 1)
+    _check_size(request, changed)
+    request.reaction.put("claim", task_id, changed)
+    return request.reply(
+        "checkpoint_saved",
+        f"Checkpoint saved for '{task_id}' by {request.sender}.",
+        task_id=task_id,
+        version=changed.version,
+    )
+
+
+def handoff(request: Request) -> str:
+    """Give a task to another agent, who is online, with what was saved of it."""
+    task_id, frame, state = _required_id(request, payload=False), request.frame, request.state
+    to_agent = frame.name("to_agent", "target")
+    if not state.roster.has(to_agent):
+        raise Refusal(f"Handoff target '{to_agent}' is not online.")
+    held = _owned(request, task_id)
+    if to_agent == request.sender:
+        raise Refusal(f"Task '{task_id}' is already owned by {to_agent}.")
+    _check_epoch(request, held)
+    blocking = state.leases.overlap(held.worktree, held.paths, to_agent, besides=held)
+    if blocking is not None:
+        raise _conflict(task_id, blocking)
+    changed = replace(
+        held,
+        owner=to_agent,
+        note=frame.text("note") or held.note,
+        lease_expires_at=request.now + LEASE_S,
+        epoch=state.epoch + 1,
+        version=0,
+    )
+    said = f"handed off to {to_agent}: {changed.note}" if changed.note else ""
+    post(request, task_id, "note", said or f"handed off to {to_agent}")
+    _put(request.reaction, changed)
+    _stop_waiting(request.reaction, to_agent)
+    return request.reaction.broadcast(
+        "handoff_granted",
+        f"Task '{task_id}' handed from {request.sender} to {to_agent}.",
+        task_id=task_id,
+        owner=to_agent,
+        previous_owner=request.sender,
+        note=changed.note,
+        status=changed.status,
+        worktree=changed.worktree,
+        paths=changed.paths,
+        epoch=changed.epoch,
+        version=changed.version,
+        lease_expires_at=changed.lease_expires_at,
+        checkpoint=changed.checkpoint,
+    )
+
+
+def wait_request(request: Request) -> str:
+    """Say that one waits for a task, unless its holder waits for oneself."""
+    task_id = request.frame.name("task_id", "payload")
+    state, sender = request.state, request.sender
+    held = state.leases.get(task_id)
+    if held is None:
+        raise Refusal(f"Task '{task_id}' is not claimed; nothing to wait for.")
+    if held.owner == sender:
+        raise Refusal(f"You already hold '{task_id}'.")
+    if state.waits.makes_circle(sender, task_id, lambda one: _owner(request, one)):
+        text = f"Waiting for '{task_id}' held by {held.owner} would deadlock."
+        raise Refusal(text, holder=held.owner)
+    request.reaction.put("wait", sender, Wait(agent=sender, task_id=task_id))
+    return request.reply(
+        "wait_granted",
+        f"Waiting for '{task_id}' held by {held.owner}.",
+        task_id=task_id,
+        holder=held.owner,
+    )
+
+
+def post(request: Request, task_id: str, kind: str, text: str) -> str:
+    """Add a line of progress to the board."""
+    board = request.state.board
+    note = Note(task_id=task_id, author=request.sender, kind=kind, text=text, posted_at=request.now)
+    key = str(board.last_note + 1)
+    request.reaction.put_newest("note", key, note, board.notes.surplus(size_of(note)))
+    return request.reaction.broadcast(
+        "ledger_progress_posted", f"Progress from {request.sender}", note=note
+    )
+
+
+# -- what ends by itself ---------------------------------------------------------------------------
+
+
+def expire(reaction: Reaction) -> None:
+    """End the claims that are over, and say so to all."""
+    state, now = reaction.state, reaction.now
+    for claim in state.leases.lapsed(now):
+        drop(reaction, claim)
+        if claim.checkpoint:
+            kept = Checkpoint(task_id=claim.task_id, text=claim.checkpoint)
+            surplus = state.checkpoints.surplus(len(kept.text))
+            reaction.put_newest("checkpoint", claim.task_id, kept, surplus)
+        is_lease = claim.lease_expires_at <= now
+        reason = "its lease is over" if is_lease else "its owner is gone"
+        reaction.broadcast(
+            "claim_expired",
+            f"Claim of task '{claim.task_id}' by {claim.owner} has ended: {reason}.",
+            task_id=claim.task_id,
+            owner=claim.owner,
+            epoch=claim.epoch,
+            reason="lease" if is_lease else "owner_gone",
+        )
+
+
+def drop(reaction: Reaction, claim: Claim) -> None:
+    """Let go of a claim; whoever waited for it waits no more."""
+    reaction.put("claim", claim.task_id, None)
+    for agent in reaction.state.waits.waiters(claim.task_id):
+        reaction.put("wait", agent, None)
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _claimed(
+    request: Request, task_id: str, known: Claim | None, worktree: str, paths: tuple[str, ...]
+) -> Claim:
+    state, now = request.state, request.now
+    epoch, until = state.epoch + 1, now + _lease_s(request)
+    note = request.frame.text("note")
+    if known is not None:
+        return replace(
+            known,
+            note=note or known.note,
+            lease_expires_at=until,
+            worktree=worktree,
+            paths=paths,
+            epoch=epoch,
+        )
+    saved = state.checkpoints.get(task_id)
+    return Claim(
+        task_id=task_id,
+        owner=request.sender,
+        note=note,
+        claimed_at=now,
+        lease_expires_at=until,
+        status="claimed",
+        data_ref="",
+        worktree=worktree,
+        paths=paths,
+        epoch=epoch,
+        version=0,
+        checkpoint=saved.text if saved else "",
+        first_epoch=epoch,
+    )
+
+
+def _put(reaction: Reaction, claim: Claim) -> None:
+    reaction.put("claim", claim.task_id, claim)
+    reaction.put("count", "epoch", Count(claim.epoch))
+
+
+def _stop_waiting(reaction: Reaction, agent: str) -> None:
+    if reaction.state.waits.get(agent) is not None:
+        reaction.put("wait", agent, None)
+
+
+def _scope(request: Request, known: Claim | None) -> tuple[str, tuple[str, ...]]:
+    """Worktree and paths of a claim; a renewal that names none keeps its own."""
+    frame = request.frame
+    worktree = frame.name("worktree", most=4 * SHORT)
+    if known is not None and not frame.has("worktree"):
+        worktree = known.worktree
+    if known is not None and not frame.has("paths"):
+        return worktree, known.paths
+    roots = ((worktree,) if worktree.startswith("/") else ()) + request.state.settings.roots
+    return worktree, normalized(frame.texts("paths"), roots)
+
+
+def _lease_s(request: Request) -> float:
+    lease_s = request.frame.number("ttl_seconds")
+    if lease_s is None:
+        return LEASE_S
+    if lease_s > MOST_LEASE_S:
+        raise Refusal(f"ttl_seconds must be at most {MOST_LEASE_S:.0f}, not {lease_s:g}.")
+    return max(lease_s, LEAST_LEASE_S)
+
+
+def _required_id(request: Request, *, payload: bool = True) -> str:
+    names = ("task_id", "payload") if payload else ("task_id",)
+    task_id = request.frame.name(*names)
+    if not task_id:
+        raise Refusal("Task ID is required.")
+    return task_id
+
+
+def _owned(request: Request, task_id: str) -> Claim:
+    held = request.state.leases.get(task_id)
+    if held is None:
+        raise Refusal(f"Task '{task_id}' is not currently claimed.")
+    if held.owner != request.sender:
+        raise Refusal(f"Task '{task_id}' is owned by {held.owner}, not {request.sender}.")
+    return held
+
+
+def _owner(request: Request, task_id: str) -> str | None:
+    held = request.state.leases.get(task_id)
+    return None if held is None else held.owner
+
+
+def _check_epoch(request: Request, held: Claim) -> None:
+    epoch = request.frame.whole("epoch")
+    if epoch is not None and epoch != held.epoch:
+        text = f"Task '{held.task_id}' epoch is stale (current {held.epoch})."
+        raise Refusal(text, task_id=held.task_id)
+
+
+def _check_board(request: Request, task_id: str) -> None:
+    task = request.state.board.get(task_id)
+    if task is None or request.frame.fields.get("force") is True:
+        return
+    unmet = request.state.board.unmet(task)
+    if unmet:
+        more = f", and {len(unmet) - 3} more" if len(unmet) > 3 else ""
+        raise Refusal(f"Task '{task_id}' is not ready: {', '.join(unmet[:3])}{more}.")
+
+
+def _check_room(request: Request) -> None:
+    if request.state.leases.count(request.sender) >= MOST_CLAIMS:
+        raise Refusal(f"{request.sender} holds {MOST_CLAIMS} claims, which is the most.")
+
+
+def _check_size(request: Request, claim: Claim) -> None:
+    """Bound what one agent has the hub keep."""
+    texts = (claim.note, claim.data_ref, claim.checkpoint, *claim.paths)
+    size = request.state.leases.size(request.sender) + sum(map(len, texts))
+    if size > MOST_SIZE:
+        raise Refusal(f"All that {request.sender} holds would be longer than {MOST_SIZE} bytes.")
+
+
+def _held(text: str, claim: Claim) -> Refusal:
+    return Refusal(text, holder=claim.owner, blocked_by=claim.task_id)
+
+
+def _conflict(task_id: str, blocking: Claim) -> Refusal:
+    text = (
+        f"Task '{task_id}' file scope conflicts with '{blocking.task_id}' held by {blocking.owner}."
+    )
+    return _held(text, blocking)

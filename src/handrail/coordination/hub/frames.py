@@ -1,0 +1,179 @@
+"""Messages of the wire: one JSON object each, read with care and written.
+
+Source: the wire of synapse-channel 0.32.0, as seen between its programs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+
+HUB = "SynapseHub"
+"""The sender of all that the hub itself says."""
+
+LONGEST = 256 * 1024
+"""The most bytes of a message that is no chat. What the hub makes of it, with what it kept of
+others before, then stays below the 1 MiB of a message that clients take.
+"""
+SHORT = 400
+"""The most characters of what names something."""
+MANY = 500
+"""The most entries of a list."""
+
+
+class Refusal(Exception):
+    """A message is refused: what its sender is told, and more that it is given."""
+
+    def __init__(self, text: str, **extras: Any) -> None:
+        super().__init__(text)
+        self.text = text
+        self.extras = extras
+
+
+class Unreadable(Exception):
+    """No message at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The fields of a message; ``flaw`` says what makes it one that can only be refused."""
+
+    fields: Mapping[str, Any]
+    flaw: str = ""
+
+    def has(self, name: str) -> bool:
+        """True if the field is there, and not null."""
+        return self.fields.get(name) is not None
+
+    def name(self, *names: str, most: int = SHORT) -> str:
+        """The same without blanks around it.
+
+        Raises:
+            Refusal: it is no text, or longer than ``most`` characters.
+        """
+        found = self.text(*names).strip()
+        if len(found) > most:
+            raise Refusal(f"{names[0]} is longer than {most} characters.")
+        return found
+
+    def text(self, *names: str) -> str:
+        """The first of these fields that is not empty; else "".
+
+        Raises:
+            Refusal: it is no text.
+        """
+        for name in names:
+            value = self.fields.get(name)
+            if value is None or value == "":
+                continue
+            return _as_text(name, value)
+        return ""
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """The entries of a list, each once, without blanks around them; of no list, nothing.
+
+        Raises:
+            Refusal: one is no text or too long, or they are too many.
+        """
+        value = self.fields.get(name)
+        if not isinstance(value, list):
+            return ()
+        entries = cast("list[Any]", value)  # type: ignore[redundant-cast]  # pyright's isinstance
+        if len(entries) > MANY:
+            raise Refusal(f"{name} has {len(entries)} entries; {MANY} is the most.")
+        found = tuple(dict.fromkeys(_as_text(name, one).strip() for one in entries))
+        if any(len(one) > 4 * SHORT for one in found):
+            raise Refusal(f"{name} has an entry longer than {4 * SHORT} characters.")
+        return tuple(one for one in found if one)
+
+    def number(self, name: str) -> float | None:
+        """A finite number, or None if there is none.
+
+        Raises:
+            Refusal: it is something else.
+        """
+        value = self.fields.get(name)
+        if value is None:
+            return None
+        found = _as_number(value)
+        if found is None:
+            raise Refusal(f"{name} must be a finite number, not {_shown(value)}.")
+        return found
+
+    def whole(self, name: str) -> int | None:
+        """The same without its fraction."""
+        found = self.number(name)
+        return None if found is None else int(found)
+
+    def table(self, name: str) -> dict[str, Any]:
+        """A JSON object; of anything else, an empty one."""
+        value = self.fields.get(name)
+        return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def read(data: str | bytes) -> Frame:
+    """The message in a frame.
+
+    Raises:
+        Unreadable: it is no JSON, or no object.
+    """
+    try:
+        return Frame(_object(msgspec.json.decode(data)))
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return Frame(_object(_lenient(data)), "NaN and Infinity are no numbers of JSON.")
+
+
+def encode(fields: Mapping[str, Any]) -> str:
+    """The text of a message."""
+    return msgspec.json.encode(fields).decode()
+
+
+def envelope(kind: str, payload: str, target: str, extras: Mapping[str, Any]) -> str:
+    """The text of what the hub itself says."""
+    return encode({"sender": HUB, "target": target, "type": kind, "payload": payload, **extras})
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Unreadable("A message must be a JSON object.")
+    return cast("dict[str, Any]", value)
+
+
+def _lenient(data: str | bytes) -> Any:
+    """What Python takes for JSON, so that one who sends NaN is told of it by name."""
+    try:
+        found = json.loads(data)
+        encode({"": found})  # texts that are none
+    except (ValueError, RecursionError, OverflowError):
+        raise Unreadable("Malformed JSON.") from None
+    return found
+
+
+def _as_text(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    raise Refusal(f"{name} must be text, not {_shown(value)}.")
+
+
+def _as_number(value: Any) -> float | int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    if isinstance(value, int):
+        return value if abs(value) < 1 << 53 else None
+    try:
+        found = float(value)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"

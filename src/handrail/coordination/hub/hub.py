@@ -1,0 +1,234 @@
+"""The hub: what one message, one socket more or less, or the passing of time leads to.
+
+It opens nothing and reads no clock. The same inputs at the same times lead to the same reactions.
+What a reaction records has to be kept before what it sends is sent: then a hub that is made of what
+was kept knows all that anybody was told.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from handrail.coordination.hub import admission, claiming, planning, talking
+from handrail.coordination.hub.frames import LONGEST, SHORT, Refusal, Unreadable, read
+from handrail.coordination.hub.records import Answer, Put
+from handrail.coordination.hub.state import Reaction, Request, Settings, State
+
+HANDLERS: dict[str, Callable[[Request], str]] = {
+    "chat": talking.chat,
+    "claim": claiming.claim,
+    "release": claiming.release,
+    "task_update": claiming.task_update,
+    "handoff": claiming.handoff,
+    "checkpoint": claiming.checkpoint,
+    "wait_request": claiming.wait_request,
+    "resource": talking.resource,
+    "resource_offer": talking.resource,
+    "offer_resource": talking.resource,
+    "ledger_task": planning.ledger_task,
+    "ledger_task_update": planning.ledger_task_update,
+    "ledger_progress": planning.ledger_progress,
+    "board_request": planning.board_request,
+    "advertise": talking.advertise,
+    "manifest_request": talking.manifest_request,
+    "state_request": talking.state_request,
+    "who_request": talking.who_request,
+    "history_request": talking.history_request,
+    "resume_request": talking.resume_request,
+}
+"""What each type of message asks for. All return the text that says that it was done."""
+
+DENIALS = {
+    "claim": "claim_denied",
+    "release": "release_denied",
+    "handoff": "handoff_denied",
+    "checkpoint": "checkpoint_denied",
+    "wait_request": "wait_denied",
+}
+"""The types of refusals; of all else it is ``error``."""
+
+ONCE = frozenset(
+    {"claim", "release", "task_update", "handoff", "checkpoint"}
+    | {"resource", "resource_offer", "offer_resource"}
+)
+"""What is done once for each idempotency key."""
+
+_NOT_ASKED = ("sender", "target", "timestamp", "token", "takeover", "idem_key")
+"""Fields that may differ between a request and its repetition; those of a claim's wording, too."""
+_WORDING = ("note", "ttl_seconds")
+
+
+class Hub:
+    """Mutable: it holds the state."""
+
+    def __init__(self, settings: Settings, records: Iterable[Put] = (), now: float = 0.0) -> None:
+        """A hub that goes on from these records, with everybody away since ``now``."""
+        self.state = State(settings)
+        for put in records:
+            self.state.put(put)
+        state = self.state
+        for owner in list(state.leases.owners()):
+            state.leases.went(owner, now)
+        state.absent = dict.fromkeys(itertools.chain(state.waits.agents(), state.cards), now)
+
+    # -- inputs ------------------------------------------------------------------------------------
+
+    def opened(self, socket: int, now: float) -> Reaction:
+        """A socket is there."""
+        reaction = self._begin(now)
+        admission.opened(reaction, socket)
+        return reaction
+
+    def closed(self, socket: int, now: float) -> Reaction:
+        """A socket is gone."""
+        reaction = self._begin(now)
+        admission.closed(reaction, socket)
+        return reaction
+
+    def least(self) -> int | None:
+        """The socket that is missed least: it has sent nothing yet, and is there longest."""
+        return next(iter(self.state.roster.nameless()), None)
+
+    def sent_away(self, socket: int, code: int, reason: str, now: float) -> Reaction:
+        """A socket is to be closed."""
+        reaction = self._begin(now)
+        session = self.state.roster.get(socket)
+        if session is not None:
+            admission.send_away(reaction, session, code, reason)
+        return reaction
+
+    def missed(self, socket: int, count: int, now: float) -> Reaction:
+        """A socket was not sent so many chats, since it was behind."""
+        reaction = self._begin(now)
+        text = f"{count} chats were left out, since they were read too slowly: resume gives them."
+        session = self.state.roster.get(socket)
+        if session is not None:
+            reaction.to(socket, reaction.envelope("error", text, session.name or "all"))
+        return reaction
+
+    def tick(self, now: float) -> Reaction:
+        """Time has passed."""
+        return self._begin(now)
+
+    def next_tick(self) -> float | None:
+        """When ``tick`` has something to do, if nothing comes before."""
+        grace_s = self.state.settings.grace_s
+        ends = [at + grace_s for at in self.state.absent.values()]
+        end = self.state.leases.next_end()
+        return min(ends if end is None else [*ends, end], default=None)
+
+    def received(self, socket: int, data: str | bytes, now: float) -> Reaction:
+        """A message came."""
+        reaction = self._begin(now)
+        session = self.state.roster.get(socket)
+        if session is None:
+            return reaction  # it was sent away
+        try:
+            frame = read(data)
+        except Unreadable as unreadable:
+            admission.unreadable(reaction, session, str(unreadable))
+            return reaction
+        sender = _plain(frame.fields.get("sender"))
+        if admission.named(reaction, session, sender, dict(frame.fields)):
+            self._answer(Request(frame, session, reaction), len(data))
+        return reaction
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _begin(self, now: float) -> Reaction:
+        reaction = Reaction(self.state, now)
+        claiming.expire(reaction)
+        self._forget_absent(reaction)
+        return reaction
+
+    def _forget_absent(self, reaction: Reaction) -> None:
+        state = self.state
+        if not state.absent:
+            return
+        limit = reaction.now - state.settings.grace_s
+        for agent in [agent for agent, since in state.absent.items() if since <= limit]:
+            del state.absent[agent]
+            if state.waits.get(agent) is not None:
+                reaction.put("wait", agent, None)
+            if state.cards.get(agent) is not None:
+                reaction.put("card", agent, None)
+
+    def _answer(self, request: Request, size: int) -> None:
+        state = self.state
+        kind = _plain(request.frame.fields.get("type")).lower() or "chat"
+        state.roster.saw(request.sender, request.now)
+        try:
+            if kind == "heartbeat":
+                return
+            if not state.rate.allows(request.sender, request.now):
+                request.reply("error", "Rate limit exceeded.")
+                return
+            if request.frame.flaw:
+                raise Refusal(request.frame.flaw)  # noqa: TRY301  # as any other
+            handler = HANDLERS.get(kind)
+            if handler is None:
+                raise Refusal(f"Unknown message type '{kind[:SHORT]}'.")  # noqa: TRY301
+            if size > LONGEST and kind != "chat":
+                raise Refusal(f"The message is longer than {LONGEST} bytes.")  # noqa: TRY301
+            self._perform(request, kind, handler)
+        except Refusal as refusal:
+            _refuse(request, kind, refusal)
+
+    def _perform(self, request: Request, kind: str, handler: Callable[[Request], str]) -> None:
+        name = request.frame.name("idem_key") if kind in ONCE else ""
+        if not name:
+            handler(request)
+            return
+        key = f"{len(request.sender)}:{request.sender}:{kind}:{name}"
+        digest = request.digest(_NOT_ASKED + (_WORDING if kind == "claim" else ()))
+        known = self.state.answers.get(key)
+        if known is not None and not self._is_void(kind, known):
+            if known.digest != digest:
+                text = "Idempotency key was already used for a different request."
+                raise Refusal(text)
+            request.reaction.to(request.session.socket, known.text)
+            return
+        text = handler(request)
+        task_id = request.frame.name("task_id", "payload")
+        answer = Answer(sender=request.sender, task_id=task_id, digest=digest, text=text)
+        self._keep(request.reaction, key, answer)
+
+    def _is_void(self, kind: str, known: Answer) -> bool:
+        """True for a grant whose claim is over: it is not repeated to who holds it no more."""
+        if kind != "claim":
+            return False
+        held = self.state.leases.get(known.task_id)
+        return held is None or held.owner != known.sender
+
+    def _keep(self, reaction: Reaction, key: str, answer: Answer) -> None:
+        state, size = self.state, len(answer.text)
+        own = state.answers_of.get(answer.sender)
+        surplus = [] if own is None else own.surplus(size)
+        for old in surplus:
+            reaction.put("answer", old, None)
+        reaction.put_newest("answer", key, answer, state.answers.surplus(size))
+
+
+def _refuse(request: Request, kind: str, refusal: Refusal) -> None:
+    denial = DENIALS.get(kind, "error")
+    extras: dict[str, Any] = dict(refusal.extras)
+    if denial != "error":
+        names = ("task_id",) if kind in {"handoff", "checkpoint"} else ("task_id", "payload")
+        extras = {"task_id": _named_task(request, names), **extras}
+    request.reply(denial, refusal.text, **extras)
+
+
+def _named_task(request: Request, names: tuple[str, ...]) -> str:
+    try:
+        return request.frame.name(*names)
+    except Refusal:
+        return ""
+
+
+def _plain(value: object) -> str:
+    """A text of what should be one; of what cannot be one, nothing."""
+    if isinstance(value, str):
+        return value.strip()
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else ""

@@ -1,0 +1,106 @@
+"""Who is connected, under which name, and who was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+COOLDOWN_S = 2.0
+"""So long after a name was taken over it cannot be taken over again."""
+MOST_SEEN = 1_000
+"""Agents that are remembered after they left."""
+
+
+@dataclass(slots=True)
+class Session:
+    """A socket. It listens once it has been let in, and has a name from its first message on."""
+
+    socket: int
+    name: str = ""
+    listens: bool = False
+
+
+class Roster:
+    """Mutable."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, float] = {}
+        self._sessions: dict[int, Session] = {}
+        self._names: dict[str, int] = {}
+        self._taken: dict[str, float] = {}
+        self._listeners: tuple[int, ...] | None = None
+
+    def get(self, socket: int) -> Session | None:
+        """The session of a socket, or None if it is gone."""
+        return self._sessions.get(socket)
+
+    def count(self) -> int:
+        """How many sockets there are."""
+        return len(self._sessions)
+
+    def nameless(self) -> Iterable[int]:
+        """Sockets that have sent nothing yet, the oldest first."""
+        return (one.socket for one in self._sessions.values() if not one.name)
+
+    def has(self, name: str) -> bool:
+        """True if an agent of this name is online."""
+        return name in self._names
+
+    def holder(self, name: str) -> int | None:
+        """The socket of the agent of this name, or None."""
+        return self._names.get(name)
+
+    def online(self) -> list[str]:
+        """The names of all that are online."""
+        return sorted(self._names)
+
+    def listeners(self) -> tuple[int, ...]:
+        """The sockets that get what goes to all."""
+        if self._listeners is None:
+            self._listeners = tuple(one.socket for one in self._sessions.values() if one.listens)
+        return self._listeners
+
+    def add(self, socket: int) -> Session:
+        """A new socket."""
+        session = self._sessions[socket] = Session(socket)
+        return session
+
+    def listen(self, session: Session) -> None:
+        """Let a socket get what goes to all."""
+        session.listens = True
+        self._listeners = None
+
+    def bind(self, session: Session, name: str) -> None:
+        """Give a socket its name."""
+        session.name = name
+        self._names[name] = session.socket
+
+    def remove(self, socket: int) -> Session | None:
+        """Forget a socket; its session, or None if it is forgotten already."""
+        session = self._sessions.pop(socket, None)
+        if session is not None:
+            self._listeners = None
+            if self._names.get(session.name) == socket:
+                del self._names[session.name]
+        return session
+
+    def saw(self, name: str, now: float) -> None:
+        """An agent gave a sign of life."""
+        self.seen[name] = now
+
+    def forget_some(self) -> None:
+        """Drop those from what is remembered who left long ago, if they are many."""
+        gone = [name for name in self.seen if name not in self._names]
+        if len(gone) > MOST_SEEN:
+            gone.sort(key=self.seen.__getitem__)
+            for name in gone[: len(gone) - MOST_SEEN]:
+                del self.seen[name]
+
+    def is_cooling(self, name: str, now: float) -> bool:
+        """True if a name was taken over a moment ago; else it is noted that it is taken now."""
+        for known in [one for one, at in self._taken.items() if now - at >= COOLDOWN_S]:
+            del self._taken[known]
+        if name in self._taken:
+            return True
+        self._taken[name] = now
+        return False

@@ -1,0 +1,139 @@
+"""Which parts of a repository are held, by paths, and who else holds a part of the same.
+
+A path covers itself and all below it. So two paths overlap if one is the other, or above it. The
+index has an entry for each path that is held, and one for each folder above it. What overlaps a
+path is then found under that path and under the folders above it, however many are held elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from handrail.coordination.hub.frames import Refusal
+
+DEEPEST = 64
+"""Folders above one another; each costs an entry of the index."""
+_TOLD = 200
+"""So many overlaps are looked at for the oldest."""
+_DRIVE = re.compile(r"[A-Za-z]:/")
+
+
+def normalized(paths: Iterable[str], roots: Iterable[str]) -> tuple[str, ...]:
+    """The same paths as they are from the root of the repository, each once; all of it: none.
+
+    ``a/../b`` is ``b``, and a wildcard stands for the folder that it is in. An absolute path must
+    be below one of ``roots``.
+
+    Raises:
+        Refusal: a path leads out of the repository.
+    """
+    found = tuple(dict.fromkeys(_normal(path, roots) for path in paths))
+    return () if "" in found else found
+
+
+def _normal(path: str, roots: Iterable[str]) -> str:
+    plain = path.replace("\\", "/").strip()
+    if plain.startswith("/") or _DRIVE.match(plain):
+        plain = _below(path, plain, roots)
+    parts: list[str] = []
+    wild = False
+    for part in plain.split("/"):
+        wild = wild or "*" in part or "?" in part
+        if part == "..":
+            if wild or not parts:
+                raise Refusal(f"Path '{path}' leads out of the repository, or may do so.")
+            parts.pop()
+        elif part not in {"", "."} and not wild:
+            parts.append(part)
+    if len(parts) > DEEPEST:
+        raise Refusal(f"Path '{path[:80]}…' is more than {DEEPEST} folders deep.")
+    return "/".join(parts)
+
+
+def _below(path: str, plain: str, roots: Iterable[str]) -> str:
+    for root in roots:
+        base = root.replace("\\", "/").rstrip("/")
+        if base and (plain == base or plain.startswith(f"{base}/")):
+            return plain[len(base) :]
+    known = " or ".join(f"'{root}'" for root in roots) or "a folder that the hub knows"
+    raise Refusal(
+        f"Path '{path}' is absolute and not below {known}: give it from the root of the repository."
+    )
+
+
+class Scopes:
+    """The index, by worktree. Mutable."""
+
+    def __init__(self, *, folds_case: bool) -> None:
+        self._folds_case = folds_case
+        self._at: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
+        self._within: dict[tuple[str, str], dict[str, dict[str, int]]] = {}
+
+    def add(self, task_id: str, owner: str, worktree: str, paths: tuple[str, ...]) -> None:
+        """Enter what a claim covers."""
+        for path in self._keys(paths):
+            _count(self._at, (worktree, path), owner, task_id, 1)
+            for place in (path, *_above(path)):
+                _count(self._within, (worktree, place), owner, task_id, 1)
+
+    def remove(self, task_id: str, owner: str, worktree: str, paths: tuple[str, ...]) -> None:
+        """Take out what ``add`` has entered."""
+        for path in self._keys(paths):
+            _count(self._at, (worktree, path), owner, task_id, -1)
+            for place in (path, *_above(path)):
+                _count(self._within, (worktree, place), owner, task_id, -1)
+
+    def overlaps(self, worktree: str, paths: tuple[str, ...], besides: str) -> list[str]:
+        """Tasks of others than ``besides`` that hold a part of the same; not more than a few."""
+        found = (
+            task_id
+            for path in self._keys(paths)
+            for owners in self._met(worktree, path)
+            for owner, tasks in owners.items()
+            if owner != besides
+            for task_id in tasks
+        )
+        return list(islice(found, _TOLD))
+
+    def _met(self, worktree: str, path: str) -> Iterator[dict[str, dict[str, int]]]:
+        if (owners := self._within.get((worktree, path))) is not None:
+            yield owners
+        for place in _above(path):
+            if (owners := self._at.get((worktree, place))) is not None:
+                yield owners
+
+    def _keys(self, paths: tuple[str, ...]) -> Iterable[str]:
+        return [_key(path, folds_case=self._folds_case) for path in paths] or [""]
+
+
+def _key(path: str, *, folds_case: bool) -> str:
+    if not path.isascii():
+        path = unicodedata.normalize("NFC", path)
+    return path.casefold() if folds_case else path
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders above a path, the root last."""
+    while path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _count(
+    places: dict[tuple[str, str], dict[str, dict[str, int]]],
+    place: tuple[str, str],
+    owner: str,
+    task_id: str,
+    by: int,
+) -> None:
+    tasks = places.setdefault(place, {}).setdefault(owner, {})
+    tasks[task_id] = tasks.get(task_id, 0) + by
+    if not tasks[task_id]:
+        del tasks[task_id]
+        if not tasks:
+            del places[place][owner]
+            if not places[place]:
+                del places[place]

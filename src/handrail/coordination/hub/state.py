@@ -1,0 +1,260 @@
+"""What a hub knows, and what one input leads to.
+
+All that lasts changes in one place, ``State.put``: the same changes, put into another hub, make the
+same state. What does not last is the roster: who is connected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+
+from handrail.coordination.hub.access import Rate, Tokens
+from handrail.coordination.hub.board import Board
+from handrail.coordination.hub.bounded import Bounded
+from handrail.coordination.hub.frames import Frame, envelope
+from handrail.coordination.hub.leases import Leases
+from handrail.coordination.hub.records import (
+    Answer,
+    Card,
+    Chat,
+    Checkpoint,
+    Claim,
+    Count,
+    Note,
+    Offer,
+    Put,
+    Task,
+    Value,
+    Wait,
+)
+from handrail.coordination.hub.roster import Roster, Session
+from handrail.coordination.hub.waits import Waits
+
+ANSWERS = (1_024, 4 * 1024 * 1024)
+"""The most answers that are kept for one agent, and their size."""
+ALL_ANSWERS = (64 * 1_024, 64 * 1024 * 1024)
+CHECKPOINTS = (10_000, 32 * 1024 * 1024)
+OFFERS = (2_000, 16 * 1024 * 1024)
+"""Of things that are offered, and of cards."""
+CHATS_SIZE = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What holds for one hub."""
+
+    hub_id: str
+    grace_s: float = 15.0
+    """How long the claims of an agent last after it left."""
+    per_s: float = 0.0
+    """Messages a second that an agent may send; 0: any number."""
+    burst: float = 20.0
+    max_history: int = 10_000
+    max_reply: int = 1_000_000
+    """Bytes of the longest reply: clients take no message above 1 MiB."""
+    roots: tuple[str, ...] = ()
+    """Absolute paths of the repository."""
+    folds_case: bool = False
+    tokens: Tokens | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A text for these sockets. ``public``: it is for all who are there; ``spare``: who is behind
+    may go without it.
+    """
+
+    to: tuple[int, ...]
+    text: str
+    public: bool = False
+    spare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The end of a socket, after all that was sent to it."""
+
+    socket: int
+    code: int
+    reason: str
+
+
+Output: TypeAlias = Send | Close
+
+
+class State:
+    """Mutable."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.roster = Roster()
+        self.rate = Rate(settings.per_s, settings.burst)
+        self.leases = Leases(settings.grace_s, folds_case=settings.folds_case)
+        self.checkpoints: Bounded[Checkpoint] = Bounded(*CHECKPOINTS)
+        self.board = Board()
+        self.waits = Waits()
+        self.chats: Bounded[Chat] = Bounded(settings.max_history, CHATS_SIZE)
+        self.answers: Bounded[Answer] = Bounded(*ALL_ANSWERS)
+        self.answers_of: dict[str, Bounded[str]] = {}
+        self.offers: Bounded[Offer] = Bounded(*OFFERS)
+        self.cards: Bounded[Card] = Bounded(*OFFERS)
+        self.epoch = 0
+        self.last_chat = 0
+        self.absent: dict[str, float] = {}
+        """Who waited or had a card when the hub was started again, and since when they are away."""
+
+    def put(self, put: Put) -> None:
+        """Take a change."""
+        if put.value is None:
+            self._drop(put.kind, put.key)
+        else:
+            self._put(put.key, put.value)
+
+    def _put(self, key: str, value: Value) -> None:
+        match value:
+            case Claim():
+                self.leases.put(value)
+            case Checkpoint():
+                self.checkpoints.put(key, value, len(value.text))
+            case Task():
+                self.board.put(value)
+            case Note():
+                self.board.notes.put(key, value, size_of(value))
+                self.board.last_note = max(self.board.last_note, int(key))
+            case Chat():
+                self.chats.put(key, value, len(value.text))
+                self.last_chat = max(self.last_chat, int(key))
+            case Offer():
+                self.offers.put(key, value, _length(value))
+            case Card():
+                self.cards.put(key, value, _length(value))
+            case Wait():
+                self.waits.put(value.agent, value.task_id)
+            case Answer():
+                self.answers.put(key, value, len(value.text))
+                own = self.answers_of.setdefault(value.sender, Bounded(*ANSWERS))
+                own.put(key, key, len(value.text))
+            case Count():
+                self.epoch = value.value
+
+    def _drop(self, kind: str, key: str) -> None:
+        match kind:
+            case "claim":
+                self.leases.remove(key)
+            case "checkpoint":
+                self.checkpoints.drop(key)
+            case "task":
+                self.board.remove(key)
+            case "note":
+                self.board.notes.drop(key)
+            case "chat":
+                self.chats.drop(key)
+            case "offer":
+                self.offers.drop(key)
+            case "card":
+                self.cards.drop(key)
+            case "wait":
+                self.waits.remove(key)
+            case _:
+                self._drop_answer(key)
+
+    def _drop_answer(self, key: str) -> None:
+        answer = self.answers.get(key)
+        if answer is not None:
+            self.answers.drop(key)
+            own = self.answers_of[answer.sender]
+            own.drop(key)
+            if not len(own):
+                del self.answers_of[answer.sender]
+
+
+def size_of(note: Note) -> int:
+    """The characters of a line of progress, about."""
+    return 100 + len(note.text) + len(note.task_id)
+
+
+def _length(value: Offer | Card) -> int:
+    return len(msgspec.json.encode(value))
+
+
+class Reaction:
+    """What one input leads to: changes to be recorded, and then what is sent, in order. Mutable."""
+
+    def __init__(self, state: State, now: float) -> None:
+        self.state = state
+        self.now = now
+        self.records: list[Put] = []
+        self.out: list[Output] = []
+
+    def put(self, kind: str, key: str, value: Value | None) -> None:
+        """Make a change."""
+        put = Put(kind, key, value)
+        self.state.put(put)
+        self.records.append(put)
+
+    def put_newest(self, kind: str, key: str, value: Value, surplus: Iterable[str]) -> None:
+        """Make a change, for which the oldest values have to go."""
+        for old in surplus:
+            self.put(kind, old, None)
+        self.put(kind, key, value)
+
+    def envelope(self, kind: str, payload: str, target: str, /, **extras: Any) -> str:
+        """The text of what the hub itself says."""
+        stamp = {"timestamp": self.now, "hub_id": self.state.settings.hub_id}
+        return envelope(kind, payload, target, {**stamp, **extras})
+
+    def broadcast(self, kind: str, payload: str, /, **extras: Any) -> str:
+        """Say something to all; its text."""
+        text = self.envelope(kind, payload, "all", **extras)
+        self.to_all(text)
+        return text
+
+    def to_all(self, text: str, *, spare: bool = False) -> None:
+        """Send a text to all."""
+        self.out.append(Send(self.state.roster.listeners(), text, public=True, spare=spare))
+
+    def to(self, socket: int, text: str) -> None:
+        """Send a text to one socket."""
+        self.out.append(Send((socket,), text))
+
+    def close(self, socket: int, code: int, reason: str) -> None:
+        """End a socket."""
+        self.out.append(Close(socket, code, reason))
+
+
+@dataclass(slots=True)
+class Request:
+    """A message of an agent, and the reaction to it."""
+
+    frame: Frame
+    session: Session
+    reaction: Reaction
+    state: State = field(init=False)
+    now: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = self.reaction.state
+        self.now = self.reaction.now
+
+    @property
+    def sender(self) -> str:
+        """The name of the agent."""
+        return self.session.name
+
+    def reply(self, kind: str, payload: str, /, **extras: Any) -> str:
+        """Tell the agent something; its text."""
+        text = self.reaction.envelope(kind, payload, self.sender, **extras)
+        self.reaction.to(self.session.socket, text)
+        return text
+
+    def digest(self, besides: Iterable[str]) -> str:
+        """What the message asks for, as a hash, without these fields."""
+        skipped = frozenset(besides)
+        asked = {name: one for name, one in self.frame.fields.items() if name not in skipped}
+        text = msgspec.json.encode(asked, order="deterministic")
+        return hashlib.sha256(text).hexdigest()

@@ -1,0 +1,307 @@
+"""A hub on its sockets: messages in, reactions out, each kept before it is told.
+
+Theory of operation. One event loop has the hub, its file and all sockets, so that nothing happens
+at once. What a message leads to waits until the loop comes round once more. By then the other
+messages that were there have been handled, too: one transaction keeps what all of them led to, and
+each socket is written to once. So nobody is told what a crash could take back, and a hundred
+clients cost as many commits as one does.
+
+A client that reads slowly has what it was not sent yet kept in the buffer of its socket. Above
+``BEHIND`` bytes its own messages are read no more and chats pass it by (it is told, and can ask for
+them); above ``LOST`` bytes it is cut off. What others are sent does not wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from handrail.coordination.hub.hub import Hub
+from handrail.coordination.hub.records import Put
+from handrail.coordination.hub.state import Close, Output, Reaction
+from handrail.coordination.relay import RelayLog
+from handrail.coordination.store import HubStore
+from handrail.errors import MissingExtra
+
+try:
+    from websockets.asyncio.server import Server, ServerConnection, serve
+    from websockets.exceptions import ConnectionClosed
+    from websockets.frames import Frame, Opcode
+    from websockets.protocol import State
+except ImportError as error:
+    raise MissingExtra("The hub", "websockets", "hub") from error
+
+CAPACITY = 4013
+DENIED = 4010
+BEHIND = 1024 * 1024
+LOST = 8 * 1024 * 1024
+PING_S = 15.0
+FIRST_S = 10.0
+"""So long a socket has to show its token."""
+IN_A_ROW = 8
+TURN_S = 0.001
+"""So many messages of one socket are handled, and for so long, before others have their turn."""
+LEAVE_S = 2.0
+"""So long the sockets have to end when the hub does."""
+_LOOK_S = 60.0
+_log = logging.getLogger("handrail.hub")
+_log.propagate = False  # what a client does wrong is no news of this process
+_log.addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the server takes."""
+
+    clients: int = 64
+    message_bytes: int = 1024 * 1024
+
+
+def run_hub(
+    hub: Hub,
+    sockets: Sequence[socket.socket],
+    *,
+    store: HubStore | None = None,
+    relay: RelayLog | None = None,
+    limits: Limits | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve a hub on sockets that listen, until SIGTERM or Ctrl-C.
+
+    Raises:
+        HubFailed: what is to be kept cannot be; nothing was told that is not kept.
+        OSError: the relay log cannot be written.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_HubServer(hub, store, relay, limits or Limits()).run(sockets, ready))
+
+
+class _HubServer:
+    """Mutable: it holds the sockets, and what is not sent yet."""
+
+    def __init__(
+        self, hub: Hub, store: HubStore | None, relay: RelayLog | None, limits: Limits
+    ) -> None:
+        self._hub = hub
+        self._store = store
+        self._relay = relay
+        self._limits = limits
+        self._connections: dict[int, ServerConnection] = {}
+        # Numbers that no earlier process of this hub has used: agents without a name go by them.
+        self._numbers = itertools.count(time.time_ns() // 1000)
+        self._unsaved: list[Put] = []
+        self._unsent: list[Output] = []
+        self._missed: dict[int, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._now = 0.0
+        self._failed = False
+        self._ended: asyncio.Future[None]
+        self._loop: asyncio.AbstractEventLoop
+
+    # -- its life ----------------------------------------------------------------------------------
+
+    async def run(self, sockets: Sequence[socket.socket], ready: Callable[[], None]) -> None:
+        """Serve until a signal, or until something cannot be kept."""
+        self._loop = asyncio.get_running_loop()
+        self._ended = self._loop.create_future()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self._loop.add_signal_handler(number, self._end)
+        servers = [await self._serve(one) for one in sockets]
+        self._react(self._hub.tick(self._clock()))
+        ready()
+        try:
+            await self._ended
+        finally:
+            await self._leave(servers)
+
+    async def _serve(self, at: socket.socket) -> Server:
+        return await serve(
+            self._attend,
+            sock=at,
+            origins=[None],  # no page of a browser: any site could have it ask
+            compression=None,  # a message goes to many, and would be compressed for each
+            max_size=self._limits.message_bytes,
+            write_limit=BEHIND,
+            ping_interval=PING_S,
+            ping_timeout=PING_S,
+            open_timeout=FIRST_S,
+            close_timeout=LEAVE_S,
+            server_header=None,
+            logger=_log,
+        )
+
+    def _end(self, error: BaseException | None = None) -> None:
+        if self._ended.done():
+            return
+        if error is None:
+            self._ended.set_result(None)
+        else:
+            self._ended.set_exception(error)
+
+    async def _leave(self, servers: Sequence[Server]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._flush()
+        for server in servers:
+            server.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2 * LEAVE_S):
+                for server in servers:
+                    await server.wait_closed()
+
+    def _clock(self) -> float:
+        """The time, which does not go back."""
+        self._now = max(self._now, time.time())
+        return self._now
+
+    # -- one socket --------------------------------------------------------------------------------
+
+    async def _attend(self, connection: ServerConnection) -> None:
+        if not self._makes_room():
+            await connection.close(CAPACITY, "hub at capacity")
+            return
+        number = next(self._numbers)
+        self._connections[number] = connection
+        self._react(self._hub.opened(number, self._clock()))
+        try:
+            if self._hub.state.settings.tokens is not None:
+                await self._read_first(number, connection)
+            await self._read(number, connection)
+        except ConnectionClosed:
+            pass
+        finally:
+            self._connections.pop(number, None)
+            self._missed.pop(number, None)
+            if not self._ended.done():
+                self._react(self._hub.closed(number, self._clock()))
+
+    def _makes_room(self) -> bool:
+        """True if one more fits in; who has not said who they are gives way."""
+        if self._hub.state.roster.count() < self._limits.clients:
+            return True
+        least = self._hub.least()
+        if least is not None:
+            self._react(self._hub.sent_away(least, CAPACITY, "hub at capacity", self._clock()))
+        return least is not None
+
+    async def _read_first(self, number: int, connection: ServerConnection) -> None:
+        try:
+            async with asyncio.timeout(FIRST_S):
+                first = await connection.recv()
+        except TimeoutError:
+            reaction = self._hub.sent_away(number, DENIED, "auth denied", self._clock())
+            self._react(reaction)
+            return
+        self._react(self._hub.received(number, first, self._clock()))
+
+    async def _read(self, number: int, connection: ServerConnection) -> None:
+        until = self._loop.time() + TURN_S
+        for count in itertools.count(1):
+            data = await connection.recv()
+            self._react(self._hub.received(number, data, self._clock()))
+            if count % IN_A_ROW == 0 or self._loop.time() > until:
+                await asyncio.sleep(0)
+                until = self._loop.time() + TURN_S
+            await connection.drain()
+
+    # -- reactions ---------------------------------------------------------------------------------
+
+    def _react(self, reaction: Reaction) -> None:
+        if not self._unsaved and not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsaved += reaction.records
+        self._unsent += reaction.out
+        self._set_timer()
+
+    def _flush(self) -> None:
+        """Keep what several messages led to, and then tell of it."""
+        puts, self._unsaved = self._unsaved, []
+        out, self._unsent = self._unsent, []
+        if self._failed:
+            return
+        try:
+            if puts and self._store is not None:
+                self._store.write(puts)
+            self._send(out)
+        except Exception as error:  # noqa: BLE001  # whatever it is, nothing is kept any more
+            self._failed = True
+            self._end(error)
+
+    def _set_timer(self) -> None:
+        due = self._hub.next_tick()
+        if due is None:
+            return
+        when = self._loop.time() + min(max(0.0, due - self._now), _LOOK_S)
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if not self._ended.done():
+            self._react(self._hub.tick(self._clock()))
+
+    def _send(self, outputs: Iterable[Output]) -> None:
+        parcels: dict[int, list[bytes]] = {}
+        for output in outputs:
+            if isinstance(output, Close):
+                self._write(output.socket, parcels.pop(output.socket, []))
+                self._close(output)
+                continue
+            data = Frame(Opcode.TEXT, output.text.encode()).serialize(mask=False)
+            for number in output.to:
+                if not (output.spare and self._passes_by(number)):
+                    parcels.setdefault(number, []).append(data)
+            if output.public and self._relay is not None:
+                self._relay.write(output.text)
+        for number, parts in parcels.items():
+            self._write(number, parts)
+        if self._relay is not None:
+            self._relay.flush()
+
+    def _write(self, number: int, parts: list[bytes]) -> None:
+        connection = self._connections.get(number)
+        if connection is None or connection.state is not State.OPEN:
+            return
+        connection.transport.write(b"".join(parts))
+        if connection.transport.get_write_buffer_size() > LOST:
+            connection.transport.abort()
+
+    def _passes_by(self, number: int) -> bool:
+        """True if a socket is so far behind that chats are not added to it."""
+        connection = self._connections.get(number)
+        if connection is None or connection.transport.get_write_buffer_size() <= BEHIND:
+            return False
+        if not self._missed:
+            self._loop.call_later(1.0, self._tell_missed)
+        self._missed[number] = self._missed.get(number, 0) + 1
+        return True
+
+    def _tell_missed(self) -> None:
+        """Tell those that are not behind any more how much passed them by."""
+        for number, count in list(self._missed.items()):
+            connection = self._connections.get(number)
+            if connection is None:
+                del self._missed[number]
+            elif connection.transport.get_write_buffer_size() <= BEHIND // 2:
+                del self._missed[number]
+                self._react(self._hub.missed(number, count, self._clock()))
+        if self._missed:
+            self._loop.call_later(1.0, self._tell_missed)
+
+    def _close(self, close: Close) -> None:
+        connection = self._connections.get(close.socket)
+        if connection is not None:
+            task = self._loop.create_task(connection.close(close.code, close.reason))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)

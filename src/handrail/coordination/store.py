@@ -1,0 +1,133 @@
+"""The file of a hub: all that it remembers, in SQLite.
+
+The newest value of each key is kept, so that the file does not grow with time. A hub writes what
+several messages led to as one transaction, and answers none of them before it is written. A process
+that is killed loses nothing of that. ``synced`` has each transaction wait for the disk, too; then
+a loss of power loses nothing either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sqlite3
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from handrail.coordination.hub.records import KINDS, Put
+from handrail.errors import HubFailed
+
+_APPLICATION = 0x68726862
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE kept (
+    number INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL,
+    UNIQUE (kind, key)
+);
+CREATE TABLE hub (id TEXT NOT NULL);
+"""
+
+
+class HubStore:
+    """Mutable: an open file, which no other hub can use meanwhile.
+
+    Raises:
+        HubFailed: it cannot be opened, another hub uses it, or it is no file of a hub.
+    """
+
+    def __init__(self, path: Path, *, synced: bool = False) -> None:
+        self._path = path
+        with _told(path, "opened"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._connection = sqlite3.connect(path, isolation_level=None, timeout=0.5)
+        try:
+            with _told(path, "opened"):
+                self._prepare(synced=synced)
+                (self.hub_id,) = self._connection.execute("SELECT id FROM hub").fetchone()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def read(self) -> Iterator[Put]:
+        """All that is kept, in the order in which it was last put.
+
+        Raises:
+            HubFailed: the file cannot be read, or is damaged.
+        """
+        with _told(self._path, "read"):
+            rows = self._connection.execute("SELECT kind, key, value FROM kept ORDER BY number")
+            for kind, key, value in rows:
+                yield Put(kind, key, msgspec.json.decode(value, type=KINDS[kind]))
+
+    def write(self, puts: Iterable[Put]) -> None:
+        """Keep these changes, all or none.
+
+        Raises:
+            HubFailed: they could not be kept.
+        """
+        run = self._connection.execute
+        with _told(self._path, "written"):
+            try:
+                run("BEGIN IMMEDIATE")
+                for put in puts:
+                    if put.value is None:
+                        run("DELETE FROM kept WHERE kind = ? AND key = ?", (put.kind, put.key))
+                    else:
+                        run(
+                            "INSERT OR REPLACE INTO kept (kind, key, value) VALUES (?, ?, ?)",
+                            (put.kind, put.key, msgspec.json.encode(put.value)),
+                        )
+                run("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    run("ROLLBACK")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def _prepare(self, *, synced: bool) -> None:
+        run = self._connection.execute
+        run("PRAGMA locking_mode = EXCLUSIVE")  # before the mode, so that it needs no shared memory
+        (tables,) = run("SELECT count(*) FROM sqlite_master").fetchone()
+        (application,) = run("PRAGMA application_id").fetchone()
+        (version,) = run("PRAGMA user_version").fetchone()
+        if tables and application != _APPLICATION:
+            raise HubFailed(str(self._path), "is a database of something else", "Give another file")
+        if tables and version > _VERSION:
+            why = f"was written by a newer handrail (format {version}, this one knows {_VERSION})"
+            raise HubFailed(str(self._path), why, "Update handrail, or give another file")
+        run("PRAGMA journal_mode = WAL")
+        run(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+        run("BEGIN EXCLUSIVE")  # which is kept, in this mode
+        if not tables:
+            for statement in filter(str.strip, _SCHEMA.split(";")):
+                run(statement)
+            run("INSERT INTO hub VALUES (?)", (new_id(),))
+            run(f"PRAGMA application_id = {_APPLICATION}")
+            run(f"PRAGMA user_version = {_VERSION}")
+        run("COMMIT")
+
+
+def new_id() -> str:
+    """A name for a hub that has none yet."""
+    return f"syn-{secrets.token_hex(4)}"
+
+
+@contextlib.contextmanager
+def _told(path: Path, what: str) -> Generator[None]:
+    """Tell of the file what goes wrong with it."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+            hint = "A file has one hub: stop the other, or give another file"
+            raise HubFailed(str(path), "is used by another hub", hint) from error
+        raise HubFailed(str(path), f"cannot be {what}: {error}") from error
+    except (sqlite3.Error, OSError, msgspec.MsgspecError, KeyError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise HubFailed(str(path), f"cannot be {what}: {why}") from error
