@@ -59,7 +59,7 @@ def unreadable(reaction: Reaction, session: Session, text: str) -> None:
     if not session.name and reaction.state.settings.tokens is not None:
         _deny(reaction, session, "all", "Authentication token required.")
     else:
-        _tell(reaction, session, "error", session.name or "all", text)
+        _tell(reaction, session, "error", "all", text)
 
 
 def send_away(reaction: Reaction, session: Session, code: int, reason: str) -> None:

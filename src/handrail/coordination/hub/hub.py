@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from handrail.coordination.hub import admission, claiming, planning, talking
-from handrail.coordination.hub.frames import LONGEST, SHORT, Refusal, Unreadable, read
+from handrail.coordination.hub.frames import LONGEST, Refusal, Unreadable, read
 from handrail.coordination.hub.records import Answer, Put
 from handrail.coordination.hub.state import Reaction, Request, Settings, State
 
@@ -157,9 +157,10 @@ class Hub:
 
     def _answer(self, request: Request, size: int) -> None:
         state = self.state
-        kind = _plain(request.frame.fields.get("type")).lower() or "chat"
+        kind = ""
         state.roster.saw(request.sender, request.now)
         try:
+            kind = request.frame.name("type").lower() or "chat"
             if kind == "heartbeat":
                 return
             if not state.rate.allows(request.sender, request.now):
@@ -169,7 +170,7 @@ class Hub:
                 raise Refusal(request.frame.flaw)  # noqa: TRY301  # as any other
             handler = HANDLERS.get(kind)
             if handler is None:
-                raise Refusal(f"Unknown message type '{kind[:SHORT]}'.")  # noqa: TRY301
+                raise Refusal(f"Unknown message type '{kind}'.")  # noqa: TRY301
             if size > LONGEST and kind != "chat":
                 raise Refusal(f"The message is longer than {LONGEST} bytes.")  # noqa: TRY301
             self._perform(request, kind, handler)

@@ -1,0 +1,85 @@
+"""`handrail hub`: what it refuses to do, and what it says instead."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from handrail.cli import main
+from handrail.coordination.store import HubStore
+
+pytestmark = pytest.mark.extra("cyclopts", "rich")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--host 0.0.0.0", "would let everybody who reaches this machine take part. Give --token"),
+        ("--host=", "--token-file"),
+        ("--port 70000", "is no port"),
+        ("--port {taken}", "cannot be listened on"),
+        ("--token-file none", "No such file"),
+        ("--token-file empty", "has no token in it"),
+        ("--token-file short", "fewer than 8 characters"),
+        ("--grace -1", "must be 0 or more"),
+        ("--rate nan", "must be 0 or more"),
+        ("--max-clients 0", "must be 1 or more"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(
+    words: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """A wrong option ends the command with exit code 2, and one line that says what to do."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").write_text("# nothing\n\n")
+    (tmp_path / "short").write_text("1234567\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        line = words.format(taken=taken.getsockname()[1])
+        assert main(["hub", *line.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_a_file_has_one_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second hub on a file does not start."""
+    monkeypatch.chdir(tmp_path)
+    store = HubStore(tmp_path / "h.db")
+    assert main(["hub", "--port", "0", "--db", "h.db"]) == 1
+    store.close()
+    said = "handrail: hub h.db is used by another hub. A file has one hub: stop the other, or give"
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["text", "sqlite", "newer", "folder"])
+def test_a_file_of_something_else_is_left_alone(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """What is no file of a hub is not written to."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "h.db"
+    if content == "text":
+        path.write_text("my notes\n" * 1_000)
+    elif content == "folder":
+        path.mkdir()
+    else:
+        if content == "newer":
+            HubStore(path).close()
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE mine (x)")
+            connection.execute("PRAGMA user_version = 99")
+        connection.close()
+    before = None if content == "folder" else path.read_bytes()
+    assert main(["hub", "--port", "0", "--db", "h.db"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("handrail: hub h.db ")
+    assert err.count("\n") == 1
+    assert before == (None if content == "folder" else path.read_bytes())
