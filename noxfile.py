@@ -17,7 +17,7 @@ import nox
 
 nox.needs_version = ">=2025.5.1"
 nox.options.sessions = [
-    "build", "lint", "types", "web", "tests", "bare", "examples", "docs", "page", "live_cli",
+    "build", "lint", "types", "web", "tests", "bare", "examples", "docs", "page", "live_cli", "hub",
 ]  # fmt: skip
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
 
@@ -46,6 +46,8 @@ WHEELS = {
     "codex": ("openai-codex-cli-bin", "codex_cli_bin/bin/codex"),
 }
 """Two come in wheels as well, which need no Node: the package, and where in it the program is."""
+SYNAPSE = "synapse-channel==0.32.0"
+"""The program whose wire our hub speaks. Only its own processes load it."""
 PATIENCE_S = 240.0
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -266,6 +268,23 @@ def live_cli(session: nox.Session) -> None:
     brief = ("-k", "not trio") if os.environ.get("CI") else ()
     pytest = ("python", "-m", "pytest", *IN_PARALLEL, "-m", "live_cli", *brief, "tests/live")
     session.run(*pytest, env=paths)
+
+
+@nox.session(requires=["build"])
+def hub(session: nox.Session) -> None:
+    """Drive the real client library and command of synapse-channel on its own hub and on ours."""
+    session.install(wheel("cli,hub"), *group("tests"))
+    folder = Path(session.create_tmp()).resolve() / "synapse"
+    theirs = str(folder / "bin" / "python")
+    session.run("python", "-m", "venv", str(folder))
+    install = [theirs, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", SYNAPSE]
+    if not brought(session, SYNAPSE, install):
+        say = session.error if os.environ.get("CI") else session.skip
+        say(f"{SYNAPSE} could not be installed: our hub was not compared with theirs")
+    session.run(
+        "python", "-m", "pytest", *IN_PARALLEL, "-m", "hub", "tests/hub_programs",
+        env={"HANDRAIL_SYNAPSE": theirs},
+    )  # fmt: skip
 
 
 def installed(session: nox.Session, name: str) -> str | None:
