@@ -122,5 +122,5 @@ def test_case_counts_as_in_the_file_system(folds: bool, expected: list[str]) -> 
 def test_a_letter_is_the_same_however_it_is_written() -> None:
     """One code point or two: `é` is `é`."""
     scopes = Scopes(folds_case=False)
-    scopes.add("1", "x", "", ("caf\N{LATIN SMALL LETTER E WITH ACUTE}",))
-    assert scopes.overlaps("", ("cafe\N{COMBINING ACUTE ACCENT}",), "y") == ["1"]
+    scopes.add("1", "x", "", ("\N{LATIN SMALL LETTER E WITH ACUTE}",))
+    assert scopes.overlaps("", ("e\N{COMBINING ACUTE ACCENT}",), "y") == ["1"]

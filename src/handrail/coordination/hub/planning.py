@@ -40,9 +40,9 @@ def ledger_task(request: Request) -> str:
     if known is None:
         _make_room(request, task_id)
     request.reaction.put("task", task_id, task)
-    word = "re-declared" if known else "declared"
+    again = "re-" if known else ""
     return request.reaction.broadcast(
-        "ledger_task_posted", f"Task '{task_id}' {word} by {request.sender}.", task=task
+        "ledger_task_posted", f"Task '{task_id}' {again}declared by {request.sender}.", task=task
     )
 
 
