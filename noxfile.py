@@ -34,7 +34,7 @@ BRIEF = ("--hypothesis-profile=brief",)
 WITHIN_ONE_PROCESS = tuple(
     f"tests/{name}" for name in ("core", "engine", "model", "record", "sinks", "static")
 )
-WITH_THE_SYSTEM = ("tests/cli", "tests/system")
+WITH_THE_SYSTEM = ("tests/cli", "tests/coordination", "tests/system")
 WITHOUT_EXTRAS = (*WITHIN_ONE_PROCESS, "tests/journals", "tests/system", "tests/test_public.py")
 
 PROGRAMS = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex",

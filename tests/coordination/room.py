@@ -83,6 +83,8 @@ class Room:
         return {claim["task_id"]: claim for claim in self.state()["active_claims"]}
 
     def _heard(self, reaction: Reaction) -> Heard:
+        if reaction.mistake is not None:
+            raise reaction.mistake
         for put in reaction.records:
             self.kept.pop((put.kind, put.key), None)
             if put.value is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.coordination.hub.hub import ONCE, Hub
+from handrail.coordination.hub.hub import HANDLERS, ONCE, Hub
 from tests.coordination.room import Heard, Room
 
 NAMES = ("ann", "bob", "cat")
@@ -178,6 +178,40 @@ def test_nobody_waits_in_a_circle(doings: list[Do]) -> None:
                 one = claim.owner
                 assert one not in seen, (do, seen)
                 seen.append(one)
+
+
+ANYTHING = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), WORDS, TASK,
+        st.sampled_from([1e308, -(10**40), "SynapseHub", "9" * 30, "x" * 3_000, "a/" * 99]),
+    ),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(WORDS, inner, max_size=2),
+    max_leaves=3,
+)  # fmt: skip
+FIELDS = (
+    "task_id", "id", "payload", "paths", "worktree", "note", "ttl_seconds", "epoch",
+    "expected_version", "status", "data_ref", "idem_key", "to_agent", "target", "checkpoint",
+    "kind", "name", "capacity", "meta", "title", "description", "depends_on", "suggested_owner",
+    "skills", "task_classes", "model", "limit", "since", "timestamp", "takeover", "token", "force",
+    "expected_status", "sender", "text", "priority",
+)  # fmt: skip
+FRAMES = st.fixed_dictionaries(
+    {"type": st.one_of(st.sampled_from(sorted(HANDLERS)), ANYTHING)},
+    optional=dict.fromkeys(FIELDS, ANYTHING),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(NAMES), FRAMES), max_size=15))
+def test_nothing_that_is_said_is_a_surprise(frames: list[tuple[str, dict[str, Any]]]) -> None:
+    """Whatever is in a message, it leads to no error of the hub, and what follows is recorded."""
+    room = Room()
+    for name, frame in frames:
+        if name not in room.sockets:
+            room.join(name)
+        heard = room.send(name, json.dumps({"sender": name, **frame}))
+        if any("close" in one for one in heard.get(name, [])):
+            room.sockets.pop(name)
+    assert lasting(room.again().hub) == lasting(room.hub)
 
 
 @given(st.lists(DOINGS, max_size=30))

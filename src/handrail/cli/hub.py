@@ -112,7 +112,7 @@ def hub(wanted: HubOptions) -> int:
             tell(f"the hub runs until Ctrl-C; what it knows is kept {kept}")
 
         limits = Limits(clients=wanted.max_clients, message_bytes=wanted.max_msg_kb * 1024)
-        run_hub(made, sockets, store=store, relay=relay, limits=limits, ready=ready)
+        run_hub(made, sockets, store=store, relay=relay, limits=limits, ready=ready, tell=tell)
     return Exit.SUCCEEDED
 
 

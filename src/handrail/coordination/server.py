@@ -20,6 +20,7 @@ import logging
 import signal
 import socket
 import time
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -50,6 +51,7 @@ TURN_S = 0.001
 """So many messages of one socket are handled, and for so long, before others have their turn."""
 LEAVE_S = 2.0
 """So long the sockets have to end when the hub does."""
+MOST_TOLD = 20
 _LOOK_S = 60.0
 _log = logging.getLogger("handrail.hub")
 _log.propagate = False  # what a client does wrong is no news of this process
@@ -72,27 +74,40 @@ def run_hub(
     relay: RelayLog | None = None,
     limits: Limits | None = None,
     ready: Callable[[], None] = lambda: None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve a hub on sockets that listen, until SIGTERM or Ctrl-C.
+
+    ``ready`` is called when it can be reached; ``tell`` with the traceback of a mistake of the
+    hub's own, each once.
 
     Raises:
         HubFailed: what is to be kept cannot be; nothing was told that is not kept.
         OSError: the relay log cannot be written.
     """
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_HubServer(hub, store, relay, limits or Limits()).run(sockets, ready))
+        server = _HubServer(hub, store, relay, limits=limits or Limits(), tell=tell)
+        asyncio.run(server.run(sockets, ready))
 
 
 class _HubServer:
     """Mutable: it holds the sockets, and what is not sent yet."""
 
     def __init__(
-        self, hub: Hub, store: HubStore | None, relay: RelayLog | None, limits: Limits
+        self,
+        hub: Hub,
+        store: HubStore | None,
+        relay: RelayLog | None,
+        *,
+        limits: Limits,
+        tell: Callable[[str], None],
     ) -> None:
         self._hub = hub
         self._store = store
         self._relay = relay
         self._limits = limits
+        self._tell = tell
+        self._told: set[str] = set()
         self._connections: dict[int, ServerConnection] = {}
         # Numbers that no earlier process of this hub has used: agents without a name go by them.
         self._numbers = itertools.count(time.time_ns() // 1000)
@@ -219,7 +234,14 @@ class _HubServer:
             self._loop.call_soon(self._flush)
         self._unsaved += reaction.records
         self._unsent += reaction.out
+        if reaction.mistake is not None:
+            self._tell_once("".join(traceback.format_exception(reaction.mistake)))
         self._set_timer()
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(text)
+            self._tell(text)
 
     def _flush(self) -> None:
         """Keep what several messages led to, and then tell of it."""

@@ -13,7 +13,7 @@ LEASE_S = 3600.0
 LEAST_LEASE_S = 30.0
 MOST_LEASE_S = 1e9
 MOST_CLAIMS = 10_000
-MOST_SIZE = 32 * 1024 * 1024
+MOST_SIZE = 8 * 1024 * 1024
 """Characters of all that one agent holds."""
 
 _WORKING = frozenset({"working", "input_required", "done", "failed"})

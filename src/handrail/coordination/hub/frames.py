@@ -6,7 +6,6 @@ Source: the wire of synapse-channel 0.32.0, as seen between its programs.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -22,6 +21,8 @@ others before, then stays below the 1 MiB of a message that clients take.
 """
 SHORT = 400
 """The most characters of what names something."""
+LARGEST = 1 << 53
+"""Numbers below it are whole in every program."""
 MANY = 500
 """The most entries of a list."""
 
@@ -165,13 +166,11 @@ def _as_text(name: str, value: Any) -> str:
 def _as_number(value: Any) -> float | int | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
-    if isinstance(value, int):
-        return value if abs(value) < 1 << 53 else None
     try:
-        found = float(value)
+        found = value if isinstance(value, int) else float(value)
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return found if abs(found) < LARGEST else None  # which is false of what is no number
 
 
 def _shown(value: Any) -> str:

@@ -131,8 +131,12 @@ class Hub:
             admission.unreadable(reaction, session, str(unreadable))
             return reaction
         sender = _plain(frame.fields.get("sender"))
-        if admission.named(reaction, session, sender, dict(frame.fields)):
-            self._answer(Request(frame, session, reaction), len(data))
+        try:
+            if admission.named(reaction, session, sender, dict(frame.fields)):
+                self._answer(Request(frame, session, reaction), len(data))
+        except Exception as mistake:  # noqa: BLE001  # it harms nobody but who met it
+            reaction.mistake = mistake
+            admission.unreadable(reaction, session, "The hub made a mistake with this message.")
         return reaction
 
     # -- parts -------------------------------------------------------------------------------------

@@ -190,6 +190,8 @@ class Reaction:
         self.now = now
         self.records: list[Put] = []
         self.out: list[Output] = []
+        self.mistake: Exception | None = None
+        """An error of the hub's own; what it had changed by then counts."""
 
     def put(self, kind: str, key: str, value: Value | None) -> None:
         """Make a change."""
