@@ -184,9 +184,9 @@ _NAMES = {
     "handrail.errors": """
         BudgetExceeded CannotSteer CommandFailed CommandNotFound DamagedExport DefinitionError
         DuplicateStepName
-        GateClosed GateNotFound GateRefusal GroupFailed HandrailError HubFailed InputsDiffer
-        InsideEventLoop InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed
-        LeaseLost
+        GateClosed GateNotFound GateRefusal GroupFailed HandrailError InputsDiffer InsideEventLoop
+        InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost
+        HubFailed
         LimitExceeded MissingExtra NoArmChosen NotAStep NotClean NotPortable NotRecorded
         OutputChanged OutputNotSerializable ReplayMismatch RunCancelled RunIdTaken RunLocked
         RunNotFound StagesMissing StepChange StepIsPoisonous StepTimeout

@@ -230,7 +230,8 @@ class _HubServer:
     # -- reactions ---------------------------------------------------------------------------------
 
     def _react(self, reaction: Reaction) -> None:
-        if not self._unsaved and not self._unsent:
+        idle = not self._unsaved and not self._unsent
+        if idle and (reaction.records or reaction.out):
             self._loop.call_soon(self._flush)
         self._unsaved += reaction.records
         self._unsent += reaction.out
