@@ -9,6 +9,7 @@ import pytest
 
 from handrail.coordination.hub.claiming import LEAST_LEASE_S
 from handrail.coordination.hub.records import Answer, Claim
+from handrail.coordination.hub.state import Close
 from tests.coordination.room import Room, types
 
 
@@ -360,6 +361,17 @@ def test_what_is_no_message_is_answered(
     assert (heard["ann"][-1]["type"], heard["ann"][-1].get("payload", "")[: len(says)]) == (
         kind, says,
     )  # fmt: skip
+    assert room.ask("ann", "who_request")["online_agents"] == ["ann", "bob", "cat"]
+
+
+def test_a_mistake_of_the_hub_harms_nobody_else(room: Room) -> None:
+    """Where the hub itself fails at a message, its sender is told, and all else goes on."""
+    del room.hub.state.cards
+    frame = '{"sender": "ann", "type": "manifest_request"}'
+    reaction = room.hub.received(room.sockets["ann"], frame, room.clock)
+    assert isinstance(reaction.mistake, AttributeError)
+    (said,) = (json.loads(send.text) for send in reaction.out if not isinstance(send, Close))
+    assert said["payload"] == "The hub made a mistake with this message."
     assert room.ask("ann", "who_request")["online_agents"] == ["ann", "bob", "cat"]
 
 
