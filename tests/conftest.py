@@ -42,6 +42,7 @@ FOLDERS_OF_EXTRAS = {
     "cli": ["cyclopts", "rich"],
     "coordination/test_server.py": ["cyclopts", "websockets"],
     "examples": ["cyclopts", "jinja2", "rich"],
+    "hub_programs": ["websockets"],
     "sinks/test_otel.py": ["opentelemetry"],
     "web/test_access.py": ["starlette", "httpx2"],
     "web/test_api.py": ["starlette", "httpx2"],
