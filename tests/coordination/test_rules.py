@@ -73,7 +73,7 @@ def test_paths_that_are_no_list_are_the_whole_tree(room: Room) -> None:
 
 
 def test_the_oldest_of_several_is_named(room: Room) -> None:
-    """Of claims in the way that one is told which was taken first, renewed since or not."""
+    """Of claims in the way that one is named which was taken first, renewed since or not."""
     room.ask("ann", "claim", task_id="Z", paths=["src/1"])
     room.ask("bob", "claim", task_id="A", paths=["src/2"])
     room.ask("ann", "claim", task_id="Z")
@@ -206,7 +206,7 @@ def test_a_wait_is_over_for_who_is_given_a_task(room: Room) -> None:
 
 
 def test_a_circle_of_three_is_refused(room: Room) -> None:
-    """Who would wait for somebody who waits, through another, for them, is told of it."""
+    """Who would wait for somebody who waits, through another, for them, is refused."""
     for name, task in (("ann", "A"), ("bob", "B"), ("cat", "C")):
         room.ask(name, "claim", task_id=task, paths=[task])
     room.ask("ann", "wait_request", task_id="B")
@@ -365,7 +365,7 @@ def test_what_is_no_message_is_answered(
 
 
 def test_a_mistake_of_the_hub_harms_nobody_else(room: Room) -> None:
-    """Where the hub itself fails at a message, its sender is told, and all else goes on."""
+    """Where the hub itself fails at a message, its sender hears so, and all else goes on."""
     del room.hub.state.cards
     frame = '{"sender": "ann", "type": "manifest_request"}'
     reaction = room.hub.received(room.sockets["ann"], frame, room.clock)
@@ -455,7 +455,7 @@ def test_a_chat_is_not_longer_than_others_can_take(room: Room) -> None:
 
 
 def test_history_is_bounded() -> None:
-    """So many chats are kept as the hub is told to keep, and their numbers go on."""
+    """So many chats are kept as the hub is to keep, and their numbers go on."""
     room = Room(max_history=3)
     room.join("ann")
     for number in range(5):

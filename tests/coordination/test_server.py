@@ -40,7 +40,7 @@ def hub(lasting_hub: Running) -> Iterator[Running]:
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_when_it_is_told_to(tmp_path: Path, signum: signal.Signals) -> None:
-    """A signal ends the hub with exit code 0; clients are told that it goes away."""
+    """A signal ends the hub with exit code 0; clients hear that it goes away."""
     with running("--db", "h.db", cwd=tmp_path) as hub:
         client = hub.client("ann")
         client.claim("A", paths=["src"])

@@ -397,7 +397,7 @@ def test_a_restart_loses_nothing_for_their_client(tmp_path: Path) -> None:
 
 
 def test_tokens_are_asked_of_their_client(tmp_path: Path) -> None:
-    """With the token their client and command work; without it they are told no."""
+    """With the token their client and command work; without it they are refused."""
     token = tmp_path / "token"
     token.write_text("a-token-of-tests\n")
     token.chmod(0o600)

@@ -1,14 +1,14 @@
-"""A hub on its sockets: messages in, reactions out, each kept before it is told.
+"""A hub on its sockets: messages in, reactions out, each kept before it is sent.
 
 Theory of operation. One event loop has the hub, its file and all sockets, so that nothing happens
 at once. What a message leads to waits until the loop comes round once more. By then the other
 messages that were there have been handled, too: one transaction keeps what all of them led to, and
-each socket is written to once. So nobody is told what a crash could take back, and a hundred
+each socket is written to once. So nobody hears what a crash could take back, and a hundred
 clients cost as many commits as one does.
 
 A client that reads slowly has what it was not sent yet kept in the buffer of its socket. Above
-``BEHIND`` bytes its own messages are read no more and chats pass it by (it is told, and can ask for
-them); above ``LOST`` bytes it is cut off. What others are sent does not wait for it.
+``BEHIND`` bytes its own messages are read no more and chats pass it by (it hears so, and can ask
+for them); above ``LOST`` bytes it is cut off. What others are sent does not wait for it.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ MANY = 500
 
 
 class Refusal(Exception):
-    """A message is refused: what its sender is told, and more that it is given."""
+    """A message is refused: the text of the answer, and more fields of it."""
 
     def __init__(self, text: str, **extras: Any) -> None:
         super().__init__(text)
@@ -146,7 +146,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _lenient(data: str | bytes) -> Any:
-    """What Python takes for JSON, so that one who sends NaN is told of it by name."""
+    """What Python takes for JSON, so that the answer to NaN can name it."""
     try:
         found = json.loads(data)
         encode({"": found})  # texts that are none
