@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -144,10 +144,19 @@ def timeless(value: Any) -> Any:
 def hubs(tmp_path: Path) -> Iterator[list[Hub]]:
     """Theirs and ours, each with a file and a relay log."""
     words = ("--db", "hub.db", "--relay-log", "relay.ndjson")
-    found = [Hub(kind, tmp_path / kind, *words) for kind in ("theirs", "ours")]
-    yield found
-    for hub in found:
-        hub.stop()
+    with both(tmp_path, *words) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def both(folder: Path, *words: str) -> Generator[list[Hub]]:
+    """Theirs and ours, with these options."""
+    with contextlib.ExitStack() as ends:
+        found: list[Hub] = []
+        for kind in ("theirs", "ours"):
+            found.append(Hub(kind, folder / kind, *words))
+            ends.callback(found[-1].stop)
+        yield found
 
 
 def on_both(hubs: Sequence[Hub], act: Any) -> Any:
@@ -365,9 +374,9 @@ def refuses(frame: dict[str, Any]) -> bool:
     return bool(re.fullmatch(r"error|\w+_denied", frame["type"]))
 
 
-def test_a_restart_loses_nothing_for_their_client(tmp_path: Path) -> None:
+def test_a_restart_loses_nothing_for_their_client(hubs: list[Hub]) -> None:
     """Killed and started again on its file, our hub goes on where it was: versions, keys, waits."""
-    hub = Hub("ours", tmp_path / "ours", "--db", "hub.db")
+    hub = hubs[1]
     hub.script([
         (A, "connect", [], {}),
         (B, "connect", [], {}),
@@ -393,7 +402,6 @@ def test_a_restart_loses_nothing_for_their_client(tmp_path: Path) -> None:
     assert heard[3][A][0]["version"] == 3
     assert heard[4][A][0]["epoch"] == 2
     assert [chat["msg_id"] for chat in heard[6][A][0]["history"]] == [1, 2]
-    hub.stop()
 
 
 def test_tokens_are_asked_of_their_client(tmp_path: Path) -> None:
@@ -401,30 +409,25 @@ def test_tokens_are_asked_of_their_client(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("a-token-of-tests\n")
     token.chmod(0o600)
-    words = ("--token-file", str(token))
-    hubs = [Hub(kind, tmp_path / kind, *words) for kind in ("theirs", "ours")]
 
     def act(hub: Hub) -> list[Any]:
         board = hub.command("board", "--token-file", str(token))
         return [board, hub.script(SAME[:5], "a-token-of-tests")]
 
-    assert on_both(hubs, act)[0][0] == 0
-    for words in (), ("--token", "another-token"):
-        code, said = hubs[1].command("board", *words)
-        assert code == 1  # by their hub 0: it says welcome first
-        assert "4010 (private use) auth denied" in said
-    for hub in hubs:
-        hub.stop()
+    with both(tmp_path, "--token-file", str(token)) as hubs:
+        assert on_both(hubs, act)[0][0] == 0
+        for words in (), ("--token", "another-token"):
+            code, said = hubs[1].command("board", *words)
+            assert code == 1  # by their hub 0: it says welcome first
+            assert "4010 (private use) auth denied" in said
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_claim_costs_less_than_a_tenth_of_theirs(tmp_path: Path) -> None:
     """With a thousand claims of another agent, a claim takes a tenth of the time, durable too."""
     for words in (), ("--db", "hub.db"):
-        hubs = [Hub(kind, tmp_path / f"{kind}{len(words)}", *words) for kind in ("theirs", "ours")]
-        theirs, ours = (cost_of_a_claim(hub) for hub in hubs)
-        for hub in hubs:
-            hub.stop()
+        with both(tmp_path, *words) as hubs:
+            theirs, ours = map(cost_of_a_claim, hubs)
         assert ours < theirs / 10, (ours, theirs)
 
 
