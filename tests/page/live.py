@@ -253,6 +253,7 @@ def serve(folder: Path, *, read_only: bool) -> None:
         port = folder / "port"
         listening.bind(("127.0.0.1", int(port.read_text()) if port.exists() else 0))
         port.write_text(str(listening.getsockname()[1]))
+        listening.listen()  # who reads the address may call at once
         print(f"http://127.0.0.1:{port.read_text()}/", flush=True)  # noqa: T201
         config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
         uvicorn.Server(config).run([listening])
