@@ -105,7 +105,7 @@ def test_a_run_goes_into_a_file_and_out_of_it(cli: Cli, folder: Path) -> None:
     told = cli("replay", "first.jsonl", "flow.py")
     assert told.code == 1
     assert "step 'finish' (" in told.out
-    assert "flow.py:14): recorded was no such step; the code has python" in told.out
+    assert "flow.py:14): the record has no such step; the code has python" in told.out
     text = Path("first.jsonl").read_text()
     Path("first.jsonl").write_text(text[: len(text) // 2])
     told = cli("import", "first.jsonl", "--run-id", "cut")

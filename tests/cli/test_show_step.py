@@ -37,6 +37,7 @@ def flow():
     yield from step("kept").call(act).on_error(instead)
     yield from step("left").call(act).default({"a": "b"})
     yield from step("exits").command("echo out; exit 3", check=False)
+    yield from step("good").for_each([1, 2], each)
     yield from step("group").for_each([1, 2, 3, 4, 5], each, max_concurrency=1)
 """
 
@@ -84,6 +85,13 @@ def test_one_step_is_shown_whole(cli: Cli, run: str) -> None:
     assert (data["status"], data["output"]) == ("defaulted", {"a": "b"})
     assert [one["error"] for one in data["handled"]] == ["no 3"]
     assert data["ended_at"].endswith("+00:00")
+
+
+def test_a_group_is_shown_with_what_its_members_gave(cli: Cli, run: str) -> None:
+    """Its output is recorded in theirs."""
+    assert cli("show", run, "good").out.endswith("output:\n  [1, 2]\n")
+    assert cli("show", run, "good/1").out.endswith("output:\n  2\n")
+    assert cli("show", run, "good", "--json").data["output"] == [1, 2]
 
 
 def test_a_path_that_is_not_recorded_is_an_error(cli: Cli, run: str) -> None:

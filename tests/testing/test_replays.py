@@ -126,13 +126,13 @@ def exported(folder: Path) -> Path:
 
 CODES: list[tuple[Any, str, str]] = [
     (changed, "risky", 'the code has python builtins:int ["no"]'),
-    (more, "new", "recorded was no such step; the code has python"),
+    (more, "new", "the record has no such step; the code has python"),
     (less, "each", "the code has no such step"),
     (unhandled, "last", "the code has no such step"),
     (
         other_end,
         "",
-        "the run: recorded was succeeded with 'a1!'; the code has succeeded with 'else'",
+        "the run: the record has succeeded with 'a1!'; the code has succeeded with 'else'",
     ),
 ]
 
@@ -228,16 +228,16 @@ def deep() -> Steps[int]:
 
 
 EDITS = [
-    ("y", str.title, "in/y", "recorded was python builtins:str.upper"),
-    ("child", "c", "in", "recorded was succeeded with 'b'; the code has succeeded with 'c'"),
-    ("items", (1, 2, 3), "each/2", "recorded was no such step; the code has a member"),
+    ("y", str.title, "in/y", "the record has python builtins:str.upper"),
+    ("child", "c", "in", "the record has succeeded with 'b'; the code has succeeded with 'c'"),
+    ("items", (1, 2, 3), "each/2", "the record has no such step; the code has a member"),
     ("items", (1,), "each/1", "the code has no such step"),
-    ("items", (1, 5), "each/1", "recorded was item 2; the code has item 5"),
-    ("member", 7, "each/0", "recorded was succeeded with 1; the code has succeeded with 8"),
+    ("items", (1, 5), "each/1", "the record has item 2; the code has item 5"),
+    ("member", 7, "each/0", "the record has succeeded with 1; the code has succeeded with 8"),
     ("way", "p", "f/o", "the code has no such step"),
     ("fix", str, "f/o", "the code has python builtins:str [1]"),
     ("check", "false", "v", 'the code has validate ["c: \\"false\\""]'),
-    ("end", 1, "", "the run: recorded was succeeded with 3; the code has succeeded with 4"),
+    ("end", 1, "", "the run: the record has succeeded with 3; the code has succeeded with 4"),
 ]
 
 

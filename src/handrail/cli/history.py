@@ -19,6 +19,7 @@ from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import given_inputs
 from handrail.cli.journal import Place, chosen, picked
 from handrail.cli.masking import shown, shown_value
+from handrail.cli.report import readable
 from handrail.cli.run import Choices, as_recorded, drive_again
 from handrail.cli.target import load_with_executor, workflow_of
 from handrail.journals.sqlite.care import PruneStatus
@@ -143,7 +144,9 @@ def _values(one: StepDiff) -> Iterator[str]:
     """The outputs, line by line, where they differ."""
     assert one.a is not None
     assert one.b is not None
-    before, after = _text(one.a.output), _text(one.b.output)
+    before, after = _text(readable(one.a.output)), _text(readable(one.b.output))
+    if before == after:  # they differ in what results hold beside their values
+        before, after = _text(one.a.output), _text(one.b.output)
     lines = list(difflib.unified_diff(before, after, lineterm="", n=1))[2:]
     yield from (f"      {line}" for line in lines[:_VALUE_LINES])
     if len(lines) > _VALUE_LINES:

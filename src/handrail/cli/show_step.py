@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TextIO, cast
 
 from handrail.cli.channels import write_json
@@ -14,11 +15,13 @@ from handrail.codec.unresolved import Unresolved
 from handrail.errors import NotRecorded
 from handrail.model import events as ev
 from handrail.model.results import AgentResult, Failure, StepResult
+from handrail.record.outputs import derive
 from handrail.record.reading import near
+from handrail.record.run_record import Recorded
 from handrail.record.view import RunView, StepView, exit_code_of
 from handrail.sinks.console_text import duration, error_text, path_text
 from handrail.sinks.console_words import handled_text, ladder_text, printable
-from handrail.typed.jsonsafe import json_safe
+from handrail.typed.jsonsafe import Json, json_safe
 
 
 def show_step(
@@ -35,6 +38,8 @@ def show_step(
     events = [event for event in history if getattr(event, "path", None) == step.path]
     ends = [one.result for one in events if isinstance(one, (ev.StepCompleted, ev.MemberCompleted))]
     end = ends[-1] if ends and step.duration_ms is not None else None
+    if end is not None and end.success and end.output is None:
+        end = replace(end, output=_composed(history, step.path))
     if data is not None:
         write_json(_as_data(step, end, events), data)
         return Exit.SUCCEEDED
@@ -48,12 +53,22 @@ def show_step(
     return Exit.SUCCEEDED
 
 
+def _composed(history: Sequence[ev.Event], path: str) -> Any:
+    """The output of a group, a race, a branch or a member: it is recorded in what is below it."""
+    recorded = Recorded(history)
+    derive(recorded, path, history[0].run_id)
+    record = recorded.at(path)
+    end = record.end or record.member_end
+    return None if end is None else end.output
+
+
 def _as_data(
     step: StepView, end: StepResult[Any] | None, events: Sequence[ev.Event]
 ) -> dict[str, Any]:
     attempts = [one for one in events if isinstance(one, (ev.AttemptFailed, ev.LadderStep))]
     return {
         **step.to_dict(),
+        "output": _output_as_data(step, end),
         "started_at": None if end is None else end.started_at.isoformat(),
         "ended_at": None if end is None else end.ended_at.isoformat(),
         "traceback": None if end is None else end.traceback,
@@ -62,6 +77,11 @@ def _as_data(
             for one in attempts
         ],
     }
+
+
+def _output_as_data(step: StepView, end: StepResult[Any] | None) -> Json:
+    data: Json = step.to_dict()["output"]
+    return json_safe(end.output) if data is None and end is not None else data
 
 
 def _lines(

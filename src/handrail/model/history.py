@@ -69,7 +69,7 @@ class Divergence:
     def __str__(self) -> str:
         what = f"step {self.path!r}" if self.path else "the run"
         where = f" ({self.where})" if self.where else ""
-        return f"{what}{where}: recorded was {self.was}; the code has {self.now}"
+        return f"{what}{where}: the record has {self.was}; the code has {self.now}"
 
 
 @dataclass(frozen=True, slots=True)
