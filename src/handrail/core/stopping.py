@@ -32,8 +32,7 @@ def stop(run: RunState, node: Node, reason: str, *, hard: bool = False) -> None:
         node.overdue, node.stop = False, reason  # from above: it is no failure of its own now
     if not first and not (hard and not node.hard):
         return
-    node.stop = node.stop or reason
-    node.hard = node.hard or hard
+    node.stop, node.hard = node.stop or reason, hard
     children = node.children()
     for child in reversed(children):
         run.push(Stop(child, reason, hard))
