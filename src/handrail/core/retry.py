@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TypeAlias
 
 from handrail.model.dataclass import dataclass
@@ -48,5 +47,7 @@ def delay_s(backoff: Backoff, attempt: int, seed: str) -> float:
 
 def _fraction(seed: str) -> float:
     """A number from 0 to below 1 that depends on the text alone."""
+    import hashlib  # 2 ms that most processes need not pay
+
     digest = hashlib.blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=6).digest()
     return int.from_bytes(digest, "big") / (1 << 48)
