@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -156,11 +157,33 @@ def _end_key(path: str) -> tuple[Any, ...]:
 
 
 def commands_in_tree_order(hand: Hand) -> None:
-    """Within one batch, what begins, what is stopped and what ends come in tree order."""
+    """Within one batch, what begins, what is stopped and what ends come in tree order; but tasks
+    beside one another in that of their urgency.
+    """
+    works = {
+        event.path
+        for event in hand.events
+        if isinstance(event, ev.GroupStarted) and event.kind == "work"
+    }
     for happened, commands in hand.batches:
         for kind in (_begun, _stopped, _ended):
             there = [path for command in commands for path in kind(command)]
-            assert there == sorted(there, key=tree_key), (happened, there)
+            for each in _tasks_apart(there, works):
+                assert each == sorted(each, key=tree_key), (happened, there)
+
+
+def _tasks_apart(there: list[str], works: Collection[str]) -> list[list[str]]:
+    """The paths of each task, and those that stand in none, with one for all tasks of a work."""
+    found: dict[str, list[str]] = {}
+    for path in there:
+        home, parts = "", path.split("/")
+        for depth in range(1, len(parts)):
+            here = "/".join(parts[:depth])
+            if re.sub(r"~\d+$", "", here) in works:
+                found.setdefault(home, []).append(here)
+                home = "/".join(parts[: depth + 1])
+        found.setdefault(home, []).append(path)
+    return list(found.values())
 
 
 def _begun(command: cmd.Command) -> list[str]:

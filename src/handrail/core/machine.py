@@ -37,8 +37,8 @@ nothing else ends as cancelled.
 
 *The parts.* All state is one ``RunState``; the parts are functions over it, in modules that call
 only those below them. Each verb that has children or waits has a node class of its own, in
-``children``, ``groups``, ``validation`` and ``waits``. What a part asks of one above it is an
-action on *the agenda*, a stack of things to do within one ``receive``: ``_act`` says who does
+``children``, ``groups``, ``work``, ``validation`` and ``waits``. What a part asks of one above it
+is an action on *the agenda*, a stack of things to do within one ``receive``: ``_act`` says who does
 what. There is no recursion anywhere: a group of any number of members, or of members that are all
 recorded, takes one loop. Pushing in reverse keeps commands in tree order.
 """
@@ -108,9 +108,11 @@ from handrail.core.waits import (
     signal_received,
     timer_fired,
 )
+from handrail.core.work import WorkNode, work_edited
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.results import StepResult, add_usage
+from handrail.model.results import StepResult, StepStatus, add_usage
+from handrail.model.work import Found
 from handrail.record.outputs import CHILD
 from handrail.steps.verbs import (
     PLAIN,
@@ -129,6 +131,7 @@ from handrail.steps.verbs import (
     SignalWait,
     StageCheck,
     Validation,
+    WorkGroup,
     is_simple,
 )
 
@@ -145,6 +148,7 @@ NODE_TYPES: Mapping[type, type[StepNode]] = {
     ParallelGroup: GroupNode,
     ForEachGroup: GroupNode,
     RaceGroup: GroupNode,
+    WorkGroup: WorkNode,
     Pause: TimerNode,
     Question: GateNode,
     SignalWait: SignalNode,
@@ -170,6 +174,7 @@ class Machine:
             ev.RunSuspended: run_suspended,
             ev.CancelRequested: cancel_requested,
             ev.RunSteered: run_steered,
+            ev.WorkEdited: work_edited,
             ev.GateAnswered: gate_answered,
             ev.SignalReceived: signal_received,
             ev.RollbackCompleted: rollback_completed,
@@ -352,10 +357,25 @@ def _adopt(parent: Node, node: Node) -> None:
 
 def _member_step_ended(run: RunState, node: Node, result: StepResult[Any]) -> None:
     if result.success:
-        run.end_member(node, result.status, output=result.output, derived=CHILD)
+        _member_gave(run, node, result.status, result.output, CHILD)
     else:
         failure = failure_from(result, f"step {result.name!r} failed: {result.error}")
         run.end_member(node, "failed", failure=failure)
+
+
+def _member_gave(
+    run: RunState, node: Node, status: StepStatus, output: Any, derived: str = ""
+) -> None:
+    """End a member with what it gives; a task may give nothing but what it found."""
+    found: tuple[tuple[str, float], ...] = ()
+    if isinstance(node.parent, WorkNode):
+        unfit = node.parent.unfit(node, output)
+        if unfit is not None:
+            run.end_member(node, "failed", failure=unfit)
+            return
+        if isinstance(output, Found):
+            found = tuple((task.id, task.priority) for task in output.children)
+    run.end_member(node, status, output=output, derived=derived, found=found)
 
 
 def _body_ended(run: RunState, node: Node, value: Any, error: BaseException | None) -> None:
@@ -384,7 +404,7 @@ def _member_body_ended(
     if error is None:
         error = run.unrecordable(value, f"member {node.path!r}", lambda: declared_for(node))
     if error is None:
-        run.end_member(node, "succeeded", output=value)
+        _member_gave(run, node, "succeeded", value)
     else:
         run.end_member(node, "failed", failure=failure_of_body(error))
 

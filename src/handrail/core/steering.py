@@ -9,7 +9,15 @@ from dataclasses import replace
 
 from handrail.core import commands as cmd
 from handrail.core.nodes import Phase, cleans_up
-from handrail.core.run_state import Attempt, CompositeNode, Open, RunState, StepNode, Stop
+from handrail.core.run_state import (
+    Attempt,
+    CompositeNode,
+    Open,
+    Pull,
+    RunState,
+    StepNode,
+    Stop,
+)
 from handrail.errors import CannotSteer, InvalidInput
 from handrail.model import events as ev
 from handrail.model.results import A_PERSON
@@ -17,6 +25,10 @@ from handrail.record.answers import given_output
 
 _DONE: Mapping[str, str] = {"complete": "completed", "skip": "skipped", "retry": "begun again"}
 _TRY_OTHERWISE = "fork(outputs=...) tries another output from there."
+_DUE: Mapping[type, Phase] = {
+    Open: Phase.STARTING, Attempt: Phase.PAUSED, Pull: Phase.RUNNING
+}  # fmt: skip
+"""Where the node of what was held back must still be."""
 _MOST = 5
 
 
@@ -47,14 +59,14 @@ def unpause(run: RunState) -> None:
     run.paused = None
     run.look_at_each()
     for action in reversed(run.held_back.values()):
-        due = Phase.STARTING if isinstance(action, Open) else Phase.PAUSED
+        due = _DUE[type(action)]
         if run.nodes.get(action.node.path) is action.node and action.node.phase is due:
             run.push(action)
     run.held_back.clear()
     run.emit(cmd.Hold(on=False))
 
 
-def hold_back(run: RunState, action: Open | Attempt) -> bool:
+def hold_back(run: RunState, action: Open | Attempt | Pull) -> bool:
     """True if the run is paused, and this is to begin when it is not; not what cleans up, nor what
     is entered again because an earlier drive was in it.
     """

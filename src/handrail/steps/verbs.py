@@ -12,7 +12,17 @@ from datetime import datetime, timedelta
 from inspect import CO_VARARGS
 from operator import attrgetter
 from types import CodeType, MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+)
 
 import attrs
 
@@ -40,6 +50,7 @@ from handrail.model.results import (
     WorkflowResult,
 )
 from handrail.model.shapes import AgentLike, WorkflowLike
+from handrail.model.work import StopRule, Task, Work
 from handrail.steps.forgotten import warn_if_forgotten
 from handrail.typed.reference import importable
 
@@ -207,6 +218,20 @@ class ForEachGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkGroup:
+    """Give each task to a body, the most urgent first; what it finds may bring further tasks."""
+
+    kind: ClassVar[str] = "work"
+    leaf: ClassVar[bool] = False
+    tasks: tuple[Task, ...]
+    body: Callable[[Task], Any]
+    on_error: Literal["continue", "fail_fast"] = "continue"
+    max_concurrency: int | None = None
+    at_most: int | None = None
+    stop: StopRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RaceGroup:
     """Run steps side by side until one succeeds."""
 
@@ -261,6 +286,7 @@ Verb: TypeAlias = (
     | Branching
     | ParallelGroup
     | ForEachGroup
+    | WorkGroup
     | RaceGroup
     | Question
     | SignalWait
@@ -311,7 +337,7 @@ CHECKPOINT = Modifiers(checkpoint=True)
 ONCE = Modifiers(once=True)
 _NAMES = tuple(field.name for field in attrs.fields(Modifiers))
 _values = attrgetter(*_NAMES)
-_OUTPUTS = (AgentResult, BranchResult, CommandResult, ValidationResult, WorkflowResult)
+_OUTPUTS = (AgentResult, BranchResult, CommandResult, ValidationResult, Work, WorkflowResult)
 _CALLED = {"rollback": "with_rollback", "timeout_s": "timeout"}
 _MODIFIERS: tuple[str, ...] = tuple(_CALLED.get(str(name), str(name)) for name in _NAMES)
 _OF_RESULTS = frozenset(

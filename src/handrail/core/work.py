@@ -1,0 +1,484 @@
+"""``work``: a group whose members are tasks, and whose tasks bring further tasks.
+
+A task is *known* from when it was brought until the end; a second one of its id is refused. It
+*waits* until the window has room and nothing more urgent waits. What an earlier drive began is
+taken before anything begins: first what has ended, in the order of those ends, so that what was
+brought then is brought in the same order now; then what was at work. Edits to the queue take their
+place among the ends by their numbers.
+
+What the step gives, the order of its tasks and that of its rollbacks follow from the tree of what
+was brought (``model.work.in_tree_order``), so they do not depend on who was faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, cast
+
+from handrail.core import commands as cmd
+from handrail.core.failing import fail_with
+from handrail.core.failures import AttemptFailure, failure_of
+from handrail.core.groups import GroupNode, GroupVerb, Members
+from handrail.core.nodes import Node, Phase, RollbackEntry
+from handrail.core.run_state import Pull, RunState
+from handrail.core.steering import hold_back
+from handrail.errors import WrongUse
+from handrail.model import events as ev
+from handrail.model.paths import encode_key
+from handrail.model.results import Skipped, StepResult
+from handrail.model.work import Found, Tally, Task, TaskDone, TaskFailed, in_tree_order, work_of
+from handrail.record.outputs import WORK
+from handrail.record.work import dropped_by, task_ended
+from handrail.steps.verbs import Step, WorkGroup
+
+_NOTHING: tuple[Task, ...] = ()
+
+
+class Queue:
+    """The tasks of one attempt: which are known, and which of them begins next. Mutable.
+
+    Tasks are by key, the part of the path that stands for their id. It is the iterator that the
+    group pulls its members from; it stops whenever none may begin now.
+    """
+
+    __slots__ = (
+        "_arrivals",
+        "_begun",
+        "_ended",
+        "_waiting",
+        "at_most",
+        "known",
+        "only_begun",
+        "stopped",
+        "taken",
+        "urgency",
+    )
+
+    def __init__(self, at_most: int | None) -> None:
+        self.at_most = math.inf if at_most is None else at_most
+        self.known: dict[str, tuple[Task, str | None]] = {}
+        """Every task, with the id of the one that brought it."""
+        self.urgency: dict[str, tuple[float, int]] = {}
+        """Of the tasks that wait: the lowest is next."""
+        self.stopped: str | None = None
+        """Why no task begins any more."""
+        self.only_begun = False
+        """Nor any that an earlier drive had not begun."""
+        self.taken = 0
+        """How many have begun, in this drive and before."""
+        self._arrivals = 0
+        self._waiting: list[tuple[float, int, str]] = []  # a heap, with places that are given up
+        self._ended: list[tuple[int, str]] = []
+        self._begun: list[tuple[int, str]] = []
+
+    def wait(self, key: str, priority: float) -> None:
+        """Let a task wait for its turn."""
+        self._arrivals += 1
+        self.urgency[key] = priority, self._arrivals
+        heappush(self._waiting, (priority, self._arrivals, key))
+
+    def take_up(self, key: str, *, ended: int | None, index: int) -> None:
+        """Take a task that an earlier drive began, and perhaps ended, before any other."""
+        if ended is None:
+            heappush(self._begun, (index, key))
+        else:
+            heappush(self._ended, (ended, key))
+
+    def move(self, key: str, priority: float) -> None:
+        """Give a task that waits another priority; it keeps its place among equal ones."""
+        known = self.urgency.get(key)
+        if known is not None:
+            self.urgency[key] = priority, known[1]
+            heappush(self._waiting, (priority, known[1], key))
+
+    def drop(self, key: str) -> bool:
+        """Let a task wait no more; False if it does not."""
+        return self.urgency.pop(key, None) is not None
+
+    @property
+    def next_end(self) -> float:
+        """The number of the next recorded end that is to be taken; infinite if there is none."""
+        return self._ended[0][0] if self._ended else math.inf
+
+    @property
+    def takes_up(self) -> bool:
+        """True if the next one is a task that an earlier drive began."""
+        return bool(self._ended or self._begun)
+
+    @property
+    def may_begin(self) -> bool:
+        """True if a task waits, and nothing but the window speaks against it."""
+        within = self.stopped is None and self.taken < self.at_most
+        return bool(self.urgency) and within and not self.only_begun
+
+    def __iter__(self) -> Queue:
+        return self
+
+    def __next__(self) -> Task:
+        """The next task to begin, or to take up."""
+        if self._ended:
+            _, key = heappop(self._ended)
+        elif self._begun:
+            _, key = heappop(self._begun)
+        elif self.may_begin:
+            key = self._most_urgent()
+        else:
+            raise StopIteration
+        self.taken += 1
+        return self.known[key][0]
+
+    def _most_urgent(self) -> str:
+        waiting, urgency = self._waiting, self.urgency
+        while True:
+            priority, arrival, key = heappop(waiting)
+            if urgency.get(key) == (priority, arrival):
+                del urgency[key]
+                if len(waiting) > 2 * len(urgency) + 64:  # places that were given up
+                    waiting[:] = [(*place, one) for one, place in urgency.items()]
+                    heapify(waiting)
+                return key
+
+
+class TaskMembers(Members):
+    """How far the tasks have come: those that failed, and how many ended otherwise. Mutable."""
+
+    __slots__ = ("queue", "undo_at")
+
+    def __init__(self, verb: WorkGroup, queue: Queue) -> None:
+        super().__init__(verb.on_error, verb.max_concurrency, queue)
+        self.queue = queue
+        self.undo_at: dict[int, int] = {}
+        """The place of a task in the order of the tree, by its place in that of the starts."""
+
+    def count(self, child: Node, result: StepResult[Any]) -> None:
+        """Count a task that ended; what is done is kept by the node, in short."""
+        super().count(child, result)
+        if result.status not in {"failed", "cancelled"}:
+            del self.results[child.index]
+
+    def may_pull(self, node: Node) -> bool:
+        """The same; what has ended before needs no room."""
+        if self.queue.next_end < math.inf and node.stop is None and not self.closed:
+            return True
+        return super().may_pull(node)
+
+    def gathered(self) -> list[RollbackEntry]:
+        """The rollbacks of all tasks, in the order of their tree."""
+        in_order = sorted(self.rollbacks, key=lambda index: self.undo_at.get(index, index))
+        return [entry for index in in_order for entry in self.rollbacks[index]]
+
+    def close_items(self) -> None:
+        """Nothing: a queue holds nothing open."""
+
+
+class WorkNode(GroupNode):
+    """Carries out ``work``."""
+
+    __slots__ = (
+        "_asks",
+        "_children",
+        "_dropped",
+        "_edits",
+        "_indices",
+        "_next_index",
+        "_refused",
+        "_roots",
+        "_searching",
+        "_verdict",
+        "queue",
+        "tally",
+    )
+
+    def __init__(
+        self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
+    ) -> None:
+        super().__init__(step, path, parent, inputs)
+        self._reset()
+
+    def _reset(self) -> None:
+        self.queue = Queue(self.verb.at_most)
+        self.tally: Tally[Any] = Tally()
+        self._roots: list[Task] = []
+        """The tasks that nobody brought: those of the start, and those that were added."""
+        self._children: dict[str, Sequence[Task]] = {}
+        """What the tasks brought that are done, by id."""
+        self._dropped: dict[str, str] = {}
+        """Why a task was dropped, by id."""
+        self._refused = 0
+        self._indices: dict[str, int] = {}
+        """The place of each task that has begun, by path."""
+        self._next_index = 0
+        self._searching = set[str]()
+        """Tasks whose recorded end waits for what can be undone below it."""
+        self._edits: deque[ev.WorkEdited] = deque()
+        """What was done to the queue, and is not taken yet."""
+        self._verdict: ev.WorkStopped | None = None
+        """What ``stop`` said in an earlier drive."""
+        self._asks = False
+        """``stop`` is to be asked once all recorded ends are taken."""
+
+    @property
+    def verb(self) -> WorkGroup:
+        """What the step is."""
+        return cast("WorkGroup", self.step.verb)
+
+    # -- the start ------------------------------------------------------------------------------
+
+    def begin(self, run: RunState) -> None:
+        """Queue the tasks of the start; payloads that cannot be recorded fail the attempt."""
+        tasks, where = self.verb.tasks, f"step {self.path!r}"
+        if run.unrecordable(tasks, where) is not None:
+            for task in tasks:  # which of them it is
+                error = run.unrecordable(task.payload, f"{where}: the payload of {task.id!r}")
+                if error is not None:
+                    fail_with(run, self, error, retryable=False)
+                    return
+        super().begin(run)
+
+    def _first_members(self, verb: GroupVerb) -> Members:
+        del verb
+        self._reset()
+        return TaskMembers(self.verb, self.queue)
+
+    def opened(self, run: RunState) -> None:
+        """Record the tasks of the start, unless the record has just these."""
+        recorded, tasks = run.recorded, self.verb.tasks
+        if not _same(run, recorded.tasks.get(self.path), tasks):
+            run.record(ev.TasksQueued(self.path, tasks))
+        self._edits.extend(run.edits.get(self.path, ()))
+        begun = [one for one in recorded.children(self.path) if self._is_mine(one)]
+        if begun:
+            self._next_index = 1 + max(recorded.at(one).index for one in begun)
+            self._asks = any(recorded.at(one).member_end is not None for one in begun)
+            verdict = recorded.stops.get(self.path)
+            if verdict is not None and verdict.attempt == self.attempt:
+                self._verdict = verdict
+        self._bring(run, tasks, None)
+        if self._refused:
+            self._tell(run)
+
+    def _is_mine(self, path: str) -> bool:
+        """True for a path just below this attempt."""
+        return path.startswith(f"{self.base}/")
+
+    # -- the queue ------------------------------------------------------------------------------
+
+    def _bring(self, run: RunState, tasks: Iterable[Task], parent: str | None) -> None:
+        """Let tasks join the queue. ``parent`` is the id of the one that brought them."""
+        queue, recorded = self.queue, run.recorded
+        for task in tasks:
+            if parent is None:
+                self._roots.append(task)
+            key = encode_key(task.id)
+            if key in queue.known:
+                self._refused += 1
+                continue
+            queue.known[key] = task, parent
+            record = None if recorded.is_empty else recorded.known(f"{self.base}/{key}")
+            if record is None:
+                queue.wait(key, task.priority)
+            else:
+                ended = None if record.member_end is None else record.ended_seq
+                queue.take_up(key, ended=ended, index=record.index)
+
+    def _tell(self, run: RunState) -> None:
+        run.emit(cmd.Tell(ev.WorkGrew(self.path, len(self.queue.known), self._refused)))
+
+    def edited(self, run: RunState, event: ev.WorkEdited) -> None:
+        """Take what somebody did to the queue, in its turn."""
+        self._edits.append(event)
+        run.push(Pull(self))
+
+    def _take_edit(self, run: RunState, event: ev.WorkEdited) -> None:
+        queue = self.queue
+        self._bring(run, event.add, None)
+        for one in event.drop:
+            if queue.drop(encode_key(one)):
+                self._dropped[one] = dropped_by(event)
+        for one, priority in event.priority.items():
+            queue.move(encode_key(one), priority)
+        self._tell(run)
+
+    # -- members --------------------------------------------------------------------------------
+
+    def pull(self, run: RunState) -> None:
+        """Take up, or begin, the next task; end the work if there is none, and none is at work."""
+        members, queue = self.members, self.queue
+        members.exhausted = False
+        if self.phase is Phase.RUNNING and not members.closed:
+            if self._searching and queue.next_end == math.inf:
+                return  # what the task brought is not known yet
+            self._catch_up(run)
+            begins = not queue.takes_up and queue.may_begin and members.may_pull(self)
+            if run.paused is not None and begins and hold_back(run, Pull(self)):
+                return
+        super().pull(run)
+
+    def _catch_up(self, run: RunState) -> None:
+        """Take the edits that stand before the next recorded end; behind the last one, know whether
+        the work is to stop.
+        """
+        edits, following = self._edits, self.queue.next_end
+        while edits and edits[0].seq < following:
+            self._take_edit(run, edits.popleft())
+        if following < math.inf or not self._asks:
+            return
+        self._asks = False
+        verdict = self._verdict
+        if verdict is not None and len(self.tally.ends) >= verdict.ended:
+            self.queue.stopped = verdict.reason
+        else:
+            self._ask(run)
+
+    def index_of(self, run: RunState, item: Task) -> int:
+        """The place that is recorded, or the next one."""
+        path = f"{self.base}/{encode_key(item.id)}"
+        record = run.recorded.known(path)
+        index = self._next_index if record is None else record.index
+        self._indices[path] = index
+        self._next_index = max(index + 1, self._next_index)
+        return index
+
+    def _open_member(self, run: RunState, verb: Any, item: Task) -> None:
+        super()._open_member(run, verb, item)
+        path = f"{self.base}/{encode_key(item.id)}"
+        node = (self.live or {}).get(path)
+        if node is not None and node.phase is Phase.SEARCHING:
+            self._searching.add(path)
+
+    def unfit(self, member: Node, value: Any) -> AttemptFailure | None:
+        """Why a task's body cannot give this, or None if it can."""
+        if isinstance(value, (Found, Skipped)):
+            return None
+        task = self.queue.known[_key(member.path)][0]
+        return failure_of(
+            WrongUse(
+                f"the body of {self.path!r} gives Found(value, children) for each task, "
+                f"got {value!r} for {task.id!r}. Write Found({value!r})."
+            )
+        )
+
+    def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
+        """Let what the task brought join the queue; ask whether the work is to stop."""
+        self._searching.discard(child.path)
+        new = run.recorded.is_empty or run.recorded.at(child.path).member_end is None
+        self._note_end(run, child, result)
+        super().child_ended(run, child, result)
+        if new and not self.members.decided and result.status != "cancelled":
+            self._ask(run)
+
+    def _note_end(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
+        task, parent = self.queue.known[_key(child.path)]
+        end = task_ended(task, parent, result)
+        if end is None:
+            return
+        self.tally.add(end)
+        output = result.output
+        if isinstance(end, TaskDone) and isinstance(output, Found) and output.children:
+            self._children[task.id] = output.children
+            self._bring(run, output.children, task.id)
+            self._tell(run)
+
+    def _ask(self, run: RunState) -> None:
+        """Ask ``stop``; what it says is recorded before anything follows from it."""
+        stop, queue, tally = self.verb.stop, self.queue, self.tally
+        if stop is None or queue.stopped is not None:
+            return
+        tally.queued, tally.refused = len(queue.urgency), self._refused
+        tally.running = len(self.live or ())
+        try:
+            reason: object = stop(tally)
+            if reason is not None and not isinstance(reason, str):
+                raise WrongUse(f"it must give a text or None, got {reason!r}")  # noqa: TRY301
+        except Exception as error:  # noqa: BLE001  # the user's function
+            self._begin_no_more(run)
+            self._give_up(run, error, f"its stop raised after {len(tally.ends)} ends")
+            return
+        if reason is not None:
+            queue.stopped = reason
+            run.record(ev.WorkStopped(self.path, self.attempt, reason, len(tally.ends)))
+
+    def _begin_no_more(self, run: RunState) -> None:
+        super()._begin_no_more(run)
+        self.queue.only_begun = True
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def _why_stopped(self) -> str | None:
+        """Why tasks were left that could have begun."""
+        queue = self.queue
+        if queue.stopped is not None:
+            return queue.stopped
+        if queue.urgency and queue.taken >= queue.at_most:
+            return f"at_most: {queue.taken} tasks have begun"
+        return None
+
+    def output(self) -> tuple[Any, str]:
+        """What became of all tasks."""
+        ends: dict[str, TaskDone[Any] | TaskFailed] = {end.id: end for end in self.tally.ends}
+        why = self._why_stopped()
+        return work_of(self._roots, ends, self._children, self._dropped, why), WORK
+
+    def results(self) -> tuple[Any, str]:
+        """The same, of work that failed."""
+        return self.output()
+
+    def not_begun(self) -> int:
+        """How many tasks wait."""
+        return len(self.queue.urgency)
+
+    def order(self, run: RunState) -> tuple[tuple[str, ...], str | None]:
+        """The keys in the order of the tree, if tasks began in another one, and why some were left;
+        the steps of the run are listed in that order, too.
+        """
+        self.put_in_order(run)
+        members, indices = cast("TaskMembers", self.members), self._indices
+        paths = [one for one in self.seen or () if one in indices]
+        begun = [indices[path] for path in paths]
+        keys = tuple(map(_key, paths)) if begun != sorted(begun) else ()
+        members.undo_at = {index: at for at, index in enumerate(begun)}
+        return keys, self._why_stopped()
+
+    def put_in_order(self, run: RunState) -> None:
+        """List what has begun in the order of the tree."""
+        seen = self.seen
+        if not seen:
+            return
+        in_order = (
+            f"{self.base}/{encode_key(task.id)}"
+            for task, _, counts in in_tree_order(self._roots, self._children)
+            if counts
+        )
+        begun = {path: None for path in in_order if path in seen}
+        before = {path: None for path in seen if path not in begun}
+        self.seen = run.tree[self.path] = {**before, **begun}
+
+
+def _key(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _same(run: RunState, known: Sequence[Task] | None, tasks: Sequence[Task]) -> bool:
+    """True if these are the recorded tasks."""
+    if known is None or run.codec is None:
+        return False
+    if not known and not tasks:
+        return True
+    identity = run.codec.identity
+    return len(known) == len(tasks) and all(
+        one.id == other.id
+        and one.priority == other.priority
+        and identity(one.payload) == identity(other.payload)
+        for one, other in zip(known, tasks, strict=True)
+    )
+
+
+def work_edited(run: RunState, event: ev.WorkEdited) -> None:
+    """Change the queue of work that has begun; keep it for work that has not."""
+    run.edits.setdefault(event.path, []).append(event)
+    node = run.nodes.get(event.path)
+    if isinstance(node, WorkNode) and node.phase is Phase.RUNNING and node.live is not None:
+        node.edited(run, event)
