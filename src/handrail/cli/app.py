@@ -27,6 +27,7 @@ from handrail.cli.options import (
     Statuses,
     Words,
 )
+from handrail.cli.work_app import work_app
 
 app = App(
     name="handrail",
@@ -692,6 +693,9 @@ def stop(
     from handrail.cli.steer import stop as stop_runs
 
     return stop_runs(run, hand.place(), every=every, by=hand.by, as_json=hand.as_json)
+
+
+app.command(work_app)
 
 
 @app.command

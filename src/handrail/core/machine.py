@@ -108,7 +108,8 @@ from handrail.core.waits import (
     signal_received,
     timer_fired,
 )
-from handrail.core.work import WorkNode, work_edited
+from handrail.core.work import WorkNode
+from handrail.core.work_edits import work_edited
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import StepResult, StepStatus, add_usage

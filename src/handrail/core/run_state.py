@@ -398,6 +398,8 @@ class RunState:
             path: list(edits) for path, edits in recorded.edits.items()
         }
         """What was done to the queue of ``work``, by its path, in order."""
+        self.roomy = set[str]()
+        """The ``work`` that would begin a task at once if somebody added one."""
         self.begins_at_once = False
         """A plain leaf needs no look at the record, nor at how many steps there were."""
         self.held_back: dict[str, Open | Attempt | Pull] = {}

@@ -266,6 +266,17 @@ class WorkNode(GroupNode):
 
     # -- the queue ------------------------------------------------------------------------------
 
+    @property
+    def is_open(self) -> bool:
+        """True if a task that is brought now would begin, sooner or later."""
+        at_work = self.phase is Phase.RUNNING and self.live is not None and self.stop is None
+        decided = self.members.closed or self.members.decided or self.failure is not None
+        return at_work and not decided and self.queue.stopped is None
+
+    def dropped(self, task_id: str) -> str | None:
+        """Why a task was dropped, or None if it was not."""
+        return self._dropped.get(task_id)
+
     def _bring(self, run: RunState, tasks: Iterable[Task], parent: str | None) -> None:
         """Let tasks join the queue. ``parent`` is the id of the one that brought them."""
         queue, recorded = self.queue, run.recorded
@@ -316,6 +327,10 @@ class WorkNode(GroupNode):
             if run.paused is not None and begins and hold_back(run, Pull(self)):
                 return
         super().pull(run)
+        if members.exhausted and not members.closed and not queue.may_begin:
+            run.roomy.add(self.path)  # what is added would begin at once
+        else:
+            run.roomy.discard(self.path)
 
     def _catch_up(self, run: RunState) -> None:
         """Take the edits that stand before the next recorded end; behind the last one, know whether
@@ -430,6 +445,11 @@ class WorkNode(GroupNode):
         """How many tasks wait."""
         return len(self.queue.urgency)
 
+    def stopped(self, run: RunState) -> None:
+        """Take no more edits."""
+        super().stopped(run)
+        run.roomy.discard(self.path)
+
     def order(self, run: RunState) -> tuple[tuple[str, ...], str | None]:
         """The keys in the order of the tree, if tasks began in another one, and why some were left;
         the steps of the run are listed in that order, too.
@@ -474,11 +494,3 @@ def _same(run: RunState, known: Sequence[Task] | None, tasks: Sequence[Task]) ->
         and identity(one.payload) == identity(other.payload)
         for one, other in zip(known, tasks, strict=True)
     )
-
-
-def work_edited(run: RunState, event: ev.WorkEdited) -> None:
-    """Change the queue of work that has begun; keep it for work that has not."""
-    run.edits.setdefault(event.path, []).append(event)
-    node = run.nodes.get(event.path)
-    if isinstance(node, WorkNode) and node.phase is Phase.RUNNING and node.live is not None:
-        node.edited(run, event)

@@ -219,7 +219,7 @@ class Driver:
         self._messages.signal(name, payload, by, self.now())
         self._look_for_mail()
 
-    def steer(self, event: ev.RunSteered) -> None:
+    def steer(self, event: ev.RunSteered | ev.WorkEdited) -> None:
         """Do to the run, or to a step of it, what somebody asked for; returns at once."""
         self._messages.steer(event, self.now())
         self._look_for_mail()
@@ -403,6 +403,7 @@ class Driver:
                     or machine.run.timers
                     or machine.run.gates
                     or machine.run.listeners
+                    or machine.run.roomy
                 ):  # it is not all that can happen next
                     self._line.launch(command)
                     continue

@@ -91,7 +91,7 @@ class SteeredEngine(Engine):
         with self._users.using():
             last = ended(history_of(self._journal, run_id, self._secrets()))
             if last is not None:
-                raise CannotSteer(run_id, *_over(last))
+                raise CannotSteer(run_id, *over(last))
             self._post(run_id, event)
 
     async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
@@ -107,7 +107,7 @@ class SteeredEngine(Engine):
             history = history_of(self._journal, run_id, self._secrets())
             last = ended(history)
             if last is not None and (last.status == "succeeded" or event.action == "retry"):
-                raise CannotSteer(run_id, *_over(last))
+                raise CannotSteer(run_id, *over(last))
             definition = workflow_for(history, None, self._parts.workflows)
             run = await self._gone_through(history, definition, self._parts.clock.now())
             if event.path not in run.nodes and event.path not in run.results:
@@ -122,7 +122,8 @@ class SteeredEngine(Engine):
     retry_sync = sync_twin(retry)
 
 
-def _over(last: ev.WorkflowCompleted) -> tuple[str, str]:
+def over(last: ev.WorkflowCompleted) -> tuple[str, str]:
+    """Why a run that has ended takes nothing, and what can be done."""
     if last.status == "succeeded":
         return "it has succeeded, nothing of it is at work", "fork() tries something else from it."
     what = "was cancelled" if last.status == "cancelled" else "has failed"

@@ -35,6 +35,7 @@ from handrail.ports.journal import RunInfo, wait_begun
 from handrail.record.inbox import paused_by, unpause_of
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord, Recorded
+from handrail.record.work_view import WorkView, works_of
 from handrail.typed.jsonsafe import json_safe
 
 LAUNCHED = frozenset({"agent", "generate"})
@@ -231,6 +232,7 @@ class RunView:
     spent: Spent
     times: tuple[WaitsFor, ...] = ()
     paused: ev.RunSteered | None = None
+    works: tuple[WorkView, ...] = ()
 
     @property
     def waits_for(self) -> tuple[WaitsFor, ...]:
@@ -259,6 +261,7 @@ class RunView:
             "needs": self.needs,
             "waits_for": self.waits_for,
             "incidents": [incident_of(one.step) for one in self.incidents],
+            "work": [one.to_dict() for one in self.works],
             "unread": [{"type": type(one).__name__, **_fields(one)} for one in self.inbox],
         }
         steps = [step.to_dict() for step in self.steps]
@@ -321,6 +324,7 @@ def view_of(
         sum(spent.values(), Spent()),
         () if fold.end is not None else tuple(fold.times_left(now, alive=alive)),
         None if fold.end is not None else paused_by((*history, *inbox)),
+        tuple(works_of(recorded)),
     )
 
 

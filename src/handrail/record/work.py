@@ -58,12 +58,13 @@ class RecordedTasks:
         self.children: dict[str, Sequence[Task]] = {}
         self.why_stopped = recorded.why_stopped.get((path, attempt))
         self._ready: list[tuple[int, str, Task, str | None]] = []
-        self._known: set[str] = set()
+        self._known: dict[str, float] = {}
+        """The priority of each task, in the order in which they came."""
         self._bring(roots, None)
         waiting = list(edits)
         while self._ready or waiting:  # what comes first in the record, first
             if waiting and not (self._ready and self._ready[0][0] < waiting[0].seq):
-                self._bring(waiting.pop(0).add, None)
+                self._take_edit(waiting.pop(0))
             else:
                 _, _, task, parent = heappop(self._ready)
                 self._take_end(task, parent)
@@ -89,10 +90,20 @@ class RecordedTasks:
                 end = self.ends.get(task.id)
                 yield task if end is None else end.task
 
+    def by_urgency(self) -> list[tuple[str, float]]:
+        """All tasks that count, by id with their priorities, in the order in which they begin."""
+        return sorted(self._known.items(), key=lambda one: one[1])
+
+    def _take_edit(self, event: ev.WorkEdited) -> None:
+        self._bring(event.add, None)
+        for one, priority in event.priority.items():
+            if one in self._known:
+                self._known[one] = priority
+
     def _bring(self, tasks: Iterable[Task], parent: str | None) -> None:
         for task in tasks:
             if task.id not in self._known:
-                self._known.add(task.id)
+                self._known[task.id] = task.priority
                 record = self._recorded.at(self.path_of(task.id))
                 if record.member_end is not None:
                     heappush(self._ready, (record.ended_seq, task.id, task, parent))
@@ -112,9 +123,8 @@ class RecordedTasks:
 
 
 def _children(output: Any, record: PathRecord) -> Sequence[Task]:
-    """What a task brought; of values whose class is not known here no more than the ids."""
+    """What a task brought; of an output that is not known here no more than the ids."""
     if isinstance(output, Found):
         return output.children
-    if isinstance(output, Unresolved):
-        return [Task(one, output, priority) for one, priority in record.found]
-    return ()
+    payload = output if isinstance(output, Unresolved) else None
+    return [Task(one, payload, priority) for one, priority in record.found]

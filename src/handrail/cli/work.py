@@ -1,0 +1,164 @@
+"""``handrail work``: the queues of a run, seen and changed, wherever it is driven."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from handrail import Executor
+from handrail.cli.answer import payload_of, tell_who_goes_on, whoever, write_said
+from handrail.cli.channels import json_channel, write_json
+from handrail.cli.exits import Exit, Refused
+from handrail.cli.journal import Place, picked
+from handrail.cli.masking import shown
+from handrail.cli.target import workflow_of
+from handrail.model.work import Task
+from handrail.ports.journal import Journal, RunInfo
+from handrail.record.inbox import unread
+from handrail.record.reading import history_of
+from handrail.record.view import view_of
+from handrail.record.work_view import WorkView
+from handrail.shortening import clean
+
+_MOST = 8
+"""So many ids are told of each sort."""
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What was typed."""
+
+    add: Sequence[str]
+    drop: Sequence[str]
+    priority: Sequence[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.add or self.drop or self.priority)
+
+    def tasks(self) -> tuple[list[Task], dict[str, float]]:
+        """The tasks to add, and the new priorities of others.
+
+        Raises:
+            HandrailError: it cannot be read.
+        """
+        moved = dict(map(_priority, self.priority))
+        tasks: list[Task] = []
+        for typed in self.add:
+            name, given, text = typed.partition("=")
+            payload = payload_of(text) if given else None
+            tasks.append(Task(name, payload, moved.pop(name, 0.0)))
+        return tasks, moved
+
+
+def _priority(typed: str) -> tuple[str, float]:
+    name, _, number = typed.rpartition("=")
+    try:
+        return name, float(number)
+    except ValueError:
+        raise Refused(f"--priority {typed}", "takes ID=N, with a number") from None
+
+
+def work(
+    name: str,
+    edits: Edits,
+    step: str | None,
+    place: Place,
+    target: str | None,
+    *,
+    by: str | None,
+    as_json: bool,
+) -> int:
+    """Show the queues of a run, or change one.
+
+    Raises:
+        HandrailError: there is no such run, step or task, or it does not take this.
+    """
+    with json_channel(wanted=as_json) as data:
+        journal = place.find()
+        info = picked(journal, name)
+        if not edits:
+            works = [one for one in works_in(journal, info) if step in {None, one.path}]
+            if data is not None:
+                write_json([one.to_dict() for one in works], data)
+            else:
+                print("\n".join(_told(works)) or f"run {info.run_id} has no queue")
+            sys.stdout.flush()
+            return Exit.SUCCEEDED
+        who, (add, priority) = by or whoever(), edits.tasks()
+        executor = Executor(journal=journal, workflows=[workflow_of(info, place, target)])
+        executor.edit_work_sync(
+            info.run_id, step, add=add, drop=edits.drop, priority=priority, by=who
+        )
+        done = {
+            "added": [one.id for one in add],
+            "dropped": list(edits.drop),
+            "priority": {**priority, **{one.id: one.priority for one in add if one.priority}},
+        }
+        write_said(data, {"run_id": info.run_id, **done}, by=who)
+        if data is None:
+            for line in _done(add, edits.drop, priority):
+                print(shown(f"{line}, by {who}"))
+        tell_who_goes_on(journal, info, place)
+    return Exit.SUCCEEDED
+
+
+def works_in(journal: Journal, info: RunInfo) -> tuple[WorkView, ...]:
+    """The queues of a run, by its record."""
+    history = history_of(journal, info.run_id)
+    inbox = unread(journal, info.run_id, history)
+    return view_of(history, inbox, alive=info.holder is not None, now=time.time()).works
+
+
+def _done(add: Sequence[Task], drop: Sequence[str], priority: dict[str, float]) -> Iterator[str]:
+    for task in add:
+        yield f"added task {task.id!r}"
+    for one in drop:
+        yield f"dropped task {one!r}"
+    for one, number in priority.items():
+        yield f"gave task {one!r} the priority {number:g}"
+
+
+def _told(works: Sequence[WorkView]) -> Iterator[str]:
+    for work_ in works:
+        yield shown(f"{clean(work_.path)}: {counts_text(work_)}")
+        rows = {
+            "at work": list(map(clean, work_.running)),
+            "next": [_queued_text(*one) for one in work_.queued],
+            "refused": list(map(clean, dict.fromkeys(work_.refused))),
+        }
+        for title, texts in rows.items():
+            if texts:
+                more = len(texts) - _MOST
+                told = ", ".join(texts[:_MOST]) + (f" and {more} more" if more > 0 else "")
+                yield shown(f"  {title:8} {told}")
+
+
+def _queued_text(task_id: str, priority: float) -> str:
+    return f"{clean(task_id)} (priority {priority:g})" if priority else clean(task_id)
+
+
+def counts_text(work_: WorkView) -> str:
+    """``3 at work, 12 queued, 40 done, 1 failed``, and why no more begin."""
+    what = "left" if work_.over else "queued"
+    counts = {
+        "at work": len(work_.running),
+        what: len(work_.queued),
+        "done": work_.done,
+        "failed": work_.failed,
+        "refused": len(work_.refused),
+    }
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no tasks"
+    why = work_.why_stopped
+    return told if why is None else f"{told}; begins no more: {clean(why)}"
+
+
+def summary(workdir: Path, target: str | None) -> int:
+    """Print what the protocol says of its folder.
+
+    Raises:
+        HandrailError: nobody ran one there, or it cannot be found.
+    """
+    raise NotImplementedError
