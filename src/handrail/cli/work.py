@@ -126,7 +126,7 @@ def _told(works: Sequence[WorkView]) -> Iterator[str]:
         yield shown(f"{clean(work_.path)}: {counts_text(work_)}")
         rows = {
             "at work": list(map(clean, work_.running)),
-            "next": [_queued_text(*one) for one in work_.queued],
+            "left" if work_.over else "next": [_queued_text(*one) for one in work_.queued],
             "refused": list(map(clean, dict.fromkeys(work_.refused))),
         }
         for title, texts in rows.items():

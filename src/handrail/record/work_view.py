@@ -28,6 +28,11 @@ class WorkView:
     why_stopped: str | None
     over: bool
 
+    @property
+    def size(self) -> int:
+        """How many tasks are known, whether they wait, are at work or have ended."""
+        return len(self.queued) + len(self.running) + self.done + self.failed
+
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON-safe data."""
         return {

@@ -23,11 +23,14 @@ VERBS = frozenset(
         "parallel",
         "for_each",
         "race",
+        "work",
         "ask",
         "wait_for",
         "sleep",
     }
 )
+WITH_A_BODY = frozenset({"for_each", "work"})
+"""Verbs whose second argument is a function that makes the steps of a member."""
 MODIFIERS = frozenset(
     {
         "when",

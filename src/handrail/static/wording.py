@@ -32,6 +32,8 @@ def detail_of(chain: Chain, symbols: Symbols) -> str:
             return _source(argument(call, 0, "seconds_or_timedelta_or_datetime"))
         case "for_each":
             return ", ".join([_source(argument(call, 0, "items")), *_group(call)])
+        case "work":
+            return ", ".join([_source(argument(call, 0, "tasks")), *_group(call), *_bounds(call)])
         case _:
             return ", ".join(_group(call))
 
@@ -119,6 +121,13 @@ def _question(call: ast.Call | None, symbols: Symbols) -> str:
             return f"{question} ({shorten(listed)})"
         case _:
             return question
+
+
+def _bounds(call: ast.Call | None) -> list[str]:
+    """When work stops, in words."""
+    at_most, stop = argument(call, 99, "at_most"), argument(call, 99, "stop")
+    words = [] if at_most is None else [f"at most {_source(at_most)}"]
+    return words if stop is None else [*words, f"until {_action(stop)}"]
 
 
 def _group(call: ast.Call | None) -> list[str]:

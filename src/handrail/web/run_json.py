@@ -103,6 +103,7 @@ def detail_of(told: Told, *, steps: bool = True) -> dict[str, Json]:
         "acts": acts_of((*told.history, *view.inbox)),
         "drives": json_safe(times_of(told.history).drives_until(_last(told))),
         "steps": cast("Json", step_rows(view, told.history)) if steps else [],
+        "work": [one.to_dict() for one in view.works],
     }
 
 
