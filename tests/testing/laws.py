@@ -239,3 +239,34 @@ def nothing_left(hand: Hand) -> None:
     run = hand.machine.run
     assert (run.nodes, run.gates, run.listeners, run.timers) == ({}, {}, {}, {})
     assert hand.flights == {}
+
+
+def the_most_urgent_begins_first(events: Events) -> None:
+    """Of the tasks that wait the most urgent begins; of equal ones the one that came first. Of a
+    drive whose queues nobody edits.
+    """
+    waiting: dict[str, dict[str, tuple[float, int]]] = {}
+    known: dict[str, set[str]] = {}
+    for event in events:
+        group = getattr(event, "path", "").rpartition("/")[0]
+        match event:
+            case ev.TasksQueued(path=path, tasks=tasks):
+                waiting[path], known[path] = {}, set()
+                brought = [(one.id, one.priority) for one in tasks]
+                _bring(brought, waiting[path], known[path])
+            case ev.MemberCompleted(found=brought) if group in waiting:
+                _bring(brought, waiting[group], known[group])
+            case ev.MemberStarted(key=key) if group in waiting:
+                place = waiting[group].pop(key)
+                assert place <= min(waiting[group].values(), default=place), (event, waiting[group])
+            case _:
+                pass
+
+
+def _bring(
+    tasks: Sequence[tuple[str, float]], waiting: dict[str, tuple[float, int]], known: set[str]
+) -> None:
+    for one, priority in tasks:
+        if one not in known:
+            known.add(one)
+            waiting[one] = priority, len(known)

@@ -113,7 +113,7 @@ from handrail.core.work_edits import work_edited
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import StepResult, StepStatus, add_usage
-from handrail.model.work import Found
+from handrail.model.work import is_found
 from handrail.record.outputs import CHILD
 from handrail.steps.verbs import (
     PLAIN,
@@ -374,7 +374,7 @@ def _member_gave(
         if unfit is not None:
             run.end_member(node, "failed", failure=unfit)
             return
-        if isinstance(output, Found):
+        if is_found(output):
             found = tuple((task.id, task.priority) for task in output.children)
     run.end_member(node, status, output=output, derived=derived, found=found)
 

@@ -398,6 +398,13 @@ class RunState:
             path: list(edits) for path, edits in recorded.edits.items()
         }
         """What was done to the queue of ``work``, by its path, in order."""
+        self.last_edit = 0
+        """The number of the last message that was one of these."""
+        self.more_ended = False
+        """Another end is on record, and comes next: no task begins before what it brings is known.
+        """
+        self.deferred: dict[str, None] = {}
+        """The ``work`` that waits for that, by path."""
         self.roomy = set[str]()
         """The ``work`` that would begin a task at once if somebody added one."""
         self.begins_at_once = False

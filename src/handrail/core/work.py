@@ -29,7 +29,7 @@ from handrail.errors import WrongUse
 from handrail.model import events as ev
 from handrail.model.paths import encode_key
 from handrail.model.results import Skipped, StepResult
-from handrail.model.work import Found, Tally, Task, TaskDone, TaskFailed, in_tree_order, work_of
+from handrail.model.work import Tally, Task, TaskDone, TaskFailed, in_tree_order, is_found, work_of
 from handrail.record.outputs import WORK
 from handrail.record.work import dropped_by, task_ended
 from handrail.steps.verbs import Step, WorkGroup
@@ -322,6 +322,9 @@ class WorkNode(GroupNode):
         if self.phase is Phase.RUNNING and not members.closed:
             if self._searching and queue.next_end == math.inf:
                 return  # what the task brought is not known yet
+            if run.more_ended:
+                run.deferred[self.path] = None
+                return
             self._catch_up(run)
             begins = not queue.takes_up and queue.may_begin and members.may_pull(self)
             if run.paused is not None and begins and hold_back(run, Pull(self)):
@@ -366,13 +369,13 @@ class WorkNode(GroupNode):
 
     def unfit(self, member: Node, value: Any) -> AttemptFailure | None:
         """Why a task's body cannot give this, or None if it can."""
-        if isinstance(value, (Found, Skipped)):
+        if is_found(value) or isinstance(value, Skipped):
             return None
         task = self.queue.known[_key(member.path)][0]
         return failure_of(
             WrongUse(
                 f"the body of {self.path!r} gives Found(value, children) for each task, "
-                f"got {value!r} for {task.id!r}. Write Found({value!r})."
+                f"got {value!r} for {task.id!r}. Write Found({value!r})"
             )
         )
 
@@ -392,7 +395,7 @@ class WorkNode(GroupNode):
             return
         self.tally.add(end)
         output = result.output
-        if isinstance(end, TaskDone) and isinstance(output, Found) and output.children:
+        if isinstance(end, TaskDone) and is_found(output) and output.children:
             self._children[task.id] = output.children
             self._bring(run, output.children, task.id)
             self._tell(run)

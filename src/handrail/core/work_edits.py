@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from handrail.core.run_state import RunState
 from handrail.core.work import WorkNode
@@ -12,12 +12,14 @@ from handrail.errors import CannotSteer, WrongUse, did_you_mean
 from handrail.model import events as ev
 from handrail.model.paths import encode_key
 from handrail.model.work import Task, priority_of
+from handrail.record.work import dropped_by
 
 _PLAIN = frozenset({type(None), bool, int, float, str, list, dict, tuple})
 
 
 def work_edited(run: RunState, event: ev.WorkEdited) -> None:
     """Change the queue of work that has begun; keep it for work that has not."""
+    run.last_edit = max(run.last_edit, event.letter)
     run.edits.setdefault(event.path, []).append(event)
     node = run.nodes.get(event.path)
     if isinstance(node, WorkNode) and node.is_open:
@@ -50,11 +52,14 @@ def edit_of(
     return ev.WorkEdited(path or "", tuple(add), tuple(drop), moved, by)
 
 
-def check_edit(run: RunState, event: ev.WorkEdited, *, driven: bool) -> ev.WorkEdited:
+def check_edit(
+    run: RunState, event: ev.WorkEdited, coming: Sequence[ev.WorkEdited] = (), *, driven: bool
+) -> ev.WorkEdited:
     """The same, of a step that takes it, with payloads of the type that its other tasks have.
 
-    ``run`` is live (``driven``), or gone through by its record. A payload that a person typed is
-    taken for the class of the first task's payload, if that is no plain data.
+    ``run`` is live (``driven``; ``coming``: edits that have been posted, and have not come to it),
+    or gone through by its record. A payload that a person typed is taken for the class of the first
+    task's payload, if that is no plain data.
 
     Raises:
         CannotSteer: there is no such work, or it does not take this. InvalidInput: a payload does
@@ -62,13 +67,18 @@ def check_edit(run: RunState, event: ev.WorkEdited, *, driven: bool) -> ev.WorkE
     """
     node = _open_work(run, event.path)
     run_id, path = run.setting.run_id, node.path
-    added = set[str]()
+    before = [one for one in coming if one.path == path]
+    added = {task.id for one in before for task in one.add}
+    dropped = {each: one for one in before for each in one.drop}
     for task in event.add:
         if encode_key(task.id) in node.queue.known or task.id in added:
             raise CannotSteer(run_id, f"there is a task {task.id!r} in step {path!r} already")
         added.add(task.id)
     for one in (*event.drop, *event.priority):
-        _check_waits(run, node, one, driven=driven)
+        if one in dropped:
+            raise CannotSteer(run_id, f"task {one!r} was {dropped_by(dropped[one])} already")
+        if one not in added:
+            _check_waits(run, node, one, driven=driven)
     add = tuple(_as_the_others(node, task) for task in event.add)
     return replace(event, path=path, add=add)
 
@@ -110,7 +120,7 @@ def _check_waits(run: RunState, node: WorkNode, task_id: str, *, driven: bool) -
     run_id, key = run.setting.run_id, encode_key(task_id)
     if key not in node.queue.known:
         near = did_you_mean([task_id], list(_ids(node)))
-        raise CannotSteer(run_id, f"step {node.path!r} has no task {task_id!r}{near}")
+        raise CannotSteer(run_id, f"step {node.path!r} has no task {task_id!r}.{near}")
     dropped = node.dropped(task_id)
     if dropped is not None:
         raise CannotSteer(run_id, f"task {task_id!r} was {dropped} already")
@@ -133,7 +143,7 @@ def _as_the_others(node: WorkNode, task: Task) -> Task:
     from handrail.typed.convert import convert
 
     tasks = node.verb.tasks
-    kind: type[Any] = type(tasks[0].payload) if tasks else type(None)
+    kind: type[Any] = cast("type[Any]", type(tasks[0].payload) if tasks else type(None))
     if kind in _PLAIN or isinstance(task.payload, kind):
         return task
     payload = convert(task.payload, kind, name=f"payload of task {task.id}")

@@ -506,9 +506,15 @@ class Driver:
         if pending is not None:
             await self._written(pending)
         todo.extendleft(reversed(attempts))
+        run = self.machine.run
+        run.more_ended = True
         for event in events:
             self._wiring.bus.emit(event)
             self.receive(event)
+        run.more_ended = False
+        for path in run.deferred:
+            self.receive(cmd.Pulled(path, at=self.now()))
+        run.deferred.clear()
         return True
 
     async def _written(self, pending: Awaitable[None]) -> None:

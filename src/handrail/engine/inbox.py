@@ -61,10 +61,17 @@ class Inbox:
             CannotSteer, InvalidInput: the step does not take it.
         """
         if isinstance(event, ev.WorkEdited):
-            event = check_edit(self._machine.run, event, driven=True)
+            event = check_edit(self._machine.run, event, self._edits_coming(), driven=True)
         elif event.path:
             event = check_steering(self._machine.run, event)
         self._journal.post(Letter(ev.stamp(event, self._run_id, 0, at)))
+
+    def _edits_coming(self) -> list[ev.WorkEdited]:
+        """The edits to queues that are posted, and have not come to the machine."""
+        run = self._machine.run
+        arrived = max(run.recorded.last_message, run.last_edit)
+        posted = (letter.event for letter in self._journal.letters(self._run_id, arrived))
+        return [event for event in posted if isinstance(event, ev.WorkEdited)]
 
     def _on_the_way(self, name: str) -> int:
         """How many signals of a name are posted, and have not come to the machine."""

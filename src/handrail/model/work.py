@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.frozen import unchangeable
@@ -70,6 +70,11 @@ class Found(Generic[T_co]):
                 if not isinstance(one, Task):
                     raise WrongUse(_NO_TASK.format(one=one))
         object.__setattr__(self, "children", tuple(children))
+
+
+def is_found(output: object) -> TypeGuard[Found[Any]]:
+    """True if a task may give this: what it found."""
+    return isinstance(output, Found)
 
 
 @unchangeable
@@ -185,7 +190,9 @@ class Tally(Generic[T_co]):
 
 
 StopRule: TypeAlias = "Callable[[Tally[Any]], str | None]"
-"""Says why work is to stop, or None: it is to go on."""
+"""Says why work is to stop, or None: it is to go on. Of any tally, or a checker would take its type
+for that of the work.
+"""
 
 
 class _Plateau:
@@ -214,9 +221,7 @@ class _Plateau:
         return f"plateau: {since} tasks in a row found nothing better"
 
 
-def plateau(
-    n: int, *, key: Callable[[Any], Any] | None = None, highest: bool = False
-) -> Callable[[Tally[Any]], str | None]:
+def plateau(n: int, *, key: Callable[[Any], Any] | None = None, highest: bool = False) -> StopRule:
     """A ``stop`` for work that searches: when ``n`` tasks in a row have found nothing better.
 
     Better is a lower value, with ``highest`` a higher one; ``key`` gives what is compared of a

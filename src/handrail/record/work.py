@@ -11,12 +11,12 @@ from handrail.model import events as ev
 from handrail.model.paths import attempt_base, encode_key
 from handrail.model.results import A_PERSON, Failure, StepResult
 from handrail.model.work import (
-    Found,
     Task,
     TaskDone,
     TaskFailed,
     Work,
     in_tree_order,
+    is_found,
     work_of,
 )
 from handrail.record.run_record import PathRecord, Recorded
@@ -33,8 +33,7 @@ def task_ended(
         failure = Failure(result.error or "", result.error_type or "", bases, text)
         return TaskFailed(task, failure, parent)
     output = result.output
-    value: Any = output.value if isinstance(output, Found) else output
-    return TaskDone(task, value, parent)
+    return TaskDone(task, output.value if is_found(output) else output, parent)
 
 
 def dropped_by(event: ev.WorkEdited) -> str:
@@ -124,7 +123,7 @@ class RecordedTasks:
 
 def _children(output: Any, record: PathRecord) -> Sequence[Task]:
     """What a task brought; of an output that is not known here no more than the ids."""
-    if isinstance(output, Found):
+    if is_found(output):
         return output.children
     payload = output if isinstance(output, Unresolved) else None
     return [Task(one, payload, priority) for one, priority in record.found]

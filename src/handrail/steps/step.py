@@ -39,7 +39,7 @@ from handrail.model.results import (
     WorkflowResult,
 )
 from handrail.model.shapes import AgentLike, WorkflowLike
-from handrail.model.work import Found, Tally, Task, Work
+from handrail.model.work import Found, StopRule, Task, Work
 from handrail.steps.agent_step import agent_settings
 from handrail.steps.arguments import (
     MISSING,
@@ -664,7 +664,7 @@ class StepName:
         *,
         max_concurrency: int | None = None,
         at_most: int | None = None,
-        stop: Callable[[Tally[T]], str | None] | None = None,
+        stop: StopRule | None = None,
         on_error: Literal["continue", "fail_fast"] = "continue",
     ) -> Step[Work[T]]:
         """Run ``body(task)`` for each task, the most urgent first; what it finds brings more tasks.
