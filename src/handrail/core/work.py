@@ -183,10 +183,12 @@ class WorkNode(GroupNode):
         "_dropped",
         "_edits",
         "_indices",
+        "_moved",
         "_next_index",
         "_refused",
         "_roots",
         "_searching",
+        "_unwelcome",
         "_verdict",
         "queue",
         "tally",
@@ -207,6 +209,10 @@ class WorkNode(GroupNode):
         """What the tasks brought that are done, by id."""
         self._dropped: dict[str, str] = {}
         """Why a task was dropped, by id."""
+        self._unwelcome: dict[str, str] = {}
+        """Why a task is to be dropped as soon as it is brought, by id."""
+        self._moved: dict[str, float] = {}
+        """The priorities that tasks were given, by id."""
         self._refused = 0
         self._indices: dict[str, int] = {}
         """The place of each task that has begun, by path."""
@@ -289,8 +295,10 @@ class WorkNode(GroupNode):
                 continue
             queue.known[key] = task, parent
             record = None if recorded.is_empty else recorded.known(f"{self.base}/{key}")
-            if record is None:
-                queue.wait(key, task.priority)
+            if record is None and task.id in self._unwelcome:
+                self._dropped[task.id] = self._unwelcome[task.id]
+            elif record is None:
+                queue.wait(key, self._moved.get(task.id, task.priority))
             else:
                 ended = None if record.member_end is None else record.ended_seq
                 queue.take_up(key, ended=ended, index=record.index)
@@ -307,9 +315,13 @@ class WorkNode(GroupNode):
         queue = self.queue
         self._bring(run, event.add, None)
         for one in event.drop:
-            if queue.drop(encode_key(one)):
+            key = encode_key(one)
+            if key not in queue.known:  # the end that brings it is on its way
+                self._unwelcome.setdefault(one, dropped_by(event))
+            elif queue.drop(key):
                 self._dropped[one] = dropped_by(event)
         for one, priority in event.priority.items():
+            self._moved[one] = priority
             queue.move(encode_key(one), priority)
         self._tell(run)
 

@@ -51,7 +51,7 @@ class RecordedTasks:
     def __init__(self, recorded: Recorded, path: str, attempt: int, roots: Sequence[Task]) -> None:
         self.base = attempt_base(path, attempt)
         self._recorded = recorded
-        edits = recorded.edits.get(path, [])
+        self._edits = edits = recorded.edits.get(path, [])
         self.roots = [*roots, *(task for event in edits for task in event.add)]
         self.ends: dict[str, TaskDone[Any] | TaskFailed] = {}
         self.children: dict[str, Sequence[Task]] = {}
@@ -63,7 +63,7 @@ class RecordedTasks:
         waiting = list(edits)
         while self._ready or waiting:  # what comes first in the record, first
             if waiting and not (self._ready and self._ready[0][0] < waiting[0].seq):
-                self._take_edit(waiting.pop(0))
+                self._bring(waiting.pop(0).add, None)
             else:
                 _, _, task, parent = heappop(self._ready)
                 self._take_end(task, parent)
@@ -91,13 +91,9 @@ class RecordedTasks:
 
     def by_urgency(self) -> list[tuple[str, float]]:
         """All tasks that count, by id with their priorities, in the order in which they begin."""
-        return sorted(self._known.items(), key=lambda one: one[1])
-
-    def _take_edit(self, event: ev.WorkEdited) -> None:
-        self._bring(event.add, None)
-        for one, priority in event.priority.items():
-            if one in self._known:
-                self._known[one] = priority
+        moved = {one: priority for event in self._edits for one, priority in event.priority.items()}
+        urgency = [(one, moved.get(one, priority)) for one, priority in self._known.items()]
+        return sorted(urgency, key=lambda one: one[1])
 
     def _bring(self, tasks: Iterable[Task], parent: str | None) -> None:
         for task in tasks:

@@ -63,6 +63,26 @@ def shapes(
     return _shapes(_Drawn(timeless, waits), depth)
 
 
+def growing(*, timeless: bool = False, waits: bool = True) -> st.SearchStrategy[Body]:
+    """Workflows of work whose tasks bring tasks, also such as there are, in one attempt or two;
+    ``timeless`` and ``waits`` as in ``bodies``.
+    """
+    drawn = _Drawn(timeless, waits)
+    work = st.builds(
+        Shape,
+        _work(drawn, 1),
+        attempts=st.sampled_from([1, 1, 2]),
+        settle=st.sampled_from([None, "default"]),
+        rollback=st.sampled_from([None, "succeeds"]),
+    )
+    more = st.one_of(_shapes(drawn, 0), st.builds(Raise))
+    return st.builds(_one_work, work, st.lists(more, max_size=2))
+
+
+def _one_work(work: Shape, more: list[Statement]) -> Body:
+    return Body((work, *more))
+
+
 @dataclass(frozen=True, slots=True)
 class _Drawn:
     """What may be drawn."""
