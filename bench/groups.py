@@ -10,7 +10,18 @@ import anyio
 
 from bench.measure import Row, interleaved
 from bench.steps import Nothing, action
-from handrail import Executor, MemoryJournal, Step, Steps, Workflow, step, workflow
+from handrail import (
+    Executor,
+    Found,
+    MemoryJournal,
+    Step,
+    Steps,
+    Task,
+    Work,
+    Workflow,
+    step,
+    workflow,
+)
 
 
 def group_of(count: int, window: int | None = None) -> Workflow[[], list[int]]:
@@ -22,6 +33,25 @@ def group_of(count: int, window: int | None = None) -> Workflow[[], list[int]]:
     @workflow
     def flow() -> Steps[list[int]]:
         return (yield from step("all").for_each(range(count), body, max_concurrency=window))
+
+    return flow
+
+
+def work_of(count: int) -> Workflow[[], Work[int]]:
+    """A workflow of that many tasks: a tenth of them are there at the start, each of these brings
+    nine more.
+    """
+
+    async def find(task: Task) -> Found[int]:
+        below = range(task.payload)
+        return Found(0, [Task(f"{task.id}.{n}", 0, n) for n in below] if below else ())
+
+    def body(task: Task) -> Step[Found[int]]:
+        return step("one").call(find, task)
+
+    @workflow
+    def flow() -> Steps[Work[int]]:
+        return (yield from step("all").work([Task(str(n), 9) for n in range(count // 10)], body))
 
     return flow
 

@@ -112,7 +112,7 @@ from handrail.core.work import WorkNode
 from handrail.core.work_edits import work_edited
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.results import StepResult, StepStatus, add_usage
+from handrail.model.results import Skipped, StepResult, StepStatus, add_usage
 from handrail.model.work import is_found
 from handrail.record.outputs import CHILD
 from handrail.steps.verbs import (
@@ -370,12 +370,12 @@ def _member_gave(
     """End a member with what it gives; a task may give nothing but what it found."""
     found: tuple[tuple[str, float], ...] = ()
     if isinstance(node.parent, WorkNode):
-        unfit = node.parent.unfit(node, output)
-        if unfit is not None:
-            run.end_member(node, "failed", failure=unfit)
-            return
         if is_found(output):
-            found = tuple((task.id, task.priority) for task in output.children)
+            if output.children:
+                found = tuple([(task.id, task.priority) for task in output.children])
+        elif not isinstance(output, Skipped):
+            run.end_member(node, "failed", failure=node.parent.unfit(node, output))
+            return
     run.end_member(node, status, output=output, derived=derived, found=found)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, cast
 
@@ -28,13 +28,14 @@ from handrail.core.steering import hold_back
 from handrail.errors import WrongUse
 from handrail.model import events as ev
 from handrail.model.paths import encode_key
-from handrail.model.results import Skipped, StepResult
+from handrail.model.results import StepResult
 from handrail.model.work import Tally, Task, TaskDone, TaskFailed, in_tree_order, is_found, work_of
+from handrail.record.assemble import assembler
 from handrail.record.outputs import WORK
 from handrail.record.work import dropped_by, task_ended
 from handrail.steps.verbs import Step, WorkGroup
 
-_NOTHING: tuple[Task, ...] = ()
+_task_done: Callable[[Task, Any, str | None], TaskDone[Any]] = assembler(TaskDone)
 
 
 class Queue:
@@ -155,15 +156,25 @@ class TaskMembers(Members):
 
     def count(self, child: Node, result: StepResult[Any]) -> None:
         """Count a task that ended; what is done is kept by the node, in short."""
+        if result.status == "succeeded" and child.rollbacks is None:  # most of them
+            self.succeeded += 1
+            return
         super().count(child, result)
         if result.status not in {"failed", "cancelled"}:
             del self.results[child.index]
 
     def may_pull(self, node: Node) -> bool:
-        """The same; what has ended before needs no room."""
-        if self.queue.next_end < math.inf and node.stop is None and not self.closed:
+        """True if a task may be taken; one that has ended before needs no room."""
+        if self.closed or node.stop is not None:
+            return False
+        if self.queue.next_end < math.inf:
             return True
-        return super().may_pull(node)
+        return self.has_room(node) and (not self.decided or bool(self.left))
+
+    def has_room(self, node: Node) -> bool:
+        """True if the window is open."""
+        window = self.window
+        return window is None or node.live is None or len(node.live) < window
 
     def gathered(self) -> list[RollbackEntry]:
         """The rollbacks of all tasks, in the order of their tree."""
@@ -182,12 +193,16 @@ class WorkNode(GroupNode):
         "_children",
         "_dropped",
         "_edits",
+        "_in_order",
         "_indices",
+        "_is_behind",
+        "_is_roomy",
         "_moved",
         "_next_index",
         "_refused",
         "_roots",
         "_searching",
+        "_stop",
         "_unwelcome",
         "_verdict",
         "queue",
@@ -201,10 +216,14 @@ class WorkNode(GroupNode):
         self._reset()
 
     def _reset(self) -> None:
-        self.queue = Queue(self.verb.at_most)
+        verb = self.verb
+        self.queue = Queue(verb.at_most)
+        self._stop = verb.stop
         self.tally: Tally[Any] = Tally()
         self._roots: list[Task] = []
         """The tasks that nobody brought: those of the start, and those that were added."""
+        self._in_order: tuple[tuple[Task, str | None, bool], ...] = ()
+        """All tasks in the order of their tree, once the work has ended."""
         self._children: dict[str, Sequence[Task]] = {}
         """What the tasks brought that are done, by id."""
         self._dropped: dict[str, str] = {}
@@ -215,7 +234,7 @@ class WorkNode(GroupNode):
         """The priorities that tasks were given, by id."""
         self._refused = 0
         self._indices: dict[str, int] = {}
-        """The place of each task that has begun, by path."""
+        """The place of each task that has begun, by path, if an earlier drive began any."""
         self._next_index = 0
         self._searching = set[str]()
         """Tasks whose recorded end waits for what can be undone below it."""
@@ -225,6 +244,10 @@ class WorkNode(GroupNode):
         """What ``stop`` said in an earlier drive."""
         self._asks = False
         """``stop`` is to be asked once all recorded ends are taken."""
+        self._is_roomy = False
+        """No task waits, and one that is added would begin at once."""
+        self._is_behind = False
+        """There are recorded ends, or edits, that are not taken yet."""
 
     @property
     def verb(self) -> WorkGroup:
@@ -255,6 +278,7 @@ class WorkNode(GroupNode):
         if not _same(run, recorded.tasks.get(self.path), tasks):
             run.record(ev.TasksQueued(self.path, tasks))
         self._edits.extend(run.edits.get(self.path, ()))
+        self._is_behind = not recorded.is_empty or bool(self._edits)
         begun = [one for one in recorded.children(self.path) if self._is_mine(one)]
         if begun:
             self._next_index = 1 + max(recorded.at(one).index for one in begun)
@@ -294,6 +318,7 @@ class WorkNode(GroupNode):
                 self._refused += 1
                 continue
             queue.known[key] = task, parent
+            self.members.exhausted = False
             record = None if recorded.is_empty else recorded.known(f"{self.base}/{key}")
             if record is None and task.id in self._unwelcome:
                 self._dropped[task.id] = self._unwelcome[task.id]
@@ -309,6 +334,7 @@ class WorkNode(GroupNode):
     def edited(self, run: RunState, event: ev.WorkEdited) -> None:
         """Take what somebody did to the queue, in its turn."""
         self._edits.append(event)
+        self._is_behind = True
         run.push(Pull(self))
 
     def _take_edit(self, run: RunState, event: ev.WorkEdited) -> None:
@@ -329,20 +355,32 @@ class WorkNode(GroupNode):
 
     def pull(self, run: RunState) -> None:
         """Take up, or begin, the next task; end the work if there is none, and none is at work."""
-        members, queue = self.members, self.queue
-        members.exhausted = False
-        if self.phase is Phase.RUNNING and not members.closed:
-            if self._searching and queue.next_end == math.inf:
-                return  # what the task brought is not known yet
-            if run.more_ended:
-                run.deferred[self.path] = None
-                return
-            self._catch_up(run)
-            begins = not queue.takes_up and queue.may_begin and members.may_pull(self)
-            if run.paused is not None and begins and hold_back(run, Pull(self)):
-                return
+        if (self._is_behind or run.more_ended or run.paused is not None) and not self._goes_on(run):
+            return
+        if self._is_roomy and self.live and not self.queue.urgency:
+            return  # as it was before
         super().pull(run)
-        if members.exhausted and not members.closed and not queue.may_begin:
+
+    def _goes_on(self, run: RunState) -> bool:
+        """True if a task may be taken now: nothing is on its way that comes before that."""
+        members, queue = self.members, self.queue
+        if self.phase is not Phase.RUNNING or members.closed:
+            return True
+        if self._searching and queue.next_end == math.inf:
+            return False  # what the task brought is not known yet
+        if run.more_ended:
+            run.deferred[self.path] = None
+            return False
+        if self._is_behind:
+            self._catch_up(run)
+        begins = not queue.takes_up and queue.may_begin and members.may_pull(self)
+        return not (run.paused is not None and begins and hold_back(run, Pull(self)))
+
+    def _perhaps_end(self, run: RunState) -> None:
+        super()._perhaps_end(run)
+        members = cast("TaskMembers", self.members)
+        self._is_roomy = not members.closed and members.has_room(self) and not self.queue.takes_up
+        if self._is_roomy:
             run.roomy.add(self.path)  # what is added would begin at once
         else:
             run.roomy.discard(self.path)
@@ -354,7 +392,10 @@ class WorkNode(GroupNode):
         edits, following = self._edits, self.queue.next_end
         while edits and edits[0].seq < following:
             self._take_edit(run, edits.popleft())
-        if following < math.inf or not self._asks:
+        if following < math.inf:
+            return
+        self._is_behind = False
+        if not self._asks:
             return
         self._asks = False
         verdict = self._verdict
@@ -365,6 +406,9 @@ class WorkNode(GroupNode):
 
     def index_of(self, run: RunState, item: Task) -> int:
         """The place that is recorded, or the next one."""
+        if run.recorded.is_empty:
+            self._next_index += 1
+            return self._next_index - 1
         path = f"{self.base}/{encode_key(item.id)}"
         record = run.recorded.known(path)
         index = self._next_index if record is None else record.index
@@ -374,15 +418,15 @@ class WorkNode(GroupNode):
 
     def _open_member(self, run: RunState, verb: Any, item: Task) -> None:
         super()._open_member(run, verb, item)
+        if not run.rehearses:
+            return
         path = f"{self.base}/{encode_key(item.id)}"
         node = (self.live or {}).get(path)
         if node is not None and node.phase is Phase.SEARCHING:
             self._searching.add(path)
 
-    def unfit(self, member: Node, value: Any) -> AttemptFailure | None:
-        """Why a task's body cannot give this, or None if it can."""
-        if is_found(value) or isinstance(value, Skipped):
-            return None
+    def unfit(self, member: Node, value: Any) -> AttemptFailure:
+        """Why a task's body cannot give this."""
         task = self.queue.known[_key(member.path)][0]
         return failure_of(
             WrongUse(
@@ -393,28 +437,32 @@ class WorkNode(GroupNode):
 
     def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
         """Let what the task brought join the queue; ask whether the work is to stop."""
+        recorded = run.recorded
+        new = recorded.is_empty or recorded.at(child.path).member_end is None
         self._searching.discard(child.path)
-        new = run.recorded.is_empty or run.recorded.at(child.path).member_end is None
         self._note_end(run, child, result)
         super().child_ended(run, child, result)
-        if new and not self.members.decided and result.status != "cancelled":
+        if new and self._stop is not None and not self.members.decided:
             self._ask(run)
 
     def _note_end(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
-        task, parent = self.queue.known[_key(child.path)]
-        end = task_ended(task, parent, result)
-        if end is None:
-            return
-        self.tally.add(end)
+        task, parent = self.queue.known[child.path.rpartition("/")[2]]
         output = result.output
-        if isinstance(end, TaskDone) and is_found(output) and output.children:
+        if result.status == "succeeded" and is_found(output):  # nearly always
+            self.tally.ends.append(_task_done(task, output.value, parent))
+            self.tally.done += 1
+        else:
+            end = task_ended(task, parent, result)
+            if end is not None:
+                self.tally.add(end)
+        if is_found(output) and output.children and result.success:
             self._children[task.id] = output.children
             self._bring(run, output.children, task.id)
             self._tell(run)
 
     def _ask(self, run: RunState) -> None:
         """Ask ``stop``; what it says is recorded before anything follows from it."""
-        stop, queue, tally = self.verb.stop, self.queue, self.tally
+        stop, queue, tally = self._stop, self.queue, self.tally
         if stop is None or queue.stopped is not None:
             return
         tally.queued, tally.refused = len(queue.urgency), self._refused
@@ -448,9 +496,8 @@ class WorkNode(GroupNode):
 
     def output(self) -> tuple[Any, str]:
         """What became of all tasks."""
-        ends: dict[str, TaskDone[Any] | TaskFailed] = {end.id: end for end in self.tally.ends}
-        why = self._why_stopped()
-        return work_of(self._roots, ends, self._children, self._dropped, why), WORK
+        ends: dict[str, TaskDone[Any] | TaskFailed] = {end.task.id: end for end in self.tally.ends}
+        return work_of(self._in_order, ends, self._dropped, self._why_stopped()), WORK
 
     def results(self) -> tuple[Any, str]:
         """The same, of work that failed."""
@@ -469,8 +516,11 @@ class WorkNode(GroupNode):
         """The keys in the order of the tree, if tasks began in another one, and why some were left;
         the steps of the run are listed in that order, too.
         """
-        self.put_in_order(run)
         members, indices = cast("TaskMembers", self.members), self._indices
+        if not indices:
+            mine = (one for one in self.seen or () if self._is_mine(one))
+            indices = {path: index for index, path in enumerate(mine)}
+        self.put_in_order(run)
         paths = [one for one in self.seen or () if one in indices]
         begun = [indices[path] for path in paths]
         keys = tuple(map(_key, paths)) if begun != sorted(begun) else ()
@@ -479,15 +529,12 @@ class WorkNode(GroupNode):
 
     def put_in_order(self, run: RunState) -> None:
         """List what has begun in the order of the tree."""
-        seen = self.seen
+        self._in_order = tuple(in_tree_order(self._roots, self._children))
+        seen, base = self.seen, self.base
         if not seen:
             return
-        in_order = (
-            f"{self.base}/{encode_key(task.id)}"
-            for task, _, counts in in_tree_order(self._roots, self._children)
-            if counts
-        )
-        begun = {path: None for path in in_order if path in seen}
+        paths = (f"{base}/{encode_key(task.id)}" for task, _, counts in self._in_order if counts)
+        begun = {path: None for path in paths if path in seen}
         before = {path: None for path in seen if path not in begun}
         self.seen = run.tree[self.path] = {**before, **begun}
 

@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.frozen import unchangeable
-from handrail.model.paths import encode_key
 from handrail.model.policy import count_of
 from handrail.model.results import Failure
 
@@ -35,11 +34,11 @@ class Task:
     def __post_init__(self) -> None:
         if not isinstance(self.id, str):
             raise WrongUse(f"the id of a Task is a str, got {self.id!r}")
-        try:
-            encode_key(self.id)
-        except ValueError:
-            raise DefinitionError("the id of a Task must not be empty") from None
-        object.__setattr__(self, "priority", priority_of(self.priority, f"Task {self.id!r}"))
+        if not self.id:
+            raise DefinitionError("the id of a Task must not be empty")
+        priority = self.priority
+        if type(priority) is not float or not math.isfinite(priority):
+            object.__setattr__(self, "priority", priority_of(priority, f"Task {self.id!r}"))
 
 
 def priority_of(value: object, whose: str) -> float:
@@ -63,12 +62,13 @@ class Found(Generic[T_co]):
 
     def __post_init__(self) -> None:
         children = self.children
+        if type(children) is tuple and not children:
+            return
         if isinstance(children, Task):
             raise WrongUse(_NO_TASK.format(one=children))
-        if children:
-            for one in children:
-                if not isinstance(one, Task):
-                    raise WrongUse(_NO_TASK.format(one=one))
+        for one in children:
+            if not isinstance(one, Task):
+                raise WrongUse(_NO_TASK.format(one=one))
         object.__setattr__(self, "children", tuple(children))
 
 
@@ -266,18 +266,17 @@ def in_tree_order(
 
 
 def work_of(
-    roots: Iterable[Task],
+    in_order: Iterable[tuple[Task, str | None, bool]],
     ends: Mapping[str, TaskDone[Any] | TaskFailed],
-    children: Mapping[str, Sequence[Task]],
     dropped: Mapping[str, str],
     why_stopped: str | None,
 ) -> Work[Any]:
-    """What became of all tasks. ``ends`` and ``children`` are by the task's id, ``dropped`` says
-    why a task was.
+    """What became of all tasks, which are ``in_tree_order``. ``ends`` are by the task's id,
+    ``dropped`` says why a task was.
     """
     done, failed = list[TaskDone[Any]](), list[TaskFailed]()
     left, refused = list[Task](), list[TaskRefused]()
-    for task, parent, counts in in_tree_order(roots, children):
+    for task, parent, counts in in_order:
         end = ends.get(task.id)
         if not counts:
             refused.append(TaskRefused(task, f"there is a task {task.id!r} already", parent))

@@ -80,7 +80,8 @@ class RecordedTasks:
 
     def work(self) -> Work[Any]:
         """What became of all."""
-        return work_of(self.roots, self.ends, self.children, self.dropped, self.why_stopped)
+        in_order = in_tree_order(self.roots, self.children)
+        return work_of(in_order, self.ends, self.dropped, self.why_stopped)
 
     def in_order(self) -> Iterator[Task]:
         """The tasks that count, in the order of their tree."""
