@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 from handrail.errors import DefinitionError, WrongUse
-from handrail.model.frozen import unchangeable
+from handrail.model.dataclass import dataclass
 from handrail.model.policy import count_of
 from handrail.model.results import Failure
 
@@ -52,7 +51,6 @@ def priority_of(value: object, whose: str) -> float:
     return float(value)
 
 
-@unchangeable
 @dataclass(frozen=True, slots=True)
 class Found(Generic[T_co]):
     """What a task came to: its value, and the further tasks that follow from it, in order."""
@@ -77,7 +75,6 @@ def is_found(output: object) -> TypeGuard[Found[Any]]:
     return isinstance(output, Found)
 
 
-@unchangeable
 @dataclass(frozen=True, slots=True)
 class TaskDone(Generic[T_co]):
     """A task that came to an end, with the value it found; ``parent`` is the id of the task that
@@ -132,7 +129,6 @@ class TaskRefused:
         return self.task.id
 
 
-@unchangeable
 @dataclass(frozen=True, slots=True)
 class Work(Generic[T_co]):
     """What became of all tasks, each list in the order of their tree: a task, then those that it
