@@ -53,6 +53,7 @@ class Members:
     """How far an attempt of a group has come. Mutable."""
 
     __slots__ = (
+        "awaits_turn",
         "cancelled",
         "closed",
         "decided",
@@ -81,6 +82,7 @@ class Members:
         self.closed = False
         self.started = 0
         self.pulls = 0
+        self.awaits_turn = False
         self.results: dict[int, StepResult[Any]] = {}
         self.rollbacks: dict[int, list[RollbackEntry]] = {}
         self.first_failure: StepResult[Any] | None = None
@@ -211,6 +213,7 @@ class GroupNode(CompositeNode):
     def turn(self, run: RunState) -> None:
         """Go on starting members, after a turn of the loop."""
         self.members.pulls = 0
+        self.members.awaits_turn = False
         run.push(Pull(self))
 
     def pull(self, run: RunState) -> None:
@@ -222,7 +225,9 @@ class GroupNode(CompositeNode):
             self._perhaps_end(run)
             return
         if members.pulls >= PULLS_PER_TURN and not run.rehearses:
-            run.emit(cmd.Pull(self.path))
+            if not members.awaits_turn:
+                members.awaits_turn = True
+                run.emit(cmd.Pull(self.path))
             return
         try:
             item = next(members.items)

@@ -48,9 +48,9 @@ class Queue:
     __slots__ = (
         "_arrivals",
         "_begun",
-        "_ended",
         "_waiting",
         "at_most",
+        "ended",
         "known",
         "only_begun",
         "stopped",
@@ -72,7 +72,8 @@ class Queue:
         """How many have begun, in this drive and before."""
         self._arrivals = 0
         self._waiting: list[tuple[float, int, str]] = []  # a heap, with places that are given up
-        self._ended: list[tuple[int, str]] = []
+        self.ended: list[tuple[int, str]] = []
+        """Tasks whose recorded end is to be taken, by its number: a heap."""
         self._begun: list[tuple[int, str]] = []
 
     def wait(self, key: str, priority: float) -> None:
@@ -86,7 +87,7 @@ class Queue:
         if ended is None:
             heappush(self._begun, (index, key))
         else:
-            heappush(self._ended, (ended, key))
+            heappush(self.ended, (ended, key))
 
     def move(self, key: str, priority: float) -> None:
         """Give a task that waits another priority; it keeps its place among equal ones."""
@@ -102,12 +103,12 @@ class Queue:
     @property
     def next_end(self) -> float:
         """The number of the next recorded end that is to be taken; infinite if there is none."""
-        return self._ended[0][0] if self._ended else math.inf
+        return self.ended[0][0] if self.ended else math.inf
 
     @property
     def takes_up(self) -> bool:
         """True if the next one is a task that an earlier drive began."""
-        return bool(self._ended or self._begun)
+        return bool(self.ended or self._begun)
 
     @property
     def may_begin(self) -> bool:
@@ -120,8 +121,8 @@ class Queue:
 
     def __next__(self) -> Task:
         """The next task to begin, or to take up."""
-        if self._ended:
-            _, key = heappop(self._ended)
+        if self.ended:
+            _, key = heappop(self.ended)
         elif self._begun:
             _, key = heappop(self._begun)
         elif self.may_begin:
@@ -167,7 +168,7 @@ class TaskMembers(Members):
         """True if a task may be taken; one that has ended before needs no room."""
         if self.closed or node.stop is not None:
             return False
-        if self.queue.next_end < math.inf:
+        if self.queue.ended:
             return True
         return self.has_room(node) and (not self.decided or bool(self.left))
 
@@ -222,7 +223,7 @@ class WorkNode(GroupNode):
         self.tally: Tally[Any] = Tally()
         self._roots: list[Task] = []
         """The tasks that nobody brought: those of the start, and those that were added."""
-        self._in_order: tuple[tuple[Task, str | None, bool], ...] = ()
+        self._in_order: Sequence[tuple[Task, str | None, bool]] = ()
         """All tasks in the order of their tree, once the work has ended."""
         self._children: dict[str, Sequence[Task]] = {}
         """What the tasks brought that are done, by id."""
@@ -309,24 +310,32 @@ class WorkNode(GroupNode):
 
     def _bring(self, run: RunState, tasks: Iterable[Task], parent: str | None) -> None:
         """Let tasks join the queue. ``parent`` is the id of the one that brought them."""
-        queue, recorded = self.queue, run.recorded
+        queue, known = self.queue, self.queue.known
+        is_new = run.recorded.is_empty and not self._unwelcome and not self._moved
         for task in tasks:
             if parent is None:
                 self._roots.append(task)
             key = encode_key(task.id)
-            if key in queue.known:
+            if key in known:
                 self._refused += 1
                 continue
-            queue.known[key] = task, parent
+            known[key] = task, parent
             self.members.exhausted = False
-            record = None if recorded.is_empty else recorded.known(f"{self.base}/{key}")
-            if record is None and task.id in self._unwelcome:
-                self._dropped[task.id] = self._unwelcome[task.id]
-            elif record is None:
-                queue.wait(key, self._moved.get(task.id, task.priority))
+            if is_new:
+                queue.wait(key, task.priority)
             else:
-                ended = None if record.member_end is None else record.ended_seq
-                queue.take_up(key, ended=ended, index=record.index)
+                self._bring_known(run, key, task)
+
+    def _bring_known(self, run: RunState, key: str, task: Task) -> None:
+        """Let a task join of which something may be recorded already."""
+        queue, record = self.queue, run.recorded.known(f"{self.base}/{key}")
+        if record is None and task.id in self._unwelcome:
+            self._dropped[task.id] = self._unwelcome[task.id]
+        elif record is None:
+            queue.wait(key, self._moved.get(task.id, task.priority))
+        else:
+            ended = None if record.member_end is None else record.ended_seq
+            queue.take_up(key, ended=ended, index=record.index)
 
     def _tell(self, run: RunState) -> None:
         run.emit(cmd.Tell(ev.WorkGrew(self.path, len(self.queue.known), self._refused)))
@@ -455,7 +464,9 @@ class WorkNode(GroupNode):
             end = task_ended(task, parent, result)
             if end is not None:
                 self.tally.add(end)
-        if is_found(output) and output.children and result.success:
+            if not result.success or not is_found(output):
+                return
+        if output.children:
             self._children[task.id] = output.children
             self._bring(run, output.children, task.id)
             self._tell(run)
@@ -516,27 +527,29 @@ class WorkNode(GroupNode):
         """The keys in the order of the tree, if tasks began in another one, and why some were left;
         the steps of the run are listed in that order, too.
         """
-        members, indices = cast("TaskMembers", self.members), self._indices
-        if not indices:
-            mine = (one for one in self.seen or () if self._is_mine(one))
-            indices = {path: index for index, path in enumerate(mine)}
+        before = list(self.seen or ())
         self.put_in_order(run)
-        paths = [one for one in self.seen or () if one in indices]
+        paths = list(self.seen or ())
+        if paths == before and not self._indices:  # nothing was more urgent than what came earlier
+            return (), self._why_stopped()
+        mine = filter(self._is_mine, before)
+        indices = self._indices or {path: index for index, path in enumerate(mine)}
+        paths = [one for one in paths if one in indices]
         begun = [indices[path] for path in paths]
         keys = tuple(map(_key, paths)) if begun != sorted(begun) else ()
-        members.undo_at = {index: at for at, index in enumerate(begun)}
+        cast("TaskMembers", self.members).undo_at = {index: at for at, index in enumerate(begun)}
         return keys, self._why_stopped()
 
     def put_in_order(self, run: RunState) -> None:
         """List what has begun in the order of the tree."""
-        self._in_order = tuple(in_tree_order(self._roots, self._children))
+        self._in_order = in_tree_order(self._roots, self._children)
         seen, base = self.seen, self.base
         if not seen:
             return
-        paths = (f"{base}/{encode_key(task.id)}" for task, _, counts in self._in_order if counts)
-        begun = {path: None for path in paths if path in seen}
+        paths = [f"{base}/{encode_key(task.id)}" for task, _, counts in self._in_order if counts]
+        begun = dict.fromkeys([path for path in paths if path in seen])
         before = {path: None for path in seen if path not in begun}
-        self.seen = run.tree[self.path] = {**before, **begun}
+        self.seen = run.tree[self.path] = {**before, **begun} if before else begun
 
 
 def _key(path: str) -> str:

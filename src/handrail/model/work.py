@@ -7,7 +7,7 @@ are told, is decided by what was found and not by who was faster: see ``in_tree_
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 from handrail.errors import DefinitionError, WrongUse
@@ -234,7 +234,7 @@ def plateau(n: int, *, key: Callable[[Any], Any] | None = None, highest: bool = 
 
 def in_tree_order(
     roots: Iterable[Task], children: Mapping[str, Sequence[Task]]
-) -> Iterator[tuple[Task, str | None, bool]]:
+) -> list[tuple[Task, str | None, bool]]:
     """Every task that was brought, with the id of the one that brought it, and whether it counts:
     of several of one id the first one does.
 
@@ -243,22 +243,30 @@ def in_tree_order(
     brought, and not on when.
     """
     known, top = set[str](), list[Task]()
+    ordered: list[tuple[Task, str | None, bool]] = []
     for task in roots:
         if task.id in known:
-            yield task, None, False
+            ordered.append((task, None, False))
         else:
             known.add(task.id)
             top.append(task)
-    stack: list[tuple[Task, str | None]] = [(task, None) for task in reversed(top)]
-    while stack:
-        task, parent = stack.pop()
-        if parent is not None and task.id in known:
-            yield task, parent, False
-            continue
-        known.add(task.id)
-        yield task, parent, True
-        below = children.get(task.id, ())
-        stack.extend((child, task.id) for child in reversed(below))
+    for task in top:
+        ordered.append((task, None, True))
+        stack = [(task.id, iter(children.get(task.id, ())))]
+        while stack:
+            parent, siblings = stack[-1]
+            for child in siblings:
+                counts = child.id not in known
+                ordered.append((child, parent, counts))
+                if counts:
+                    known.add(child.id)
+                    below = children.get(child.id)
+                    if below:
+                        stack.append((child.id, iter(below)))
+                        break
+            else:
+                stack.pop()
+    return ordered
 
 
 def work_of(
