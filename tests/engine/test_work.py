@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from handrail import (
     step,
     workflow,
 )
+from handrail.core.nodes import Node
 from handrail.model import events as ev
 from handrail.testing import TextJournal
 from tests.engine.support import Boom, caught, just, paths, run_seen
@@ -525,3 +527,21 @@ async def test_a_failure_of_a_run_names_the_task() -> None:
     assert result.failed_step == "w"
     with pytest.raises(StepFailed, match="member 'b' failed"):
         result.step_results[0].unwrap()
+
+
+async def test_a_task_that_has_ended_leaves_no_node_behind() -> None:
+    """Of 600 tasks there are never more nodes than of those that are at work."""
+    seen: list[int] = []
+
+    async def find(task: Task) -> Found[int]:
+        if task.payload % 50 == 49:
+            seen.append(sum(isinstance(one, Node) for one in gc.get_objects()))
+        return Found(0, [Task(str(task.payload + n), task.payload + n) for n in (1, 2)])
+
+    work = step("w").work([Task("0", 0)], body_of(find), max_concurrency=4, at_most=600)
+    gc.collect()
+    before = sum(isinstance(one, Node) for one in gc.get_objects())
+    result, _ = await run_seen(just(work))
+    assert len(result.value.done) == 600
+    assert len(seen) > 9
+    assert max(seen) - before <= 2 * 4 + 2, seen
