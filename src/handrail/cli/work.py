@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from handrail import Executor
 from handrail.cli.answer import payload_of, tell_who_goes_on, whoever, write_said
@@ -84,7 +83,7 @@ def work(
             if data is not None:
                 write_json([one.to_dict() for one in works], data)
             else:
-                print("\n".join(_told(works)) or f"run {info.run_id} has no queue")
+                print("\n".join(told(works)) or f"run {info.run_id} has no queue")
             sys.stdout.flush()
             return Exit.SUCCEEDED
         who, (add, priority) = by or whoever(), edits.tasks()
@@ -121,7 +120,8 @@ def _done(add: Sequence[Task], drop: Sequence[str], priority: dict[str, float]) 
         yield f"gave task {one!r} the priority {number:g}"
 
 
-def _told(works: Sequence[WorkView]) -> Iterator[str]:
+def told(works: Sequence[WorkView]) -> Iterator[str]:
+    """The lines that say how queues stand."""
     for work_ in works:
         yield shown(f"{clean(work_.path)}: {counts_text(work_)}")
         rows = {
@@ -132,8 +132,8 @@ def _told(works: Sequence[WorkView]) -> Iterator[str]:
         for title, texts in rows.items():
             if texts:
                 more = len(texts) - _MOST
-                told = ", ".join(texts[:_MOST]) + (f" and {more} more" if more > 0 else "")
-                yield shown(f"  {title:8} {told}")
+                listed = ", ".join(texts[:_MOST]) + (f" and {more} more" if more > 0 else "")
+                yield shown(f"  {title:8} {listed}")
 
 
 def _queued_text(task_id: str, priority: float) -> str:
@@ -150,15 +150,6 @@ def counts_text(work_: WorkView) -> str:
         "failed": work_.failed,
         "refused": len(work_.refused),
     }
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no tasks"
+    listed = ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "no tasks"
     why = work_.why_stopped
-    return told if why is None else f"{told}; begins no more: {clean(why)}"
-
-
-def summary(workdir: Path, target: str | None) -> int:
-    """Print what the protocol says of its folder.
-
-    Raises:
-        HandrailError: nobody ran one there, or it cannot be found.
-    """
-    raise NotImplementedError
+    return listed if why is None else f"{listed}; begins no more: {clean(why)}"

@@ -56,6 +56,6 @@ def summary(workdir: Path, target: str | None = None, /) -> int:
         The protocol, file.py:name or module:name: itself, or what makes it of the folder. By
         default what is recorded there.
     """
-    from handrail.cli.work import summary as print_summary
+    from handrail.cli.work_summary import summary as print_summary
 
     return print_summary(workdir, target)

@@ -78,6 +78,15 @@ class RecordedTasks:
         """Where a task is done."""
         return f"{self.base}/{encode_key(task_id)}"
 
+    def has_begun(self, task_id: str) -> bool:
+        """True if somebody began it."""
+        return self._recorded.at(self.path_of(task_id)).started_at is not None
+
+    def is_at_work(self, task_id: str) -> bool:
+        """True if somebody began it, and it has no end."""
+        record = self._recorded.at(self.path_of(task_id))
+        return record.started_at is not None and not record.ended()
+
     def work(self) -> Work[Any]:
         """What became of all."""
         in_order = in_tree_order(self.roots, self.children)
@@ -116,6 +125,13 @@ class RecordedTasks:
         if children:
             self.children[task.id] = children
             self._bring(children, task.id)
+
+
+def last_tasks(recorded: Recorded, path: str) -> RecordedTasks:
+    """The tasks of a ``work`` step as its last attempt has them."""
+    record = recorded.at(path)
+    attempt = record.attempts + 1 if record.end is None else max(1, record.end.attempts)
+    return RecordedTasks(recorded, path, attempt, recorded.tasks.get(path, ()))
 
 
 def _children(output: Any, record: PathRecord) -> Sequence[Task]:

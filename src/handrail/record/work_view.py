@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from handrail.record.run_record import Recorded
-from handrail.record.work import RecordedTasks
+from handrail.record.work import RecordedTasks, last_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +49,14 @@ class WorkView:
 
 def works_of(recorded: Recorded) -> Iterator[WorkView]:
     """The queues that a record has, each as the last attempt of its step has it."""
-    for path, tasks in recorded.tasks.items():
-        record = recorded.known(path)
-        if record is not None:
-            attempt = record.attempts + 1 if record.end is None else max(1, record.end.attempts)
-            yield _work(recorded, RecordedTasks(recorded, path, attempt, tasks), path)
+    for path in recorded.tasks:
+        if recorded.known(path) is not None:
+            yield _work(recorded, last_tasks(recorded, path), path)
 
 
 def _work(recorded: Recorded, tasks: RecordedTasks, path: str) -> WorkView:
     work, record = tasks.work(), recorded.at(path)
-    left = [(one, *recorded_as(recorded, tasks.path_of(one.id))) for one in work.left]
-    waiting = {one.id for one, began, _ in left if not began}
+    waiting = {one.id for one in work.left if not tasks.has_begun(one.id)}
     stopped = recorded.stops.get(path)
     why = work.why_stopped
     if why is None and stopped is not None and record.end is None:
@@ -67,16 +64,10 @@ def _work(recorded: Recorded, tasks: RecordedTasks, path: str) -> WorkView:
     return WorkView(
         path,
         tuple(one for one in tasks.by_urgency() if one[0] in waiting),
-        tuple(one.id for one, began, ended in left if began and not ended),
+        tuple(one.id for one in work.left if tasks.is_at_work(one.id)),
         len(work.done),
         len(work.failed),
         tuple(one.id for one in work.refused),
         why,
         record.end is not None,
     )
-
-
-def recorded_as(recorded: Recorded, path: str) -> tuple[bool, bool]:
-    """Whether a task has begun, and whether it has ended."""
-    record = recorded.at(path)
-    return record.started_at is not None, record.ended()
