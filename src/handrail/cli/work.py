@@ -113,7 +113,8 @@ def works_in(journal: Journal, info: RunInfo) -> tuple[WorkView, ...]:
 
 def _done(add: Sequence[Task], drop: Sequence[str], priority: dict[str, float]) -> Iterator[str]:
     for task in add:
-        yield f"added task {task.id!r}"
+        urgency = f" with the priority {task.priority:g}" if task.priority else ""
+        yield f"added task {task.id!r}{urgency}"
     for one in drop:
         yield f"dropped task {one!r}"
     for one, number in priority.items():

@@ -126,6 +126,8 @@ def _check_waits(run: RunState, node: WorkNode, task_id: str, *, driven: bool) -
         raise CannotSteer(run_id, f"task {task_id!r} was {dropped} already")
     path = f"{node.base}/{key}"
     begun = key not in node.queue.urgency if driven else run.recorded.knows(path)
+    if begun and any(end.id == task_id for end in node.tally.ends):
+        raise CannotSteer(run_id, f"task {task_id!r} does not wait: it has ended")
     if begun:
         raise CannotSteer(
             run_id,
