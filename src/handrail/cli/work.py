@@ -21,6 +21,7 @@ from handrail.record.reading import history_of
 from handrail.record.view import view_of
 from handrail.record.work_view import WorkView
 from handrail.shortening import clean
+from handrail.work.orchestrator import recorded_flow
 
 _MOST = 8
 """So many ids are told of each sort."""
@@ -87,7 +88,8 @@ def work(
             sys.stdout.flush()
             return Exit.SUCCEEDED
         who, (add, priority) = by or whoever(), edits.tasks()
-        executor = Executor(journal=journal, workflows=[workflow_of(info, place, target)])
+        flow = recorded_flow(history_of(journal, info.run_id)) if target is None else None
+        executor = Executor(journal=journal, workflows=[flow or workflow_of(info, place, target)])
         executor.edit_work_sync(
             info.run_id, step, add=add, drop=edits.drop, priority=priority, by=who
         )

@@ -20,6 +20,7 @@ from handrail.engine.run import Run
 from handrail.errors import WrongUse
 from handrail.executor import Executor
 from handrail.journals.sqlite.journal import SqliteJournal
+from handrail.model.events import Event, WorkflowStarted
 from handrail.model.policy import count_of
 from handrail.model.work import Found, Task, Work
 from handrail.ports.journal import Journal
@@ -159,7 +160,8 @@ class _Drive:
         last = max(runs, key=lambda one: one.started_at, default=None)
         left = None if last is None or last.status == "succeeded" else last.run_id
         recorded = () if left is None else self._go_on_from(left)
-        flow = self._flow([*recorded, *board.begin_with(offered)])
+        tasks = [*recorded, *board.begin_with(offered)]
+        flow = _flow_of(tasks, self._window, self._make, self._take)
         executor = Executor(journal=self._journal, workflows=[flow], sinks=[board])
         if left is not None:
             return executor.stream_resume(left, flow)
@@ -175,26 +177,7 @@ class _Drive:
         self._board.go_on_from(last_tasks(recorded, WORK))
         return recorded.tasks.get(WORK, ())
 
-    # -- the workflow ---------------------------------------------------------------------------
-
-    def _flow(self, tasks: Sequence[Task]) -> Workflow[[str], Work[None]]:
-        window, body = self._window, self._body
-
-        @workflow(name=WORK, description="The tasks of a workflow protocol")
-        def flow(protocol: str) -> Generator[Step[Any], Any, Work[None]]:
-            del protocol  # it is recorded, so that a summary can be asked for
-            return (
-                yield from step(WORK).work(
-                    tasks, body, max_concurrency=window, on_error="fail_fast"
-                )
-            )
-
-        return flow
-
-    def _body(self, task: Task) -> Generator[Step[Any], Any, Found[None]]:
-        result = yield from step("run").call(self._make, task)
-        found: Found[None] = yield from step("result").call(self._take, task, result)
-        return found
+    # -- a task ---------------------------------------------------------------------------------
 
     async def _make(self, task: Task) -> dict[str, Any]:
         """Run the task's coroutine; what it came to, as data."""
@@ -270,6 +253,41 @@ class _Drive:
                     yield
                 finally:
                     group.cancel_scope.cancel()
+
+
+def _flow_of(
+    tasks: Sequence[Task], window: int | None, make: Callable[..., Any], take: Callable[..., Any]
+) -> Workflow[[str], Work[None]]:
+    """The workflow of a drive. Each task is two steps, so that what it came to is not lost where
+    the process ends before the protocol has taken it.
+    """
+
+    def body(task: Task) -> Generator[Step[Any], Any, Found[None]]:
+        result = yield from step("run").call(make, task)
+        found: Found[None] = yield from step("result").call(take, task, result)
+        return found
+
+    @workflow(name=WORK, description="The tasks of a workflow protocol")
+    def flow(protocol: str) -> Generator[Step[Any], Any, Work[None]]:
+        del protocol  # it is recorded, so that a summary can be asked for
+        return (
+            yield from step(WORK).work(tasks, body, max_concurrency=window, on_error="fail_fast")
+        )
+
+    return flow
+
+
+def recorded_flow(history: Sequence[Event]) -> Workflow[[str], Work[None]] | None:
+    """The workflow of a run by its record, to look at it: it cannot be driven. None if no
+    Orchestrator runs it.
+    """
+    first = history[0]
+    if not isinstance(first, WorkflowStarted) or first.workflow_name != WORK:
+        return None
+    if set(first.inputs) != {"protocol"}:
+        return None
+    tasks = Recorded(history).tasks.get(WORK, ())
+    return _flow_of(tasks, None, _Drive._make, _Drive._take)  # noqa: SLF001  # our own
 
 
 def _is_whole(result: Any) -> bool:
