@@ -271,7 +271,7 @@ async def test_a_task_is_added_while_the_work_goes_on_and_while_it_does_not(
                 added = await anyio.to_thread.run_sync(cli, *words, 'new={"depth": 4}')
                 assert added.code == 0, added
                 while not any("new" in queued for queued, _, _ in self.seen):
-                    await anyio.sleep(0.01)
+                    await anyio.sleep(0.01)  # noqa: ASYNC110  # another process wrote it
             return await super().on_result(spec, result)
 
     protocol = Adds(fails={"new"})
@@ -341,7 +341,7 @@ class Raises(Tree):
         raise OSError(workdir)
 
 
-SIZE, len, THERE, raises = 3, str, Tree("w"), Raises
+SIZE, len, THERE, raises = 3, Path, Tree("w"), Raises
 
 
 def made():
@@ -415,7 +415,11 @@ def test_a_summary_is_that_of_the_protocol_that_is_named(
 
 def test_a_summary_without_its_protocol_is_what_the_journal_says(folder: Path, cli: Cli) -> None:
     """The code may have moved; how the work stands can still be seen."""
-    protocol = Growing(fails={"b"})
+
+    class Gone(Growing):
+        """It is in no module, so no other process can find it."""
+
+    protocol = Gone(fails={"b"})
     with suppress(OSError):
         Orchestrator(protocol, folder / "w", max_concurrency=1).run_sync()
     outcome = cli("work", "summary", "w")

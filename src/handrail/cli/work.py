@@ -89,7 +89,9 @@ def work(
             return Exit.SUCCEEDED
         who, (add, priority) = by or whoever(), edits.tasks()
         flow = recorded_flow(history_of(journal, info.run_id)) if target is None else None
-        executor = Executor(journal=journal, workflows=[flow or workflow_of(info, place, target)])
+        if flow is None:
+            flow, _ = workflow_of(info, place, target)
+        executor = Executor(journal=journal, workflows=[flow])
         executor.edit_work_sync(
             info.run_id, step, add=add, drop=edits.drop, priority=priority, by=who
         )

@@ -56,7 +56,7 @@ def _protocol(target: str, workdir: Path) -> Any:
     Raises:
         Refused: there is none.
     """
-    found = load_object(target, "protocol")
+    found: Any = load_object(target, "protocol")
     if not inspect.isclass(found) and callable(getattr(found, "summarize", None)):
         return found
     try:

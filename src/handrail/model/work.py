@@ -59,8 +59,8 @@ class Found(Generic[T_co]):
     children: Sequence[Task] = ()
 
     def __post_init__(self) -> None:
-        children = self.children
-        if type(children) is tuple and not children:
+        children: Any = self.children
+        if children == ():
             return
         if isinstance(children, Task):
             raise WrongUse(_NO_TASK.format(one=children))

@@ -287,7 +287,11 @@ def recorded_flow(history: Sequence[Event]) -> Workflow[[str], Work[None]] | Non
     if set(first.inputs) != {"protocol"}:
         return None
     tasks = Recorded(history).tasks.get(WORK, ())
-    return _flow_of(tasks, None, _Drive._make, _Drive._take)  # noqa: SLF001  # our own
+    return _flow_of(tasks, None, _not_driven, _not_driven)
+
+
+def _not_driven(*_given: Any) -> None:
+    raise WrongUse("only an Orchestrator, with its protocol, can drive this run")
 
 
 def _is_whole(result: Any) -> bool:
