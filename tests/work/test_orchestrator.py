@@ -259,31 +259,6 @@ async def test_whoever_cancels_the_caller_interrupts_the_work(tmp_path: Path) ->
     assert Counter(protocol.begun) + Counter(again.begun) == Counter(ALL)
 
 
-async def test_a_task_is_added_while_the_work_goes_on_and_while_it_does_not(
-    tmp_path: Path, cli: Cli
-) -> None:
-    """With its payload, by the command, which does not have to find the protocol."""
-    words = ["work", "work-1", "--dir", str(tmp_path / ".handrail"), "--add"]
-
-    class Adds(Growing):
-        async def on_result(self, spec: TaskSpec, result: TaskResult) -> list[TaskSpec]:
-            if spec.id == "a":
-                added = await anyio.to_thread.run_sync(cli, *words, 'new={"depth": 4}')
-                assert added.code == 0, added
-                while not any("new" in queued for queued, _, _ in self.seen):
-                    await anyio.sleep(0.01)  # noqa: ASYNC110  # another process wrote it
-            return await super().on_result(spec, result)
-
-    protocol = Adds(fails={"new"})
-    with pytest.raises(OSError, match="new is broken"):
-        await Orchestrator(protocol, tmp_path, max_concurrency=1).run()
-    assert cli(*words, 'more={"depth": 7}', "--priority", "more=-1").code == 0
-    await Orchestrator(again := Growing(), tmp_path, max_concurrency=1).run()
-    assert again.begun[:2] == ["new", "more"]
-    assert {spec.id: spec.payload["depth"] for spec, _ in again.given}["more"] == 7
-    assert Counter([*protocol.begun, *again.begun]) == Counter([*ALL, "new", "new", "more"])
-
-
 FLOW = '''\
 import asyncio, json, os, sys
 from pathlib import Path
