@@ -66,7 +66,7 @@ class Neighbours:
 
 tuner = Agent(
     "tuner",
-    "{{ settings }} took {{ seconds }} s. Which settings are to be tried next? Few, the best first.",
+    "{{ settings }} took {{ seconds }} s. Which settings are to be tried next?",
     output=list[Settings],
     backend=Neighbours(),
 )

@@ -168,7 +168,10 @@ def test_what_was_changed_is_told_as_json(cli: Cli) -> None:
         (["--add", "=1"], "the id of a Task must not be empty"),
         (["--priority", "a1"], "--priority a1: takes ID=N, with a number."),
         (["--priority", "a1=nan"], "the priority of task 'a1' must be a finite number, got nan"),
-        (["--add", "d", "--step", "serch"], "no work has begun at 'serch'. At work: 'search'"),
+        (
+            ["--add", "d", "--step", "searches"],
+            "no work has begun at 'searches'. At work: 'search'",
+        ),
     ],
 )
 def test_what_cannot_be_done_to_a_queue_is_said(cli: Cli, words: list[str], said: str) -> None:

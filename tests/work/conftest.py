@@ -2,5 +2,6 @@
 
 from __future__ import annotations
 
-from tests.cli.conftest import cli as cli
-from tests.cli.conftest import folder as folder
+from tests.cli.conftest import cli, folder
+
+__all__ = ["cli", "folder"]
