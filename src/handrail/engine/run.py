@@ -11,6 +11,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+from handrail.core.steering import guidance
 from handrail.engine.driver import Driver
 from handrail.engine.stops import interruption
 from handrail.errors import WrongUse
@@ -119,6 +120,10 @@ class Run(Generic[R_co]):
     def retry(self, path: str, *, by: str | None = None) -> None:
         """Stop a step's attempt and begin it again; see ``Executor.retry``."""
         self._steer(RunSteered("retry", path, None, by))
+
+    def guide(self, text: str, *, path: str | None = None, by: str | None = None) -> None:
+        """Say something to the agents at work, or that at ``path``; see ``Executor.guide``."""
+        self._steer(guidance(self.run_id, text, path, by))
 
     def _steer(self, event: RunSteered) -> None:
         if self.driver is None:
