@@ -675,6 +675,30 @@ def retry(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HA
 
 
 @app.command
+def guide(
+    run: RunId,
+    text: Annotated[str, Parameter(name="TEXT", allow_leading_hyphen=True)],
+    /,
+    *,
+    path: str | None = None,
+    target: RunTarget = None,
+    hand: Hand = HAND,
+) -> int:
+    """Say something to the agents at work, whose sessions go on with it; or to the next agent.
+
+    Parameters
+    ----------
+    text
+        What is said.
+    path
+        Only to the agent of this step, or to those of the steps that it holds.
+    """
+    from handrail.cli.steer import guide as guide_agents
+
+    return guide_agents(run, text, path, hand.place(), target, by=hand.by, as_json=hand.as_json)
+
+
+@app.command
 def stop(
     run: RunId | None = None,
     /,
