@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from handrail.core import commands as cmd
-from handrail.core.nodes import Phase, cleans_up
+from handrail.core.nodes import MemberNode, Phase, cleans_up
 from handrail.core.run_state import (
     AgentNode,
     Attempt,
@@ -98,15 +98,15 @@ def check_steering(run: RunState, event: ev.RunSteered) -> ev.RunSteered:
         _check_guide(run, event)
         return event
     node = run.nodes.get(path)
-    if node is None:
-        if path in run.results:
-            raise CannotSteer(run_id, f"step {path!r} has ended", _TRY_OTHERWISE)
+    if path in run.results:
+        raise CannotSteer(run_id, f"step {path!r} has ended", _TRY_OTHERWISE)
+    if isinstance(node, MemberNode) or (node is None and run.recorded.at(path).member):
+        below = f"Name a step in it. {_at_work(run)}"
+        raise CannotSteer(run_id, f"{path!r} is a member of a group, and no step", below)
+    if not isinstance(node, StepNode):
         if event.action == "retry":
             raise CannotSteer(run_id, f"step {path!r} has not begun", _at_work(run))
         return event
-    if not isinstance(node, StepNode):
-        below = f"Name a step in it. {_at_work(run)}"
-        raise CannotSteer(run_id, f"{path!r} is a member of a group, and no step", below)
     if node.phase is Phase.ENDING or node.stop is not None:
         raise CannotSteer(run_id, f"step {path!r} is ending just now", _TRY_OTHERWISE)
     if event.action == "complete":
@@ -173,7 +173,18 @@ def guidance(run_id: str, text: str, path: str | None, by: str | None) -> ev.Run
     if not text.strip():
         why = "the text of the guidance is empty"
         raise CannotSteer(run_id, why, "Say what the agent is to do otherwise.")
-    return ev.RunSteered("guide", path or "", text, by)
+    return ev.RunSteered("guide", "" if path is None else check_path(path), text, by)
+
+
+def check_path(path: object) -> str:
+    """The path itself.
+
+    Raises:
+        WrongUse: it is no text, or an empty one.
+    """
+    if not isinstance(path, str) or not path:
+        raise WrongUse(f"path= takes the path of a step, such as 'review/lint', got {path!r}")
+    return path
 
 
 def _check_guide(run: RunState, event: ev.RunSteered) -> None:

@@ -411,6 +411,8 @@ class Driver:
                 event = await self.attempts.perform_here(command)
                 if holders:
                     self._line.release(command.path)
+                if self._inbox:  # what its own thread sent before its end
+                    self._read_mail_if_it_can_be()
                 if todo:
                     await self._until_written()
                 if event is None:

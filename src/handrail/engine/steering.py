@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from handrail.core.steering import check_steering, guidance
+from handrail.core.steering import check_path, check_steering, guidance
 from handrail.engine.executor import Engine
 from handrail.engine.outside import sync_twin
-from handrail.engine.parts import check_paths
 from handrail.engine.step_names import no_step_at
 from handrail.errors import CannotSteer
 from handrail.model import events as ev
@@ -118,7 +117,7 @@ class SteeredEngine(Engine):
             self._post(run_id, event)
 
     async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
-        check_paths(path=(event.path,))
+        check_path(event.path)
         driver = self._users.drivers.get(run_id)
         if driver is not None:
             run = driver.machine.run
@@ -156,6 +155,6 @@ def _over(last: ev.WorkflowCompleted) -> tuple[str, str]:
 
 def _refuse_unknown(run_id: str, definition: WorkflowDefinition, path: str) -> None:
     """Raise if no step of the workflow has this path, as far as its source tells."""
-    near = no_step_at(definition, path)
-    if near is not None:
-        raise CannotSteer(run_id, f"its workflow has no step {path!r}", near.strip())
+    instead = no_step_at(definition, path)
+    if instead is not None:
+        raise CannotSteer(run_id, f"its workflow has no step {path!r}", instead)
