@@ -10,18 +10,24 @@ import pytest
 
 from handrail import (
     Agent,
+    AgentError,
+    Budget,
+    BudgetExceeded,
     Executor,
+    FakeBackend,
     Limits,
     MemoryJournal,
     Steps,
+    StepTimeout,
     Workflow,
     step,
     workflow,
 )
 from handrail.model import events as ev
-from handrail.model.results import Usage
+from handrail.model.results import Usage, qualified
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
-from handrail.testing import TextJournal
+from handrail.record.view import view_of
+from handrail.testing import JumpClock, TextJournal
 from tests.engine.support import just
 
 pytestmark = pytest.mark.anyio
@@ -232,3 +238,140 @@ async def test_two_sayings_in_a_row_are_both_given() -> None:
     assert [f"{TABS} 2" in one.prompt for one in backend.turns] == [False, False, True]
     given = events_of(executor, result, ev.AgentGuided)
     assert [one.numbers for one in given] == [(1,), (2,)]
+
+
+async def test_a_paused_run_lets_an_agent_at_work_be_told() -> None:
+    """It goes on to its end, in its place, and nothing else begins."""
+    backend = Working("a")
+    executor = Executor(journal=TextJournal(), clock=JumpClock())
+
+    def hand(run: Any, event: Any) -> None:
+        if isinstance(event, ev.AgentMessage) and event.text == "I see.":
+            run.pause()
+            run.guide(TABS)
+
+    @workflow
+    def flow() -> Steps[None]:
+        one, other = (step(name).agent(agent(backend, name), {}) for name in "ab")
+        yield from step("both").parallel(one, other, max_concurrency=1)
+
+    result = await guided(executor, flow, hand)
+    assert result.status == "suspended"
+    assert [turn.agent for turn in backend.turns] == ["a", "a"]
+    assert [one.path for one in result.step_results] == ["both/a"]
+
+
+async def test_what_was_said_holds_for_the_attempts_that_follow() -> None:
+    """The next attempt begins with the task and it, as does a launch in a new session."""
+
+    async def fails(turn: AgentTurn) -> str:
+        if turn.launch == 1:
+            turn.emit(ev.AgentMessage(turn.path, "I see."))
+            await anyio.sleep_forever()
+        if turn.launch < 4:
+            kind: Any = "context_overflow" if turn.launch == 2 else None
+            raise AgentError(turn.agent, "no", kind=kind)
+        return "done"
+
+    backend = FakeBackend([fails] * 4)
+    executor = Executor(journal=TextJournal(), clock=JumpClock())
+
+    def hand(run: Any, event: Any) -> None:
+        if isinstance(event, ev.AgentMessage) and event.text == "I see.":
+            run.guide(TABS)
+
+    flow = just(step("code").agent(agent(backend), {}).retry(2))
+    result = await guided(executor, flow, hand)
+    assert (result.value.output, result.step_results[0].attempts) == ("done", 2)
+    assert [turn.prompt.count(TABS) for turn in backend.turns] == [0, 1, 1, 1]
+    assert all("The task of t." in turn.prompt for turn in backend.turns)
+    assert len(events_of(executor, result, ev.AgentGuided)) == 1
+
+
+@pytest.mark.parametrize("what", ["cancel", "complete"])
+async def test_an_agent_that_ends_while_it_is_broken_off_is_told_nothing(what: str) -> None:
+    """What was said to it is for the next one, if there is one; what it used is paid for."""
+    backend = Working("t")
+    executor = Executor(journal=TextJournal())
+
+    def hand(run: Any, event: Any) -> None:
+        if isinstance(event, ev.AgentMessage) and event.text == "I see.":
+            run.guide(TABS)
+            if what == "complete":
+                run.complete("code", "by hand")
+            else:
+                run.cancel()
+
+    @workflow
+    def flow() -> Steps[Any]:
+        yield from step("code").agent(agent(backend), {})
+        return (yield from step("next").agent(agent(backend, "n"), {}).answer())
+
+    result = await guided(executor, flow, hand)
+    assert result.status == ("succeeded" if what == "complete" else "cancelled")
+    assert backend.told == (["n"] if what == "complete" else [])
+    used = result.step_results[0].usage
+    assert (used.cost_usd, used.turns) == (0.5, 1)
+
+
+async def test_the_time_of_a_step_goes_on_over_what_it_is_told() -> None:
+    """A launch that was broken off has used of it, too."""
+    backend = Working("tt")
+    executor = Executor(journal=TextJournal())
+    said: list[str] = []
+
+    async def guide(run: Any) -> None:
+        await anyio.sleep(0.4)
+        run.guide(TABS)
+
+    def hand(run: Any, event: Any) -> Any:
+        if isinstance(event, ev.AgentMessage) and not said:
+            said.append(TABS)
+            return guide(run)
+        return None
+
+    flow = just(step("code").agent(agent(backend), {}).timeout(0.6))
+    result = await guided(executor, flow, hand)
+    assert result.step_results[0].error_type == qualified(StepTimeout)
+    assert result.step_results[0].duration_ms < 950
+    assert (backend.told, result.step_results[0].usage.turns) == (["t"], 2)
+
+
+async def test_budgets_count_a_launch_that_was_broken_off() -> None:
+    """What it used is settled, and the launch that follows needs room, too."""
+    backend = Working()
+    executor = Executor(journal=TextJournal())
+
+    def hand(run: Any, event: Any) -> None:
+        if isinstance(event, ev.AgentMessage) and event.text == "I see.":
+            run.guide(TABS)
+
+    flow = just(step("code").agent(agent(backend), {}).budget(Budget(launches=2, usd=5.0)))
+    result = await guided(executor, flow, hand)
+    assert result.success
+    settled = events_of(executor, result, ev.BudgetSettled)
+    assert [one.usage.cost_usd for one in settled] == [0.5, 0.5]
+    backend, executor = Working(), Executor(journal=TextJournal())
+    flow = just(step("code").agent(agent(backend), {}).budget(Budget(launches=1)))
+    result = await guided(executor, flow, hand)
+    assert result.step_results[0].error_type == qualified(BudgetExceeded)
+
+
+async def test_a_function_that_writes_text_is_no_agent() -> None:
+    """It is not broken off; the words wait for one, and the result of the run is what it is."""
+
+    async def write(_: Any) -> str:
+        await anyio.sleep(0.1)
+        return "text"
+
+    executor = Executor(journal=TextJournal())
+
+    def hand(run: Any, event: Any) -> None:
+        if isinstance(event, ev.StepStarted):
+            run.guide(TABS)
+
+    result = await guided(executor, just(step("write").generate(write, {})), hand)
+    assert result.value == "text"
+    assert events_of(executor, result, ev.AgentGuided) == []
+    view = view_of(executor.journal.events(result.run_id), alive=False, now=0.0)
+    assert [one.value for one in view.untold] == [TABS]

@@ -50,7 +50,7 @@ async def test_guidance_reaches_the_session_that_is_at_work(
         await anyio.sleep(0.3)
         began = time.monotonic()
         await executor.guide(run_id, TABS, by="ann")
-        while len(stub.requests) < 2:
+        while len(stub.requests) < 2:  # noqa: ASYNC110
             await anyio.sleep(0.01)
         took_s.append(time.monotonic() - began)
 
@@ -74,5 +74,4 @@ async def test_guidance_reaches_the_session_that_is_at_work(
     assert (given.next.rung, given.next.session) == ("guide", sessions[0])
     assert run.result.step_results[0].attempts == 1
     assert lasting_carriers_of(run.mark) == []
-    print(f"{live.name}, {at}: {took_s[0]:.2f} s")
     assert took_s[0] < SOON_S
