@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from handrail.model.dataclass import dataclass
 from handrail.model.events import AgentGuided, RunSteered
 from handrail.model.paths import is_within
 
