@@ -42,6 +42,7 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "instructions": (_text, "text"),
     "sinks": (_texts, "a list of 'module:factory'"),
     "services": (_text, "'module:factory'"),
+    "notify": (_text, "a command for the shell"),
 }
 
 

@@ -11,16 +11,14 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from handrail.cli.apart import resumed_apart
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place
 from handrail.errors import HandrailError
-from handrail.model.folders import run_folder
-from handrail.ports.journal import RunInfo
 from handrail.record.due import Due
 from handrail.record.inbox import runs_of
 
-_LOG = "resumed.log"
 EVERY_S = 0.25
 _SPARE = 150
 """A look takes at most this share of a core: one part in so many."""
@@ -57,24 +55,6 @@ def worker(place: Place, *, max_runs: int, prints: bool) -> int:
         return Exit.SUCCEEDED
     _Worker(place, max_runs).work()
     return Exit.SUCCEEDED
-
-
-def resumed_apart(place: Place, info: RunInfo, here: Path) -> subprocess.Popen[bytes]:
-    """A process that goes on with a run, in a session of its own; what it says is kept in a file
-    beside the run's artifacts.
-    """
-    words = shlex.split(place.command("resume", info.run_id, "--quiet"))[1:]
-    folder = place.artifacts / run_folder(info.workflow_name, info.run_id)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOG).open("ab") as log:
-        return subprocess.Popen(  # noqa: S603  # this command itself
-            [sys.executable, "-m", "handrail", *words],
-            cwd=here,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
 
 
 class _Worker:

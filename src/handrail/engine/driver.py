@@ -703,7 +703,7 @@ class Driver:
                 raise CoreStalled
             now = self.now()
             if self._linger_until is None:
-                self._linger_until = now + stays_s(self._wiring.linger_s, self.machine.run.paused)
+                self._linger_until = now + stays_s(self._wiring.linger_s, self.machine.run)
             if now >= self._linger_until:
                 self.read_mail()  # an answer that was accepted must not wait for the next drive
                 if not self._todo and not self._inbox:
