@@ -140,7 +140,7 @@ def guide(
         journal = place.find()
         info = picked(journal, name)
         who = by or whoever()
-        known = [] if path is None else [workflow_of(info, place, target)]
+        known = [] if path is None else [workflow_of(info, place, target)[0]]
         Executor(journal=journal, workflows=known).guide_sync(info.run_id, text, path=path, by=who)
         anyio.run(taken_in, journal, info)
         to = heard_by(journal.events(info.run_id), text, who)
