@@ -14,8 +14,10 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit
@@ -26,7 +28,9 @@ from handrail.ports.journal import RunInfo
 
 FLAG = "--detach"
 VARIABLE = "HANDRAIL_DETACHED"
-"""Names the pipe on which the other process says that the start is recorded."""
+"""Names the pipe on which the other process says that the start is recorded; or nothing, if nobody
+waits for that.
+"""
 RESUMED, DETACHED = "resumed.log", "detached.log"
 
 
@@ -73,24 +77,27 @@ def detached_here() -> Detached | None:
     program, which is not to be taken for one.
     """
     said = os.environ.pop(VARIABLE, None)
-    return None if said is None else Detached(int(said))
+    return None if said is None else Detached(int(said) if said else None)
 
 
 class Detached:
     """A sink that lets go of the terminal at the first event of the run. Mutable.
 
-    ``artifacts`` is the folder of the runs' files; it is known later.
+    ``artifacts`` is the folder of the runs' files; it is known later. ``stays`` says that the run
+    is not suspended when it has nothing to do but to wait for a person.
     """
 
-    def __init__(self, pipe: int) -> None:
+    def __init__(self, pipe: int | None) -> None:
         self.artifacts = Path()
-        self._pipe: int | None = pipe
+        self.stays = pipe is not None
+        self._pipe = pipe
+        self._has_begun = False
 
     def emit(self, event: ev.Event | ev.Progress, /) -> None:
         """Say that the run has begun, and write into its log from now on."""
-        if self._pipe is None or not isinstance(event, (ev.WorkflowStarted, ev.RunResumed)):
+        if self._has_begun or not isinstance(event, (ev.WorkflowStarted, ev.RunResumed)):
             return
-        pipe, self._pipe = self._pipe, None
+        self._has_begun = True
         folder = self.artifacts / run_folder(event.workflow_name, event.run_id)
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / DETACHED
@@ -99,26 +106,57 @@ class Detached:
             for descriptor in (1, 2):
                 os.dup2(file.fileno(), descriptor)
             os.dup2(nothing.fileno(), 0)
+        if self._pipe is None:
+            return
         begun = {"run_id": event.run_id, "pid": os.getpid(), "log": str(log)}
-        with contextlib.suppress(OSError), os.fdopen(pipe, "w") as out:  # who asked may have gone
+        with (
+            contextlib.suppress(OSError),
+            os.fdopen(self._pipe, "w") as out,
+        ):  # who asked may have gone
             json.dump(begun, out)
 
 
 def resumed_apart(
     place: Place, info: RunInfo, here: Path, more: Sequence[str] = ()
-) -> subprocess.Popen[bytes]:
-    """A process that goes on with a run, told ``more`` words; what it says is kept in a file
-    beside the run's artifacts.
+) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+    """A process that goes on with a run, told ``more`` words; and the file in which is kept what it
+    says, beside the run's artifacts.
     """
-    words = shlex.split(place.command("resume", info.run_id, "--quiet", *more))[1:]
-    folder = place.artifacts / run_folder(info.workflow_name, info.run_id)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / RESUMED).open("ab") as log:
-        return subprocess.Popen(  # noqa: S603  # this command itself
-            [sys.executable, "-m", "handrail", *words],
-            cwd=here,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    log = place.artifacts / run_folder(info.workflow_name, info.run_id) / RESUMED
+    log.parent.mkdir(parents=True, exist_ok=True)
+    file = log.open("a+b")
+    return _apart(place.command("resume", info.run_id, "--quiet", *more), file, here), file
+
+
+def begun_apart(
+    place: Place, words: Sequence[str], inputs: Mapping[str, Any], here: Path
+) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+    """A process that begins a run with these inputs, which it reads from its stdin; and a file with
+    what it says until then. From then on that is kept beside the run's artifacts.
+    """
+    file = tempfile.TemporaryFile()  # noqa: SIM115  # who asked closes it
+    command = place.command("run", *words, "--inputs", "-", "--quiet")
+    process = _apart(command, file, here, stdin=subprocess.PIPE, env={**os.environ, VARIABLE: ""})
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
+        stdin.write(json.dumps(dict(inputs), default=str).encode())
+    return process, file
+
+
+def _apart(
+    command: str,
+    file: IO[bytes],
+    here: Path,
+    *,
+    stdin: int = subprocess.DEVNULL,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603  # this command itself
+        [sys.executable, "-m", "handrail", *shlex.split(command)[1:]],
+        cwd=here,
+        stdin=stdin,
+        stdout=file,
+        stderr=file,
+        env=env,
+        start_new_session=True,
+    )

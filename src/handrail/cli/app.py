@@ -15,6 +15,7 @@ from handrail.cli.options import (
     DRIVING,
     HAND,
     Changed,
+    Command,
     Dir,
     Driving,
     ExecutorName,
@@ -555,23 +556,28 @@ def ui(
 def worker(
     *,
     max_runs: int = 10,
+    notify: Command = None,
     print_systemd: Annotated[bool, Parameter(negative="")] = False,
     folder: Dir = None,
     executor: ExecutorName = None,
 ) -> int:
-    """Drive what is due: runs whose process is gone, or for which an answer or a time has come.
+    """Drive what is due: runs whose process is gone, or for which an answer or a time has come; and
+    begin what the project's schedules say.
 
     Parameters
     ----------
     max_runs
         At most so many at once, each in a process of its own.
+    notify
+        Run this command when a run needs a person or has ended, once for each: see run --notify.
     print_systemd
         Only print a unit for systemd that runs this worker.
     """
     from handrail.cli.target import place_of
+    from handrail.cli.worker import Wanted
     from handrail.cli.worker import worker as drive_due
 
-    return drive_due(place_of(folder, executor), max_runs=max_runs, prints=print_systemd)
+    return drive_due(place_of(folder, executor), Wanted(max_runs, notify), prints=print_systemd)
 
 
 @app.command

@@ -299,13 +299,14 @@ def _executor(  # noqa: PLR0917  # what one drive is told
             else attrs.evolve(said, unknown=said.unknown or ASKS_AFTER)
         )
         limits = attrs.evolve(limits, budget=budget)
-    gates = options.gates if options.detached is not None else _gates(options.gates, screen)
+    stays = options.detached is not None and options.detached.stays
+    gates = options.gates if stays else _gates(options.gates, screen)
     return DrivingExecutor.of(
         base,
         **parts,
         sinks=(*known.sinks, *sinks),
         gates=known.gates if gates is None else gates,
-        linger_s=known.linger_s if options.detached is None else math.inf,
+        linger_s=math.inf if stays else known.linger_s,
         limits=limits,
         agent_defaults=agents_of(options, known.agent_defaults),
         on_change=options.on_change or known.on_change,

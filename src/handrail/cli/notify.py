@@ -7,6 +7,7 @@ whichever process it comes up, and however often the run is resumed.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -86,6 +87,7 @@ class Notifier:
         try:
             if _is_new(folder, key):
                 thread = threading.Thread(target=self._run, args=(told, folder), daemon=True)
+                self._at_work = [one for one in self._at_work if one.is_alive()]
                 self._at_work.append(thread)
                 thread.start()
         except OSError as error:
@@ -95,8 +97,7 @@ class Notifier:
         """Tell of a run that cannot be driven as it is; once, for as long as nothing happens."""
         events = self._journal.events(run_id)
         first = events[0] if events else None
-        if isinstance(first, ev.WorkflowStarted):
-            self._workflow = first.workflow_name
+        self._workflow = first.workflow_name if isinstance(first, ev.WorkflowStarted) else ""
         self.tell(run_id, "person", f"stuck {len(events)}", "", why)
 
     def close(self) -> None:
@@ -122,7 +123,7 @@ class Notifier:
             tell(f"{_NAME}: {error}")
             return
         if code:
-            how = f"was killed after {LONGEST_S:g} s" if code == -signal.SIGKILL else f"exit {code}"
+            how = "was killed, it took too long" if code == -signal.SIGKILL else f"exit {code}"
             tell(f"{_NAME} {self._command!r}: {how}; what it said is in {folder / LOG}")
 
     def _awaited(self, process: subprocess.Popen[bytes]) -> int:
@@ -137,12 +138,14 @@ class Notifier:
 
 def _is_new(folder: Path, key: str) -> bool:
     """True if nothing was told of this; it counts as told from now on."""
-    file, line = folder / TOLD, json.dumps(key)
-    if file.is_file() and line in file.read_text("utf-8").splitlines():
-        return False
+    line = json.dumps(key)
     folder.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as out:
-        out.write(f"{line}\n")
+    with (folder / TOLD).open("a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+        file.seek(0)
+        if line in file.read().splitlines():
+            return False
+        file.write(f"{line}\n")
     return True
 
 

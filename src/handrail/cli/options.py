@@ -135,7 +135,7 @@ class Driving:
             ),
             labels=labels_typed(self.label or [], table),
             ui=self.ui,
-            detached=detached_here() if self.detach else None,
+            detached=detached_here(),
             notify=self.notify if self.notify is not None else table.get("notify"),
         )
 

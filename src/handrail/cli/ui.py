@@ -103,7 +103,8 @@ def _drive(place: Place) -> Callable[[RunInfo], None]:
     here = Path.cwd()
 
     def drive(info: RunInfo) -> None:
-        process = resumed_apart(place, info, here)
+        process, log = resumed_apart(place, info, here)
+        log.close()
         threading.Thread(target=process.wait, daemon=True).start()
 
     return drive

@@ -168,7 +168,7 @@ def guidance(run_id: str, text: str, path: str | None, by: str | None) -> ev.Run
     Raises:
         WrongUse: the text is none. CannotSteer: it is empty.
     """
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # of anybody
+    if not isinstance(text, str):
         raise WrongUse(f"guide() takes the text that is said to the agent, got {text!r}")
     if not text.strip():
         why = "the text of the guidance is empty"
