@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.live_cli, pytest.mark.live_on("claude", "codex", "code
 Open = Callable[..., Session]
 TABS = "Use tabs, not blanks."
 SOON_S = 2.0
+"""Or twice the time that the program takes to ask its model for the first time, on a slow machine."""
 WAITS = "python3 -c 'import time; time.sleep(300)' & sleep 300"
 
 
@@ -43,10 +44,13 @@ async def test_guidance_reaches_the_session_that_is_at_work(
 
     executor, stub = Executor(journal=TextJournal()), session.stub
     took_s: list[float] = []
+    starts_s: list[float] = []
+    began_at = time.monotonic()
 
     async def guide(run_id: str) -> None:
         while not stub.requests:  # noqa: ASYNC110  # the program's doing
             await anyio.sleep(0.01)
+        starts_s.append(time.monotonic() - began_at)
         await anyio.sleep(0.3)
         began = time.monotonic()
         await executor.guide(run_id, TABS, by="ann")
@@ -74,4 +78,4 @@ async def test_guidance_reaches_the_session_that_is_at_work(
     assert (given.next.rung, given.next.session) == ("guide", sessions[0])
     assert run.result.step_results[0].attempts == 1
     assert lasting_carriers_of(run.mark) == []
-    assert took_s[0] < SOON_S
+    assert took_s[0] < max(SOON_S, 2 * starts_s[0])
