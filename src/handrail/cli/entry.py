@@ -45,7 +45,9 @@ def _run(words: list[str]) -> int:
         if words == ["--version"]:  # the one answer that needs no command-line library
             print(__version__)
             return Exit.SUCCEEDED
-        code = _dispatch(_app(), words)
+        code = _detached(words) if "--detach" in words else None
+        if code is None:
+            code = _dispatch(_app(), words)
         _flush()
     except KeyboardInterrupt:
         _say("interrupted")
@@ -62,6 +64,13 @@ def _run(words: list[str]) -> int:
         _say(_unexpected(error))
         return Exit.FAILED
     return code
+
+
+def _detached(words: Sequence[str]) -> int | None:
+    """The exit code, if another process is to do this; None in that process."""
+    from handrail.cli.apart import detach, detaches
+
+    return detach(words) if detaches(words) else None
 
 
 def _app() -> Any:

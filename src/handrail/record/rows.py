@@ -103,6 +103,8 @@ def _launch(body: Body) -> Launch:
     known: Body = {name: body[name] for name in _LAUNCH if name in body}
     for name in ("spent", "session_usage"):
         known[name] = _usage(known.get(name))
+    for name in ("guidance", "said"):
+        known[name] = tuple(known.get(name, ()))
     return Launch(**known)
 
 
@@ -169,7 +171,7 @@ _RESTORED: Mapping[str, Callable[[Any], Any]] = {
     "waits_for": waits_from,
     "forked_from": _forked_from,
     **dict.fromkeys(("error_bases", "signals", "notes", "superseded", "reused", "rerun"), tuple),
-    **dict.fromkeys(("orphaned", "left_out", "order", "drop"), tuple),
+    **dict.fromkeys(("orphaned", "left_out", "order", "drop", "numbers", "said_by"), tuple),
 }
 
 
@@ -393,6 +395,7 @@ def _layouts() -> dict[type, Layout]:
         ev.ClaimWaiting: _by_fields(ev.ClaimWaiting),
         ev.ClaimGranted: _by_fields(ev.ClaimGranted, talks=False),
         ev.LadderStep: _by_fields(ev.LadderStep),
+        ev.AgentGuided: _by_fields(ev.AgentGuided),
         ev.BudgetReserved: _by_fields(ev.BudgetReserved, talks=False),
         ev.BudgetSettled: _by_fields(ev.BudgetSettled, talks=False),
         ev.BudgetWarning: _by_fields(ev.BudgetWarning, talks=False),
