@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.live_cli, pytest.mark.live_on("claude", "codex", "code
 Open = Callable[..., Session]
 TABS = "Use tabs, not blanks."
 SOON_S = 2.0
-"""Or twice the time that the program takes to ask its model for the first time, on a slow machine."""
+"""Or, on a slow machine, twice what the program takes to ask its model for the first time."""
 WAITS = "python3 -c 'import time; time.sleep(300)' & sleep 300"
 
 
