@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from handrail import Executor
@@ -14,11 +14,13 @@ from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place, picked
 from handrail.cli.masking import shown
 from handrail.cli.target import workflow_of
+from handrail.model.events import Event, WorkEdited
+from handrail.model.results import A_PERSON
 from handrail.model.work import Task
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import unread
 from handrail.record.reading import history_of
-from handrail.record.view import view_of
+from handrail.record.view import RunView, view_of
 from handrail.record.work_view import WorkView
 from handrail.shortening import clean
 from handrail.work.orchestrator import recorded_flow
@@ -80,11 +82,13 @@ def work(
         journal = place.find()
         info = picked(journal, name)
         if not edits:
-            works = [one for one in works_in(journal, info) if step in {None, one.path}]
+            view = _view_of(journal, info)
+            works = [one for one in view.works if step in {None, one.path}]
             if data is not None:
                 write_json([one.to_dict() for one in works], data)
             else:
-                print("\n".join(told(works)) or f"run {info.run_id} has no queue")
+                lines = [*told(works), *_not_read_yet(view.inbox, step)]
+                print("\n".join(lines) or f"run {info.run_id} has no queue")
             sys.stdout.flush()
             return Exit.SUCCEEDED
         who, (add, priority) = by or whoever(), edits.tasks()
@@ -110,12 +114,24 @@ def work(
 
 def works_in(journal: Journal, info: RunInfo) -> tuple[WorkView, ...]:
     """The queues of a run, by its record."""
+    return _view_of(journal, info).works
+
+
+def _view_of(journal: Journal, info: RunInfo) -> RunView:
     history = history_of(journal, info.run_id)
     inbox = unread(journal, info.run_id, history)
-    return view_of(history, inbox, alive=info.holder is not None, now=time.time()).works
+    return view_of(history, inbox, alive=info.holder is not None, now=time.time())
 
 
-def _done(add: Sequence[Task], drop: Sequence[str], priority: dict[str, float]) -> Iterator[str]:
+def _not_read_yet(inbox: Sequence[Event], step: str | None) -> Iterator[str]:
+    """The edits that the run has not read: its queue does not show them."""
+    for event in inbox:
+        if isinstance(event, WorkEdited) and step in {None, event.path}:
+            for line in _done(event.add, event.drop, event.priority):
+                yield shown(f"  not read yet by the run: {line}, by {clean(event.by or A_PERSON)}")
+
+
+def _done(add: Sequence[Task], drop: Sequence[str], priority: Mapping[str, float]) -> Iterator[str]:
     for task in add:
         urgency = f" with the priority {task.priority:g}" if task.priority else ""
         yield f"added task {task.id!r}{urgency}"

@@ -59,8 +59,9 @@ def _protocol(target: str, workdir: Path) -> Any:
     found: Any = load_object(target, "protocol")
     if not inspect.isclass(found) and callable(getattr(found, "summarize", None)):
         return found
+    maker: Any = found
     try:
-        made = found(workdir) if inspect.signature(found).parameters else found()
+        made = maker(workdir) if inspect.signature(maker).parameters else maker()
     except Exception as error:
         why = f"cannot be made of the folder alone: {type(error).__name__}: {error}"
         raise Refused(f"protocol {target!r}", why) from error

@@ -79,7 +79,7 @@ def hold_back(run: RunState, action: Open | Attempt | MakeLaunch | Pull) -> bool
     node = action.node
     if run.paused is None or cleans_up(node.parent):
         return False
-    if not isinstance(action, Open):
+    if isinstance(action, (Attempt, MakeLaunch)):
         if run.rehearses and isinstance(node, CompositeNode):
             return False
         node.phase = Phase.PAUSED

@@ -288,7 +288,7 @@ class WorkNode(GroupNode):
             if verdict is not None and verdict.attempt == self.attempt:
                 self._verdict = verdict
         self._bring(run, tasks, None)
-        if self._refused:
+        if self._not_taken:
             self._tell(run)
 
     def _is_mine(self, path: str) -> bool:
@@ -303,6 +303,11 @@ class WorkNode(GroupNode):
         at_work = self.phase is Phase.RUNNING and self.live is not None and self.stop is None
         decided = self.members.closed or self.members.decided or self.failure is not None
         return at_work and not decided and self.queue.stopped is None
+
+    @property
+    def _not_taken(self) -> int:
+        """How many tasks were refused: of an id that was there, or dropped."""
+        return self._refused + len(self._dropped)
 
     def dropped(self, task_id: str) -> str | None:
         """Why a task was dropped, or None if it was not."""
@@ -338,7 +343,8 @@ class WorkNode(GroupNode):
             queue.take_up(key, ended=ended, index=record.index)
 
     def _tell(self, run: RunState) -> None:
-        run.emit(cmd.Tell(ev.WorkGrew(self.path, len(self.queue.known), self._refused)))
+        total = len(self.queue.known) - len(self._dropped)
+        run.emit(cmd.Tell(ev.WorkGrew(self.path, total, self._not_taken)))
 
     def edited(self, run: RunState, event: ev.WorkEdited) -> None:
         """Take what somebody did to the queue, in its turn."""
@@ -476,7 +482,7 @@ class WorkNode(GroupNode):
         stop, queue, tally = self._stop, self.queue, self.tally
         if stop is None or queue.stopped is not None:
             return
-        tally.queued, tally.refused = len(queue.urgency), self._refused
+        tally.queued, tally.refused = len(queue.urgency), self._not_taken
         tally.running = len(self.live or ())
         try:
             reason: object = stop(tally)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from handrail.model import events as ev
 from handrail.model.events import RunSuspended, WorkflowCompleted
-from handrail.model.results import Skipped, StepResult
+from handrail.model.results import A_PERSON, Skipped, StepResult
 from handrail.record.live_view import GROUPS, LiveRun, LiveStep
 from handrail.record.view import Cause
 from handrail.shortening import clean
@@ -228,7 +228,7 @@ class PlainLog:
         parts.append((len(event.priority), "given another priority"))
         done = ", ".join(f"{counted(count, 'task')} {what}" for count, what in parts if count)
         who = clean(event.by or A_PERSON)
-        return [self._line("waiting", path_text(event.path), "work", f"{done} by {who}")]
+        return [self._line("started", path_text(event.path), "work", f"{done} by {who}")]
 
     def _work_stopped(self, event: ev.WorkStopped, step: LiveStep | None) -> list[Line]:
         if _is_hushed(step):

@@ -259,6 +259,30 @@ async def test_whoever_cancels_the_caller_interrupts_the_work(tmp_path: Path) ->
     assert Counter(protocol.begun) + Counter(again.begun) == Counter(ALL)
 
 
+async def test_a_task_is_added_while_the_work_goes_on_and_while_it_does_not(
+    tmp_path: Path, cli: Cli
+) -> None:
+    """With its payload, by the command, which does not have to find the protocol."""
+    words = ["work", "work-1", "--dir", str(tmp_path / ".handrail"), "--add"]
+
+    class Adds(Growing):
+        async def on_result(self, spec: TaskSpec, result: TaskResult) -> list[TaskSpec]:
+            if spec.id == "a":
+                added = await anyio.to_thread.run_sync(cli, *words, 'new={"depth": 4}')
+                assert added.code == 0, added
+            return await super().on_result(spec, result)
+
+    protocol = Adds(fails={"new"})
+    with pytest.raises(OSError, match="new is broken"):
+        await Orchestrator(protocol, tmp_path, max_concurrency=1).run()
+    more = [*words, 'more={"depth": 7}', "--priority", "more=-1"]
+    assert (await anyio.to_thread.run_sync(cli, *more)).code == 0
+    await Orchestrator(again := Growing(), tmp_path, max_concurrency=1).run()
+    assert again.begun[:2] == ["more", "new"]
+    assert {spec.id: spec.payload["depth"] for spec, _ in again.given}["more"] == 7
+    assert Counter([*protocol.begun, *again.begun]) == Counter([*ALL, "new", "new", "more"])
+
+
 FLOW = '''\
 import asyncio, json, os, sys
 from pathlib import Path
@@ -316,7 +340,7 @@ class Raises(Tree):
         raise OSError(workdir)
 
 
-SIZE, len, THERE, raises = 3, Path, Tree("w"), Raises
+SIZE, SILENT, THERE, raises = 3, lambda workdir: 3, Tree("w"), Raises
 
 
 def made():
@@ -372,7 +396,7 @@ def test_work_that_is_interrupted_and_killed_again_and_again_comes_to_its_end(
         ("flow.py:nobody", "names nothing"),
         ("flow.py:SIZE", "cannot be made of the folder alone"),
         ("flow.py:json", "cannot be made of the folder alone"),
-        ("flow.py:len", "has no summarize()"),
+        ("flow.py:SILENT", "has no summarize()"),
         ("flow.py:raises", "raised OSError: w"),
         ("flow.py:THERE", None),
         ("flow.py:made", None),
@@ -391,13 +415,12 @@ def test_a_summary_is_that_of_the_protocol_that_is_named(
 def test_a_summary_without_its_protocol_is_what_the_journal_says(folder: Path, cli: Cli) -> None:
     """The code may have moved; how the work stands can still be seen."""
 
-    class Gone(Growing):
-        """It is in no module, so no other process can find it."""
+    class Local(Growing):
+        """It cannot be found by its name."""
 
-    protocol = Gone(fails={"b"})
+    protocol = Local(fails={"b"})
     with suppress(OSError):
         Orchestrator(protocol, folder / "w", max_concurrency=1).run_sync()
     outcome = cli("work", "summary", "w")
     assert outcome.code == 0
-    assert outcome.out.startswith("work: "), outcome.out
-    assert "1 done" in outcome.out.splitlines()[0]
+    assert outcome.out == "work: 2 left, 1 done, 1 failed\n  left     a1, a2\n"
