@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from handrail.engine.current import current as current
     from handrail.engine.run import Run as Run
     from handrail.engine.serving import RunHandle as RunHandle
-    from handrail.engine.stops import CancelledFromWithin as CancelledFromWithin
-    from handrail.engine.stops import CoreStalled as CoreStalled
     from handrail.errors import BudgetExceeded as BudgetExceeded
+    from handrail.errors import CancelledFromWithin as CancelledFromWithin
     from handrail.errors import CannotSteer as CannotSteer
     from handrail.errors import CommandFailed as CommandFailed
     from handrail.errors import CommandNotFound as CommandNotFound
+    from handrail.errors import CoreStalled as CoreStalled
     from handrail.errors import DamagedExport as DamagedExport
     from handrail.errors import DefinitionError as DefinitionError
     from handrail.errors import DuplicateStepName as DuplicateStepName
@@ -188,10 +188,9 @@ _NAMES = {
     "handrail.engine.current": "ContextNotAMapping Current OutsideStep current",
     "handrail.engine.run": "Run",
     "handrail.engine.serving": "RunHandle",
-    "handrail.engine.stops": "CancelledFromWithin CoreStalled",
     "handrail.errors": """
-        BudgetExceeded CannotSteer CommandFailed CommandNotFound DamagedExport DefinitionError
-        DuplicateStepName
+        BudgetExceeded CancelledFromWithin CannotSteer CommandFailed CommandNotFound CoreStalled
+        DamagedExport DefinitionError DuplicateStepName
         GateClosed GateNotFound GateRefusal GroupFailed HandrailError InputsDiffer InsideEventLoop
         InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost
         HubFailed

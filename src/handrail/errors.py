@@ -586,6 +586,24 @@ class StepTimeout(HandrailError, TimeoutError):
         return f"step {self.path!r} did not end within its timeout of {self.seconds:g} s"
 
 
+class CancelledFromWithin(HandrailError):
+    """An attempt was cancelled by somebody else than the run."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"step {self.path!r} was cancelled from within: something it awaited was cancelled"
+
+
+class CoreStalled(HandrailError):
+    """The core waits for nothing and has not ended; a defect in handrail."""
+
+    def __str__(self) -> str:
+        return "the run can neither go on nor end. This is a defect in handrail, please report it."
+
+
 class CommandFailed(HandrailError):
     """A command ended with an exit code other than 0 under ``check=True``."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.engine.timers import Timers
+from handrail.core.timers import Timers
 
 
 @given(st.lists(st.integers(0, 5)), st.integers(0, 5))

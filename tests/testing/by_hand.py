@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from handrail.core import commands as cmd
+from handrail.core.attempt_ends import failed, succeeded, undone
 from handrail.core.machine import Machine
 from handrail.core.run_state import Setting
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
-from handrail.engine.perform import failed, succeeded
 from handrail.errors import StageFailed
 from handrail.model import events as ev
 from handrail.model.results import (
@@ -24,7 +24,7 @@ from handrail.model.results import (
 from handrail.model.shapes import WorkflowLike
 from handrail.model.work import Found, Work
 from handrail.record.run_record import Recorded
-from handrail.testing.script_drive import Drive, undone
+from handrail.testing.script_drive import Drive
 from handrail.testing.shapes import Action, Body, Broken, Undoing, workflow_of
 
 MAX_MOVES = 3_000
@@ -69,15 +69,14 @@ class Hand(Drive):
         now = history[-1].at if history else 1_000.0
         super().__init__(machine, evaluator.begin, now=now, seq=len(history))
         if history:
-            self.record(ev.RunResumed(tuple(dropped)))
+            self.begin(ev.RunResumed(tuple(dropped)))
         else:
-            self.record(ev.WorkflowStarted(definition.name))
+            self.begin(ev.WorkflowStarted(definition.name))
 
     def _watch(self, happened: ev.Event | cmd.Report, commands: list[cmd.Command]) -> None:
         self.batches.append((happened, commands))
-        self.attempts += [
-            (self._seq, command.path) for command in commands if isinstance(command, cmd.Perform)
-        ]
+        at = self._conductor._seq
+        self.attempts += [(at, one.path) for one in commands if isinstance(one, cmd.Perform)]
 
     # -- moves ----------------------------------------------------------------------------------
 
@@ -120,23 +119,31 @@ class Hand(Drive):
         else:
             value = action.value(command.attempt)
             output = value if stage is None else StageResult(stage.name, True)
-            self.land(path, succeeded(command, output, None, self.now))
+            self.land(path, succeeded(command, output, None, self.now()))
 
     def end_with(self, path: str, output: Any) -> None:
         """End the attempt in flight at this path with this output."""
         command = self.flights[path].command
         assert isinstance(command, cmd.Perform)
         self.performed.append((path, command.attempt))
-        self.land(path, succeeded(command, output, None, self.now))
+        self.land(path, succeeded(command, output, None, self.now()))
 
     def run(
-        self, schedule: Sequence[int], *, time: bool = False, cancel_at: int | None = None
+        self,
+        schedule: Sequence[int],
+        *,
+        time: bool = False,
+        cancel_at: int | None = None,
+        until: int | None = None,
     ) -> Hand:
-        """Make moves until the run ends. ``schedule`` chooses among them, the first of them once it
-        is used up; before move number ``cancel_at`` the run is cancelled.
+        """Make moves until the run ends, or ``until`` so many are made. ``schedule`` chooses among
+        them, the first of them once it is used up; before move number ``cancel_at`` the run is
+        cancelled.
         """
         choices = iter(schedule)
         for number in range(MAX_MOVES):
+            if number == until:
+                return self
             if number == cancel_at and self.result is None:
                 self.record(ev.CancelRequested("enough"))
             if self.result is not None:

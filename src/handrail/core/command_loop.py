@@ -1,12 +1,13 @@
 """The loop that drives the machine by its own records, and performs nothing.
 
-A resume begins with it (``engine.replay``), a plan is nothing else, and ``testing.Script`` says by
+A resume begins with it (``core.rehearsal``), a plan is nothing else, and ``testing.Script`` says by
 hand what became of the commands that it leaves over. The driver has a loop of its own, which waits
 for the disk and performs attempts (``engine.driver``).
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 
@@ -17,28 +18,31 @@ from handrail.model import events as ev
 
 class CommandLoop:
     """Records are given to ``record`` and then to the machine, progress to ``tell``; all other
-    commands are left to ``carry_out``, in order.
+    commands are left to ``carry_out``, in order. ``record`` gives what the machine is to know of:
+    the event, or what was recorded instead.
 
-    What ``later`` is given, and the members that a group pulls, reach the machine when nothing else
-    is left to do: at most as many are open as the group's window.
+    The members that a group pulls reach the machine when nothing else is left to do, unless
+    ``pull`` sees to them: at most as many are open as the group's window.
     """
 
-    __slots__ = ("_carry_out", "_late", "_machine", "_record", "_tell", "_todo", "now")
+    __slots__ = ("_carry_out", "_late", "_machine", "_pull", "_record", "_tell", "_todo", "now")
 
     def __init__(
         self,
         machine: Machine,
         now: float,
         *,
-        record: Callable[[cmd.Record], None],
+        record: Callable[[cmd.Record], ev.Event],
         tell: Callable[[ev.Progress], None],
         carry_out: Callable[[cmd.Command], None],
+        pull: Callable[[str], None] | None = None,
     ) -> None:
         self.now = now
         self._machine = machine
         self._record = record
         self._tell = tell
         self._carry_out = carry_out
+        self._pull = pull if pull is not None else self._pull_late
         self._todo: deque[cmd.Command] = deque()
         self._late: deque[cmd.Report] = deque()
 
@@ -50,14 +54,16 @@ class CommandLoop:
         """Tell the machine, and do what it asks for behind what is to be done already."""
         self._todo.extend(self._machine.receive(happened))
 
-    def later(self, report: cmd.Report) -> None:
-        """Tell the machine when there is nothing else left to do."""
-        self._late.append(report)
+    def _pull_late(self, path: str) -> None:
+        self._late.append(cmd.Pulled(path, at=self.now))
 
-    def run(self) -> None:
-        """Until nothing is left to do."""
+    def run(self, most: float = math.inf) -> bool:
+        """Until nothing is left to do, or ``most`` commands were; True if nothing is left."""
         todo, late, machine = self._todo, self._late, self._machine
         while todo or late:
+            if most <= 0:
+                return False
+            most -= 1
             if not todo:
                 todo.extend(machine.receive(late.popleft()))
                 continue
@@ -66,9 +72,9 @@ class CommandLoop:
                 case cmd.Tell():  # first, as most of them are: a replayed step is one
                     self._tell(command.progress)
                 case cmd.Record():
-                    self._record(command)
-                    todo.extend(machine.receive(command.event))
+                    todo.extend(machine.receive(self._record(command)))
                 case cmd.Pull():
-                    late.append(cmd.Pulled(command.path, at=self.now))
+                    self._pull(command.path)
                 case _:
                     self._carry_out(command)
+        return True

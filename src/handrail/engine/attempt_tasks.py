@@ -11,13 +11,15 @@ import anyio.lowlevel
 import msgspec
 
 from handrail.core import commands as cmd
+from handrail.core.attempt_ends import bound, failed, succeeded
 from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.loop import Loop
-from handrail.engine.perform import Performer, bound, failed, succeeded
-from handrail.engine.stops import CancelledFromWithin, cancelled_itself, interruption
+from handrail.engine.perform import Performer, attempt_failed
+from handrail.engine.skew import Skew
+from handrail.engine.stops import cancelled_itself, interruption
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, InFlight
-from handrail.engine.timers import Skew
+from handrail.errors import CancelledFromWithin
 from handrail.model import events as ev
 from handrail.steps.verbs import PythonCall
 
@@ -123,7 +125,7 @@ class Attempts:
             if isinstance(error, anyio.get_cancelled_exc_class()) and not cancelled_itself():
                 self._note_interruption(command.path, "cancelled")
                 raise
-            return failed(command, error)
+            return attempt_failed(command, error)
         if type(outcome) is _Ended:
             ended: ev.Event | cmd.LaunchFailed = outcome.event
             if isinstance(ended, cmd.LaunchFailed):
@@ -210,7 +212,7 @@ class Attempts:
         elif outcome is STOPPED or outcome is ABANDONED:
             self._loop.record(failed(command, CancelledFromWithin(flight.path)))
         elif isinstance(outcome, BaseException):
-            self._loop.record(failed(command, outcome))
+            self._loop.record(attempt_failed(command, outcome))
         elif type(outcome) is cmd.LaunchFailed:
             self._loop.receive(outcome)
         else:

@@ -6,18 +6,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from handrail.core import commands as cmd
+from handrail.core.attempt_ends import undone
 from handrail.core.commands import AskFallback, AskPredicate, Evaluated, FindStages, Undo
 from handrail.engine.asking import asked
 from handrail.engine.calls import ActionRaised, awaited, call
 from handrail.engine.current import CURRENT, Contexts, Current
 from handrail.engine.loop import Loop
-from handrail.engine.stops import CancelledFromWithin
 from handrail.engine.tasks import ABANDONED, STOPPED, InFlight
-from handrail.errors import HandrailError, JournalFailed, LeaseLost, StagesMissing, StepTimeout
-from handrail.model import events as ev
+from handrail.errors import (
+    CancelledFromWithin,
+    HandrailError,
+    JournalFailed,
+    LeaseLost,
+    StagesMissing,
+    StepTimeout,
+)
 from handrail.model.dataclass import dataclass
-from handrail.model.described import text_of
-from handrail.model.results import OpenGate, qualified
+from handrail.model.results import OpenGate
 from handrail.record.answers import by_policy
 from handrail.steps.verbs import Stage
 
@@ -235,11 +240,8 @@ class Callbacks:
             outcome = StepTimeout(flight.path, flight.command.rollback.timeout_s)
         elif outcome is STOPPED or outcome is ABANDONED:
             outcome = CancelledFromWithin(flight.path)
-        if isinstance(outcome, BaseException):
-            said, kind = text_of(outcome), qualified(type(outcome))
-            self._loop.record(ev.RollbackCompleted(flight.path, said, kind))
-        else:
-            self._loop.record(ev.RollbackCompleted(flight.path))
+        error = outcome if isinstance(outcome, BaseException) else None
+        self._loop.record(undone(flight.path, error))
 
 
 def _is_broken_off(outcome: Any) -> bool:

@@ -10,7 +10,7 @@ handled by that loop, so the core is never entered twice.
 
 An event goes one way: numbered, then ``journal.append``, then sinks, then ``machine.receive``.
 Where a journal can, the records that are next in line are written as one (``append_all``). A drive
-that resumes a run begins with a rehearsal (``engine.replay``), and what comes by letter from other
+that resumes a run begins with a rehearsal (``core.rehearsal``), and what comes by letter from other
 processes is read by a task (``engine.inbox``).
 
 A flight is something at work outside the loop: an attempt, an evaluation, a rollback, a gate's
@@ -28,8 +28,8 @@ waited for), it is performed in the driver's own task, in a context of its own (
 ``engine.attempt_tasks``). No task, no scope, no queue. A request to cancel that arrives meanwhile
 stops it as it would stop a task.
 
-Timers of the core and of attempts are entries of one heap (``engine.timers``). Gates and signals
-cost no task. Who must wait for a place stands in ``engine.queue``; what is no attempt (evaluations,
+Timers of the core and of attempts are entries of one heap (``core.timers``). Gates and signals
+cost no task. Who must wait for a place stands in ``core.line``; what is no attempt (evaluations,
 gate handlers, rollbacks) is begun and told to the core by ``engine.callbacks``.
 """
 
@@ -49,35 +49,29 @@ import msgspec
 
 from handrail.core import commands as cmd
 from handrail.core.ending import close_bodies
+from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase, cleans_up
+from handrail.core.rehearsal import Rehearsal, rehearse, rehearse_on
+from handrail.core.timers import Timers
+from handrail.core.value_texts import declared_in, failure_for_unserializable, with_text
 from handrail.core.waits import clock_was_set, counts_running_time, ends_by_itself
 from handrail.engine.attempt_tasks import ATTEMPT, Attempts
 from handrail.engine.callbacks import EVALUATION, GATE, Callbacks
 from handrail.engine.inbox import Inbox, is_urgent
-from handrail.engine.loop import Message, Refused
+from handrail.engine.loop import Due, Message, Refused
 from handrail.engine.parts import Wiring
-from handrail.engine.queue import QUEUED, Line
-from handrail.engine.replay import (
-    Rehearsal,
-    declared_in,
-    failure_for_unserializable,
-    rehearse,
-    rehearse_on,
-    resolve_recorded_callbacks,
-    warn_of_masked,
-    with_text,
-    write_out,
-)
+from handrail.engine.queue import SharedLine
+from handrail.engine.replay import resolve_recorded_callbacks, warn_of_masked, write_out
 from handrail.engine.running_loop import running_loop
+from handrail.engine.skew import Skew
 from handrail.engine.stops import (
-    CoreStalled,
     interruption,
     stays_s,
 )
 from handrail.engine.tasks import ABANDONED, InFlight, Tasks, tasks
-from handrail.engine.timers import Due, Skew, Timers
 from handrail.errors import (
+    CoreStalled,
     GateClosed,
     GateNotFound,
     HandrailError,
@@ -147,7 +141,7 @@ class Driver:
         self._wake = anyio.Event()
         self._thread, self._home = threading.get_ident(), running_loop()
         self.flights: dict[tuple[str, str], InFlight] = {}
-        self.timers = Timers()
+        self.timers: Timers[InFlight | Message] = Timers()
         self._skew = Skew(wiring.clock)
         self.context = copy_context().copy
         self.tasks: Tasks = tasks(self._deliver)
@@ -172,7 +166,12 @@ class Driver:
             self._handler_interrupted,
             durable=wiring.journal.durable,
         )
-        self._line = Line(self, wiring.admission, wiring.shared, self.attempts.start)
+        admission, shared, start = wiring.admission, wiring.shared, self.attempts.start
+        self._line = (
+            Line(self, admission, start)
+            if shared is None
+            else SharedLine(self, admission, shared, start)
+        )
         self._callbacks = Callbacks(
             self, wiring.evaluator, answer=self.answer, interrupted=self._handler_interrupted
         )
@@ -383,7 +382,8 @@ class Driver:
         todo, machine, run_id, now = self._todo, self.machine, self.run_id, self.now
         receive, reacts_to = machine.receive, machine.reacts_to
         emit, append = self._wiring.bus.emit, self._wiring.journal.append
-        free, holders, kept = self._line.free, self._line.holders, self._line.kept
+        free, holders, waiting = self._line.free, self._line.holders, self._line.waiting
+        kept = self._line.kept
         gathers = self._gathers
         while todo:
             command: Any = todo.popleft()
@@ -398,6 +398,7 @@ class Driver:
                     todo
                     or self._inbox
                     or self.flights
+                    or waiting
                     or not free
                     or kept
                     or (modifiers is not PLAIN and modifiers.timeout_s is not None)
@@ -626,7 +627,7 @@ class Driver:
         """
         queued = self._line.keep(path) if again else self._line.leave(path)
         if queued is not None:
-            self.attempts.report_stop(path, queued.command.attempt, abandoned=False)
+            self.attempts.report_stop(path, queued.attempt, abandoned=False)
             self._line.admit()
         for kind in (ATTEMPT, EVALUATION):
             flight = self.flights.get((path, kind))
@@ -714,7 +715,7 @@ class Driver:
             if now >= self._linger_until:
                 self.read_mail()  # an answer that was accepted must not wait for the next drive
                 if not self._todo and not self._inbox:
-                    (self._end_drive if self.flights else self._suspend)("waiting")
+                    (self._end_drive if self._line.waiting else self._suspend)("waiting")
                 return
             due = self._linger_until if due is None else min(due, self._linger_until)
         else:
@@ -723,13 +724,12 @@ class Driver:
             self._wake = anyio.Event()
             if self._inbox:
                 return
-        busy = sum(1 for _, kind in self.flights if kind != QUEUED)
-        await self._wiring.clock.wait(self._wake, due, busy=busy)
+        await self._wiring.clock.wait(self._wake, due, busy=len(self.flights))
 
     def _nothing_is_at_work(self) -> bool:
         """True if nothing is under way but what waits for a place and gets none: it is paused."""
-        if self.flights and self.machine.run.paused is not None:
-            return all(kind == QUEUED for _, kind in self.flights)
+        if self._line.waiting and self.machine.run.paused is None:
+            return False
         return not self.flights
 
     def _goes_on_by_itself(self) -> bool:
@@ -769,12 +769,11 @@ class Driver:
 
     def _close_when_landed(self) -> None:
         """Stop what is at work, what began meanwhile too; once there is nothing, close."""
+        for path in list(self._line.waiting):
+            self._line.leave(path)
         for path, kind in list(self.flights):
             flight = self.flights[path, kind]
-            if kind == QUEUED:
-                flight.over = True
-                self._line.leave(path)
-            elif kind == GATE:
+            if kind == GATE:
                 flight.over = True
                 del self.flights[path, kind]
                 self.tasks.stop(flight)

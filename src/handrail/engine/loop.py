@@ -8,13 +8,15 @@ from typing import Any, Protocol, TypeAlias
 
 from handrail.core import commands as cmd
 from handrail.core.machine import Machine
+from handrail.core.timers import Timers
 from handrail.engine.tasks import InFlight, Tasks
-from handrail.engine.timers import Timers
 from handrail.errors import HandrailError
 from handrail.model import events as ev
 from handrail.secrets.masking import Mask
 
 Message: TypeAlias = Callable[[], None]
+Due: TypeAlias = int | InFlight | Message
+"""The token of a wait of the core; a flight that has had its time; or anything else to do."""
 
 
 class Loop(Protocol):
@@ -25,7 +27,7 @@ class Loop(Protocol):
     flights: dict[tuple[str, str], InFlight]
     """What is under way outside the loop, by path and kind."""
     tasks: Tasks
-    timers: Timers
+    timers: Timers[InFlight | Message]
     mask: Mask
     closing: bool
     """The drive is to end before its run does: what is under way has no end in the record."""

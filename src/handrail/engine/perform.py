@@ -6,7 +6,6 @@ An attempt ends in an event: ``StepCompleted`` or ``AttemptFailed``. Cancellatio
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
@@ -14,22 +13,19 @@ from typing import Any, TypeAlias, assert_never
 
 import attrs
 
-from handrail.core.commands import BrokenOff, LaunchFailed, Perform, Queue
+from handrail.core.attempt_ends import failed, succeeded
+from handrail.core.commands import BrokenOff, LaunchFailed, Perform
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
 from handrail.engine.in_place import InPlace
 from handrail.engine.replacements import Replacements
 from handrail.errors import (
-    BudgetExceeded,
     CommandFailed,
-    DefinitionError,
-    OutputChanged,
-    StepTimeout,
     WrongUse,
 )
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.dataclass import dataclass
-from handrail.model.described import bases_of, text_of, traceback_of
+from handrail.model.described import text_of, traceback_of
 from handrail.model.events import (
     AgentFinished,
     AgentMessage,
@@ -42,23 +38,19 @@ from handrail.model.events import (
     StepCompleted,
     StepOutput,
 )
-from handrail.model.launch import AgentError, Launch, PromptError, fault_of
+from handrail.model.launch import AgentError, Launch, fault_of
 from handrail.model.results import (
     SILENT,
     AgentResult,
     CommandResult,
     StageFailed,
     StageResult,
-    StepResult,
     UnparsedCommandResult,
     Usage,
     add_launch,
-    add_usage,
-    qualified,
 )
 from handrail.model.shapes import AgentRequest
 from handrail.ports.clock import Clock
-from handrail.record.assemble import assembler
 from handrail.record.run_record import Recorded
 from handrail.shortening import shortened
 from handrail.steps.verbs import (
@@ -72,9 +64,6 @@ from handrail.typed.convert import DoesNotFit
 
 _STAGE_OUTPUT = 20_000
 _EXIT_OUTPUT = 2_000
-_step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
-_step_completed = assembler(StepCompleted)
-
 
 Around: TypeAlias = Callable[[Current], AbstractAsyncContextManager[Any]]
 """Makes what is entered before an attempt and left behind it, in its context."""
@@ -137,7 +126,7 @@ class Performer:
         self, command: Perform, error: BaseException, took_s: float
     ) -> AttemptFailed | LaunchFailed:
         """The attempt's end; for a launch that failed in a known way, the core has a say first."""
-        ended = failed(command, error)
+        ended = attempt_failed(command, error)
         if not isinstance(error, AgentError):
             return ended
         fault = error.fault or fault_of(error, command.launch)
@@ -452,45 +441,6 @@ def _exit_text(exit_code: int, printed: str) -> str:
 # -- how attempts end ------------------------------------------------------------------------------
 
 
-def bound(command: Perform, now: float) -> tuple[float, Exception]:
-    """How long an attempt may go on that begins now and is bounded, by its step or a budget; and
-    what it fails with then.
-    """
-    timeout_s, deadline = command.step.modifiers.timeout_s, command.deadline
-    left_s = math.inf if timeout_s is None else timeout_s - command.spent_s
-    if deadline is not None and deadline.due - now < left_s:
-        return deadline.due - now, deadline.error
-    return left_s, StepTimeout(command.path, timeout_s or 0.0)
-
-
-def succeeded(command: Perform, output: Any, usage: Usage | None, now: float) -> StepCompleted:
-    """The event of an attempt that gave an output."""
-    step = command.step
-    took_ms = (now - command.started_at) * 1000
-    path = command.path
-    result = _step_result(
-        step.name,
-        path,
-        step.verb.kind,
-        "succeeded",
-        output,
-        None,
-        None,
-        (),
-        None,
-        took_ms if took_ms > 0 else 0.0,
-        command.attempt,
-        False,  # noqa: FBT003  # by position, for speed: replayed, abandoned, masked
-        False,  # noqa: FBT003
-        False,  # noqa: FBT003
-        usage if command.used is None else add_usage(command.used, usage),
-        (),
-        0.0,
-        None,
-    )
-    return _step_completed("", 0, 0.0, path, result, "", 0, (), command.used)
-
-
 class _NotParsed(Exception):
     """A command's output is not what was asked for. ``result`` is the command's."""
 
@@ -500,46 +450,12 @@ class _NotParsed(Exception):
         self.result = result
 
 
-def _is_in_vain(command: Perform | Queue, error: BaseException) -> bool:
-    """True if the same attempt again would fail in the same way, whatever happens meanwhile."""
-    of_agent = isinstance(command.step.verb, (AgentCall, Generation))
-    wrong = isinstance(error, (PromptError, DefinitionError)) and of_agent
-    return wrong or isinstance(error, (BudgetExceeded, OutputChanged))
-
-
-def failed(
-    command: Perform | Queue, error: BaseException, spent: Usage | None = None
+def attempt_failed(
+    command: Perform, error: BaseException, spent: Usage | None = None
 ) -> AttemptFailed:
-    """The event of an attempt that raised; ``on=`` is judged here, where the exception is alive.
-    ``spent``: what an agent that was stopped had used in all.
-    """
-    output: Any = None
+    """The event of an attempt that raised, here where the exception is alive; see ``failed``."""
     if isinstance(error, ActionRaised):
-        error = error.error
-    elif isinstance(error, _NotParsed):
-        output, error = error.result, error.error
-    elif isinstance(error, CommandFailed):
-        output = CommandResult[None](error.exit_code, error.stdout, error.stderr)
-    elif isinstance(error, StageFailed):
-        output = error.result
-    retryable = isinstance(error, Exception) and not _is_in_vain(command, error)
-    retry = command.step.modifiers.retry
-    if retry is not None and retryable:
-        try:
-            retryable = retry.covers(error)
-        except Exception as broken:  # noqa: BLE001  # the user's predicate
-            error, retryable = broken, False
-    usage = spent or command.launch.spent
-    if isinstance(error, AgentError):
-        usage = error.fault.spent if error.fault is not None else add_usage(usage, error.usage)
-    return AttemptFailed(
-        command.path,
-        command.attempt,
-        text_of(error),
-        qualified(type(error)),
-        bases_of(error),
-        traceback_of(error),
-        retryable,
-        output,
-        usage,
-    )
+        return failed(command, error.error, spent)
+    if isinstance(error, _NotParsed):
+        return failed(command, error.error, spent, error.result)
+    return failed(command, error, spent)

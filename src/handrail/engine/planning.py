@@ -8,9 +8,10 @@ from handrail.core import commands as cmd
 from handrail.core.ending import close_bodies, open_waits
 from handrail.core.machine import Machine
 from handrail.core.nodes import Node, Phase
+from handrail.core.rehearsal import rehearse, rehearse_on
 from handrail.core.run_state import StepNode
 from handrail.engine.callbacks import Evaluator
-from handrail.engine.replay import rehearse, rehearse_on, resolve_recorded_callbacks
+from handrail.engine.replay import resolve_recorded_callbacks
 from handrail.errors import StepChange
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition

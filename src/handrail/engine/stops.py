@@ -1,30 +1,10 @@
-"""What stops an attempt or a drive and is no failure of the workflow: how it is told, and named."""
+"""What stops an attempt or a drive and is no failure of the workflow: how it is known and named."""
 
 from __future__ import annotations
 
 import contextlib
 
 from handrail.core.run_state import RunState
-from handrail.errors import HandrailError
-
-
-class CoreStalled(HandrailError):
-    """The core waits for nothing and has not ended; a defect in handrail."""
-
-    def __str__(self) -> str:
-        return "the run can neither go on nor end. This is a defect in handrail, please report it."
-
-
-class CancelledFromWithin(HandrailError):
-    """An attempt was cancelled by somebody else than the run."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return f"step {self.path!r} was cancelled from within: something it awaited was cancelled"
-
 
 def cancelled_itself() -> bool:
     """True if a cancellation came out of the action, and nobody asked this task to stop."""

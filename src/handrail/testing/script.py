@@ -174,7 +174,7 @@ class Script(Generic[R_co]):
         self._drive = Drive(
             self._machine, self._evaluate, now=options.start, prepare=self._build_context
         )
-        self._do(self._drive.record, ev.WorkflowStarted(definition.name, inputs))
+        self._do(self._drive.begin, ev.WorkflowStarted(definition.name, inputs))
 
     def __repr__(self) -> str:
         return f"<script of {self._machine.run.definition.name!r}: {self._state()}>"
@@ -204,7 +204,7 @@ class Script(Generic[R_co]):
     @property
     def now(self) -> float:
         """The script's time, in unix seconds."""
-        return self._drive.now
+        return self._drive.now()
 
     @property
     def done(self) -> bool:

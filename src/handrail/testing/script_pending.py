@@ -15,8 +15,9 @@ from typing import (
 )
 
 from handrail.core import commands as cmd
+from handrail.core.attempt_ends import failed, succeeded, undone
 from handrail.engine.current import CURRENT, Current
-from handrail.engine.perform import failed, stage_result, succeeded, takes_one
+from handrail.engine.perform import stage_result, takes_one
 from handrail.errors import CommandFailed
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
@@ -40,7 +41,7 @@ from handrail.steps.verbs import (
     Verb,
 )
 from handrail.testing.script_async import NeedsEventLoop, run_to_end
-from handrail.testing.script_drive import InFlight, undone
+from handrail.testing.script_drive import InFlight
 from handrail.typed.convert import fit_json
 
 _SHOWN = 20

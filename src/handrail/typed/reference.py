@@ -18,6 +18,8 @@ _RECORDED_AS = {
     "handrail.codec.unresolved:Unresolvable": "handrail.model.unresolved:Unresolvable",
     "handrail.agents.prompt:Files": "handrail.agents.background:Files",
     "handrail.engine.current:ContextNotAMapping": "handrail.engine.contexts:ContextNotAMapping",
+    "handrail.errors:CancelledFromWithin": "handrail.engine.stops:CancelledFromWithin",
+    "handrail.errors:CoreStalled": "handrail.engine.stops:CoreStalled",
     "handrail.model.policy:Budget": "handrail.model.budget:Budget",
     "handrail.model.policy:Ladder": "handrail.model.ladder:Ladder",
     "handrail.record.rows:UnreadableRecord": "handrail.model.records:UnreadableRecord",

@@ -1,0 +1,122 @@
+"""How attempts end: their bounds, and the events of one that gave an output, or raised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from handrail.core.commands import Perform, Queue
+from handrail.errors import (
+    BudgetExceeded,
+    CommandFailed,
+    DefinitionError,
+    OutputChanged,
+    StepTimeout,
+)
+from handrail.model.described import bases_of, text_of, traceback_of
+from handrail.model.events import AttemptFailed, RollbackCompleted, StepCompleted
+from handrail.model.launch import AgentError, PromptError
+from handrail.model.results import (
+    CommandResult,
+    StageFailed,
+    StepResult,
+    Usage,
+    add_usage,
+    qualified,
+)
+from handrail.record.assemble import assembler
+from handrail.steps.verbs import AgentCall, Generation
+
+_step_result: Callable[..., StepResult[Any]] = assembler(StepResult)
+_step_completed = assembler(StepCompleted)
+
+
+def bound(command: Perform, now: float) -> tuple[float, Exception]:
+    """How long an attempt may go on that begins now and is bounded, by its step or a budget; and
+    what it fails with then.
+    """
+    timeout_s, deadline = command.step.modifiers.timeout_s, command.deadline
+    left_s = math.inf if timeout_s is None else timeout_s - command.spent_s
+    if deadline is not None and deadline.due - now < left_s:
+        return deadline.due - now, deadline.error
+    return left_s, StepTimeout(command.path, timeout_s or 0.0)
+
+
+def succeeded(command: Perform, output: Any, usage: Usage | None, now: float) -> StepCompleted:
+    """The event of an attempt that gave an output."""
+    step = command.step
+    took_ms = (now - command.started_at) * 1000
+    path = command.path
+    result = _step_result(
+        step.name,
+        path,
+        step.verb.kind,
+        "succeeded",
+        output,
+        None,
+        None,
+        (),
+        None,
+        took_ms if took_ms > 0 else 0.0,
+        command.attempt,
+        False,  # noqa: FBT003  # by position, for speed: replayed, abandoned, masked
+        False,  # noqa: FBT003
+        False,  # noqa: FBT003
+        usage if command.used is None else add_usage(command.used, usage),
+        (),
+        0.0,
+        None,
+    )
+    return _step_completed("", 0, 0.0, path, result, "", 0, (), command.used)
+
+
+def _is_in_vain(command: Perform | Queue, error: BaseException) -> bool:
+    """True if the same attempt again would fail in the same way, whatever happens meanwhile."""
+    of_agent = isinstance(command.step.verb, (AgentCall, Generation))
+    wrong = isinstance(error, (PromptError, DefinitionError)) and of_agent
+    return wrong or isinstance(error, (BudgetExceeded, OutputChanged))
+
+
+def failed(
+    command: Perform | Queue,
+    error: BaseException,
+    spent: Usage | None = None,
+    output: Any = None,
+) -> AttemptFailed:
+    """The event of an attempt that raised; ``on=`` is judged here, where the exception is alive.
+    ``spent``: what an agent that was stopped had used in all. ``output`` is what it left, of a
+    command or a stage what that said.
+    """
+    if isinstance(error, CommandFailed):
+        output = CommandResult[None](error.exit_code, error.stdout, error.stderr)
+    elif isinstance(error, StageFailed):
+        output = error.result
+    retryable = isinstance(error, Exception) and not _is_in_vain(command, error)
+    retry = command.step.modifiers.retry
+    if retry is not None and retryable:
+        try:
+            retryable = retry.covers(error)
+        except Exception as broken:  # noqa: BLE001  # the user's predicate
+            error, retryable = broken, False
+    usage = spent or command.launch.spent
+    if isinstance(error, AgentError):
+        usage = error.fault.spent if error.fault is not None else add_usage(usage, error.usage)
+    return AttemptFailed(
+        command.path,
+        command.attempt,
+        text_of(error),
+        qualified(type(error)),
+        bases_of(error),
+        traceback_of(error),
+        retryable,
+        output,
+        usage,
+    )
+
+
+def undone(path: str, error: BaseException | None = None) -> RollbackCompleted:
+    """The event of a rollback that ended, or failed with this."""
+    if error is None:
+        return RollbackCompleted(path)
+    return RollbackCompleted(path, text_of(error), qualified(type(error)))

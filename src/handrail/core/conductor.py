@@ -1,0 +1,701 @@
+"""One drive of one run for any host: what begins, what is recorded, and when the next thing is due.
+
+Theory of operation
+===================
+
+The conductor carries out the machine's commands, and does no work itself. A *host* is whatever
+makes attempts: the workflow code of a cluster, a test that says each end by hand. What the host
+owes is the ``Host`` Protocol, seven methods. The ends of what it was asked for come back here, in
+any order, by ``finished``, ``evaluated``, ``undone``, ``tick`` and ``turned``; ``happened`` takes
+what people send. Each of them only notes what it is told. ``pump`` then does all that follows.
+
+Everything here is a function of the calls and of ``Host.now``: there is no clock, no task, no
+random number. So a host that keeps its own history can lose the conductor at any time, and have it
+made again by the same calls.
+
+Of one drive this file holds what no host need know: events are numbered without a hole and given
+back to the machine; waits, deadlines and rates share one heap and one alarm; who must wait for a
+place stands in ``core.line``; a run that has a record is rehearsed first (``core.rehearsal``).
+
+What is at work is *in flight*, one entry a path and kind:
+
+    in flight   begun; its end comes by a call                    -> gone | stopping
+    stopping    the host was asked to stop it; how it ends now    -> gone
+                does not count, but that it does
+
+A host always tells the end of what it began, also of what it was asked to stop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal, Protocol, TypeAlias, cast
+
+import attrs
+
+from handrail.core import commands as cmd
+from handrail.core.admission import Admission
+from handrail.core.attempt_ends import bound, failed, undone
+from handrail.core.command_loop import CommandLoop
+from handrail.core.line import Line
+from handrail.core.machine import Machine
+from handrail.core.nodes import Phase, cleans_up
+from handrail.core.rehearsal import Rehearsing, beginning, leads_back
+from handrail.core.timers import Timers
+from handrail.core.value_texts import Types, declared_in, failure_for_unserializable, with_text
+from handrail.core.waits import ends_by_itself
+from handrail.errors import (
+    CancelledFromWithin,
+    CoreStalled,
+    HandrailError,
+    OutputNotSerializable,
+    ReplayMismatch,
+    StepTimeout,
+)
+from handrail.model import events as ev
+from handrail.model.policy import Limits
+from handrail.model.results import Usage, WorkflowResult
+from handrail.record.answers import accepted
+from handrail.record.run_record import Recorded
+
+Kind: TypeAlias = Literal["attempt", "evaluation", "gate", "rollback"]
+Question: TypeAlias = cmd.AskPredicate | cmd.AskFallback | cmd.FindStages | cmd.Ask
+End: TypeAlias = ev.StepCompleted | ev.AttemptFailed | cmd.LaunchFailed | cmd.Stopped
+"""How an attempt can end."""
+_STARTS = (cmd.Perform, cmd.Queue)
+
+
+class InFlight:
+    """Something that the host is at, at ``path``. Mutable."""
+
+    __slots__ = ("command", "kind", "path", "stopping", "timed_out")
+
+    def __init__(self, path: str, kind: Kind, command: cmd.Perform | cmd.Undo | Question) -> None:
+        self.path = path
+        self.kind: Kind = kind
+        self.command = command
+        self.stopping = False
+        self.timed_out = False
+
+
+class Host(Protocol):
+    """All that an engine owes to a run. No method waits: what it begins ends by a call to the
+    conductor. The conductor may be called from within each of them.
+
+    Contract suite: ``handrail.testing.contracts.HostContract``.
+    """
+
+    def now(self) -> float:
+        """The time, in unix seconds: the same whenever the same point of the run is come to."""
+        ...
+
+    def perform(self, attempt: cmd.Perform, /) -> None:
+        """Begin an attempt, or a launch of an agent. Its end: ``finished``."""
+
+    def undo(self, rollback: cmd.Undo, /) -> None:
+        """Begin a rollback, which has ``rollback.timeout_s``. Its end: ``undone``."""
+
+    def evaluate(self, question: Question, /) -> None:
+        """Begin to find out what a small function of the user's says: a predicate, a handler, what
+        the stages of a validation are, who answers a gate. Its end: ``evaluated``.
+        """
+
+    def stop(self, it: InFlight, /) -> None:
+        """Stop something, which is to end soon; its end is told as if it had ended by itself."""
+
+    def alarm(self, due: float | None, /) -> None:
+        """Call ``tick`` at this time; an earlier call of this does not count any more."""
+
+    def turn(self, path: str, /) -> None:
+        """Let others have a turn, then call ``turned`` with this: a group has more to begin."""
+
+
+class Conductor:
+    """Drives one run for a host. Mutable; lives as long as the drive.
+
+    ``record`` keeps an event, which is numbered by then; what it raises as
+    ``OutputNotSerializable`` becomes the failure of the step. ``tell`` is shown progress. ``seq``
+    is the number of the last event on record, ``last_at`` its time. ``limits`` say what may be at
+    work at once and begin in a minute (default: the run's), and of attempts at most ``window`` are
+    in flight. ``handles_gates``: the host answers questions to people.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        host: Host,
+        *,
+        record: Callable[[ev.Event], None],
+        tell: Callable[[ev.Progress], None],
+        seq: int = 0,
+        limits: Limits | None = None,
+        window: int | None = None,
+        last_at: float = -math.inf,
+        handles_gates: bool = False,
+    ) -> None:
+        self.machine = machine
+        self.result: WorkflowResult[Any] | None = None
+        self.timers: Timers[InFlight | Callable[[], None]] = Timers()
+        self.flights: dict[tuple[str, Kind], InFlight] = {}
+        """What the host is at."""
+        self.now = host.now
+        self._host = host
+        self._keep = record
+        self._tell = tell
+        self._seq = seq
+        self._handles_gates = handles_gates
+        self._loop = CommandLoop(
+            machine,
+            host.now(),
+            record=self._record,
+            tell=self._show,
+            carry_out=self._carry_out,
+            pull=self._pull,
+        )
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._window = math.inf if window is None else window
+        limits = machine.run.limits if limits is None else limits
+        self._line = Line(self, Admission(_within(limits, window), last_at), self._start)
+        self._pulls: deque[str] = deque()
+        """Groups that begin no more until the window has room."""
+        self._rehearsing: Rehearsing | None = None
+        self._questions = _Questions()
+        self._cancel: str | None = None
+        self._ends: str | None = None
+        """Why the drive ends before its run does, if it does."""
+        self._when_idle: str | None = None
+        self._drains: str | None = None
+        self._held = False
+        self._alarm: float | None = None
+
+    # -- from the host --------------------------------------------------------------------------
+
+    def begin(
+        self, first: ev.Event, known: Sequence[ev.Event] = (), cancel: str | None = None
+    ) -> None:
+        """Begin the drive by its first event, to be done by ``pump``; ``known`` ones are to be
+        recorded next, and are in the machine's record. ``cancel`` says why the run only unwinds.
+        """
+        if self.machine.run.recorded.is_empty:
+            self.record(first)
+            return
+        self._cancel = cancel
+        self._rehearsing = beginning(self.machine, first, known, self._stamp)
+
+    def pump(self, most: float = math.inf) -> bool:
+        """Do all that follows from what was told; False if more than ``most`` commands do, and the
+        rest is left for the next call.
+
+        Raises:
+            ReplayMismatch: recorded steps are others now; nothing was recorded, unless it is
+                ``late``. CoreStalled: the run can neither go on nor end.
+        """
+        self._loop.now = self.now()
+        if self._rehearsing is not None and not self._rehearse(most):
+            return False
+        while self.result is None:
+            if not self._loop.run(most):
+                return False
+            if not self._inbox:
+                break
+            self._inbox.popleft()()
+        if self.result is None:
+            self._dismiss()
+            self._set_alarm()
+            self._check()
+        elif self.machine.run.changes:
+            raise ReplayMismatch(self._run_id, self.machine.run.changes, late=True)
+        return True
+
+    def finished(self, path: str, end: End) -> None:
+        """An attempt has ended so; ``Stopped`` if it was stopped, by whomever."""
+        self._inbox.append(partial(self._finished, path, end))
+
+    def interrupted(self, path: str, reason: str, usage: Usage | None = None) -> None:
+        """An attempt was broken off because what made it is to end; it is made again later."""
+        self._inbox.append(partial(self._interrupted, path, reason, usage))
+
+    def noticed(self, event: ev.Event) -> None:
+        """Something to be recorded has happened within an attempt: its agent's session began."""
+        self._inbox.append(partial(self._noticed, event))
+
+    def evaluated(
+        self, question: Question, value: Any = None, error: BaseException | None = None
+    ) -> None:
+        """What a question's answer is; of a gate: the answer and who gave it."""
+        if isinstance(question, cmd.Ask):
+            self._inbox.append(partial(self._answered, question, value, error))
+        elif self._questions.waits_for(question):
+            report = cmd.Evaluated(question.path, value, error, self.now())
+            self._rehearsing = self._questions.go_on(self.machine, report, self._seq, self._stamp)
+        elif self._gone(question.path, "evaluation") is None:
+            return
+        elif self._ends is None or error is None:  # else it was broken off: it is asked again
+            self.receive(cmd.Evaluated(question.path, value, error, self.now()))
+
+    def undone(self, path: str, end: ev.RollbackCompleted) -> None:
+        """A rollback has ended so."""
+        self._inbox.append(partial(self._undone, path, end))
+
+    def tick(self) -> None:
+        """The time of the alarm has come."""
+        self._alarm = None
+        self._inbox.append(self._fire_due)
+
+    def turned(self, path: str) -> None:
+        """Others have had their turn."""
+        self._inbox.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
+
+    def happened(self, event: ev.Event) -> None:
+        """Somebody has sent this: a valid answer, a signal, a request to cancel, steering."""
+        self._inbox.append(partial(self._happened, event))
+
+    def limit(self, path: str, kind: Kind, left_s: float) -> None:
+        """Stop what is in flight after so many seconds, and fail it by that: for a host that does
+        not measure time where it performs.
+        """
+        flight = self.flights.get((path, kind))
+        if flight is not None and left_s < math.inf:
+            self.timers.at(self.now() + max(0.0, left_s), flight)
+
+    def end(self, reason: str) -> None:
+        """End the drive, and not the run: stop what is in flight, then suspend."""
+        self._inbox.append(partial(self._end_drive, reason))
+
+    def end_when_idle(self, reason: str) -> None:
+        """End the drive as soon as an attempt could begin and none is in flight."""
+        self._when_idle = reason
+
+    def drain(self, reason: str) -> None:
+        """End the drive once all that is in flight has ended; nothing begins any more."""
+        self._drains = reason
+        self._line.hold(on=True)
+        self._inbox.append(self._end_if_drained)
+
+    # -- how it stands --------------------------------------------------------------------------
+
+    @property
+    def waits_for_people(self) -> bool:
+        """True if nothing will happen before somebody does something, or a deadline of theirs is
+        over.
+        """
+        return self.result is None and not self.flights and not self._goes_on_by_itself()
+
+    def _goes_on_by_itself(self) -> bool:
+        if self._rehearsing is not None or self._questions.asked is not None:
+            return True
+        if self._line.waiting and not self._held:
+            return True
+        run = self.machine.run
+        return any(ends_by_itself(run, token) for _, token in self.timers.waits())
+
+    @property
+    def _run_id(self) -> str:
+        return self.machine.run.setting.run_id
+
+    # -- rehearsing -----------------------------------------------------------------------------
+
+    def _rehearse(self, most: float) -> bool:
+        """Go through the record, and through what answers lead back into; True once that is done,
+        or an answer is waited for.
+        """
+        while self._rehearsing is not None:
+            if not self._rehearsing.run(most):
+                return False
+            if self.machine.run.changes:
+                raise ReplayMismatch(self._run_id, self.machine.run.changes)
+            rehearsal, self._rehearsing = self._rehearsing.rehearsal, None
+            for number, (event, sync) in enumerate(rehearsal.happened):
+                if sync is None:
+                    self._tell(cast("ev.Progress", event))
+                else:
+                    self._write(cast("ev.Event", event), rehearsal.declared.get(number))
+            self._questions.hold(rehearsal.held)
+            question = self._questions.following(self.machine.run.recorded)
+            if question is not None:
+                self._host.evaluate(question)
+            else:
+                self._rehearsed()
+        return True
+
+    def _rehearsed(self) -> None:
+        """Begin what lies beyond the record; of a run that only unwinds, what cleans up."""
+        held, nodes = self._questions.kept, self.machine.run.nodes
+        if self._cancel is None or self.machine.run.finished:
+            self._loop.add(*held)
+        else:
+            self.record(ev.CancelRequested(self._cancel))
+            for one in held:
+                if isinstance(one, _STARTS) and not cleans_up(nodes.get(one.path)):
+                    self._inbox.append(partial(self._stopped, one.path, one.attempt))
+                else:
+                    self._loop.add(one)
+        self.receive(cmd.Rehearsed(at=self.now()))
+
+    # -- what the loop and the line ask for -----------------------------------------------------
+
+    def receive(self, happened: ev.Event | cmd.Report) -> None:
+        """Tell the machine, and do what it asks for behind what is to be done already."""
+        self._loop.receive(happened)
+
+    def record(self, event: ev.Event, *, sync: bool = False) -> None:
+        """Have an event recorded behind what is to be done already."""
+        self._loop.add(cmd.Record(event, sync))
+
+    def next(self, message: Callable[[], None]) -> None:
+        """Do this behind what came in meanwhile."""
+        self._inbox.append(message)
+
+    def _stamp(self, event: ev.Event) -> float:
+        self._seq += 1
+        return ev.stamp(event, self._run_id, self._seq, self.now()).at
+
+    def _record(self, command: cmd.Record) -> ev.Event:
+        self._stamp(command.event)
+        return self._write(command.event)
+
+    def _write(self, event: ev.Event, declared: Callable[[], Types] | None = None) -> ev.Event:
+        """Keep the event, or the text of its value, or else a failure in its place; what the
+        machine is to know of.
+        """
+        try:
+            self._keep(event)
+        except OutputNotSerializable as error:
+            return self._write_refused(event, error, declared or declared_in(self.machine, event))
+        return event
+
+    def _write_refused(
+        self, event: ev.Event, error: OutputNotSerializable, types: Callable[[], Types]
+    ) -> ev.Event:
+        try:
+            self._keep(with_text(event, self.machine, types, error))
+        except OutputNotSerializable as still:
+            node = self.machine.run.nodes.get(getattr(event, "path", ""))
+            settled = node is not None and node.phase is Phase.ENDING
+            failure = failure_for_unserializable(event, still, settled=settled)
+            ev.stamp(failure, self._run_id, event.seq, self.now())
+            self._keep(failure)
+            return failure
+        return event
+
+    def _show(self, progress: ev.Progress) -> None:
+        self._tell(ev.stamp(progress, self._run_id, self._seq, self.now()))
+
+    def _carry_out(self, command: cmd.Command) -> None:
+        match command:
+            case cmd.Perform():
+                self._line.launch(command)
+            case cmd.Wait():
+                self.timers.wait(command.due, command.token)
+            case cmd.Cancel() | cmd.BreakOff():
+                self._stop(command.path, again=isinstance(command, cmd.BreakOff))
+            case cmd.Queue() | cmd.Release() | cmd.Hold():
+                self._of_line(command)
+            case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages() | cmd.Ask():
+                self._ask(command)
+            case cmd.Undo():
+                self._undo(command)
+            case cmd.EndDrive() | cmd.Changed():
+                self._end_drive(_why_ended(command))
+            case cmd.Finish():
+                self.result = command.result
+            case cmd.Record() | cmd.Tell() | cmd.Pull():
+                pass  # the loop's own
+
+    def _of_line(self, command: cmd.Queue | cmd.Release | cmd.Hold) -> None:
+        if isinstance(command, cmd.Hold):
+            self._held = command.on
+            self._line.hold(on=command.on or self._drains is not None)
+        else:
+            self._line.carry_out(command)
+
+    def _in_flight(self, command: cmd.Perform | cmd.Undo | Question, kind: Kind) -> None:
+        self.flights[command.path, kind] = InFlight(command.path, kind, command)
+
+    def _ask(self, question: Question) -> None:
+        if not isinstance(question, cmd.Ask):
+            self._in_flight(question, "evaluation")
+        elif self._handles_gates:
+            self._in_flight(question, "gate")
+        else:
+            return
+        self._host.evaluate(question)
+
+    def _undo(self, rollback: cmd.Undo) -> None:
+        if self._ends is None:  # else the next drive does
+            self._in_flight(rollback, "rollback")
+            self._host.undo(rollback)
+
+    def _start(self, command: cmd.Perform) -> None:
+        """Begin an attempt, unless the drive is to end where nothing is at work."""
+        if self._ends is None and self._when_idle is not None and not self.flights:
+            self._end_drive(self._when_idle)
+        if self._ends is None:
+            self._in_flight(command, "attempt")
+            self._host.perform(command)
+
+    def _pull(self, path: str) -> None:
+        """Begin the next member of a group, but not while the window is full."""
+        if len(self.flights) >= self._window:
+            self._pulls.append(path)
+        else:
+            self._host.turn(path)
+
+    def _pull_on(self) -> None:
+        if self._pulls and len(self.flights) < self._window:
+            self._host.turn(self._pulls.popleft())
+
+    # -- how things end -------------------------------------------------------------------------
+
+    def _gone(self, path: str, kind: Kind) -> InFlight | None:
+        flight = self.flights.pop((path, kind), None)
+        if flight is not None:
+            self._inbox.append(self._pull_on)
+            if self._drains is not None:
+                self._inbox.append(self._end_if_drained)
+            if self._ends is not None:
+                self._close_when_gone()
+        return flight
+
+    def _finished(self, path: str, end: End) -> None:
+        flight = self._gone(path, "attempt")
+        if flight is None:
+            return
+        self._line.release(path)
+        command = flight.command
+        assert isinstance(command, cmd.Perform)
+        known = end.launch if isinstance(end, cmd.Stopped) else cmd.NOTHING_KNOWN
+        if flight.timed_out:
+            self.record(failed(command, bound(command, self.now())[1], known.total))
+        elif flight.stopping:
+            abandoned = isinstance(end, cmd.Stopped) and end.abandoned
+            self._stopped(path, command.attempt, known, abandoned=abandoned)
+        else:
+            self._attempt_over(command, end)
+
+    def _attempt_over(self, command: cmd.Perform, end: End) -> None:
+        match end:
+            case cmd.LaunchFailed():
+                self.receive(end)
+            case cmd.Stopped():
+                self.record(failed(command, CancelledFromWithin(command.path), end.launch.total))
+            case ev.StepCompleted() | ev.AttemptFailed():
+                modifiers = command.step.modifiers
+                self.record(end, sync=modifiers.checkpoint or modifiers.once)
+
+    def _interrupted(self, path: str, reason: str, usage: Usage | None) -> None:
+        flight = self._gone(path, "attempt")
+        if flight is not None:
+            self._line.release(path)
+            self.record(ev.StepInterrupted(path, reason, usage))
+            if self._ends is None:
+                self._end_drive(reason)
+
+    def _noticed(self, event: ev.Event) -> None:
+        if getattr(event, "path", "") in self.machine.run.nodes:
+            self.record(event)
+
+    def _undone(self, path: str, end: ev.RollbackCompleted) -> None:
+        flight = self._gone(path, "rollback")
+        if flight is None or (self._ends is not None and end.error is not None):
+            return  # it was broken off, and the next drive runs it again
+        command = flight.command
+        assert isinstance(command, cmd.Undo)
+        if flight.timed_out:
+            end = undone(path, StepTimeout(path, command.rollback.timeout_s))
+        self.record(end)
+
+    def _answered(self, question: cmd.Ask, value: Any, error: BaseException | None) -> None:
+        path, run = question.path, self.machine.run
+        if self._gone(path, "gate") is None or path in run.answered:
+            return
+        gate = run.gates.get(path)
+        if gate is None:
+            return
+        if error is None:
+            try:
+                answer, by = value
+                self._happened(ev.GateAnswered(path, accepted(gate, answer), by))
+            except HandrailError as refused:
+                error = refused
+        if error is not None:
+            self.receive(cmd.GateRefused(path, error, at=self.now()))
+
+    def _happened(self, event: ev.Event) -> None:
+        run = self.machine.run
+        if run.root.phase is Phase.ENDING or self.result is not None:
+            return
+        if isinstance(event, ev.GateAnswered):
+            if event.path not in run.gates or event.path in run.answered:
+                return
+            run.answered[event.path] = event
+        self.record(event)
+
+    def _dismiss(self) -> None:
+        """Have those stop who were to answer a gate that is closed."""
+        gates = self.machine.run.gates
+        for (path, kind), flight in list(self.flights.items()):
+            if kind == "gate" and path not in gates:
+                del self.flights[path, kind]
+                self._host.stop(flight)
+
+    # -- stopping -------------------------------------------------------------------------------
+
+    def _stop(self, path: str, *, again: bool) -> None:
+        """Stop what is at work, or waits for its place; ``again``: another launch takes the place."""
+        queued = self._line.keep(path) if again else self._line.leave(path)
+        if queued is not None:
+            self._stopped(path, queued.attempt)
+            self._line.admit()
+        for kind in ("attempt", "evaluation"):
+            flight = self.flights.get((path, kind))
+            if flight is not None:
+                self._halt(flight)
+
+    def _halt(self, flight: InFlight) -> None:
+        if not flight.stopping:
+            flight.stopping = True
+            self._host.stop(flight)
+
+    def _stopped(
+        self,
+        path: str,
+        attempt: int,
+        known: cmd.BrokenOff = cmd.NOTHING_KNOWN,
+        *,
+        abandoned: bool = False,
+    ) -> None:
+        """Have an attempt that was stopped end, or count as interrupted if the drive ends."""
+        if self._ends is not None:
+            self.record(ev.StepInterrupted(path, self._ends, known.own))
+        else:
+            self.receive(cmd.Stopped(path, attempt, abandoned, known, at=self.now()))
+
+    def _end_if_drained(self) -> None:
+        if self._drains is not None and not self.flights:
+            self._end_drive(self._drains)
+
+    def _end_drive(self, reason: str) -> None:
+        if self._ends is None and self.result is None:
+            self._ends = reason
+            self._close_when_gone()
+
+    def _close_when_gone(self) -> None:
+        """Stop what is at work, what began meanwhile too; once there is nothing, close."""
+        for path in list(self._line.waiting):
+            self._line.leave(path)
+        for (path, kind), flight in list(self.flights.items()):
+            if kind == "gate":
+                del self.flights[path, kind]
+            self._halt(flight)
+        if not self.flights:
+            self._inbox.append(self._close)
+
+    def _close(self) -> None:
+        if not self.flights and self.result is None and self._ends is not None:
+            self.receive(cmd.CloseRun(self._ends, at=self.now()))
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def _fire_due(self) -> None:
+        now = self.now()
+        while (what := self.timers.pop(now)) is not None:
+            self._fire(what)
+
+    def _fire(self, what: int | InFlight | Callable[[], None]) -> None:
+        match what:
+            case int():
+                node, _ = self.machine.run.timers.get(what, (None, 0.0))
+                if node is not None:
+                    self.receive(cmd.TimerFired(node.path, what, at=self.now()))
+            case InFlight():
+                if not self._is_stale(what):
+                    what.timed_out = True
+                    self._halt(what)
+            case _:
+                what()
+
+    def _is_stale(self, what: int | InFlight | Callable[[], None]) -> bool:
+        """True for what nobody waits for any more."""
+        if isinstance(what, int):
+            return what not in self.machine.run.timers
+        if isinstance(what, InFlight):
+            return what.stopping or self.flights.get((what.path, what.kind)) is not what
+        return False
+
+    def next_due(self) -> float | None:
+        """When the next thing is due, or None."""
+        return self.timers.next_due(self._is_stale)
+
+    def _set_alarm(self) -> None:
+        due = self.next_due()
+        if due != self._alarm:
+            self._alarm = due
+            self._host.alarm(due)
+
+    def _check(self) -> None:
+        """Raise if nothing can happen any more, which is no user's fault."""
+        at_work = self.flights or self._line.waiting or self._rehearsing or self._pulls
+        waits = self.machine.waits or self._alarm is not None or self._questions.asked
+        if not at_work and not waits:
+            raise CoreStalled
+
+
+def _within(limits: Limits, window: int | None) -> Limits:
+    """The limits, with at most so many attempts at once."""
+    most = limits.max_concurrency
+    if window is None or (most is not None and most <= window):
+        return limits
+    return attrs.evolve(limits, max_concurrency=window)
+
+
+def _why_ended(command: cmd.EndDrive | cmd.Changed) -> str:
+    if isinstance(command, cmd.EndDrive):
+        return command.reason
+    return f"the code no longer matches the record of {command.path!r}"
+
+
+class _Questions:
+    """What a rehearsal held back, while questions that lead back into the record are asked one
+    after the other. Mutable.
+    """
+
+    def __init__(self) -> None:
+        self.kept: list[cmd.Command] = []
+        """What lies beyond the record."""
+        self.asked: Question | None = None
+        self._left: deque[cmd.Command] = deque()
+
+    def hold(self, held: Sequence[cmd.Command]) -> None:
+        """Look at these next."""
+        self._left.extendleft(reversed(held))
+
+    def following(self, recorded: Recorded) -> Question | None:
+        """The next question to ask; None if all that is left lies beyond the record."""
+        while self._left:
+            command = self._left.popleft()
+            if leads_back(command, recorded):
+                self.asked = command
+                return command
+            self.kept.append(command)
+        return None
+
+    def waits_for(self, question: Question) -> bool:
+        """True if this is the one that was asked."""
+        return self.asked is question
+
+    def go_on(
+        self,
+        machine: Machine,
+        report: cmd.Evaluated,
+        seq: int,
+        stamp: Callable[[ev.Event], float],
+    ) -> Rehearsing:
+        """What goes on by the answer."""
+        self.asked = None
+        rehearsing = Rehearsing(machine, stamp, report.at, seq)
+        rehearsing.receive(report)
+        return rehearsing

@@ -1,0 +1,110 @@
+"""Values whose classes are found by what the code declares, and not by their names alone; and the
+failure of those that cannot be recorded at all.
+
+A record is refused where it is not known what is declared. Then it is given their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from handrail.codec.unresolved import Unresolved
+from handrail.core.machine import Machine
+from handrail.core.run_state import declared_for
+from handrail.errors import OutputNotSerializable
+from handrail.model import events as ev
+from handrail.model.described import bases_of
+from handrail.model.results import StepResult, qualified
+from handrail.record.outputs import recordable, returned_by
+from handrail.steps.verbs import LEAF_KINDS
+from handrail.typed.schema import hints_of
+
+if TYPE_CHECKING:
+    from handrail.codec.codec import Codec
+
+
+Types: TypeAlias = tuple[Any, ...]
+_OF_STEPS = (ev.StepCompleted, ev.MemberCompleted, ev.SubworkflowEnded)
+WITH_VALUE = (*_OF_STEPS, ev.WorkflowCompleted)
+"""The events that may have a value which is read by a type, in the middle of a drive."""
+
+
+def declared_in(machine: Machine, event: ev.Event) -> Callable[[], Types]:
+    """What gives the types by which the value of an event will be read, in the drives to come."""
+    if isinstance(event, _OF_STEPS):
+        node = machine.run.nodes.get(event.path)
+        return tuple if node is None else lambda: declared_for(node)
+    return lambda: (returned_by(machine.run.definition),)
+
+
+def with_text(
+    event: ev.Event, machine: Machine, types: Callable[[], Types], error: OutputNotSerializable
+) -> ev.Event:
+    """The event that was refused with this ``error``, with the text of its value.
+
+    Raises:
+        OutputNotSerializable: it cannot be recorded.
+    """
+    codec, where = machine.run.codec, error.where
+    assert codec is not None
+    match event:
+        case ev.StepCompleted() | ev.MemberCompleted():
+            text = _text(event.result.output, codec, types, where, "output")
+            return replace(event, result=replace(event.result, output=text))
+        case ev.SubworkflowEnded() | ev.WorkflowCompleted():
+            return replace(event, value=_text(event.value, codec, types, where, "value"))
+        case ev.WorkflowStarted():
+            hints = hints_of(machine.run.definition.function)
+            return replace(event, inputs=_inputs(event.inputs, codec, hints, where))
+        case _:
+            raise error
+
+
+def _text(
+    value: Any, codec: Codec, types: Callable[[], Types], where: str, root: str
+) -> Unresolved:
+    return Unresolved(recordable(value, codec, types, where, root), "")
+
+
+def _inputs(
+    inputs: Mapping[str, Any], codec: Codec, hints: Mapping[str, Any], where: str
+) -> dict[str, Any]:
+    written: dict[str, Any] = {}
+    for name, value in inputs.items():
+        declared: Types = (hints.get(name, Any),)
+        written[name] = _text(value, codec, lambda: declared, where, f"inputs[{name!r}]")  # noqa: B023  # called at once
+    return written
+
+
+def failure_for_unserializable(
+    event: ev.Event, error: OutputNotSerializable, *, settled: bool
+) -> ev.Event:
+    """The failure to record instead of this end; ``settled``: it is no longer an attempt that ends,
+    but the step, with the output of a fallback, say.
+
+    Raises:
+        OutputNotSerializable: the event is no end of a step; nobody can go on from it.
+    """
+    kind, bases, said = qualified(type(error)), bases_of(error), str(error)
+    match event:
+        case ev.StepCompleted(result=result) if (
+            not settled and result.status == "succeeded" and result.step_type in LEAF_KINDS
+        ):
+            return ev.AttemptFailed(event.path, result.attempts, said, kind, bases, retryable=False)
+        case ev.StepCompleted() | ev.MemberCompleted():
+            failed: StepResult[object] = replace(
+                event.result,
+                status="failed",
+                output=None,
+                error=said,
+                error_type=kind,
+                error_bases=bases,
+                traceback=None,
+            )
+            return replace(event, result=failed, composed="")
+        case ev.AttemptFailed():
+            return replace(event, output=None)
+        case _:
+            raise error
