@@ -21,6 +21,7 @@ from handrail import (
     CannotSteer,
     CassetteMismatch,
     CassetteMissing,
+    CodeNotFound,
     CommandFailed,
     CommandNotFound,
     CommandNotStarted,
@@ -271,6 +272,16 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         {"run_id": "r", "gate": "q", "open_gates": ("p",)},
     ),
     (NotPortable("a", "action"), r"'a'.*action.*importable", {"path": "a", "part": "action"}),
+    (
+        NotPortable("a", "args[0].lock", "it is not data", "flows.py:3"),
+        r"flows\.py:3: step 'a'.*args\[0\]\.lock.*not data.*top level",
+        {"part": "args[0].lock", "why": "it is not data", "where": "flows.py:3"},
+    ),
+    (
+        CodeNotFound("flows:add", "No module named 'flows'"),
+        r"flows:add cannot be found here.*No module.*worker where module 'flows'",
+        {"name": "flows:add", "why": "No module named 'flows'"},
+    ),
     (
         MissingExtra("sinks.otel", "opentelemetry", "otel"),
         r'sinks\.otel needs opentelemetry: pip install "handrail\[otel\]"',

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from handrail.errors import BudgetExceeded as BudgetExceeded
     from handrail.errors import CancelledFromWithin as CancelledFromWithin
     from handrail.errors import CannotSteer as CannotSteer
+    from handrail.errors import CodeNotFound as CodeNotFound
     from handrail.errors import CommandFailed as CommandFailed
     from handrail.errors import CommandNotFound as CommandNotFound
     from handrail.errors import CoreStalled as CoreStalled
@@ -189,8 +190,8 @@ _NAMES = {
     "handrail.engine.run": "Run",
     "handrail.engine.serving": "RunHandle",
     "handrail.errors": """
-        BudgetExceeded CancelledFromWithin CannotSteer CommandFailed CommandNotFound CoreStalled
-        DamagedExport DefinitionError DuplicateStepName
+        BudgetExceeded CancelledFromWithin CannotSteer CodeNotFound CommandFailed
+        CommandNotFound CoreStalled DamagedExport DefinitionError DuplicateStepName
         GateClosed GateNotFound GateRefusal GroupFailed HandrailError InputsDiffer InsideEventLoop
         InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost
         HubFailed

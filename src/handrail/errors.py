@@ -518,17 +518,41 @@ class GateNotFound(HandrailError):
 
 
 class NotPortable(HandrailError):
-    """A part of a step exists only in this process and cannot be performed elsewhere."""
+    """A part of a step exists only in this process and cannot be performed elsewhere.
 
-    def __init__(self, path: str, part: str) -> None:
-        super().__init__(path, part)
+    ``part`` is ``action``, ``args[0].lock`` and the like, ``where`` the ``file:line`` that says it,
+    if that is known.
+    """
+
+    def __init__(self, path: str, part: str, why: str = "", where: str = "") -> None:
+        super().__init__(path, part, why, where)
         self.path = path
         self.part = part
+        self.why = why
+        self.where = where
 
     def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        why = self.why or "it is not importable by name"
         return (
-            f"step {self.path!r} cannot leave this process: "
-            f"its {self.part} is not importable by name"
+            f"{place}step {self.path!r} cannot leave this process: its {self.part} cannot ({why}). "
+            f"Define it at the top level of a module, or pass what is needed to make it there"
+        )
+
+
+class CodeNotFound(HandrailError):
+    """A function, a class or an object that a step names is not in this process."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(name, why)
+        self.name = name
+        self.why = why
+
+    def __str__(self) -> str:
+        module = self.name.partition(":")[0]
+        return (
+            f"{self.name} cannot be found here ({self.why}). Start the worker where module "
+            f"{module!r} can be imported, in the version that the run was begun with"
         )
 
 

@@ -48,7 +48,8 @@ class Executor(ServingEngine):
     makes async context managers of the ``Current``: each attempt runs inside of them, in its own
     context. ``on_change`` says what a resume does with recorded steps that the code describes
     otherwise now: ``"refuse"`` raises ``ReplayMismatch``, ``"reuse"`` keeps their record,
-    ``"rerun"`` runs them again.
+    ``"rerun"`` runs them again. ``portable`` holds every step to what can be performed on another
+    machine: code by its name, values as data (else ``NotPortable``).
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Executor(ServingEngine):
         max_crashes: int = 5,
         secrets: Secrets | None = None,
         durable: bool = False,
+        portable: bool = False,
         backend: AgentBackend | str | None = None,
         model: str | None = None,
         agent_options: AgentOptions = NO_OPTIONS,
@@ -97,6 +99,7 @@ class Executor(ServingEngine):
                 "max_crashes": max_crashes,
                 "secrets": secrets,
                 "durable": durable,
+                "portable": portable,
                 "model": model,
                 "agent_options": agent_options,
                 "cassette": cassette,
@@ -128,7 +131,8 @@ class Executor(ServingEngine):
                 cleanup_timeout_s=cleanup_timeout_s,
                 max_crashes=max_crashes,
                 secrets=secrets,
-                durable=durable,
+                durable=durable or portable,
+                portable=portable,
                 agent_defaults=cache(
                     lambda: attrs.evolve(
                         agent_defaults(backend, model, agent_options),

@@ -11,6 +11,7 @@ from handrail.errors import (
     BudgetExceeded,
     CommandFailed,
     DefinitionError,
+    NotPortable,
     OutputChanged,
     StepTimeout,
 )
@@ -75,7 +76,7 @@ def _is_in_vain(command: Perform | Queue, error: BaseException) -> bool:
     """True if the same attempt again would fail in the same way, whatever happens meanwhile."""
     of_agent = isinstance(command.step.verb, (AgentCall, Generation))
     wrong = isinstance(error, (PromptError, DefinitionError)) and of_agent
-    return wrong or isinstance(error, (BudgetExceeded, OutputChanged))
+    return wrong or isinstance(error, (BudgetExceeded, NotPortable, OutputChanged))
 
 
 def failed(

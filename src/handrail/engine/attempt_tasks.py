@@ -62,7 +62,8 @@ class Attempts:
         self._ticks = 0
         self._run_id, self._mask = loop.run_id, loop.mask
         self._context, self._by_hand = loop.context, loop.tasks.by_hand
-        self._in_place, self._around = performer.in_place, performer.around
+        self._in_place = performer.in_place
+        self._surrounded = bool(performer.around) or performer.crossing is not None
         contexts = performer.contexts
         self._services, self._config = contexts.services, contexts.config
 
@@ -94,7 +95,7 @@ class Attempts:
             watch = self._in_place
             if (
                 type(verb) is not PythonCall
-                or self._around
+                or self._surrounded
                 or (watch is not None and watch.may_change(verb))
             ):
                 coroutine = self._performed(command, current)

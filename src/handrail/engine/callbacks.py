@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import undone
@@ -26,6 +26,9 @@ from handrail.model.results import OpenGate
 from handrail.record.answers import by_policy
 from handrail.steps.verbs import Stage
 
+if TYPE_CHECKING:
+    from handrail.engine.portable import Crossing
+
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
@@ -34,6 +37,8 @@ class Evaluator:
     contexts: Contexts
     stages: Callable[[], Mapping[str, Any]]
     gates: Any
+    crossing: Crossing | None = None
+    """What a rollback must get through, as if another process ran it."""
 
     def begin(self, command: AskPredicate | AskFallback | FindStages) -> Any:
         """The value, or an awaitable of it.
@@ -97,6 +102,8 @@ class Evaluator:
         Raises:
             BaseException: what it raised.
         """
+        if self.crossing is not None:
+            command = self.crossing.read_rollback(self.crossing.write_rollback(command))
         context = self.contexts.of(command.view)
         try:
             await call(command.rollback.action, (context,), {}, inline=False, current=current)

@@ -185,6 +185,10 @@ class Engine:
         definition = definition_of(workflow, known, begins=True)
         inputs = bind_inputs(definition, args, kwargs)
         preflight(definition, self._parts)
+        if self._parts.portable:
+            from handrail.engine.portability import refuse_unportable
+
+            refuse_unportable(definition)
         run_id = options.run_id
         if run_id is None:
             run_id = new_run_id(definition.name, self._parts.clock.now(), self._journal.events)
@@ -241,6 +245,12 @@ class Engine:
         teller = _Teller()
         agents = Replacements(parts.agents)
         codec = machine.run.codec
+        crossing = None
+        if parts.portable:
+            from handrail.engine.portable import Crossing
+
+            function = start.definition.function
+            crossing = Crossing(self._journal.codec, function.__module__)
         in_place = None if codec is None else InPlace(machine.run, self._journal, codec)
         wiring = Wiring(
             self._journal,
@@ -255,8 +265,9 @@ class Engine:
                 in_place,
                 parts.around,
                 lambda: machine.run.recorded,
+                crossing,
             ),
-            Evaluator(contexts, parts.stages, parts.gates),
+            Evaluator(contexts, parts.stages, parts.gates, crossing),
             Admission(self._limits(start), start.last_at, processes=max(4, os.cpu_count() or 1)),
             parts.shared,
             parts.gates is not None,

@@ -66,6 +66,7 @@ class Parts:
     max_crashes: int = 5
     secrets: Secrets = Secrets()
     durable: bool = False
+    portable: bool = False
     identity: str = field(default_factory=lambda: os.urandom(4).hex())
     """Tells its runs from others of the same id, where the journal cannot."""
     agent_defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
@@ -243,6 +244,7 @@ _OF_CLASS: Mapping[str, tuple[type, str]] = {
     "agent_options": (AgentOptions, "AgentOptions(...)"),
     "model": (str, "the name of a model"),
     "durable": (bool, "True or False"),
+    "portable": (bool, "True or False"),
     "ladder": (Ladder, "Ladder(...), such as Ladder(crash_retries=5)"),
 }
 _SECONDS = ("linger_s", "suspend_timers_after_s", "cleanup_timeout_s")

@@ -5,13 +5,13 @@ An attempt ends in an event: ``StepCompleted`` or ``AttemptFailed``. Cancellatio
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
-from typing import Any, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 import attrs
+import msgspec
 
 from handrail.core.attempt_ends import failed, succeeded
 from handrail.core.commands import BrokenOff, LaunchFailed, Perform
@@ -19,6 +19,7 @@ from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
 from handrail.engine.in_place import InPlace
 from handrail.engine.replacements import Replacements
+from handrail.engine.stage_calls import exit_text, stage_result, takes_one
 from handrail.errors import (
     CommandFailed,
     WrongUse,
@@ -59,11 +60,14 @@ from handrail.steps.verbs import (
     PythonCall,
     ShellCommand,
     StageCheck,
+    take,
 )
 from handrail.typed.convert import DoesNotFit
 
+if TYPE_CHECKING:
+    from handrail.engine.portable import Crossing
+
 _STAGE_OUTPUT = 20_000
-_EXIT_OUTPUT = 2_000
 
 Around: TypeAlias = Callable[[Current], AbstractAsyncContextManager[Any]]
 """Makes what is entered before an attempt and left behind it, in its context."""
@@ -91,6 +95,8 @@ class Performer:
     around: tuple[Around, ...] = ()
     recorded: Callable[[], Recorded] = lambda: Recorded(())
     """What earlier drives recorded."""
+    crossing: Crossing | None = None
+    """What a step must get through, as if another process performed it."""
     session_totals: dict[str, Usage] = field(default_factory=dict[str, Usage], init=False)
     """The same in this drive, whichever step went on in it."""
     broken_off: dict[str, BrokenOff] = field(default_factory=dict[str, BrokenOff], init=False)
@@ -108,6 +114,8 @@ class Performer:
 
         began, since = self.clock.now(), self._elapsed()
         try:
+            if self.crossing is not None:
+                command = await self._crossed(command, self.crossing)
             if self.around:
                 output, usage = await self._surrounded(command, current)
             else:
@@ -121,6 +129,25 @@ class Performer:
     def _elapsed(self) -> float:
         """The clock's time, as far as that is never set."""
         return float(getattr(self.clock, "elapsed", self.clock.now)())
+
+    async def _crossed(self, command: Perform, crossing: Crossing) -> Perform:
+        """The attempt as another process would have it: all of it that is no data, by its name.
+
+        Raises:
+            NotPortable: a part of it has none.
+        """
+        context: Mapping[str, Any] | None = None
+        from handrail.engine.portable import builds_context
+
+        if builds_context(command) and command.view is not None:
+            verb: Any = command.step.verb
+            context = await built_context(verb.context, self.contexts.of(command.view))
+        text = crossing.write_attempt(command, self.clock.now(), context)
+        read = crossing.read_attempt(text, command.started_at)
+        modifiers = attrs.evolve(command.step.modifiers, retry=read.step.modifiers.retry)
+        step = attrs.evolve(read.step, modifiers=modifiers)
+        take(step)
+        return msgspec.structs.replace(command, step=step, view=read.view, launch=read.launch)
 
     def _failed(
         self, command: Perform, error: BaseException, took_s: float
@@ -328,7 +355,7 @@ class Performer:
                 on_output=self._listener(command),
             )
             printed = shortened((done.stdout + done.stderr).strip(), _STAGE_OUTPUT, keep="tail")
-            error = None if done.exit_code == 0 else _exit_text(done.exit_code, printed)
+            error = None if done.exit_code == 0 else exit_text(done.exit_code, printed)
             result = StageResult(stage.name, done.exit_code == 0, printed, error)
         if not result.passed:
             raise StageFailed(result)
@@ -380,38 +407,6 @@ class _Heard:
         )
 
 
-def stage_result(name: str, value: Any) -> StageResult:
-    """What a callable stage said: False fails it; a ``StageResult`` or ``CommandResult`` speaks."""
-    match value:
-        case StageResult():
-            return value
-        case CommandResult():
-            printed = (value.stdout + value.stderr).strip()
-            passed = value.exit_code == 0
-            error = None if passed else _exit_text(value.exit_code, printed)
-            return StageResult(name, passed, printed, error)
-        case bool() | None:
-            passed = value is not False
-            return StageResult(name, passed, "", None if passed else "the check returned False")
-        case _:
-            return StageResult(name, passed=True, output=str(value))
-
-
-def takes_one(check: Callable[..., Any]) -> bool:
-    """True if a callable needs exactly one positional argument."""
-    try:
-        parameters = inspect.signature(check).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    needed = [
-        parameter
-        for parameter in parameters
-        if parameter.default is parameter.empty
-        and parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
-    ]
-    return len(needed) == 1
-
-
 def _parsed(text: str, type_: Any) -> Any:
     from handrail.typed.convert import fit_json
     from handrail.typed.jsonsafe import short_repr
@@ -431,11 +426,6 @@ def _shown(argv: str | tuple[str, ...]) -> str:
     import shlex
 
     return repr(shlex.join(argv))
-
-
-def _exit_text(exit_code: int, printed: str) -> str:
-    said = shortened(printed, _EXIT_OUTPUT, keep="tail")
-    return f"exit code {exit_code}: {said}" if said else f"exit code {exit_code}"
 
 
 # -- how attempts end ------------------------------------------------------------------------------

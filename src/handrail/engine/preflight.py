@@ -145,7 +145,7 @@ def _reached(
     for link in _links_of(function):
         inside = certain and link.certain
         if link.child:
-            yield from _reached(_function_of(valued(link.given, function)), seen, certain=inside)
+            yield from _reached(function_of(valued(link.given, function)), seen, certain=inside)
         else:
             yield function, link, inside
 
@@ -179,7 +179,7 @@ def _names_of(function: FunctionType) -> Iterator[set[str]]:
         for name in names:
             value = named(one, name)
             helper = type(value) is FunctionType and value.__globals__ is one.__globals__
-            follow = value if helper else _function_of(value)
+            follow = value if helper else function_of(value)
             if follow is not None:
                 waiting.append(follow)
 
@@ -192,7 +192,7 @@ def _names_in(code: CodeType) -> Iterator[str]:
             yield from _names_in(one)
 
 
-def _function_of(workflow: object) -> FunctionType | None:
+def function_of(workflow: object) -> FunctionType | None:
     """The function of a workflow; None for anything else, which is not asked for anything."""
     if not hasattr(type(workflow), "definition"):
         return None

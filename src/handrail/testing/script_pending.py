@@ -17,7 +17,7 @@ from typing import (
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failed, succeeded, undone
 from handrail.engine.current import CURRENT, Current
-from handrail.engine.perform import stage_result, takes_one
+from handrail.engine.stage_calls import stage_result, takes_one
 from handrail.errors import CommandFailed
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext

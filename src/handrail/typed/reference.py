@@ -62,11 +62,12 @@ def reference(target: Callable[..., Any]) -> str:
     named = target if hasattr(target, "__qualname__") else type(target)
     module = getattr(named, "__module__", None) or "builtins"
     if module == "__main__":
-        module = _main_name()
+        module = main_name()
     return f"{module}:{named.__qualname__}"
 
 
-def _main_name() -> str:
+def main_name() -> str:
+    """What ``__main__`` is called in a record: its file's stem."""
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     return _stem(file) if file else "__main__"
 
