@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from handrail.engine.current import current as current
     from handrail.engine.run import Run as Run
     from handrail.engine.serving import RunHandle as RunHandle
+    from handrail.errors import BlobMissing as BlobMissing
     from handrail.errors import BudgetExceeded as BudgetExceeded
     from handrail.errors import CancelledFromWithin as CancelledFromWithin
     from handrail.errors import CannotSteer as CannotSteer
+    from handrail.errors import ClusterUnreachable as ClusterUnreachable
     from handrail.errors import CodeNotFound as CodeNotFound
     from handrail.errors import CommandFailed as CommandFailed
     from handrail.errors import CommandNotFound as CommandNotFound
@@ -65,8 +67,10 @@ if TYPE_CHECKING:
     from handrail.errors import NoArmChosen as NoArmChosen
     from handrail.errors import NotAStep as NotAStep
     from handrail.errors import NotClean as NotClean
+    from handrail.errors import NotDeterministic as NotDeterministic
     from handrail.errors import NotPortable as NotPortable
     from handrail.errors import NotRecorded as NotRecorded
+    from handrail.errors import NoWorker as NoWorker
     from handrail.errors import OutputChanged as OutputChanged
     from handrail.errors import OutputNotSerializable as OutputNotSerializable
     from handrail.errors import ReplayMismatch as ReplayMismatch
@@ -74,11 +78,13 @@ if TYPE_CHECKING:
     from handrail.errors import RunIdTaken as RunIdTaken
     from handrail.errors import RunLocked as RunLocked
     from handrail.errors import RunNotFound as RunNotFound
+    from handrail.errors import RunTerminated as RunTerminated
     from handrail.errors import StagesMissing as StagesMissing
     from handrail.errors import StepChange as StepChange
     from handrail.errors import StepIsPoisonous as StepIsPoisonous
     from handrail.errors import StepTimeout as StepTimeout
     from handrail.errors import StepWasInterrupted as StepWasInterrupted
+    from handrail.errors import TooLarge as TooLarge
     from handrail.errors import WorkflowError as WorkflowError
     from handrail.errors import WorkflowMistake as WorkflowMistake
     from handrail.errors import WorkflowNotFound as WorkflowNotFound
@@ -190,15 +196,16 @@ _NAMES = {
     "handrail.engine.run": "Run",
     "handrail.engine.serving": "RunHandle",
     "handrail.errors": """
-        BudgetExceeded CancelledFromWithin CannotSteer CodeNotFound CommandFailed
+        BlobMissing BudgetExceeded CancelledFromWithin CannotSteer ClusterUnreachable CodeNotFound
+        CommandFailed
         CommandNotFound CoreStalled DamagedExport DefinitionError DuplicateStepName
         GateClosed GateNotFound GateRefusal GroupFailed HandrailError InputsDiffer InsideEventLoop
         InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost
-        HubFailed
-        LimitExceeded MissingExtra NoArmChosen NotAStep NotClean NotPortable NotRecorded
+        HubFailed LimitExceeded MissingExtra NoArmChosen NoWorker NotAStep NotClean
+        NotDeterministic NotPortable NotRecorded
         OutputChanged OutputNotSerializable ReplayMismatch RunCancelled RunIdTaken RunLocked
-        RunNotFound StagesMissing StepChange StepIsPoisonous StepTimeout
-        StepWasInterrupted WorkflowError WorkflowMistake WorkflowNotFound WrongUse
+        RunNotFound RunTerminated StagesMissing StepChange StepIsPoisonous StepTimeout
+        StepWasInterrupted TooLarge WorkflowError WorkflowMistake WorkflowNotFound WrongUse
     """,
     "handrail.executor": "Executor",
     "handrail.journals.memory": "MemoryJournal OutOfSequence",

@@ -214,6 +214,10 @@ class Conductor:
         """An attempt has ended so; ``Stopped`` if it was stopped, by whomever."""
         self._inbox.append(partial(self._finished, path, end))
 
+    def overdue(self, path: str, usage: Usage | None = None) -> None:
+        """An attempt was stopped where it was made, for its time was over."""
+        self._inbox.append(partial(self._overdue, path, usage))
+
     def interrupted(self, path: str, reason: str, usage: Usage | None = None) -> None:
         """An attempt was broken off because what made it is to end; it is made again later."""
         self._inbox.append(partial(self._interrupted, path, reason, usage))
@@ -235,6 +239,10 @@ class Conductor:
             return
         elif self._ends is None or error is None:  # else it was broken off: it is asked again
             self.receive(cmd.Evaluated(question.path, value, error, self.now()))
+
+    def refused(self, path: str, error: BaseException) -> None:
+        """Whoever was to answer a question, elsewhere, could not."""
+        self._inbox.append(lambda: self.receive(cmd.GateRefused(path, error, at=self.now())))
 
     def undone(self, path: str, end: ev.RollbackCompleted) -> None:
         """A rollback has ended so."""
@@ -475,6 +483,12 @@ class Conductor:
             self._stopped(path, command.attempt, known, abandoned=abandoned)
         else:
             self._attempt_over(command, end)
+
+    def _overdue(self, path: str, usage: Usage | None) -> None:
+        flight = self.flights.get((path, "attempt"))
+        if flight is not None and isinstance(flight.command, cmd.Perform):
+            flight.timed_out = not flight.stopping
+            self._finished(path, cmd.Stopped(path, flight.command.attempt, usage=usage))
 
     def _attempt_over(self, command: cmd.Perform, end: End) -> None:
         match end:

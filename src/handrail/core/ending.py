@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -260,12 +260,17 @@ def close_run(run: RunState, report: cmd.CloseRun) -> None:
     for node in run.nodes.values():
         if isinstance(node, StepNode):
             node.put_in_order(run)
+    run.record(suspension(run, report.reason, notes))
+
+
+def suspension(run: RunState, reason: str, notes: Sequence[str] = ()) -> ev.RunSuspended:
+    """The event of a run that is suspended as it stands: what it waits for."""
     gates, signals = tuple(run.gates.values()), tuple(sorted(run.listeners))
     waits = tuple(open_waits(run))
-    reason = "; ".join(dict.fromkeys(run.parked.values())) or report.reason
+    reason = "; ".join(dict.fromkeys(run.parked.values())) or reason
     if run.paused is not None and reason == "waiting":
         reason = "paused"
-    run.record(ev.RunSuspended(gates, signals, reason, tuple(notes), waits))
+    return ev.RunSuspended(gates, signals, reason, tuple(notes), waits)
 
 
 def open_waits(run: RunState) -> Iterator[WaitsFor]:

@@ -42,6 +42,7 @@ from handrail.engine.preflight import preflight
 from handrail.engine.replacements import Replacements
 from handrail.engine.replay import warn_of_missing
 from handrail.engine.run import Run
+from handrail.engine.starting import start_after
 from handrail.engine.step_names import StepNames, unchanged_since
 from handrail.errors import JournalDamaged, ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
@@ -52,17 +53,14 @@ from handrail.model.results import StepResult, WorkflowResult
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal, Letter, Message
 from handrail.record.answers import accepted
-from handrail.record.dropped import cancelled_half_way
-from handrail.record.inbox import asked_to_cancel, check_signal, gate_in, sort_messages
+from handrail.record.inbox import check_signal, gate_in, sort_messages
 from handrail.record.reading import (
     began_since,
-    dropped,
     ended,
     history_of,
     inputs_of,
     recorded_result,
     refuse_other_workflow,
-    refuse_partially_compensated,
     refuse_unknown,
     refuse_without_inputs,
     workflow_for,
@@ -443,29 +441,15 @@ class Engine:
         """Where a drive goes on from."""
         run_id = history[0].run_id
         letters, late = sort_messages(self._journal, run_id, history, since)
-        for number, event in enumerate(letters, len(history) + 2):
-            ev.stamp(event, run_id, number, event.at)
-        cancel = cancel or asked_to_cancel([*history, *letters])
-        unwinds = cancel is not None
-        gone = cancelled_half_way(history) if unwinds else dropped(history, reuse, rerun)
-        recorded = Recorded([*history, *letters], gone)
-        refuse_partially_compensated(recorded, run_id, rerun)
-        recorded.read_messages(late)
-        recorded.reused.update(reuse)
-        recorded.unwinds = unwinds
-        recorded.run_again(rerun)
-        inputs = inputs_of(recorded, definition, self._journal.codec)
-        refuse_without_inputs(run_id, definition, inputs)
-        return Start(
+        return start_after(
+            history,
             definition,
-            run_id,
-            inputs,
-            ev.RunResumed(gone, tuple(reuse), tuple(rerun), definition.name, late),
-            recorded,
-            len(history),
-            tuple(letters),
-            cancel,
-            history[-1].at,
+            self._journal.codec,
+            letters=letters,
+            late=late,
+            reuse=reuse,
+            rerun=rerun,
+            cancel=cancel,
         )
 
     # -- forking --------------------------------------------------------------------------------

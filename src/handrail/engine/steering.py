@@ -122,7 +122,7 @@ class SteeredEngine(Engine):
         if driver is not None:
             run = driver.machine.run
             if event.path not in run.nodes and event.path not in run.results:
-                _refuse_unknown(run_id, run.definition, event.path)
+                refuse_unknown(run_id, run.definition, event.path)
             driver.steer(event)
             return
         with self._users.using():
@@ -134,7 +134,7 @@ class SteeredEngine(Engine):
             definition = workflow_for(history, None, self._parts.workflows)
             run = await self._gone_through(history, definition, self._parts.clock.now())
             if event.path not in run.nodes and event.path not in run.results:
-                _refuse_unknown(run_id, definition, event.path)
+                refuse_unknown(run_id, definition, event.path)
             self._post(run_id, check_steering(run, event))
 
     pause_sync = sync_twin(pause)
@@ -154,7 +154,7 @@ def over(last: ev.WorkflowCompleted) -> tuple[str, str]:
     return f"it {what}, nothing of it is at work", "resume() goes on with it."
 
 
-def _refuse_unknown(run_id: str, definition: WorkflowDefinition, path: str) -> None:
+def refuse_unknown(run_id: str, definition: WorkflowDefinition, path: str) -> None:
     """Raise if no step of the workflow has this path, as far as its source tells."""
     instead = no_step_at(definition, path)
     if instead is not None:

@@ -1,0 +1,36 @@
+"""Runs on a Temporal cluster: the same workflows, whose steps any worker takes [temporalio]."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from handrail.temporal.executor import TemporalExecutor as TemporalExecutor
+    from handrail.temporal.worker import TemporalWorker as TemporalWorker
+
+_FROM = {
+    "TemporalExecutor": "handrail.temporal.executor",
+    "TemporalWorker": "handrail.temporal.worker",
+}
+__all__ = ["TemporalExecutor", "TemporalWorker"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first asked for.
+
+    Raises:
+        MissingExtra: the cluster's library is not installed.
+    """
+    module = _FROM.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "temporalio":
+            raise
+        from handrail.errors import MissingExtra
+
+        raise MissingExtra("handrail.temporal", "temporalio", "temporal") from None

@@ -1,0 +1,161 @@
+"""Stores of large values: what is larger than the cluster likes lies there, under its hash."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    StorageDriver,
+    StorageDriverClaim,
+    StorageDriverRetrieveContext,
+    StorageDriverStoreContext,
+)
+
+from handrail.errors import BlobMissing, MissingExtra, WrongUse
+
+LARGE_BYTES = 256 << 10
+"""Values from this size on are put into the store."""
+_KEY = "sha256"
+
+
+def blobs_at(where: str | os.PathLike[str] | StorageDriver | None) -> StorageDriver | None:
+    """The store at a folder, or at an address that fsspec knows (``s3://bucket/prefix``).
+
+    Raises:
+        MissingExtra: fsspec is not installed. WrongUse: it is neither.
+    """
+    if where is None or isinstance(where, StorageDriver):
+        return where
+    if not isinstance(where, (str, os.PathLike)):
+        raise WrongUse(f"blobs= takes a folder or an address such as 's3://bucket', got {where!r}")
+    text = os.fspath(where)
+    return FsspecBlobs(text) if "://" in text else FolderBlobs(Path(text))
+
+
+class _Blobs(StorageDriver):
+    """Values under their hash: the same value is stored once, and never changes."""
+
+    def name(self) -> str:
+        """What references in a history say of the store: they are read wherever it is."""
+        return "handrail"
+
+    async def store(
+        self, context: StorageDriverStoreContext, payloads: Sequence[Payload]
+    ) -> list[StorageDriverClaim]:
+        """Keep the values."""
+        del context
+        claims: list[StorageDriverClaim] = []
+        for payload in payloads:
+            data = payload.SerializeToString(deterministic=True)
+            name = hashlib.sha256(data).hexdigest()
+            await anyio.to_thread.run_sync(self.put, name, data)
+            claims.append(StorageDriverClaim({_KEY: name}))
+        return claims
+
+    async def retrieve(
+        self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
+    ) -> list[Payload]:
+        """The values again, as they were.
+
+        Raises:
+            BlobMissing: one is not there, or is another.
+        """
+        del context
+        found: list[Payload] = []
+        for claim in claims:
+            name = claim.claim_data[_KEY]
+            data = await anyio.to_thread.run_sync(self.get, name)
+            if data is None or hashlib.sha256(data).hexdigest() != name:
+                raise BlobMissing(name, self.where, damaged=data is not None)
+            found.append(Payload.FromString(data))
+        return found
+
+    @property
+    def where(self) -> str:
+        """Where it is, for people."""
+        raise NotImplementedError
+
+    def put(self, name: str, data: bytes) -> None:
+        """Keep a value under a name, whole or not at all."""
+        raise NotImplementedError
+
+    def get(self, name: str) -> bytes | None:
+        """The value of a name, or None."""
+        raise NotImplementedError
+
+
+class FolderBlobs(_Blobs):
+    """A folder that workers and clients share."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(folder)
+
+    @property
+    def where(self) -> str:
+        """The folder."""
+        return str(self._folder.absolute())
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file of its name."""
+        file = self._file(name)
+        if file.exists():
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside = file.with_name(f".{name}.{os.getpid()}.{os.urandom(4).hex()}")
+        try:
+            beside.write_bytes(data)
+            beside.replace(file)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def get(self, name: str) -> bytes | None:
+        """Read the file of its name."""
+        try:
+            return self._file(name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def _file(self, name: str) -> Path:
+        return self._folder / name[:2] / name
+
+
+class FsspecBlobs(_Blobs):
+    """An address that fsspec knows: S3, GCS, Azure, and more."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        try:
+            import fsspec
+        except ImportError:
+            raise MissingExtra(f"blobs={url!r}", "fsspec", "temporal") from None
+        self._url = url.rstrip("/")
+        self._files, self._root = fsspec.core.url_to_fs(self._url, **options)
+
+    @property
+    def where(self) -> str:
+        """The address."""
+        return self._url
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write an object of its name."""
+        path = self._path(name)
+        if self._files.exists(path):
+            return
+        self._files.makedirs(self._files._parent(path), exist_ok=True)  # noqa: SLF001  # public in fact
+        self._files.pipe_file(path, data)
+
+    def get(self, name: str) -> bytes | None:
+        """Read the object of its name."""
+        try:
+            data: bytes = self._files.cat_file(self._path(name))
+        except FileNotFoundError:
+            return None
+        return data
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name[:2]}/{name}"

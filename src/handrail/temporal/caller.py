@@ -1,0 +1,134 @@
+"""What a client of a cluster is made of: the connection, how values are written, its options."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+import msgspec
+from temporalio.client import Client
+from temporalio.converter import StorageDriver
+
+from handrail.codec.codec import Codec
+from handrail.engine.parts import OnChange, definition_of
+from handrail.model import events as ev
+from handrail.model.definition import WorkflowDefinition
+from handrail.model.policy import Limits
+from handrail.model.shapes import WorkflowLike
+from handrail.ports.sink import Sink
+from handrail.record.reading import workflow_for
+from handrail.secrets.values import Secrets, SecretValues, secret_values
+from handrail.temporal.cluster import Cluster, Standing, with_blobs
+from handrail.temporal.connecting import connect
+from handrail.temporal.wire import Row, Start, event_of, row_of
+from handrail.typed.reference import reference
+
+
+@attrs.define
+class Caller:
+    """A client's parts. Mutable: it connects when it is first needed."""
+
+    given: Client | str
+    task_queue: str
+    blobs: StorageDriver | None
+    local: bool
+    workflows: tuple[WorkflowLike[..., Any], ...]
+    limits: Limits | None
+    gates: Any
+    sinks: tuple[Sink, ...]
+    codec: Codec
+    secrets: Secrets
+    linger_s: float
+    cleanup_timeout_s: float
+    max_crashes: int
+    on_change: OnChange
+    heartbeat_s: float
+    _cluster: Cluster | None = attrs.field(default=None, init=False)
+
+    async def cluster(self) -> Cluster:
+        """The cluster.
+
+        Raises:
+            ClusterUnreachable: it does not answer, or has no such namespace.
+        """
+        if self._cluster is None:
+            client = self.given
+            if isinstance(client, str):
+                client = await connect(client)
+            self._cluster = Cluster(with_blobs(client, self.blobs), self.task_queue)
+        return self._cluster
+
+    def values(self) -> SecretValues:
+        """The secrets of this process."""
+        return secret_values(self.secrets, os.environ)
+
+    def row(self, run_id: str, event: ev.Event) -> Row:
+        """A message to a run as data."""
+        stamped = ev.stamp(event, run_id, 0, time.time())
+        return row_of(stamped, self.codec, self.values())
+
+    def rows(self, history: Iterable[ev.Event]) -> list[Row]:
+        """A history as data."""
+        secrets = self.values()
+        return [row_of(one, self.codec, secrets) for one in history]
+
+    def events(self, run_id: str, rows: Iterable[Row]) -> list[ev.Event]:
+        """A history, of data."""
+        secrets = self.values()
+        return [event_of(row, run_id, self.codec, secrets) for row in rows]
+
+    async def history(self, run_id: str, after: int = 0) -> list[ev.Event]:
+        """What is recorded of a run behind a number.
+
+        Raises:
+            RunNotFound: there is no such run. NoWorker: it is open, and nobody answers for it.
+        """
+        cluster = await self.cluster()
+        return self.events(run_id, await cluster.rows(run_id, after))
+
+    def definition(
+        self, standing: Standing, given: WorkflowLike[..., Any] | None = None
+    ) -> WorkflowDefinition:
+        """The workflow of a run: the given one, else the known one of its name.
+
+        Raises:
+            WorkflowNotFound: nobody knows it. WrongUse: ``given`` is another.
+        """
+        begun = [ev.WorkflowStarted(standing.workflow)]
+        known = None if given is None else definition_of(given, self.workflows)
+        return workflow_for(begun, known, self.workflows)
+
+    def start(
+        self,
+        where: str,
+        inputs: dict[str, msgspec.Raw] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Start:
+        """How a run is to be driven whose workflow is ``where``."""
+        limits, gates = self.limits, self.gates
+        text = None if limits is None else self.codec.dump(limits, where="limits")
+        return Start(
+            where,
+            inputs or {},
+            dict(labels or {}),
+            None if text is None else msgspec.Raw(text.encode()),
+            gates if isinstance(gates, str) and gates != "ask" else None,
+            self.cleanup_timeout_s,
+            self.max_crashes,
+            self.heartbeat_s,
+            self.local,
+            self.blobs is not None,
+        )
+
+    @property
+    def gates_here(self) -> Any:
+        """Who answers questions in this process; None if nobody does."""
+        return None if isinstance(self.gates, str) and self.gates != "ask" else self.gates
+
+
+def where_is(definition: WorkflowDefinition) -> str:
+    """Where another process finds a workflow."""
+    return reference(definition.function)

@@ -1,0 +1,400 @@
+"""A cluster as its clients see it: runs are begun, read, spoken to, and listed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import attrs
+import msgspec
+from temporalio.api.common.v1 import WorkflowExecution as Execution
+from temporalio.api.enums.v1 import EventType, TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    GetWorkflowExecutionHistoryReverseRequest,
+)
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import RawValue, WorkflowIDReusePolicy
+from temporalio.converter import ExternalStorage, StorageDriver
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from handrail.errors import ClusterUnreachable, NoWorker, RunIdTaken, RunNotFound
+from handrail.model.results import RunStatus
+from handrail.ports.journal import Holder, RunInfo
+from handrail.temporal.blobs import LARGE_BYTES
+from handrail.temporal.errors_as_data import error_as_data, error_of_data
+from handrail.temporal.wire import (
+    CANCELLED,
+    DRIVE,
+    FAILED,
+    MESSAGE,
+    RECORD,
+    REFUSE,
+    STATE,
+    Drive,
+    Ended,
+    Refusal,
+    Row,
+    Start,
+    State,
+    chunk_of_text,
+    raw,
+    raw_bytes,
+    read,
+    unpacked,
+)
+
+PATIENCE_S = 10.0
+"""How long a worker may take to answer for a run before that is said, or given up."""
+_GONE = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+
+
+def with_blobs(client: Client, blobs: StorageDriver | None) -> Client:
+    """The same client, which keeps large values in a store."""
+    if blobs is None:
+        return client
+    config = client.config()
+    storage = ExternalStorage([blobs], payload_size_threshold=LARGE_BYTES)
+    config["data_converter"] = dataclasses.replace(
+        config["data_converter"], external_storage=storage
+    )
+    return Client(**config)
+
+
+@attrs.frozen
+class Standing:
+    """How an execution stands: open or how it ended, and since when."""
+
+    run_id: str
+    workflow: str
+    status: WorkflowExecutionStatus
+    execution: str
+    events: int
+    started_at: datetime
+    ended_at: datetime | None
+    description: WorkflowExecutionDescription | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True if it has not ended."""
+        return self.status is WorkflowExecutionStatus.RUNNING
+
+
+class Cluster:
+    """A namespace of a cluster, and the task queue of the runs. Holds no run."""
+
+    def __init__(self, client: Client, task_queue: str) -> None:
+        self.client = client
+        self.task_queue = task_queue
+
+    @property
+    def address(self) -> str:
+        """Where it is, for people."""
+        return f"{self.client.service_client.config.target_host}/{self.client.namespace}"
+
+    # -- beginning ------------------------------------------------------------------------------
+
+    async def begin(
+        self,
+        run_id: str,
+        name: str,
+        start: Start,
+        chunks: Sequence[bytes] = (),
+        *,
+        again: bool = False,
+    ) -> None:
+        """Begin an execution of a run; ``again``: one of it has ended.
+
+        Raises:
+            RunIdTaken: there is one that has not, or if it is not ``again`` any.
+        """
+        policy = WorkflowIDReusePolicy
+        try:
+            await self._reached(
+                self.client.start_workflow(
+                    name,
+                    args=[raw(start), *map(raw_bytes, chunks)],
+                    id=run_id,
+                    task_queue=self.task_queue,
+                    id_reuse_policy=policy.ALLOW_DUPLICATE if again else policy.REJECT_DUPLICATE,
+                    memo={"labels": dict(start.labels)},
+                )
+            )
+        except WorkflowAlreadyStartedError:
+            raise RunIdTaken(run_id) from None
+
+    # -- looking --------------------------------------------------------------------------------
+
+    async def standing(self, run_id: str) -> Standing:
+        """How the last execution of a run stands.
+
+        Raises:
+            RunNotFound: there is none.
+        """
+        try:
+            found = await self._reached(self._handle(run_id).describe())
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            raise RunNotFound(run_id, [one.run_id async for one in self.runs()]) from None
+        return _standing(found, found)
+
+    async def runs(self) -> AsyncIterator[Standing]:
+        """The last execution of every run, the newest first."""
+        seen: set[str] = set()
+        query = f"TaskQueue = '{self.task_queue}'"
+        async for found in self.client.list_workflows(query):
+            if found.id in seen or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
+                continue
+            seen.add(found.id)
+            yield _standing(found)
+
+    async def rows(self, run_id: str, after: int = 0) -> list[Row]:
+        """What is recorded of a run behind a number.
+
+        Raises:
+            RunNotFound: there is no such run. NoWorker: it is open, and nobody answers for it.
+        """
+        standing = await self.standing(run_id)
+        if not standing.is_open:
+            found = await self._ended_rows(run_id, standing)
+            if found is not None:
+                return found[after:]
+        return await self._asked_rows(run_id, after)
+
+    async def _ended_rows(self, run_id: str, standing: Standing) -> list[Row] | None:
+        ended = await self.ended(run_id, standing.execution)
+        if ended is None or not ended.record:
+            return None
+        return list(unpacked(map(chunk_of_text, ended.record)))
+
+    async def _asked_rows(self, run_id: str, after: int) -> list[Row]:
+        rows: list[Row] = []
+        while True:
+            chunk = bytes((await self._query(run_id, RECORD, after)).payload.data)
+            found = list(unpacked([chunk])) if chunk else []
+            rows += found
+            if not found:
+                return rows
+            after = found[-1].seq
+
+    async def state(self, run_id: str) -> State:
+        """How an open run stands, as its worker says.
+
+        Raises:
+            NoWorker: nobody answers for it.
+        """
+        found: State = read(await self._query(run_id, STATE), State)
+        return found
+
+    async def _query(self, run_id: str, name: str, *args: Any) -> RawValue:
+        try:
+            answer: RawValue = await self._reached(
+                self._handle(run_id).query(
+                    name, args=args, result_type=RawValue, rpc_timeout=timedelta(seconds=PATIENCE_S)
+                )
+            )
+        except WorkflowQueryFailedError as error:
+            raise NoWorker(run_id, self.task_queue, await self._why_nobody(error)) from None
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise RunNotFound(run_id) from None
+            raise NoWorker(run_id, self.task_queue, await self._why_nobody(error)) from None
+        return answer
+
+    async def _why_nobody(self, error: Exception) -> str:
+        if not await self.workers():
+            return "no worker serves it"
+        return f"its workers do not answer ({error})"
+
+    async def ended(self, run_id: str, execution: str | None = None) -> Ended | None:
+        """Wait for the end of an execution and those that follow it; None if it was not a run's own
+        end: it was terminated, or timed out.
+        """
+        handle = self.client.get_workflow_handle(run_id, run_id=execution, result_type=RawValue)
+        try:
+            result = await handle.result()
+        except WorkflowFailureError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError) and cause.type in {FAILED, CANCELLED}:
+                return msgspec.convert(cause.details[0], Ended)
+            return None
+        found: Ended = read(result, Ended)
+        return found
+
+    async def workers(self) -> list[str]:
+        """Who polls the task queue for runs."""
+        request = DescribeTaskQueueRequest(
+            namespace=self.client.namespace,
+            task_queue=TaskQueue(name=self.task_queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+        answer = await self.client.workflow_service.describe_task_queue(request)
+        return [one.identity for one in answer.pollers]
+
+    async def troubles(self, run_id: str) -> list[str]:
+        """What keeps a run from going on, in words: of its code, of its steps, of its workers."""
+        try:
+            described = (await self.standing(run_id)).description
+        except RPCError as error:
+            return [f"the cluster at {self.address} does not answer ({error})"]
+        found: list[str] = []
+        if described is None:
+            return found
+        raw_description = described.raw_description
+        if raw_description.pending_workflow_task.attempt > 1:
+            found.append(await self._why_stuck(run_id))
+        found += [
+            f"step {one.activity_id!r} is made again (attempt {one.attempt} of the cluster): "
+            f"{one.last_failure.message}"
+            for one in raw_description.pending_activities
+            if one.attempt > 1 and one.last_failure.message
+        ]
+        if not await self.workers():
+            found.append(f"no worker serves task queue {self.task_queue!r} at {self.address}")
+        return found
+
+    async def _why_stuck(self, run_id: str) -> str:
+        request = GetWorkflowExecutionHistoryReverseRequest(
+            namespace=self.client.namespace,
+            execution=Execution(workflow_id=run_id),
+            maximum_page_size=10,
+        )
+        answer = await self.client.workflow_service.get_workflow_execution_history_reverse(request)
+        for event in answer.history.events:
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+                failure = event.workflow_task_failed_event_attributes.failure
+                return f"the workflow's code cannot go on: {failure.message}"
+        return "the workflow's code cannot go on, and no worker says why"
+
+    # -- speaking -------------------------------------------------------------------------------
+
+    async def tell(self, run_id: str, row: Row) -> None:
+        """Send a message that needs no answer, to an open run.
+
+        Raises:
+            RunNotFound: there is no such run, or it has ended.
+        """
+        await self._signal(run_id, MESSAGE, raw(row))
+
+    async def drive(self, run_id: str, how: Drive) -> None:
+        """Let a run that waits to be driven go on.
+
+        Raises:
+            RunNotFound: there is no such run, or it has ended.
+        """
+        await self._signal(run_id, DRIVE, raw(how))
+
+    async def _signal(self, run_id: str, name: str, value: RawValue) -> None:
+        try:
+            await self._reached(self._handle(run_id).signal(name, value))
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            raise RunNotFound(run_id) from None
+
+    async def refuse(self, run_id: str, path: str, error: BaseException) -> None:
+        """Tell a run that whoever was to answer a question could not.
+
+        Raises:
+            RunNotFound: there is no such run, or it has ended.
+        """
+        await self._signal(run_id, REFUSE, raw(Refusal(path, error_as_data(error))))
+
+    async def ask(self, run_id: str, row: Row) -> Row:
+        """Send a message that may be refused, to an open run; it as it counts.
+
+        Raises:
+            HandrailError: it is refused. RunNotFound: there is no such run, or it has ended.
+            NoWorker: nobody answers for it; it was not sent.
+        """
+        handle = self._handle(run_id)
+        asked = handle.execute_update(MESSAGE, raw(row), result_type=RawValue)
+        try:
+            answer: RawValue = await asyncio.wait_for(self._reached(asked), PATIENCE_S)
+        except WorkflowUpdateFailedError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError) and cause.details:
+                raise error_of_data(cause.details[0]) from None
+            raise
+        except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+            why = await self._why_nobody(error)
+            raise NoWorker(run_id, self.task_queue, why) from None
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            raise RunNotFound(run_id) from None
+        found: Row = read(answer, Row)
+        return found
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _handle(self, run_id: str) -> WorkflowHandle[Any, Any]:
+        return self.client.get_workflow_handle(run_id)
+
+    async def _reached(self, call: Any) -> Any:
+        """What a call gives.
+
+        Raises:
+            ClusterUnreachable: the cluster does not answer, or has no such namespace.
+        """
+        try:
+            return await call
+        except RPCError as error:
+            if error.status is RPCStatusCode.UNAVAILABLE:
+                raise ClusterUnreachable(self.address, str(error)) from None
+            if "amespace" in str(error) and error.status is RPCStatusCode.NOT_FOUND:
+                raise ClusterUnreachable(self.address, str(error)) from None
+            raise
+
+
+def _standing(
+    found: WorkflowExecution, description: WorkflowExecutionDescription | None = None
+) -> Standing:
+    assert found.status is not None
+    return Standing(
+        found.id,
+        found.workflow_type,
+        found.status,
+        found.run_id,
+        found.history_length,
+        found.start_time,
+        found.close_time,
+        description,
+    )
+
+
+def info_of(standing: Standing) -> RunInfo:
+    """A run as a journal lists it, as far as the cluster's list says."""
+    status: RunStatus | None = None
+    if standing.status is WorkflowExecutionStatus.COMPLETED:
+        status = "succeeded"
+    elif not standing.is_open:
+        status = "failed"
+    since = standing.started_at.timestamp()
+    updated = standing.ended_at
+    holder = Holder(0, "cluster", since) if standing.is_open else None
+    return RunInfo(
+        standing.run_id,
+        standing.workflow,
+        status,
+        since,
+        standing.events,
+        since if updated is None else updated.timestamp(),
+        holder=holder,
+    )

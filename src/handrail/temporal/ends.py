@@ -1,0 +1,105 @@
+"""How what was performed elsewhere ended: from events to data, and back to events."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import msgspec
+
+from handrail.codec.codec import Codec
+from handrail.codec.unresolved import Unresolved
+from handrail.core import commands as cmd
+from handrail.errors import OutputNotSerializable
+from handrail.model import events as ev
+from handrail.model.launch import Fault
+from handrail.model.results import Usage
+from handrail.record.outputs import declared_output, recordable
+from handrail.secrets.values import SecretValues
+from handrail.steps.verbs import Step
+from handrail.temporal.wire import End, Row, event_of, row_of, text_of
+
+
+class Ends:
+    """Writes the ends of a run's attempts where they are made; reads them where it is driven."""
+
+    def __init__(self, run_id: str, codec: Codec, secrets: SecretValues) -> None:
+        self.run_id = run_id
+        self._codec = codec
+        self._secrets = secrets
+
+    # -- where they are made --------------------------------------------------------------------
+
+    def written(
+        self, end: ev.StepCompleted | ev.AttemptFailed | cmd.LaunchFailed, step: Step[Any]
+    ) -> End:
+        """An attempt's end as data; one whose output cannot be recorded has failed."""
+        if isinstance(end, cmd.LaunchFailed):
+            fault = msgspec.Raw(self._codec.dump(end.fault, where=end.path, root="fault").encode())
+            return End(self.row(end.failed), fault, end.took_s)
+        try:
+            return End(self.row(end))
+        except OutputNotSerializable as error:
+            return End(self.row(_with_text(end, step, self._codec, error)))
+
+    def row(self, event: ev.Event) -> Row:
+        """An event that is not numbered yet as a row.
+
+        Raises:
+            OutputNotSerializable: a value of it cannot be recorded.
+        """
+        return row_of(event, self._codec, self._secrets)
+
+    def usage(self, usage: Usage | None) -> msgspec.Raw | None:
+        """What an agent used, as data."""
+        if usage is None:
+            return None
+        return msgspec.Raw(self._codec.dump(usage, where="usage").encode())
+
+    # -- where the run is driven ----------------------------------------------------------------
+
+    def event(self, row: Row, step: Step[Any] | None = None) -> ev.Event:
+        """The event of a row; an output has the type that its step declares."""
+        event = event_of(row, self.run_id, self._codec, self._secrets)
+        if isinstance(event, ev.StepCompleted) and type(event.result.output) is Unresolved:
+            declared = Any if step is None else declared_output(step)
+            output = self._codec.load(event.result.output.text, declared)
+            event = dataclasses.replace(
+                event, result=dataclasses.replace(event.result, output=output)
+            )
+        return event
+
+    def launch_failed(self, path: str, end: End, at: float) -> cmd.LaunchFailed:
+        """The report of a launch that failed."""
+        assert end.fault is not None
+        assert end.event is not None
+        fault: Fault = self._codec.load(text_of(end.fault), Fault)
+        failed = self.event(end.event)
+        assert isinstance(failed, ev.AttemptFailed)
+        return cmd.LaunchFailed(path, fault, failed, end.took_s, at)
+
+    def read_usage(self, end: End) -> Usage | None:
+        """What an attempt that was stopped had used."""
+        if end.usage is None:
+            return None
+        usage: Usage = self._codec.load(text_of(end.usage), Usage)
+        return usage
+
+
+def _with_text(
+    end: ev.StepCompleted | ev.AttemptFailed,
+    step: Step[Any],
+    codec: Codec,
+    error: OutputNotSerializable,
+) -> ev.Event:
+    """The end with the text of its output, where the declared type brings that back."""
+    if isinstance(end, ev.AttemptFailed):
+        return dataclasses.replace(end, output=None)
+    try:
+        text = recordable(end.result.output, codec, lambda: (declared_output(step),), error.where)
+    except OutputNotSerializable as still:
+        from handrail.core.value_texts import failure_for_unserializable
+
+        return failure_for_unserializable(end, still, settled=False)
+    output = Unresolved(text, "")
+    return dataclasses.replace(end, result=dataclasses.replace(end.result, output=output))

@@ -1,0 +1,41 @@
+"""Exceptions as data: what a predicate raised is told by what is on record of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from handrail.errors import HandrailError
+from handrail.model.described import bases_of, text_of, traceback_of
+from handrail.typed.code_names import resolved
+
+
+def error_as_data(error: BaseException) -> dict[str, Any]:
+    """What is known of an exception, as JSON data."""
+    kind = type(error)
+    arguments = [one for one in error.args if isinstance(one, (str, int, float, bool, type(None)))]
+    return {
+        "type": f"{kind.__module__}:{kind.__qualname__}",
+        "args": arguments if len(arguments) == len(error.args) else None,
+        "text": text_of(error),
+        "bases": list(bases_of(error)),
+        "traceback": traceback_of(error),
+    }
+
+
+def error_of_data(data: dict[str, Any]) -> BaseException:
+    """The exception, or one that reads the same and has a class of its name."""
+    text, arguments = data["text"], data.get("args")
+    try:
+        kind = resolved(data["type"])
+        if isinstance(kind, type) and issubclass(kind, BaseException) and arguments is not None:
+            made = kind(*arguments)
+            if text_of(made) == text:
+                return made
+    except Exception:  # noqa: BLE001  # its class is not here, or takes something else
+        kind = None
+    module, _, name = str(data["type"]).partition(":")
+    base = HandrailError if module.startswith("handrail.") else Exception
+    stand_in = type(name, (base,), {"__module__": module, "__str__": lambda _: text})
+    stand_in.__qualname__ = name
+    error: BaseException = stand_in(text)
+    return error

@@ -1,0 +1,414 @@
+"""One execution of a run: the workflow that a cluster knows, of whatever name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import msgspec
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
+
+from handrail.core.steering import check_steering
+from handrail.engine.steering import refuse_unknown
+from handrail.errors import CannotSteer, GateClosed, GateNotFound, HandrailError
+from handrail.model import events as ev
+from handrail.model.results import WorkflowResult
+from handrail.record.answers import accepted, check_payload
+from handrail.record.inbox import gate_in, waited_for
+from handrail.steps.verbs import SignalWait
+from handrail.temporal.errors_as_data import error_as_data, error_of_data
+from handrail.temporal.host import CONTINUED, PUMP, RunHost
+from handrail.temporal.serving import Serving
+from handrail.temporal.wire import (
+    CANCELLED,
+    DRIVE,
+    FAILED,
+    MESSAGE,
+    MOST_BYTES,
+    RECORD,
+    REFUSE,
+    STATE,
+    Drive,
+    Ended,
+    Refusal,
+    Row,
+    Start,
+    State,
+    event_of,
+    packed,
+    raw,
+    raw_bytes,
+    read,
+    row_of,
+    text_of_chunk,
+    unpacked,
+)
+
+SOFT_EVENTS, SOFT_BYTES = 4_000, 10 << 20
+"""From so much history on, the run goes on in a new execution as soon as nothing is in flight."""
+HARD_EVENTS, HARD_BYTES = 16_000, 32 << 20
+"""From so much on nothing is begun until it does. A server ends an execution at 51,200 events."""
+PAGE_BYTES = 1 << 20
+
+
+_SERVING = "handrail_serving"
+
+
+class WithServing(Interceptor):
+    """Shows the code of runs what its worker serves them with."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    def workflow_interceptor_class(
+        self,
+        input: WorkflowInterceptorClassInput,  # noqa: A002  # its name is the library's
+    ) -> None:
+        """Nothing is intercepted; the function is found by its name."""
+        input.unsafe_extern_functions[_SERVING] = lambda: self._serving
+
+
+@workflow.defn(dynamic=True, sandboxed=False)
+class HandrailRun:
+    """One execution of a run, of any workflow."""
+
+    def __init__(self) -> None:
+        self._execution = Execution(workflow.extern_functions()[_SERVING]())
+
+    @workflow.run
+    async def run(self, args: Sequence[RawValue]) -> RawValue:
+        """Drive the run to its end, or into the next execution."""
+        return await self._execution.run(args)
+
+    @workflow.signal(name=MESSAGE)
+    def message(self, row: RawValue) -> None:
+        """Take what needs no answer: a cancellation, a pause."""
+        self._execution.message(read(row, Row))
+
+    @workflow.signal(name=DRIVE)
+    def drive(self, how: RawValue) -> None:
+        """Go on with a run that is held, or that waits for a person elsewhere."""
+        self._execution.go_on(read(how, Drive))
+
+    @workflow.signal(name=REFUSE)
+    def refuse(self, refusal: RawValue) -> None:
+        """Take that a question cannot be answered."""
+        self._execution.refused(read(refusal, Refusal))
+
+    @workflow.signal(dynamic=True)
+    def signalled(self, name: str, args: Sequence[RawValue]) -> None:
+        """Take a signal that somebody sent by the cluster's own means."""
+        self._execution.signalled(name, args)
+
+    @workflow.update(name=MESSAGE)
+    async def asked(self, row: RawValue) -> RawValue:
+        """Take a message that may be refused."""
+        return await self._execution.asked(read(row, Row))
+
+    @asked.validator
+    def check(self, row: RawValue) -> None:
+        """Refuse a message that means nothing to the run."""
+        self._execution.check(read(row, Row))
+
+    @workflow.query(name=RECORD)
+    def record(self, after: int) -> RawValue:
+        """What is recorded behind a number, or the first part of it."""
+        return raw_bytes(self._execution.record_after(after))
+
+    @workflow.query(name=STATE)
+    def state(self) -> RawValue:
+        """How the run stands."""
+        return raw(self._execution.state())
+
+
+class Execution:
+    """Drives a run within the limits of one execution. Mutable."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._host: RunHost | None = None
+        self._early: list[ev.Event] = []
+        self._chunks: list[bytes] = []
+        """What executions before this one recorded."""
+        self._before: list[Row] | None = None
+        self._held = False
+        self._go: Drive | None = None
+        self._is_cancelled = False
+        self._result: WorkflowResult[Any] | None = None
+
+    # -- driving --------------------------------------------------------------------------------
+
+    async def run(self, args: Sequence[RawValue]) -> RawValue:
+        """Drive the run to its end."""
+        start: Start = read(args[0], Start)
+        self._chunks = [bytes(one.payload.data) for one in args[1:]]
+        try:
+            if start.held:
+                start = await self._hold(start)
+            host = self._begin(start)
+            while self._result is None:
+                await self._turn(host)
+            if self._result.status == "suspended":
+                self._continue(start, host)
+            return self._ended(host, self._result)
+        except asyncio.CancelledError:
+            self._keep_bodies()
+            raise
+        except BaseException as error:
+            if not isinstance(error, (Exception, workflow.ContinueAsNewError)):
+                self._keep_bodies()
+            raise
+
+    async def _hold(self, start: Start) -> Start:
+        """Wait until somebody says that the run is to go on."""
+        self._held = True
+        await self._until(lambda: self._go is not None or self._is_cancelled)
+        self._held = False
+        go = self._go or Drive(cancel=workflow.cancellation_reason() or "cancelled")
+        return msgspec.structs.replace(
+            start, held=False, reuse=go.reuse, rerun=go.rerun, cancel=go.cancel
+        )
+
+    def _begin(self, start: Start) -> RunHost:
+        info = workflow.info()
+        run_id, name = info.workflow_id, info.workflow_type
+        history = [self._event(row) for row in unpacked(self._chunks)] if start.resumed else []
+        self._go = None
+        early, self._early = self._early, []
+        letters = _counting(early) if start.resumed else []
+        self._host = host = RunHost(
+            self._serving, run_id, name, start, history=history, letters=letters
+        )
+        for event in [] if start.resumed else early:
+            host.conductor.happened(event)
+        return host
+
+    async def _turn(self, host: RunHost) -> None:
+        """Do what there is to do, and wait for the next thing."""
+        host.changed = False
+        host.send_what_waits()
+        if not host.conductor.pump(PUMP):
+            await asyncio.sleep(0.001)  # a task must answer within two seconds
+            host.changed = True
+            return
+        self._result = host.conductor.result
+        if self._result is not None:
+            return
+        self._look_at_history(host)
+        await self._until(lambda: host.changed or self._is_cancelled)
+        if self._is_cancelled:
+            self._is_cancelled = False
+            reason = workflow.cancellation_reason() or "cancelled on the cluster"
+            host.conductor.happened(ev.CancelRequested(reason))
+
+    async def _until(self, happened: Any) -> None:
+        """Wait until something has happened. To be cancelled is something, once."""
+        try:
+            await workflow.wait_condition(happened)
+        except asyncio.CancelledError:
+            if workflow.cancellation_reason() is None or self._is_cancelled:
+                raise  # this execution is put out of memory
+            self._is_cancelled = True
+            await workflow.wait_condition(lambda: True)
+
+    def _look_at_history(self, host: RunHost) -> None:
+        """See to it that the run goes on in another execution before this one is too long."""
+        info, conductor = workflow.info(), host.conductor
+        events, size = info.get_current_history_length(), info.get_current_history_size()
+        if events >= SOFT_EVENTS or size >= SOFT_BYTES:
+            conductor.end_when_idle(CONTINUED)
+            if conductor.waits_for_people and not conductor.machine.run.parked:
+                conductor.end(CONTINUED)
+                host.changed = True
+        if events >= HARD_EVENTS or size >= HARD_BYTES:
+            conductor.drain(CONTINUED)
+            host.changed = True
+
+    def _continue(self, start: Start, host: RunHost) -> NoReturn:
+        """Go on in another execution; in one that waits, if the drive was to end."""
+        go = self._go or Drive()
+        following = msgspec.structs.replace(
+            start,
+            inputs={},
+            resumed=True,
+            held=self._go is None and CONTINUED not in host.rows[-1].body,
+            homes=host.homes,
+            reuse=go.reuse,
+            rerun=go.rerun,
+            cancel=go.cancel,
+        )
+        chunks = [*self._chunks, *packed(host.rows)]
+        workflow.continue_as_new(args=[raw(following), *map(raw_bytes, chunks)])
+
+    def _ended(self, host: RunHost, result: WorkflowResult[Any]) -> RawValue:
+        """What the execution gives; of a run that did not succeed, what it fails with."""
+        chunks = [*self._chunks, *packed(host.rows)]
+        last = host.rows[-1]
+        value = None if last.value is None else msgspec.Raw(last.value.encode())
+        record = [text_of_chunk(one) for one in chunks]
+        ended = Ended(result.status, value, result.error, last.seq, record)
+        if sum(map(len, record)) > MOST_BYTES and not host.blobs:
+            ended.record = []  # it is asked for by a query
+        if result.status in {"failed", "cancelled"}:
+            raise ApplicationError(
+                str(result.error)[:1_000],
+                raw(ended),
+                type=FAILED if result.status == "failed" else CANCELLED,
+                non_retryable=True,
+            )
+        return raw(ended)
+
+    def _keep_bodies(self) -> None:
+        """This execution is put out of memory, and made again when it is needed."""
+        if self._host is not None and self._result is None:
+            with contextlib.suppress(Exception):
+                self._serving.bodies.keep(workflow.info().workflow_id, self._host.bodies())
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def message(self, row: Row) -> None:
+        """Take a message that cannot be refused."""
+        self._take(self._event(row))
+
+    def signalled(self, name: str, args: Sequence[RawValue]) -> None:
+        """Take a signal that is none of handrail's own."""
+        payload = msgspec.json.decode(args[0].payload.data) if args else None
+        self._take(ev.SignalReceived(name, payload, "the cluster"))
+
+    def refused(self, refusal: Refusal) -> None:
+        """Fail a question that cannot be answered."""
+        if self._host is not None:
+            self._host.conductor.refused(refusal.path, error_of_data(refusal.error))
+            self._host.changed = True
+
+    def go_on(self, how: Drive) -> None:
+        """Go on: with a run that is held, or by a new drive of one that waits."""
+        self._go = how
+        if self._host is not None:
+            self._host.conductor.end(CONTINUED)
+            self._host.changed = True
+
+    def _take(self, event: ev.Event) -> None:
+        if self._host is None:
+            self._early.append(event)
+        else:
+            self._host.conductor.happened(event)
+            self._host.changed = True
+
+    def check(self, row: Row) -> None:
+        """Do nothing, or refuse a message.
+
+        Raises:
+            ApplicationError: with the error as data.
+        """
+        if self._host is not None or self._held:
+            self._checked(self._event(row))
+
+    async def asked(self, row: Row) -> RawValue:
+        """Take a message; it as it counts."""
+        await workflow.wait_condition(lambda: self._host is not None or self._held)
+        event = self._checked(self._event(row))
+        self._take(event)
+        return raw(row_of(event, self._serving.codec, self._serving.secrets))
+
+    def _checked(self, event: ev.Event) -> ev.Event:
+        """The message as it counts.
+
+        Raises:
+            ApplicationError: it means nothing to the run; with the error as data.
+        """
+        try:
+            host = self._host
+            return self._checked_held(event) if host is None else self._checked_live(host, event)
+        except HandrailError as error:
+            raise ApplicationError(
+                str(error), error_as_data(error), type=type(error).__name__, non_retryable=True
+            ) from None
+
+    def _checked_live(self, host: RunHost, event: ev.Event) -> ev.Event:
+        run, run_id = host.machine.run, workflow.info().workflow_id
+        if self._result is not None:
+            raise CannotSteer(run_id, "it has just ended", "resume() goes on with it.")
+        match event:
+            case ev.GateAnswered(path=path):
+                answered = run.answered.get(path)
+                if answered is not None:
+                    raise GateClosed(path, answered.answer, answered.by, answered.at)
+                gate = run.gates.get(path)
+                if gate is None:
+                    raise GateNotFound(run_id, path, tuple(run.gates))
+                return ev.GateAnswered(path, accepted(gate, event.answer), event.by)
+            case ev.SignalReceived(name=name):
+                verbs = [node.step.verb for node in run.listeners.get(name, {}).values()]
+                types = [verb.type for verb in verbs if isinstance(verb, SignalWait)]
+                if types:
+                    check_payload(name, event.payload, types, 0)
+                return event
+            case ev.RunSteered() if event.path:
+                if event.path not in run.nodes and event.path not in run.results:
+                    refuse_unknown(run_id, run.definition, event.path)
+                return check_steering(run, event)
+            case _:
+                return event
+
+    def _checked_held(self, event: ev.Event) -> ev.Event:
+        """By the record alone; what becomes of a step is seen when the run goes on."""
+        run_id = workflow.info().workflow_id
+        history = [self._event(row) for row in unpacked(self._chunks)] + self._early
+        match event:
+            case ev.GateAnswered(path=path):
+                gate = gate_in(run_id, history, path)
+                return ev.GateAnswered(path, accepted(gate, event.answer), event.by)
+            case ev.SignalReceived(name=name):
+                types = waited_for(history, name)
+                if types:
+                    check_payload(name, event.payload, types, 0)
+                return event
+            case _:
+                return event
+
+    def _event(self, row: Row) -> ev.Event:
+        run_id = workflow.info().workflow_id
+        return event_of(row, run_id, self._serving.codec, self._serving.secrets)
+
+    # -- looking --------------------------------------------------------------------------------
+
+    def record_after(self, after: int) -> bytes:
+        """The rows behind a number as one chunk; of many the first ones."""
+        found: list[Row] = []
+        size = 0
+        for row in self._rows_after(after):
+            size += len(row.body) + len(row.value or "")
+            found.append(row)
+            if size > PAGE_BYTES:
+                break
+        chunks = packed(found)
+        return chunks[0] if chunks else b""
+
+    def _rows_after(self, after: int) -> list[Row]:
+        if self._before is None:
+            self._before = list(unpacked(self._chunks))
+        before = len(self._before)
+        rows = [] if self._host is None else self._host.rows
+        if after >= before:
+            return rows[after - before :]
+        return [*self._before[after:], *rows]
+
+    def state(self) -> State:
+        """How the run stands."""
+        host = self._host
+        if host is None:
+            return State(held=self._held)
+        suspended = host.suspended()
+        paused = host.machine.run.paused
+        return State(suspended, paused is not None, events=host.events)
+
+
+def _counting(early: Sequence[ev.Event]) -> list[ev.Event]:
+    """The messages to a run that was held, without a request to stop what is not driven."""
+    return [one for one in early if not (isinstance(one, ev.RunSteered) and one.action == "stop")]

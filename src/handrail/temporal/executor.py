@@ -1,0 +1,523 @@
+"""Runs workflows on a cluster: ``Executor``'s words, where any worker takes any step."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import os
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+import attrs
+import msgspec
+from temporalio.client import Client
+from temporalio.converter import StorageDriver
+
+from handrail.codec.codec import Codec
+from handrail.engine.inputs import refuse_other_inputs
+from handrail.engine.outside import run_outside, sync_twin
+from handrail.engine.parts import (
+    Existing,
+    OnChange,
+    Options,
+    check_options,
+    check_paths,
+    definition_of,
+    new_run_id,
+)
+from handrail.engine.portability import refuse_unportable
+from handrail.errors import (
+    HandrailError,
+    NoWorker,
+    ReplayMismatch,
+    RunIdTaken,
+    RunTerminated,
+    StepChange,
+    TooLarge,
+    WrongUse,
+)
+from handrail.model import events as ev
+from handrail.model.definition import WorkflowDefinition
+from handrail.model.inputs import bind_inputs
+from handrail.model.policy import Limits
+from handrail.model.results import WorkflowResult
+from handrail.model.shapes import WorkflowLike
+from handrail.ports.sink import Sink
+from handrail.record.outputs import recordable
+from handrail.record.reading import ended, inputs_of, refuse_other_workflow
+from handrail.record.run_record import Recorded
+from handrail.secrets.sealing import sealed
+from handrail.secrets.values import Secrets
+from handrail.temporal.blobs import blobs_at
+from handrail.temporal.caller import Caller, where_is
+from handrail.temporal.cluster import Cluster
+from handrail.temporal.determinism import refuse_nondeterministic
+from handrail.temporal.reading import LOOK_S, ReadsRuns
+from handrail.temporal.record import result_of
+from handrail.temporal.run import ClusterHandle, ClusterRun
+from handrail.temporal.watch import Show, Watch
+from handrail.temporal.wire import MOST_BYTES, Drive, Start, packed
+from handrail.typed.schema import hints_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_WORKERS = {
+    "agents": "agents by name",
+    "stages": "stages by name",
+    "services": "live objects",
+    "config": "settings",
+    "backend": "a backend",
+    "model": "a model",
+    "agent_options": "options of agents",
+    "ladder": "a ladder",
+    "around": "context managers",
+    "cassette": "a cassette",
+}
+"""What an ``Executor`` has and a worker's does, since steps are performed there."""
+_NOT_THERE = {
+    "journal": "the record of a run is the cluster's; export() makes a file of it",
+    "clock": "the time is the cluster's; its time-skipping server is for tests",
+    "shared_limits": "runs on many machines share no limits of one process; --max-activities "
+    "bounds a worker, and a rate of the task queue all of them",
+    "suspend_timers_after_s": "a run that waits costs no process, so it is not suspended",
+    "durable": "every run is durable",
+    "portable": "every run is portable",
+}
+
+
+@attrs.frozen
+class _Begin:
+    """A run as it was asked for; ``named``: its id was given."""
+
+    definition: WorkflowDefinition
+    run_id: str
+    start: Start
+    given: Mapping[str, Any]
+    existing: Existing
+    named: bool
+
+
+class TemporalExecutor(ReadsRuns):
+    """Runs workflows on a Temporal cluster, and reaches those that run or wait there.
+
+    ``client`` is one of ``temporalio``, or ``"ADDRESS[/NAMESPACE]"``. Workers (``TemporalWorker``,
+    ``handrail worker --temporal``) look at ``task_queue``. ``blobs`` is where values above 256 KiB
+    lie: a folder, or an address of fsspec; workers and clients have the same. ``local``: what has
+    no name by which another process finds it is performed where the workflow's code runs, else it
+    is ``NotPortable``. ``gates`` answers questions: a policy, on the cluster, or a callable, in
+    this process while it waits for the run. ``sinks`` are shown a run's events while it is waited
+    for. ``heartbeat_s``: so long after its last sign a worker counts as gone. The rest is as
+    ``Executor`` has it. What is of the steps is the worker's: ``TemporalWorker(executor=...)``.
+    """
+
+    def __init__(
+        self,
+        client: Client | str,
+        *,
+        task_queue: str = "handrail",
+        blobs: str | os.PathLike[str] | StorageDriver | None = None,
+        local: bool = False,
+        workflows: Sequence[WorkflowLike[..., Any]] = (),
+        limits: Limits | None = None,
+        gates: Any = None,
+        sinks: Sequence[Sink] = (),
+        codec: Codec | None = None,
+        secrets: Secrets | None = None,
+        linger_s: float = 0,
+        cleanup_timeout_s: float = 30,
+        max_crashes: int = 5,
+        on_change: OnChange = "refuse",
+        heartbeat_s: float = 10,
+        **elsewhere: Any,
+    ) -> None:
+        for name in elsewhere:
+            raise _refused(name)
+        super().__init__(
+            Caller(
+                client,
+                task_queue,
+                blobs_at(blobs),
+                local,
+                tuple(workflows),
+                limits,
+                gates,
+                tuple(sinks),
+                codec if codec is not None else Codec(),
+                secrets if secrets is not None else Secrets(),
+                linger_s,
+                cleanup_timeout_s,
+                max_crashes,
+                on_change,
+                heartbeat_s,
+            )
+        )
+        self._options = Options()
+
+    async def __aenter__(self) -> Self:
+        await self._caller.cluster()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing is held open: runs are the cluster's."""
+
+    @property
+    def workflows(self) -> tuple[WorkflowLike[..., Any], ...]:
+        """Those that it finds by name."""
+        return self._caller.workflows
+
+    def options(
+        self,
+        *,
+        run_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        existing: Existing = "refuse",
+    ) -> Self:
+        """The same executor, whose next run has this id and these labels; see ``Executor``.
+
+        Raises:
+            WrongUse: as ``Executor.options``.
+        """
+        check_options(existing, run_id, labels)
+        changed = copy.copy(self)
+        changed._options = Options(run_id, dict(labels or {}), existing)  # noqa: SLF001  # a copy of our own
+        return changed
+
+    # -- running --------------------------------------------------------------------------------
+
+    async def run(
+        self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> WorkflowResult[R]:
+        """Run a workflow to its end, or until it waits for somebody.
+
+        Raises:
+            TypeError, InvalidInput, RunIdTaken, InputsDiffer, WrongUse: as ``Executor.run``.
+            NotPortable: a step cannot leave this process, as far as its source shows it.
+            NotDeterministic: its body would decide otherwise when it runs again.
+            OutputNotSerializable, TooLarge: an input cannot be recorded.
+            ClusterUnreachable: the cluster does not answer. Nothing was begun.
+        """
+        return await self._driven(self._prepare(workflow, args, kwargs), None)
+
+    def run_sync(
+        self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> WorkflowResult[R]:
+        """``run`` for callers without an event loop."""
+        begin = self._prepare(workflow, args, kwargs)
+        return run_outside("run_sync()", "await executor.run(...)", self._driven, begin, None)
+
+    def stream(
+        self, workflow: WorkflowLike[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> ClusterRun[R]:
+        """The run as an async context manager that gives its events; see ``ClusterRun``."""
+        begin = self._prepare(workflow, args, kwargs)
+        return ClusterRun(begin.run_id, self, lambda show: self._driven(begin, show))
+
+    def start(
+        self,
+        workflow: WorkflowLike[..., R],
+        /,
+        *args: Any,
+        run_id: str | None = None,
+        existing: Existing = "refuse",
+        **kwargs: Any,
+    ) -> ClusterHandle[R]:
+        """Begin a run, which goes on whatever becomes of this process. Arguments are checked at
+        once; to await the handle waits until the cluster has the run.
+
+        Raises:
+            Exception: as ``run``.
+        """
+        executor = self
+        if run_id is not None or existing != "refuse":
+            labels = self._options.labels
+            executor = self.options(run_id=run_id, labels=labels, existing=existing)
+        return executor._started(executor._prepare(workflow, args, kwargs))  # noqa: SLF001  # a copy of our own
+
+    def _started(self, begin: _Begin) -> ClusterHandle[Any]:
+        async def begun() -> None:
+            await self._begin(begin)
+
+        return ClusterHandle(begin.run_id, self, begun())
+
+    def _prepare(self, workflow: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Begin:
+        options, caller = self._options, self._caller
+        definition = definition_of(workflow, caller.workflows, begins=True)
+        inputs = bind_inputs(definition, args, kwargs)
+        if not caller.local:
+            refuse_unportable(definition)
+        refuse_nondeterministic(definition)
+        texts = self._texts_of(definition, inputs)
+        run_id = options.run_id or new_run_id(definition.name, time.time(), lambda _: False)
+        named = definition.signature.bind(*args, **kwargs).arguments
+        return _Begin(
+            definition,
+            run_id,
+            caller.start(where_is(definition), texts, options.labels),
+            {name: inputs[name] for name in named},
+            options.existing,
+            options.run_id is not None,
+        )
+
+    def _texts_of(
+        self, definition: WorkflowDefinition, inputs: Mapping[str, Any]
+    ) -> dict[str, msgspec.Raw]:
+        """The inputs as the codec writes them, without secrets.
+
+        Raises:
+            OutputNotSerializable, TooLarge: one cannot be recorded, or all are too much.
+        """
+        caller, hints = self._caller, hints_of(definition.function)
+        secrets, where = caller.values(), f"workflow {definition.name!r}"
+        texts: dict[str, msgspec.Raw] = {}
+        for name, value in inputs.items():
+            declared: tuple[Any, ...] = (hints.get(name, Any),)
+            root = f"inputs[{name!r}]"
+            text = recordable(value, caller.codec, lambda: declared, where, root)  # noqa: B023  # called at once
+            texts[name] = msgspec.Raw(sealed(text, secrets)[0].encode())
+        size = sum(len(bytes(one)) for one in texts.values())
+        if size > MOST_BYTES and caller.blobs is None:
+            raise TooLarge(f"the inputs of {where}", size, MOST_BYTES)
+        return texts
+
+    async def _begin(self, begin: _Begin) -> int | None:
+        """Begin the run; how many events it had, or None if it has ended already."""
+        cluster = await self._caller.cluster()
+        try:
+            await cluster.begin(begin.run_id, begin.definition.name, begin.start)
+        except RunIdTaken:
+            if not begin.named or begin.existing == "refuse":
+                raise
+            return await self._go_on(begin)
+        return 0
+
+    async def _go_on(self, begin: _Begin) -> int | None:
+        run_id, definition, codec = begin.run_id, begin.definition, self._caller.codec
+        history = await self._caller.history(run_id)
+        refuse_other_workflow(history, definition)
+        recorded = inputs_of(Recorded(history), definition, codec)
+        refuse_other_inputs(run_id, definition, begin.given, recorded, codec)
+        if ended(history) is not None:
+            return None
+        await self._resume(definition, history, (), ())
+        return len(history)
+
+    async def _driven(self, begin: _Begin, show: Show | None) -> WorkflowResult[Any]:
+        after = await self._begin(begin)
+        if after is None:
+            return await self._recorded(begin.run_id, begin.definition)
+        return await self._settled(begin.run_id, begin.definition, after, show)
+
+    # -- waiting --------------------------------------------------------------------------------
+
+    async def _settled(
+        self, run_id: str, definition: WorkflowDefinition, after: int, show: Show | None
+    ) -> WorkflowResult[Any]:
+        """The result of a run once it has ended, or has waited for somebody for ``linger_s``."""
+        caller, cluster = self._caller, await self._caller.cluster()
+        watch = Watch(caller, cluster, run_id, after=after, answer=self.answer, show=show)
+        over = asyncio.ensure_future(self._over(cluster, run_id))
+        pause, most = LOOK_S
+        since: float | None = None
+        suspended: ev.RunSuspended | None = None
+        try:
+            while not (await asyncio.wait({over}, timeout=pause))[0]:
+                pause = min(pause * 2, most)
+                suspended = await watch.look()
+                now = time.monotonic()
+                since = None if suspended is None else since or now
+                if since is not None and now - since >= caller.linger_s:
+                    break
+            if over.done():
+                over.result()
+                suspended = None
+            history = await watch.all_events()
+        finally:
+            over.cancel()
+            await watch.close()
+        return result_of(
+            run_id, definition, history, caller.codec, after=after, suspended=suspended
+        )
+
+    async def _over(self, cluster: Cluster, run_id: str) -> None:
+        """Wait for the run's end, also while the cluster is away.
+
+        Raises:
+            RunTerminated: it was ended by the cluster's own means.
+        """
+        while True:
+            try:
+                if await cluster.ended(run_id) is not None:
+                    return
+                standing = await cluster.standing(run_id)
+            except (OSError, RuntimeError, HandrailError):
+                await asyncio.sleep(LOOK_S[1])
+                continue
+            raise RunTerminated(run_id, standing.status.name.lower().replace("_", " "))
+
+    async def _recorded(self, run_id: str, definition: WorkflowDefinition) -> WorkflowResult[Any]:
+        history = await self._caller.history(run_id)
+        return result_of(run_id, definition, history, self._caller.codec, after=len(history))
+
+    async def result(self, run_id: str) -> WorkflowResult[Any]:
+        """The result of a run, once it has ended. One that waits for somebody is waited for, too.
+
+        Raises:
+            RunNotFound: there is no such run. WorkflowNotFound: nobody knows its workflow.
+            RunTerminated: it was ended by the cluster's own means.
+        """
+        cluster = await self._caller.cluster()
+        standing = await cluster.standing(run_id)
+        definition = self._caller.definition(standing)
+        if standing.is_open:
+            await self._over(cluster, run_id)
+        return await self._recorded(run_id, definition)
+
+    # -- resuming -------------------------------------------------------------------------------
+
+    async def resume(
+        self,
+        run_id: str,
+        workflow: WorkflowLike[..., Any] | None = None,
+        *,
+        reuse: Sequence[str] = (),
+        rerun: Sequence[str] = (),
+    ) -> WorkflowResult[Any]:
+        """Go on with a run that waits, was stopped, that failed or was cancelled.
+
+        Raises:
+            ReplayMismatch, RunNotFound, NotRecorded, WorkflowNotFound, WrongUse: as
+                ``Executor.resume``.
+        """
+        return await self._resumed(run_id, workflow, reuse, rerun, None)
+
+    def stream_resume(
+        self,
+        run_id: str,
+        workflow: WorkflowLike[..., Any] | None = None,
+        *,
+        reuse: Sequence[str] = (),
+        rerun: Sequence[str] = (),
+    ) -> ClusterRun[Any]:
+        """``resume`` as ``stream``."""
+        return ClusterRun(
+            run_id, self, lambda show: self._resumed(run_id, workflow, reuse, rerun, show)
+        )
+
+    async def _resumed(
+        self,
+        run_id: str,
+        workflow: WorkflowLike[..., Any] | None,
+        reuse: Sequence[str],
+        rerun: Sequence[str],
+        show: Show | None,
+    ) -> WorkflowResult[Any]:
+        check_paths(reuse=reuse, rerun=rerun)
+        standing = await (await self._caller.cluster()).standing(run_id)
+        definition = self._caller.definition(standing, workflow)
+        history = await self._caller.history(run_id)
+        last = ended(history)
+        if last is not None and last.status == "succeeded" and not rerun:
+            return result_of(run_id, definition, history, self._caller.codec, after=len(history))
+        await self._resume(definition, history, reuse, rerun)
+        return await self._settled(run_id, definition, len(history), show)
+
+    async def _resume(
+        self,
+        definition: WorkflowDefinition,
+        history: Sequence[ev.Event],
+        reuse: Sequence[str],
+        rerun: Sequence[str],
+    ) -> None:
+        """Have the run driven on, unless it goes on by itself."""
+        run_id, cluster = history[0].run_id, await self._caller.cluster()
+        is_open = (await cluster.standing(run_id)).is_open
+        if is_open:
+            state = await cluster.state(run_id)
+            waits = state.suspended is not None and '"person"' in state.suspended.body
+            if not (state.held or waits or reuse or rerun):
+                return
+        reuse, rerun = await self._checked(definition, history, reuse, rerun)
+        if is_open:
+            await cluster.drive(run_id, Drive(tuple(reuse), tuple(rerun)))
+            return
+        start = self._caller.start(where_is(definition))
+        start.resumed, start.reuse, start.rerun = True, tuple(reuse), tuple(rerun)
+        chunks = packed(self._caller.rows(history))
+        await cluster.begin(run_id, definition.name, start, chunks, again=True)
+
+    async def _checked(
+        self,
+        definition: WorkflowDefinition,
+        history: Sequence[ev.Event],
+        reuse: Sequence[str],
+        rerun: Sequence[str],
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """What counts and what runs again, if all else is as it was recorded.
+
+        Raises:
+            ReplayMismatch: it is not; nothing was begun.
+        """
+        on_change = self._caller.on_change
+        while True:
+            plan = await self._planned(definition, history, reuse, rerun)
+            changed = [one for one in plan.steps if one.state == "changed"]
+            if not changed:
+                return reuse, rerun
+            paths = [one.path for one in changed]
+            if on_change == "refuse" or not {*reuse, *rerun}.isdisjoint(paths):
+                changes = [StepChange(one.path, one.was or "", one.now or "") for one in changed]
+                raise ReplayMismatch(history[0].run_id, tuple(changes))
+            reuse = [*reuse, *paths] if on_change == "reuse" else reuse
+            rerun = [*rerun, *paths] if on_change == "rerun" else rerun
+
+    # -- cancelling -----------------------------------------------------------------------------
+
+    async def cancel(
+        self,
+        run_id: str,
+        reason: str = "cancelled",
+        workflow: WorkflowLike[..., Any] | None = None,
+    ) -> WorkflowResult[Any] | None:
+        """Cancel a run. One that is driven is asked to unwind (None); one that was stopped is
+        driven only to unwind, and its result comes back; of one that has ended the recorded one.
+
+        Raises:
+            RunNotFound: there is no such run. WorkflowNotFound: nobody knows its workflow.
+        """
+        cluster = await self._caller.cluster()
+        standing = await cluster.standing(run_id)
+        if not standing.is_open:
+            return await self._recorded(run_id, self._caller.definition(standing, workflow))
+        with contextlib.suppress(NoWorker):
+            if (await cluster.state(run_id)).held:
+                definition = self._caller.definition(standing, workflow)
+                history = await self._caller.history(run_id)
+                await cluster.drive(run_id, Drive(cancel=reason))
+                return await self._settled(run_id, definition, len(history), None)
+        await self._tell(run_id, ev.CancelRequested(reason))
+        return None
+
+    resume_sync = sync_twin(resume)
+    cancel_sync = sync_twin(cancel)
+
+
+def _refused(name: str) -> Exception:
+    """Why an argument is none of this executor's."""
+    if name in _WORKERS:
+        return WrongUse(
+            f"{name}= ({_WORKERS[name]}) is what steps are performed with, and that is on the "
+            f"workers. Give it to theirs: TemporalWorker(client, executor=Executor({name}=...)), "
+            f'or [tool.handrail] executor = "module:name" for handrail worker'
+        )
+    if name in _NOT_THERE:
+        return WrongUse(f"{name}= has no meaning on a cluster: {_NOT_THERE[name]}")
+    return TypeError(f"TemporalExecutor() got an unexpected keyword argument {name!r}")

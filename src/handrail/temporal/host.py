@@ -1,0 +1,749 @@
+"""A run on a cluster, as a host of the conductor: attempts become activities, time a timer.
+
+Theory of operation. This code runs in a workflow task, and again in each replay of it. All that it
+does follows from the history: the time is the task's, the order of ends is that of the activation's
+jobs. It imports nothing at its own will, and reads neither clock nor file.
+
+An attempt is an activity whose id is its path. The server makes it again after a crash, for as long
+as it takes; whether a *failure* is tried again is the machine's to say, so the activity gives its
+end as data. What is asked of a function of the user's small ones, a predicate, is a local activity:
+it is evaluated where this code runs, and its answer is on record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import attrs
+import msgspec
+from temporalio import workflow
+from temporalio.common import RawValue, RetryPolicy
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    TimeoutType,
+)
+from temporalio.exceptions import TimeoutError as ClusterTimeout
+
+from handrail.core import commands as cmd
+from handrail.core.attempt_ends import failed, undone
+from handrail.core.conductor import Conductor, InFlight, Kind, Question
+from handrail.core.ending import suspension
+from handrail.core.machine import Machine
+from handrail.core.run_state import Setting, StepNode
+from handrail.engine.callbacks import Evaluator
+from handrail.engine.current import ContextNotAMapping, Contexts
+from handrail.engine.parts import Start as Beginning
+from handrail.engine.portable import Crossing, builds_context, left_s
+from handrail.engine.starting import start_after
+from handrail.engine.step_names import StepNames
+from handrail.errors import HandrailError, NotPortable, StepTimeout, TooLarge
+from handrail.model import events as ev
+from handrail.model.definition import WorkflowDefinition
+from handrail.model.policy import Limits
+from handrail.model.results import AgentResult, Usage
+from handrail.record.answers import by_policy
+from handrail.secrets.sealing import sealed
+from handrail.steps.verbs import (
+    AgentCall,
+    Generation,
+    PythonCall,
+    ShellCommand,
+    StageCheck,
+    take,
+)
+from handrail.temporal.ends import Ends
+from handrail.temporal.errors_as_data import error_as_data, error_of_data
+from handrail.temporal.serving import Serving
+from handrail.temporal.wire import (
+    ATTEMPT_FAILED,
+    LOCAL,
+    MOST_BYTES,
+    End,
+    Row,
+    Settings,
+    Start,
+    raw,
+    raw_json,
+    read,
+    row_of,
+    text_of,
+)
+from handrail.typed.jsonsafe import short_repr
+from handrail.typed.reference import reference
+from handrail.typed.schema import hints_of
+
+CONTINUED = "continued as new"
+"""Why a drive ends whose run goes on in another execution."""
+TASK_BYTES = 2 << 20
+"""So many bytes of arguments at most are sent in the answer to one workflow task, of which a server
+takes four million; what is left follows with the next."""
+WINDOW = 500
+"""So many attempts at most are in flight; a server takes 2,000 of one run."""
+PUMP = 3_000
+"""So many commands at most are carried out in one go; a task has two seconds."""
+_LONG = timedelta(days=3_650)
+_GRACE_S = 60.0
+GONE_S = 60.0
+"""How long a step waits for the machine where its session is, before it is begun elsewhere."""
+_ATTEMPT_RETRIES = RetryPolicy(
+    initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
+)
+_ONCE = RetryPolicy(maximum_attempts=1)
+_LONGEST_ID = 900
+
+
+class RunHost:
+    """Drives one run in one execution. Mutable."""
+
+    def __init__(
+        self,
+        serving: Serving,
+        run_id: str,
+        name: str,
+        start: Start,
+        *,
+        history: Sequence[ev.Event] = (),
+        letters: Sequence[ev.Event] = (),
+    ) -> None:
+        self.rows: list[Row] = []
+        """What was recorded in this execution."""
+        self.changed = True
+        """Something has happened that ``pump`` has not seen."""
+        self.homes = dict(start.homes)
+        self._serving = serving
+        self._start = start
+        definition = serving.definition(name, start.workflow)
+        beginning = _beginning(serving, definition, run_id, start, (history, letters))
+        self._beginning = beginning
+        parts, codec = serving.parts, serving.codec
+        limits = _limits(start, codec).over(definition.limits)
+        contexts = Contexts(
+            run_id, parts.services, parts.config, run_id, StepNames(definition).check
+        )
+        self._contexts = contexts
+        self._evaluator = Evaluator(contexts, parts.stages, start.gates)
+        self._crossing = Crossing(codec, definition.function.__module__)
+        self._ends = Ends(run_id, codec, serving.secrets)
+        self._handles: dict[tuple[str, Kind], Any] = {}
+        self._totals: dict[str, Usage] = {}
+        """What each session of an agent had used when it was last told."""
+        self._alarm: asyncio.Task[None] | None = None
+        self._alarm_due = 0.0
+        self._known: dict[int, tuple[ev.Event, Row]] = {}
+        """The rows of events that came as such, until they are recorded."""
+        self._unsent: deque[Callable[[], None]] = deque()
+        """Activities that are begun in the next task: one takes so many bytes."""
+        self._sent_bytes = 0
+        self._sent_in = -1
+        self._numbers = 0
+        machine = Machine(
+            definition,
+            beginning.inputs,
+            Setting(
+                run_id,
+                limits,
+                start.cleanup_timeout_s,
+                beginning.recorded,
+                codec,
+                start.max_crashes,
+                serving.secrets,
+                beginning.cancel is not None,
+            ),
+        )
+        self.conductor = Conductor(
+            machine,
+            self,
+            record=self._record,
+            tell=lambda _: None,
+            seq=beginning.seq,
+            window=WINDOW,
+            last_at=beginning.last_at,
+            handles_gates=start.gates is not None,
+        )
+        self.conductor.begin(beginning.first, beginning.letters, beginning.cancel)
+
+    @property
+    def blobs(self) -> bool:
+        """True if large values lie in a store."""
+        return self._start.blobs
+
+    @property
+    def events(self) -> int:
+        """How many events the run has."""
+        return self._beginning.seq + len(self.rows)
+
+    @property
+    def machine(self) -> Machine:
+        """What is driven."""
+        return self.conductor.machine
+
+    def bodies(self) -> Iterator[Any]:
+        """The generators of the run that are suspended."""
+        run = self.machine.run
+        for node in (*run.nodes.values(), run.root):
+            if node.generator is not None:
+                yield node.generator
+
+    def suspended(self) -> Row | None:
+        """What the run waits for, if nothing happens before somebody does something."""
+        if not self.conductor.waits_for_people:
+            return None
+        event = ev.stamp(suspension(self.machine.run, "waiting"), self._ends.run_id, 0, self.now())
+        return row_of(event, self._serving.codec, self._serving.secrets)
+
+    # -- the record -----------------------------------------------------------------------------
+
+    def _record(self, event: ev.Event) -> None:
+        known = self._known.pop(id(event), None)
+        if known is not None:
+            row = known[1]
+            row.seq, row.at = event.seq, event.at
+        else:
+            row = row_of(event, self._serving.codec, self._serving.secrets)
+        self.rows.append(row)
+
+    # -- as a host ------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """The time of the workflow task."""
+        return workflow.time()
+
+    def perform(self, attempt: cmd.Perform) -> None:
+        """Begin the attempt as an activity, or here if it cannot leave and that is allowed."""
+        attempt = self._with_totals(attempt)
+        if builds_context(attempt):
+            self._with_context(attempt)
+        else:
+            self._send(attempt, None)
+
+    def undo(self, rollback: cmd.Undo) -> None:
+        """Run the rollback as an activity."""
+        path = rollback.path
+        try:
+            text = self._sealed(self._crossing.write_rollback(rollback), path)
+        except (NotPortable, TooLarge) as error:
+            if self._start.local and isinstance(error, NotPortable):
+                self._here(path, "rollback", partial(self._undo_here, rollback))
+            else:
+                self.conductor.undone(path, undone(path, error))
+                self.changed = True
+            return
+        left = timedelta(seconds=rollback.rollback.timeout_s + _GRACE_S)
+        self._activity(path, "rollback", f"undo {path}", text, start_to_close=left)
+
+    def evaluate(self, question: Question) -> None:
+        """Find out at once, or where this code runs."""
+        match question:
+            case cmd.FindStages():
+                self._answer_at_once(question, lambda: self._evaluator.find_stages(question))
+            case cmd.AskFallback():
+                self._ask_handler(question)
+            case cmd.AskPredicate():
+                self._ask_predicate(question)
+            case cmd.Ask():
+                policy = self._start.gates or ""
+                self._answer_at_once(
+                    question, lambda: (by_policy(policy, question.gate), f"policy {policy}")
+                )
+
+    def stop(self, it: InFlight) -> None:
+        """Have the activity cancelled."""
+        handle = self._handles.get((it.path, it.kind))
+        if handle is not None:
+            handle.cancel()
+
+    def alarm(self, due: float | None) -> None:
+        """Set the timer; an earlier one is left to ring for nothing, which costs less."""
+        if due is None or (self._alarm is not None and self._alarm_due <= due):
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_due = due
+        self._alarm = asyncio.ensure_future(self._ring(due))
+
+    async def _ring(self, due: float) -> None:
+        await asyncio.sleep(max(0.0, due - self.now()))
+        self._alarm = None
+        self.conductor.tick()
+        self.changed = True
+
+    def turn(self, path: str) -> None:
+        """Nobody else waits for a turn."""
+        self.conductor.turned(path)
+
+    # -- attempts -------------------------------------------------------------------------------
+
+    def _with_totals(self, attempt: cmd.Perform) -> cmd.Perform:
+        """With what the session had used in which the attempt is to go on, where that is known."""
+        verb, launch = attempt.step.verb, attempt.launch
+        if not isinstance(verb, (AgentCall, Generation)):
+            return attempt
+        if launch.session is not None and launch.session_usage is None:
+            launch = dataclasses.replace(launch, session_usage=self._total_of(launch.session))
+            attempt = msgspec.structs.replace(attempt, launch=launch)
+        settings = verb.settings
+        if settings.session is None:
+            return attempt
+        lent = settings.session in self.machine.run.recorded.lent_sessions or settings.lent
+        total = self._total_of(settings.session) or settings.session_usage
+        settings = attrs.evolve(settings, lent=lent, session_usage=total)
+        step = attrs.evolve(attempt.step, verb=dataclasses.replace(verb, settings=settings))
+        take(step)
+        return msgspec.structs.replace(attempt, step=step)
+
+    def _total_of(self, session: str) -> Usage | None:
+        recorded = self.machine.run.recorded.session_totals
+        return self._totals.get(session) or recorded.get(session)
+
+    def _with_context(self, attempt: cmd.Perform) -> None:
+        """Have the builder of an agent's context called, and then begin the attempt."""
+        view, verb = attempt.view, attempt.step.verb
+        assert view is not None
+        assert isinstance(verb, (AgentCall, Generation))
+        builder: Any = verb.context
+        try:
+            made = builder(self._contexts.of(view))
+        except Exception as error:  # noqa: BLE001  # the user's function
+            self._failed(attempt, error)
+            return
+        if hasattr(made, "__await__"):
+            self._awaited(
+                made, partial(self._context_made, attempt), partial(self._failed, attempt)
+            )
+        else:
+            self._context_made(attempt, made)
+
+    def _context_made(self, attempt: cmd.Perform, made: Any) -> None:
+        if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
+            self._failed(attempt, ContextNotAMapping(attempt.path, short_repr(made, 200)))
+        else:
+            self._send(attempt, made)
+
+    def _failed(self, attempt: cmd.Perform, error: BaseException) -> None:
+        self.conductor.finished(attempt.path, failed(attempt, error))
+        self.changed = True
+
+    def _send(self, attempt: cmd.Perform, context: Mapping[str, Any] | None) -> None:
+        path, step = attempt.path, attempt.step
+        try:
+            text = self._crossing.write_attempt(attempt, self.now(), context)
+            text = self._sealed(text, path)
+        except (NotPortable, TooLarge) as error:
+            if self._start.local and isinstance(error, NotPortable):
+                self._here(path, "attempt", partial(self._perform_here, attempt))
+            else:
+                self._failed(attempt, error)
+            return
+        left = left_s(text)
+        self._activity(
+            path,
+            "attempt",
+            _type_of(step),
+            text,
+            start_to_close=_LONG if left is None else timedelta(seconds=left + _GRACE_S),
+            queue=self._queue_for(attempt),
+            once=step.modifiers.once,
+        )
+
+    def _sealed(self, text: str, path: str) -> str:
+        """The text with references in the place of secrets.
+
+        Raises:
+            NotPortable: a token of another kind is in it, which would be in the cluster's history.
+        """
+        if len(text) > MOST_BYTES and not self._start.blobs:
+            raise TooLarge(f"the arguments of step {path!r}", len(text), MOST_BYTES)
+        text, cut = sealed(text, self._serving.secrets)
+        if cut:
+            why = (
+                "a token would be written into the cluster's history. Put it into an environment "
+                "variable of the workers that Secrets counts, and read it in the step"
+            )
+            raise NotPortable(path, "arguments", why)
+        return text
+
+    def _queue_for(self, attempt: cmd.Perform) -> str | None:
+        """The queue of the machine on which the session is that a launch goes on in."""
+        verb = attempt.step.verb
+        settings = verb.settings if isinstance(verb, (AgentCall, Generation)) else None
+        session = attempt.launch.session or (settings.session if settings is not None else None)
+        return None if session is None else self.homes.get(session)
+
+    def _activity(
+        self,
+        path: str,
+        kind: Kind,
+        name: str,
+        text: str,
+        *,
+        start_to_close: timedelta,
+        queue: str | None = None,
+        once: bool = False,
+    ) -> None:
+        if not self._has_room(len(text)):
+            later = partial(self._activity, path, kind, name, text)
+            self._unsent.append(
+                partial(later, start_to_close=start_to_close, queue=queue, once=once)
+            )
+            return
+        settings = Settings(self._start.max_crashes, once, self._start.blobs)
+        handle = workflow.start_activity(
+            name,
+            args=[raw_json(text), raw(settings)],
+            result_type=RawValue,
+            activity_id=_id_of(path, kind),
+            task_queue=queue,
+            start_to_close_timeout=start_to_close,
+            schedule_to_start_timeout=None if queue is None else timedelta(seconds=GONE_S),
+            heartbeat_timeout=timedelta(seconds=self._start.heartbeat_s),
+            retry_policy=_ATTEMPT_RETRIES,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        )
+        again = partial(
+            self._activity, path, kind, name, text, start_to_close=start_to_close, once=once
+        )
+        self._handles[path, kind] = handle
+        handle.add_done_callback(partial(self._landed, path, kind, again))
+
+    def _has_room(self, size: int) -> bool:
+        """True if the answer to this workflow task may have so many more bytes in it."""
+        task = workflow.info().get_current_history_length()
+        if task != self._sent_in:
+            self._sent_in, self._sent_bytes = task, 0
+        if self._sent_bytes and self._sent_bytes + size > TASK_BYTES:
+            return False
+        self._sent_bytes += size
+        return True
+
+    def send_what_waits(self) -> None:
+        """Begin what the last task had no room for."""
+        for _ in range(len(self._unsent)):
+            self._unsent.popleft()()
+
+    def _landed(
+        self,
+        path: str,
+        kind: Kind,
+        again: Callable[[], None] | None,
+        handle: asyncio.Task[RawValue],
+    ) -> None:
+        """Tell the conductor how an activity ended."""
+        if self._handles.get((path, kind)) is not handle:
+            return
+        end: End | None = End(stopped=True)
+        if not handle.cancelled():
+            error = handle.exception()
+            if error is None:
+                end = read(handle.result(), End)
+            elif isinstance(error, ActivityError):
+                end = _end_of(error)
+            else:
+                return  # this execution is put out of memory
+        del self._handles[path, kind]
+        self.changed = True
+        if end is None:
+            assert again is not None
+            again()  # where it was at home there is nobody any more
+        elif kind == "attempt":
+            self._attempt_over(path, end, handle)
+        else:
+            self._rollback_over(path, end, handle)
+
+    def _attempt_over(self, path: str, end: End, handle: asyncio.Task[RawValue]) -> None:
+        conductor = self.conductor
+        node = self.machine.run.nodes.get(path)
+        step = node.step if isinstance(node, StepNode) else None
+        for row in end.notices:
+            notice = self._ends.event(row)
+            if isinstance(notice, ev.AgentSessionStarted) and end.queue:
+                self.homes[notice.session] = end.queue
+            conductor.noticed(notice)
+        if end.overdue:
+            conductor.overdue(path, self._ends.read_usage(end))
+        elif end.fault is not None:
+            conductor.finished(path, self._ends.launch_failed(path, end, self.now()))
+        elif end.event is not None:
+            event = self._ends.event(end.event, step)
+            assert isinstance(event, (ev.StepCompleted, ev.AttemptFailed))
+            self._known[id(event)] = event, end.event
+            if isinstance(event, ev.StepCompleted):
+                self._note_session(event, end)
+            conductor.finished(path, event)
+        elif end.stopped:
+            usage = self._ends.read_usage(end)
+            conductor.finished(path, cmd.Stopped(path, 0, end.abandoned, usage, self.now()))
+        else:
+            self._broken(path, handle)
+
+    def _broken(self, path: str, handle: asyncio.Task[RawValue]) -> None:
+        """Fail an attempt that the cluster itself gave up, with its words."""
+        flight = self.conductor.flights.get((path, "attempt"))
+        if flight is not None and isinstance(flight.command, cmd.Perform):
+            error = ClusterRefused(path, _words_of(handle.exception()))
+            self.conductor.finished(path, failed(flight.command, error))
+
+    def _note_session(self, event: ev.StepCompleted, end: End) -> None:
+        result = event.result.output
+        if isinstance(result, AgentResult) and result.session:
+            if end.queue:
+                self.homes[result.session] = end.queue
+            if result.session_usage is not None:
+                self._totals[result.session] = result.session_usage
+
+    def _rollback_over(self, path: str, end: End, handle: asyncio.Task[RawValue]) -> None:
+        if end.event is not None:
+            event = self._ends.event(end.event)
+            assert isinstance(event, ev.RollbackCompleted)
+        elif end.overdue:
+            flight = self.conductor.flights.get((path, "rollback"))
+            command = None if flight is None else flight.command
+            limit_s = command.rollback.timeout_s if isinstance(command, cmd.Undo) else 0.0
+            event = undone(path, StepTimeout(path, limit_s))
+        else:
+            why = "it was cancelled" if end.stopped else _words_of(handle.exception())
+            event = undone(path, ClusterRefused(path, why))
+        self.conductor.undone(path, event)
+
+    # -- what is done where this code runs ------------------------------------------------------
+
+    def _answer_at_once(self, question: Question, answer: Callable[[], Any]) -> None:
+        try:
+            value = answer()
+        except Exception as error:  # noqa: BLE001  # told as the question's answer
+            self.conductor.evaluated(question, error=error)
+        else:
+            self.conductor.evaluated(question, value)
+
+    def _ask_handler(self, question: cmd.AskFallback) -> None:
+        """The step that a handler gives must be made anew in every replay, so it is called here."""
+        try:
+            value = self._evaluator.begin(question)
+        except (Exception, GeneratorExit) as error:  # noqa: BLE001  # the user's function
+            self.conductor.evaluated(question, error=error)
+            return
+        if not hasattr(value, "__await__"):
+            self.conductor.evaluated(question, value)
+            return
+        self._awaited(
+            value,
+            partial(self._evaluated, question),
+            lambda error: self._evaluated(question, error=error),
+        )
+
+    def _evaluated(
+        self, question: Question, value: Any = None, error: BaseException | None = None
+    ) -> None:
+        self.conductor.evaluated(question, value, error)
+        self.changed = True
+
+    def _awaited(
+        self, value: Any, then: Callable[[Any], None], broken: Callable[[BaseException], None]
+    ) -> None:
+        """Await what needs no I/O; there is none in a workflow."""
+
+        async def wait() -> None:
+            try:
+                made = await value
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # noqa: BLE001  # the user's function
+                broken(error)
+            else:
+                then(made)
+
+        task = asyncio.ensure_future(wait())
+        self._numbers += 1
+        self._handles[f"awaited {self._numbers}", "evaluation"] = task
+
+    def _ask_predicate(self, question: cmd.AskPredicate) -> None:
+        async def verdict() -> bytes:
+            try:
+                value = self._evaluator.begin(question)
+                if hasattr(value, "__await__"):
+                    value = await value
+            except (Exception, GeneratorExit) as error:  # noqa: BLE001  # the user's function
+                return msgspec.json.encode({"error": error_as_data(error)})
+            if not isinstance(value, bool):
+                return msgspec.json.encode({"shown": repr(value)})
+            return msgspec.json.encode({"value": value})
+
+        def told(handle: asyncio.Task[RawValue]) -> None:
+            if handle.cancelled() or handle.exception() is not None:
+                error = None if handle.cancelled() else handle.exception()
+                if error is not None and not isinstance(error, ActivityError):
+                    return  # this execution is put out of memory
+                self._evaluated(question, error=error or RuntimeError("cancelled"))
+                return
+            answer: dict[str, Any] = read(handle.result(), dict[str, Any])
+            if "error" in answer:
+                self._evaluated(question, error=error_of_data(answer["error"]))
+            else:
+                self._evaluated(question, answer.get("value", _Shown(answer.get("shown", ""))))
+
+        self._local(question.path, "evaluation", verdict, told)
+
+    def _local(
+        self,
+        path: str,
+        kind: Kind,
+        work: Callable[[], Any],
+        told: Callable[[asyncio.Task[RawValue]], None],
+        limit: timedelta = timedelta(minutes=5),
+    ) -> None:
+        """Have something done by this worker, outside of the workflow's code, and recorded."""
+        name = self._serving.local.add(work)
+        handle = workflow.start_local_activity(
+            LOCAL,
+            raw(name),
+            result_type=RawValue,
+            activity_id=_id_of(path, kind),
+            start_to_close_timeout=limit,
+            retry_policy=_ONCE,
+        )
+        self._handles[path, kind] = handle
+
+        def over(task: asyncio.Task[RawValue]) -> None:
+            self._serving.local.take(name)
+            if self._handles.get((path, kind)) is task:
+                del self._handles[path, kind]
+                told(task)
+
+        handle.add_done_callback(over)
+
+    def _here(self, path: str, kind: Kind, work: Callable[[], Any]) -> None:
+        """Make an attempt, or run a rollback, that cannot leave this process."""
+
+        def told(handle: asyncio.Task[RawValue]) -> None:
+            self._handles[path, kind] = handle
+            self._landed(path, kind, None, handle)
+
+        self._local(path, kind, work, told, _LONG)
+
+    async def _perform_here(self, attempt: cmd.Perform) -> bytes:
+        from handrail.temporal.performing import perform_here
+
+        return await perform_here(self._serving, self._ends, attempt)
+
+    async def _undo_here(self, rollback: cmd.Undo) -> bytes:
+        from handrail.temporal.performing import undo_here
+
+        return await undo_here(self._serving, self._ends, rollback)
+
+
+class ClusterRefused(HandrailError):
+    """The cluster could not have an attempt made, or take its end."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"step {self.path!r} could not be performed on the cluster: {self.why}"
+
+
+class _Shown:
+    """Stands for a verdict that is no bool."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __repr__(self) -> str:
+        return self._words
+
+
+# -- how a run begins ------------------------------------------------------------------------------
+
+
+def _beginning(
+    serving: Serving,
+    definition: WorkflowDefinition,
+    run_id: str,
+    start: Start,
+    before: tuple[Sequence[ev.Event], Sequence[ev.Event]],
+) -> Beginning:
+    """Where the drive begins; ``before``: what is recorded, and what was sent since."""
+    if start.resumed:
+        history, letters = before
+        return start_after(
+            history,
+            definition,
+            serving.codec,
+            letters=letters,
+            reuse=start.reuse,
+            rerun=start.rerun,
+            cancel=start.cancel,
+        )
+    hints = hints_of(definition.function)
+    inputs = {
+        name: serving.codec.load(bytes(text).decode(), hints.get(name, Any))
+        for name, text in start.inputs.items()
+    }
+    first = ev.WorkflowStarted(definition.name, inputs, start.labels)
+    return Beginning(definition, run_id, inputs, first)
+
+
+def _limits(start: Start, codec: Any) -> Limits:
+    if start.limits is None:
+        return Limits()
+    found: Limits = codec.load(text_of(start.limits), Limits)
+    return found
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def _type_of(step: Any) -> str:
+    """What the cluster's page calls an attempt: what is performed."""
+    match step.verb:
+        case PythonCall(action=action):
+            return reference(action)
+        case ShellCommand(argv=argv):
+            words = argv.split() if isinstance(argv, str) else argv
+            return f"command {words[0] if words else ''}"[:100]
+        case StageCheck(stage=stage):
+            return f"stage {stage.name}"
+        case AgentCall(agent=agent) | Generation(generator=agent):
+            name = getattr(agent, "name", None) or getattr(agent, "__name__", "")
+            return f"{step.verb.kind} {name}"[:100]
+        case _:
+            return str(step.verb.kind)
+
+
+def _id_of(path: str, kind: Kind) -> str:
+    """The activity's id: the path, cut where it is too long for the server."""
+    name = path if kind == "attempt" else f"{path} ({kind})"
+    if len(name.encode()) <= _LONGEST_ID:
+        return name
+    import hashlib
+
+    digest = hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
+    return f"{name.encode()[:_LONGEST_ID].decode(errors='ignore')}…{digest}"
+
+
+def _end_of(error: ActivityError) -> End | None:
+    """The end that an activity's failure carries; None if nobody took it where it was to be."""
+    cause = error.cause
+    if isinstance(cause, CancelledError):
+        return End(stopped=True)
+    if isinstance(cause, ApplicationError) and cause.type == ATTEMPT_FAILED:
+        return msgspec.convert(cause.details[0], End)
+    if isinstance(cause, ClusterTimeout) and cause.type is TimeoutType.SCHEDULE_TO_START:
+        return None
+    return End()
+
+
+def _words_of(error: BaseException | None) -> str:
+    words: list[str] = []
+    while error is not None and len(words) < 3:
+        words.append(str(error))
+        error = error.__cause__
+    return ": ".join(words)

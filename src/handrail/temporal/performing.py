@@ -1,0 +1,422 @@
+"""Attempts and rollbacks as a worker makes them: activities of any run.
+
+A *failure* of the user's code is an end like any other, and the machine's to judge. What the server
+makes again is what had no end: its worker crashed, was to end, or had not the code. So an activity
+of ours fails for good with the attempt's end in it, or in a way that the server tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Sequence
+from contextvars import copy_context
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import msgspec
+from temporalio import activity
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from handrail.core import commands as cmd
+from handrail.core.attempt_ends import failed, undone
+from handrail.core.commands import Perform
+from handrail.engine.callbacks import Evaluator
+from handrail.engine.calls import Abandoned
+from handrail.engine.current import CURRENT, Contexts, Current
+from handrail.engine.perform import Performer
+from handrail.engine.portable import Crossing, left_s
+from handrail.engine.replacements import Replacements
+from handrail.errors import CodeNotFound, StepIsPoisonous, StepWasInterrupted, TooLarge
+from handrail.model import events as ev
+from handrail.model.launch import Launch
+from handrail.secrets.masking import Mask
+from handrail.secrets.sealing import unsealed
+from handrail.temporal.ends import Ends
+from handrail.temporal.serving import Serving
+from handrail.temporal.wire import (
+    ATTEMPT_FAILED,
+    LOCAL,
+    MOST_BYTES,
+    Beat,
+    End,
+    Settings,
+    raw_json,
+    read,
+)
+
+MISSING = "CodeNotFound"
+STOPPED = "WorkerStopped"
+BEAT_S = 1.0
+"""How often an attempt tells the server that it is at work, and hears whether it is to stop."""
+ABANDON_AFTER_S = 10.0
+"""How long a cancelled attempt may take to end before it is left behind."""
+_MISSING_RETRY_S = 5.0
+_RECORDED = (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted)
+_BROKEN_OFF = "the worker that was running it ended"
+_MESSAGE_CHARS = 1_000
+
+Outcome: TypeAlias = (
+    ev.StepCompleted | ev.AttemptFailed | ev.RollbackCompleted | cmd.LaunchFailed | End
+)
+
+
+class Steps:
+    """Performs attempts and rollbacks. One for a worker; holds nothing of any run."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    @activity.defn(dynamic=True)
+    async def perform(self, args: Sequence[RawValue]) -> RawValue:
+        """Make an attempt, or run a rollback; its end."""
+        return await Attempt(self._serving, args).made()
+
+    @activity.defn(name=LOCAL)
+    async def local(self, name: str) -> RawValue:
+        """Do what the workflow's code in this process has left here under a name."""
+        work = self._serving.local.take(name)
+        if work is None:  # this process was not the one; the task is made again
+            raise ApplicationError("it is not in this process", non_retryable=True)
+        return raw_json(await work())
+
+
+class Attempt:
+    """One activity. Mutable; lives as long as it."""
+
+    def __init__(self, serving: Serving, args: Sequence[RawValue]) -> None:
+        self._serving = serving
+        self._info = info = activity.info()
+        self._text = unsealed(bytes(args[0].payload.data).decode(), serving.secrets)
+        self._settings: Settings = read(args[1], Settings)
+        assert info.workflow_id is not None
+        self._ends = Ends(info.workflow_id, serving.codec, serving.secrets)
+        before: Any = info.heartbeat_details[0] if info.heartbeat_details else {}
+        self._before = msgspec.convert(before, Beat)
+        self._beat = Beat(self._before.missing, self._before.stopped, queue=serving.home)
+        self._parts: Any = msgspec.json.decode(self._text)
+
+    async def made(self) -> RawValue:
+        """The end of it, as data.
+
+        Raises:
+            ApplicationError: the attempt failed; or it is to be made again, elsewhere.
+        """
+        try:
+            command = self._read()
+        except CodeNotFound as error:
+            self._beat.missing += 1
+            activity.heartbeat(self._beat_data())
+            raise ApplicationError(
+                str(error), type=MISSING, next_retry_delay=timedelta(seconds=_MISSING_RETRY_S)
+            ) from None
+        if isinstance(command, cmd.Undo):
+            return self._told(await self._at_work(command, self._undoing(command)), command)
+        refused = self._must_not_run(command)
+        if refused is not None:
+            return self._told(refused, command)
+        return self._told(await self._at_work(command, self._performing(command)), command)
+
+    def _read(self) -> Perform | cmd.Undo:
+        crossing = Crossing(self._serving.codec)
+        if "undo" in self._parts:
+            return crossing.read_rollback(self._text)
+        command = crossing.read_attempt(self._text, self._serving.parts.clock.now())
+        again = self._info.attempt - 1 - self._before.missing
+        return self._resumed(command) if again > 0 else command
+
+    def _resumed(self, command: Perform) -> Perform:
+        """An attempt that was at work before: it goes on in the session of its agent, if that is on
+        this machine.
+        """
+        launch = command.launch
+        for row in self._before.notices:
+            self._beat.notices.append(row)
+            notice = self._ends.event(row)
+            if isinstance(notice, ev.AgentSessionStarted):
+                at_home = self._before.queue == self._serving.home
+                launch = (
+                    _going_on(launch, notice)
+                    if at_home
+                    else replace(launch, number=launch.number + 1)
+                )
+        return msgspec.structs.replace(command, interrupted=True, launch=launch)
+
+    def _must_not_run(self, command: Perform) -> ev.AttemptFailed | None:
+        """The failure of a step that its workers did not survive, if once or often enough was too
+        often.
+        """
+        before = self._before
+        crashes = self._info.attempt - 1 - before.missing - before.stopped
+        error: Exception | None = None
+        if self._settings.once and crashes + before.stopped > 0:
+            error = StepWasInterrupted(command.path)
+        elif crashes >= self._settings.max_crashes:
+            error = StepIsPoisonous(command.path, crashes)
+        return None if error is None else replace(failed(command, error), retryable=False)
+
+    # -- at work --------------------------------------------------------------------------------
+
+    async def _at_work(self, command: Perform | cmd.Undo, work: Awaitable[Any]) -> Outcome:
+        """What the work comes to, within its time, while the server hears that it goes on."""
+        context = copy_context()
+        current = self._current(command)
+        context.run(CURRENT.set, current)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(_guarded(work), context=context)
+        beating = loop.create_task(self._beating())
+        try:
+            done, _ = await asyncio.wait({task}, timeout=left_s(self._text))
+            if not done:
+                await self._left(task, current)
+                return End(overdue=True, usage=self._usage(command.path))
+        except asyncio.CancelledError:
+            abandoned = await self._left(task, current)
+            return self._cancelled(command.path, abandoned=abandoned)
+        finally:
+            beating.cancel()
+        return self._outcome(command, task)
+
+    def _outcome(self, command: Perform | cmd.Undo, task: asyncio.Task[Outcome]) -> Outcome:
+        if task.cancelled():
+            from handrail.errors import CancelledFromWithin
+
+            error: BaseException = CancelledFromWithin(command.path)
+        elif (raised := task.exception()) is not None:
+            error = raised
+        else:
+            return task.result()
+        if isinstance(command, cmd.Undo):
+            return undone(command.path, error)
+        return failed(command, error)
+
+    async def _left(self, task: asyncio.Task[Any], current: Current) -> bool:
+        """Cancel the work, and wait for its end; True if it is left behind."""
+        current.cancelled = True
+        task.cancel()
+        _, pending = await asyncio.wait({task}, timeout=ABANDON_AFTER_S)
+        if not pending and not task.cancelled() and isinstance(task.exception(), Abandoned):
+            return True
+        return bool(pending)
+
+    def _cancelled(self, path: str, *, abandoned: bool) -> End:
+        """What a cancelled activity says.
+
+        Raises:
+            ApplicationError: its worker is to end, and another one makes the attempt.
+            CancelledError: nothing else is to be said of it.
+        """
+        details = activity.cancellation_details()
+        if details is not None and (details.worker_shutdown or details.paused or details.reset):
+            self._beat.stopped += 1
+            activity.heartbeat(self._beat_data())
+            raise ApplicationError(
+                "its worker is to end", type=STOPPED, next_retry_delay=timedelta(milliseconds=1)
+            ) from None
+        usage = self._usage(path)
+        if details is not None and details.cancel_requested and (abandoned or usage is not None):
+            return End(stopped=True, abandoned=abandoned, usage=usage)
+        raise asyncio.CancelledError
+
+    async def _beating(self) -> None:
+        while True:
+            activity.heartbeat(self._beat_data())
+            await asyncio.sleep(BEAT_S)
+
+    def _beat_data(self) -> Any:
+        return msgspec.to_builtins(self._beat)
+
+    # -- the work -------------------------------------------------------------------------------
+
+    def _contexts(self) -> Contexts:
+        parts = self._serving.parts
+        return Contexts(self._ends.run_id, parts.services, parts.config, self._mark())
+
+    def _mark(self) -> str:
+        return f"{self._ends.run_id}@{self._info.workflow_run_id}"
+
+    def _current(self, command: Perform | cmd.Undo) -> Current:
+        parts = self._serving.parts
+        attempt, interrupted = 1, False
+        if isinstance(command, Perform):
+            attempt, interrupted = command.attempt, command.interrupted
+        return Current(
+            self._ends.run_id,
+            command.path,
+            attempt,
+            interrupted,
+            services=parts.services,
+            config=parts.config,
+            mask=Mask(self._serving.secrets),
+        )
+
+    async def _performing(self, command: Perform) -> Any:
+        parts = self._serving.parts
+        self._performer = performer = Performer(
+            self._contexts(),
+            Replacements(parts.agents),
+            parts.clock,
+            self._tell,
+            parts.agent_defaults,
+            None,
+            parts.around,
+        )
+        return await performer.perform(command, CURRENT.get())
+
+    async def _undoing(self, command: cmd.Undo) -> Any:
+        evaluator = Evaluator(self._contexts(), self._serving.parts.stages, None)
+        await evaluator.undo(command, CURRENT.get())
+        return undone(command.path)
+
+    def _tell(self, notice: ev.Notice) -> None:
+        if isinstance(notice, _RECORDED):
+            self._beat.notices.append(self._ends.row(notice))
+            activity.heartbeat(self._beat_data())
+
+    def _usage(self, path: str) -> msgspec.Raw | None:
+        performer: Performer | None = getattr(self, "_performer", None)
+        if performer is None:
+            return None
+        return self._ends.usage(performer.told.pop(path, (None, None))[1])
+
+    # -- its end --------------------------------------------------------------------------------
+
+    def _told(self, end: Outcome, command: Perform | cmd.Undo) -> RawValue:
+        if isinstance(end, End):
+            said = end
+        elif isinstance(end, ev.RollbackCompleted) or isinstance(command, cmd.Undo):
+            assert isinstance(end, ev.RollbackCompleted)
+            said = End(self._ends.row(end))
+        else:
+            said = self._ends.written(end, command.step)
+        said.notices = self._beat.notices
+        said.queue = self._serving.home
+        data = msgspec.json.encode(said)
+        if len(data) > MOST_BYTES and not self._settings.blobs and isinstance(command, Perform):
+            error = TooLarge(f"the output of step {command.path!r}", len(data), MOST_BYTES)
+            end = replace(failed(command, error), retryable=False)
+            said = End(self._ends.row(end))
+            data = msgspec.json.encode(said)
+        if isinstance(end, ev.AttemptFailed):
+            raise ApplicationError(
+                f"{end.error_type.rpartition('.')[2]}: {end.error}"[:_MESSAGE_CHARS],
+                raw_json(data),
+                type=ATTEMPT_FAILED,
+                non_retryable=True,
+                category=ApplicationErrorCategory.BENIGN,
+            )
+        return raw_json(data)
+
+
+async def _guarded(work: Awaitable[Any]) -> Any:
+    """What the work gives; an action that wants to end its process fails its attempt."""
+    try:
+        return await work
+    except (KeyboardInterrupt, SystemExit) as error:
+        raise _WantsToEnd(error) from error
+
+
+class _WantsToEnd(Exception):
+    """An action raised KeyboardInterrupt or SystemExit."""
+
+    def __str__(self) -> str:
+        return f"it raised {self.args[0]!r}: a step cannot end the worker that performs it"
+
+
+def _going_on(launch: Launch, session: ev.AgentSessionStarted) -> Launch:
+    """The launch that goes on in the session of one that was broken off."""
+    return replace(
+        launch,
+        number=launch.number + 1,
+        rung="resume",
+        form=None,
+        session=session.session,
+        backend=session.backend,
+        reason=_BROKEN_OFF,
+    )
+
+
+def home_queue(queue: str) -> str:
+    """The queue of this machine and folder, where agents keep their sessions."""
+    import hashlib
+    import socket
+
+    digest = hashlib.blake2b(os.getcwd().encode(), digest_size=4).hexdigest()  # noqa: PTH109  # a text
+    return f"{queue}@{socket.gethostname()}-{digest}"
+
+
+# -- where the workflow's code runs ----------------------------------------------------------------
+
+
+async def perform_here(serving: Serving, ends: Ends, command: Perform) -> bytes:
+    """The end of an attempt that cannot leave this process, as data."""
+    parts = serving.parts
+    notices: list[Any] = []
+
+    def tell(notice: ev.Notice) -> None:
+        if isinstance(notice, _RECORDED):
+            notices.append(ends.row(notice))
+
+    contexts = Contexts(ends.run_id, parts.services, parts.config, ends.run_id)
+    performer = Performer(
+        contexts,
+        Replacements(parts.agents),
+        parts.clock,
+        tell,
+        parts.agent_defaults,
+        None,
+        parts.around,
+    )
+    current = Current(
+        ends.run_id,
+        command.path,
+        command.attempt,
+        command.interrupted,
+        services=parts.services,
+        config=parts.config,
+        mask=Mask(serving.secrets),
+    )
+    context = copy_context()
+    context.run(CURRENT.set, current)
+    command = msgspec.structs.replace(command, started_at=parts.clock.now())
+    task = asyncio.get_running_loop().create_task(
+        _guarded(performer.perform(command, current)), context=context
+    )
+    left = command.step.modifiers.timeout_s
+    try:
+        done, _ = await asyncio.wait({task}, timeout=left)
+    except asyncio.CancelledError:
+        current.cancelled = True
+        task.cancel()
+        raise
+    if not done:
+        current.cancelled = True
+        task.cancel()
+        await asyncio.wait({task}, timeout=ABANDON_AFTER_S)
+        return msgspec.json.encode(End(overdue=True, notices=notices))
+    error = task.exception()
+    made = task.result() if error is None else failed(command, error)
+    end = ends.written(made, command.step)
+    end.notices = notices
+    return msgspec.json.encode(end)
+
+
+async def undo_here(serving: Serving, ends: Ends, command: cmd.Undo) -> bytes:
+    """The end of a rollback that cannot leave this process, as data."""
+    parts = serving.parts
+    contexts = Contexts(ends.run_id, parts.services, parts.config, ends.run_id)
+    current = Current(ends.run_id, command.path, 1, services=parts.services, config=parts.config)
+    token = CURRENT.set(current)
+    error: BaseException | None = None
+    try:
+        async with asyncio.timeout(command.rollback.timeout_s):
+            await Evaluator(contexts, parts.stages, None).undo(command, current)
+    except TimeoutError:
+        return msgspec.json.encode(End(overdue=True))
+    except Exception as raised:  # noqa: BLE001  # the user's rollback
+        error = raised
+    finally:
+        CURRENT.reset(token)
+    return msgspec.json.encode(End(ends.row(undone(command.path, error))))

@@ -1,0 +1,204 @@
+"""Runs of a cluster as records: how they stand, what would become of them, and as files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from handrail.engine.outside import sync_twin
+from handrail.engine.parts import check_paths
+from handrail.executor import Executor
+from handrail.model import events as ev
+from handrail.model.definition import WorkflowDefinition
+from handrail.model.history import RunDiff
+from handrail.model.plan import Plan
+from handrail.model.shapes import WorkflowLike
+from handrail.ports.journal import RunInfo
+from handrail.record.reading import ended, workflow_named
+from handrail.record.standing import RunState
+from handrail.record.view import view_of
+from handrail.temporal.caller import where_is
+from handrail.temporal.cluster import info_of
+from handrail.temporal.reaching import ReachesRuns
+from handrail.temporal.record import scratch
+from handrail.temporal.wire import packed
+
+LOOK_S = (0.05, 1.0)
+"""How soon, and at least how often, a run is looked at."""
+
+
+class ReadsRuns(ReachesRuns):
+    """Reads runs, and makes runs of records."""
+
+    async def get(self, run_id: str) -> RunState:
+        """How a run stands.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        standing = await (await self._caller.cluster()).standing(run_id)
+        history = await self._caller.history(run_id)
+        view = view_of(history, alive=standing.is_open, now=time.time())
+        end = view.end
+        status: Any = "running" if standing.is_open else "dead"
+        waits = view.waits_for
+        if end is not None:
+            status = end.status
+        elif standing.is_open:
+            state = await (await self._caller.cluster()).state(run_id)
+            status = "paused" if state.paused else status
+            if state.suspended is not None:
+                (event,) = self._caller.events(run_id, [state.suspended])
+                assert isinstance(event, ev.RunSuspended)
+                waits = event.waits_for
+        return RunState(
+            run_id,
+            standing.workflow,
+            status,
+            view.steps,
+            waits,
+            None if end is None else end.value,
+            None if end is None else end.error,
+            history[0].at,
+            history[-1].at,
+        )
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[ev.Event, None]:
+        """The events of a run behind number ``after``, then as they come, until it has ended.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        pause, most = LOOK_S
+        while True:
+            events = await self._caller.history(run_id, after)
+            for event in events:
+                yield event
+            if events:
+                after = events[-1].seq
+                pause = LOOK_S[0]
+            if ended(events) is not None:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, most)
+
+    async def runs(self) -> list[RunInfo]:
+        """The runs of the task queue, oldest first."""
+        cluster = await self._caller.cluster()
+        return [info_of(one) async for one in cluster.runs()][::-1]
+
+    # -- what would become of them --------------------------------------------------------------
+
+    async def plan(
+        self,
+        run_id: str,
+        workflow: WorkflowLike[..., Any] | None = None,
+        *,
+        reuse: Sequence[str] = (),
+        rerun: Sequence[str] = (),
+    ) -> Plan:
+        """What ``resume`` would do: the workflow's code, in this process, against the record.
+
+        Raises:
+            RunNotFound, NotRecorded, WorkflowNotFound, WrongUse: as ``resume``.
+        """
+        check_paths(reuse=reuse, rerun=rerun)
+        standing = await (await self._caller.cluster()).standing(run_id)
+        definition = self._caller.definition(standing, workflow)
+        return await self._planned(definition, await self._caller.history(run_id), reuse, rerun)
+
+    async def _planned(
+        self,
+        definition: WorkflowDefinition,
+        history: Sequence[ev.Event],
+        reuse: Sequence[str],
+        rerun: Sequence[str],
+    ) -> Plan:
+        engine = self._engine(history)
+        return await engine.plan(history[0].run_id, _Known(definition), reuse=reuse, rerun=rerun)
+
+    def _engine(self, *histories: Sequence[ev.Event]) -> Executor:
+        """An executor of the records alone, for what is asked of them."""
+        return Executor(
+            journal=scratch(self._caller.codec, *histories),
+            workflows=self._caller.workflows,
+            limits=self._caller.limits,
+            secrets=self._caller.secrets,
+            durable=True,
+        )
+
+    # -- new runs, and files --------------------------------------------------------------------
+
+    async def fork(
+        self,
+        run_id: str,
+        *,
+        at: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        rerun: Sequence[str] = (),
+        fork_id: str | None = None,
+    ) -> str:
+        """A new run made from the record of another, as ``Executor.fork``; ``resume`` drives it."""
+        history = await self._caller.history(run_id)
+        standing = await (await self._caller.cluster()).standing(run_id)
+        engine = self._engine(history)
+        made = await engine.fork(
+            run_id, at=at, outputs=outputs, inputs=inputs, rerun=rerun, fork_id=fork_id
+        )
+        await self._hold(made, standing.workflow, engine.journal.events(made))
+        return made
+
+    async def import_run(self, file: str | os.PathLike[str], *, run_id: str | None = None) -> str:
+        """Put an exported run onto the cluster, where ``resume`` drives it; its id.
+
+        Raises:
+            DamagedExport, RunIdTaken, OSError: as ``Executor.import_run``.
+        """
+        engine = self._engine()
+        made = await engine.import_run(file, run_id=run_id)
+        history = engine.journal.events(made)
+        await self._hold(made, workflow_named(history), history)
+        return made
+
+    async def _hold(self, run_id: str, name: str, history: Sequence[ev.Event]) -> None:
+        """Have the cluster keep a run until somebody drives it."""
+        known = {one.definition.name: one.definition for one in self._caller.workflows}
+        start = self._caller.start(where_is(known[name]) if name in known else f":{name}")
+        start.resumed = start.held = True
+        cluster = await self._caller.cluster()
+        await cluster.begin(run_id, name, start, packed(self._caller.rows(history)))
+
+    async def export(self, run_id: str, file: str | os.PathLike[str]) -> None:
+        """Write a run to a file of JSON lines, as ``Executor.export`` does.
+
+        Raises:
+            RunNotFound: there is no such run. OSError: the file cannot be written.
+        """
+        await self._engine(await self._caller.history(run_id)).export(run_id, file)
+
+    async def diff(self, a: str, b: str) -> RunDiff:
+        """Two runs, step by step; see ``Executor.diff``."""
+        one, other = await self._caller.history(a), await self._caller.history(b)
+        return await self._engine(one, other).diff(a, b)
+
+    plan_sync = sync_twin(plan)
+    fork_sync = sync_twin(fork)
+    diff_sync = sync_twin(diff)
+    export_sync = sync_twin(export)
+    import_run_sync = sync_twin(import_run)
+
+
+@attrs.frozen
+class _Known:
+    """A workflow by its definition."""
+
+    definition: WorkflowDefinition
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError

@@ -1,0 +1,102 @@
+"""A run of a cluster as its record: events, results, and a journal of its own to work with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from handrail.codec.codec import Codec
+from handrail.journals.memory import MemoryJournal
+from handrail.model import events as ev
+from handrail.model.definition import WorkflowDefinition
+from handrail.model.results import StepResult, WorkflowResult
+from handrail.record.outputs import derive
+from handrail.record.reading import ended, recorded_result
+from handrail.record.results import children_of, tree_order, workflow_result
+from handrail.record.run_record import Recorded
+from handrail.secrets.values import SecretValues
+from handrail.temporal.wire import Row, event_of
+
+
+def events_of(
+    rows: Iterable[Row], run_id: str, codec: Codec, secrets: SecretValues
+) -> list[ev.Event]:
+    """The events of rows."""
+    return [event_of(row, run_id, codec, secrets) for row in rows]
+
+
+def scratch(codec: Codec, *histories: Sequence[ev.Event]) -> MemoryJournal:
+    """A journal in memory that holds these runs, for what is asked of a record alone."""
+    journal = MemoryJournal(codec=codec)
+    for history in histories:
+        if history:
+            journal.append_run(history)
+    return journal
+
+
+def result_of(
+    run_id: str,
+    definition: WorkflowDefinition,
+    history: Sequence[ev.Event],
+    codec: Codec,
+    *,
+    after: int = 0,
+    suspended: ev.RunSuspended | None = None,
+) -> WorkflowResult[Any]:
+    """The result of a run by its record; ``suspended`` if it has not ended. What had ended before
+    event number ``after`` counts as replayed.
+    """
+    if ended(history) is not None:
+        result = recorded_result(run_id, definition, history, codec)
+    else:
+        assert suspended is not None
+        result = _so_far(run_id, definition, history, suspended)
+    now = {
+        event.path
+        for event in history
+        if event.seq > after and isinstance(event, (ev.StepCompleted, ev.MemberCompleted))
+    }
+    steps = tuple(_as_of_now(one, now) for one in result.step_results)
+    return dataclasses.replace(result, step_results=steps)
+
+
+def _as_of_now(result: StepResult[Any], now: set[str]) -> StepResult[Any]:
+    return dataclasses.replace(result, replayed=False) if result.path in now else result
+
+
+def _so_far(
+    run_id: str,
+    definition: WorkflowDefinition,
+    history: Sequence[ev.Event],
+    suspended: ev.RunSuspended,
+) -> WorkflowResult[Any]:
+    recorded = Recorded(history)
+    for path in recorded.children(""):
+        derive(recorded, path, run_id)
+    tree = recorded.tree_below("", whole=True)
+    results = dict(recorded.ends())
+    return workflow_result(
+        definition.name,
+        run_id,
+        "suspended",
+        ordered=tree_order(tree, results),
+        top=children_of(tree, ""),
+        duration_ms=max(0.0, (suspended.at - recorded.started_at) * 1000),
+        completed=None,
+        suspended=suspended,
+        error=_what_a_person_must_do(suspended),
+        incidents=tuple(recorded.incidents),
+        at=suspended.at,
+    )
+
+
+def _what_a_person_must_do(suspended: ev.RunSuspended) -> str | None:
+    is_parked = any(one.kind == "person" for one in suspended.waits_for)
+    return suspended.reason if is_parked else None
+
+
+def labels_of(history: Sequence[ev.Event]) -> Mapping[str, str]:
+    """The labels that a run was begun with."""
+    first = history[0]
+    return first.labels if isinstance(first, ev.WorkflowStarted) else {}

@@ -1,0 +1,146 @@
+"""A run of a cluster as its caller holds it: streamed, or begun in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from handrail.model.events import Event, Progress
+from handrail.model.results import WorkflowResult
+from handrail.record.standing import RunState
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Reads(Protocol):
+    """What a run is held by: an executor."""
+
+    async def get(self, run_id: str) -> RunState:
+        """How it stands."""
+        ...
+
+    async def result(self, run_id: str) -> WorkflowResult[Any]:
+        """Its result, once it has ended."""
+        ...
+
+    async def cancel(self, run_id: str, reason: str = "cancelled") -> Any:
+        """Ask for it to be cancelled."""
+
+    def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
+        """Its events as they come."""
+        ...
+
+
+class ClusterRun(Generic[R_co]):
+    """One run, streamed: iterate over it for its events. Leaving the block early cancels the run
+    and waits for its end; being cancelled in it leaves the run to the cluster.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        executor: Reads,
+        drive: Callable[[Callable[[Event], None]], Awaitable[WorkflowResult[Any]]],
+    ) -> None:
+        self.run_id = run_id
+        self._executor = executor
+        self._drive = drive
+        self._events: deque[Event] = deque()
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[WorkflowResult[Any]] | None = None
+
+    @property
+    def result(self) -> WorkflowResult[R_co]:
+        """How the run ended, or what it waits for.
+
+        Raises:
+            RuntimeError: it has not come to that yet.
+        """
+        if self._task is None or not self._task.done():
+            raise RuntimeError(
+                f"run {self.run_id} has no result yet: iterate over it to its end first"
+            )
+        return self._task.result()
+
+    async def cancel(self, reason: str = "cancelled by its caller") -> None:
+        """Ask for the run to be cancelled; ``TemporalExecutor`` has the rest, by ``run_id``."""
+        await self._executor.cancel(self.run_id, reason)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event | Progress:
+        assert self._task is not None
+        while not self._events:
+            if self._task.done():
+                self._task.result()
+                raise StopAsyncIteration
+            self._woken.clear()
+            woken = asyncio.ensure_future(self._woken.wait())
+            try:
+                await asyncio.wait({woken, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                woken.cancel()
+        return self._events.popleft()
+
+    def _take(self, event: Event) -> None:
+        self._events.append(event)
+        self._woken.set()
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.ensure_future(self._drive(self._take))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._task is not None
+        if isinstance(error, (asyncio.CancelledError, KeyboardInterrupt, SystemExit)):
+            self._task.cancel()
+            return
+        if not self._task.done():
+            await self.cancel("its stream was left")
+        if error is None:
+            await self._task
+        else:
+            with contextlib.suppress(Exception):
+                await self._task
+
+
+class ClusterHandle(Generic[R_co]):
+    """A handle on a run that was begun. To await the handle itself waits until it is."""
+
+    def __init__(self, run_id: str, executor: Reads, begun: Awaitable[None]) -> None:
+        self.run_id = run_id
+        self._executor = executor
+        self._begun = asyncio.ensure_future(begun)
+
+    def __await__(self) -> Generator[Any, Any, Self]:
+        return self._recorded().__await__()
+
+    async def _recorded(self) -> Self:
+        await asyncio.shield(self._begun)
+        return self
+
+    async def state(self) -> RunState:
+        """How it stands."""
+        await self._recorded()
+        return await self._executor.get(self.run_id)
+
+    async def result(self) -> WorkflowResult[R_co]:
+        """Its result, once it has ended."""
+        await self._recorded()
+        return await self._executor.result(self.run_id)
+
+    async def follow(self, after: int = 0) -> AsyncGenerator[Event, None]:
+        """Its events as they come."""
+        await self._recorded()
+        async for event in self._executor.follow(self.run_id, after):
+            yield event

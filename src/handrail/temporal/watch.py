@@ -1,0 +1,145 @@
+"""What is done with a run while somebody waits for it: shown, answered, and told of."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from handrail.engine.asking import asked
+from handrail.engine.bus import bus_for
+from handrail.errors import HandrailError
+from handrail.model import events as ev
+from handrail.model.results import OpenGate
+from handrail.temporal.caller import Caller
+from handrail.temporal.cluster import PATIENCE_S, Cluster
+
+TROUBLE_S = 10.0
+"""How long a run may do nothing before it is looked at why; how often that is said."""
+
+Show = Callable[[ev.Event], None]
+Answer = Callable[..., Awaitable[Any]]
+
+
+class Watch:
+    """Looks at a run while it is waited for: shows its events, has its questions answered, and says
+    why it does not go on. Mutable.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        cluster: Cluster,
+        run_id: str,
+        *,
+        after: int,
+        answer: Answer,
+        show: Show | None,
+    ) -> None:
+        self._caller = caller
+        self._cluster = cluster
+        self._answers = answer
+        self._run_id = run_id
+        self._shown = after
+        self._show = show
+        self._bus = bus_for(run_id, caller.sinks, caller.values())
+        self._asked: dict[str, asyncio.Task[None]] = {}
+        self._said: set[str] = set()
+        self._quiet_since = time.monotonic()
+        self._events = -1
+
+    @property
+    def _watches(self) -> bool:
+        return self._show is not None or bool(self._caller.sinks)
+
+    async def look(self) -> ev.RunSuspended | None:
+        """What the run waits for, if it is for somebody."""
+        try:
+            state = await self._cluster.state(self._run_id)
+        except (HandrailError, OSError, RuntimeError) as error:
+            await self._say_trouble(str(error))
+            return None
+        if state.events != self._events:
+            self._events, self._quiet_since = state.events, time.monotonic()
+        elif time.monotonic() - self._quiet_since > TROUBLE_S and state.suspended is None:
+            await self._say_trouble()
+        if self._watches and state.events > self._shown:
+            await self._show_events()
+        if state.suspended is None and not state.held:
+            return None
+        if state.suspended is None:
+            event: ev.Event = (await self._caller.history(self._run_id))[-1]
+        else:
+            (event,) = self._caller.events(self._run_id, [state.suspended])
+        assert isinstance(event, ev.RunSuspended)
+        return None if self._has_answers(event) else event
+
+    async def _show_events(self) -> None:
+        for event in await self._caller.history(self._run_id, self._shown):
+            self._shown = event.seq
+            self._bus.emit(event)
+            if self._show is not None:
+                self._show(event)
+
+    def _has_answers(self, event: ev.RunSuspended) -> bool:
+        """True if the run's questions are being answered here."""
+        if self._caller.gates_here is None:
+            return False
+        for gate in event.waiting:
+            key = f"{gate.path}#{gate.opening}"
+            if key not in self._asked:
+                self._asked[key] = asyncio.ensure_future(self._answer(gate))
+        return any(not one.done() for one in self._asked.values())
+
+    async def _answer(self, gate: OpenGate) -> None:
+        gates = self._caller.gates_here
+        try:
+            if gates == "ask":
+                value, by = await asked(gate), "console"
+            else:
+                value = gates(gate)
+                if hasattr(value, "__await__"):
+                    value = await value
+                by = getattr(gates, "__name__", type(gates).__name__)
+            await self._answers(self._run_id, gate.path, value, by=by)
+        except Exception as error:  # noqa: BLE001  # whoever was to answer raised, or answered wrongly
+            with contextlib.suppress(HandrailError):
+                await self._cluster.refuse(self._run_id, gate.path, error)
+
+    async def _say_trouble(self, first: str = "") -> None:
+        """Log what keeps the run from going on, each thing once."""
+        try:
+            troubles = await asyncio.wait_for(self._cluster.troubles(self._run_id), PATIENCE_S)
+        except (TimeoutError, HandrailError, OSError, RuntimeError) as error:
+            troubles = [first or str(error) or "the cluster does not answer"]
+        for trouble in troubles:
+            key = trouble.partition(" (attempt")[0]
+            if key not in self._said:
+                self._said.add(key)
+                _warn(self._run_id, trouble)
+
+    async def all_events(self) -> list[ev.Event]:
+        """The whole record; what was not shown yet is shown."""
+        history = await self._caller.history(self._run_id)
+        for event in history[self._shown :] if self._watches else ():
+            self._shown = event.seq
+            self._bus.emit(event)
+            if self._show is not None:
+                self._show(event)
+        return history
+
+    async def close(self) -> None:
+        """Stop asking."""
+        for task in self._asked.values():
+            task.cancel()
+
+
+def _warn(run_id: str, trouble: str) -> None:
+    import structlog
+
+    with contextlib.suppress(Exception):  # a log that cannot be written must not end a run
+        structlog.get_logger("handrail").warning(
+            "a run does not go on", run_id=run_id, trouble=trouble
+        )
