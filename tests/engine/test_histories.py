@@ -99,6 +99,12 @@ def test_a_fork_beside_its_parent_is_what_the_change_did() -> None:
     assert changed == {"a", "g", "g/y", "z"}
 
 
+@workflow
+def waits() -> Steps[object]:
+    """Wait for a signal."""
+    return (yield from step("go").wait_for("go"))
+
+
 def exported(folder: Path) -> Path:
     """A file with a run."""
     file = folder / "run.jsonl"
@@ -119,6 +125,22 @@ def test_an_import_of_an_export_is_the_run(tmp_path: Path) -> None:
     assert theirs.resume_sync("other").value == ours.resume_sync("r1").value
     theirs.export_sync("r1", tmp_path / "again.jsonl")
     assert (tmp_path / "again.jsonl").read_bytes() == file.read_bytes()
+
+
+async def test_a_run_that_was_steered_is_exported_and_imported(tmp_path: Path) -> None:
+    """What steers the run itself, and no step of it, is a part of its record, too."""
+    executor, file = Executor(workflows=[waits], linger_s=5), tmp_path / "run.jsonl"
+    async with executor:
+        handle = await executor.start(waits, run_id="r")
+        await executor.pause("r", by="somebody")
+        await executor.unpause("r")
+        await executor.signal("r", "go")
+        await handle.result()
+    await executor.export("r", file)
+    other = Executor()
+    assert await other.import_run(file) == "r"
+    kinds = [type(one).__name__ for one in other.journal.events("r")]
+    assert kinds.count("RunSteered") == 2
 
 
 @LAW

@@ -18,6 +18,9 @@ from handrail.record.results import tree_order
 from handrail.record.run_record import Recorded
 from handrail.typed.schema import hints_of
 
+_OF_THE_RUN = (ev.LimitReached, ev.RunSteered)
+"""What may have no path, for it is of the run itself."""
+
 
 def unsound(history: Sequence[ev.Event]) -> tuple[int, str] | None:
     """The place, from 0, of an event that cannot be one of a run, and why; None if all may be."""
@@ -25,7 +28,7 @@ def unsound(history: Sequence[ev.Event]) -> tuple[int, str] | None:
         wrong = _misfit(event) or _uncounted(event, len(history))
         if wrong is None and place and isinstance(event, ev.WorkflowStarted):
             wrong = "the run begins a second time"
-        if not getattr(event, "path", "run") and not isinstance(event, ev.LimitReached):
+        if not getattr(event, "path", "run") and not isinstance(event, _OF_THE_RUN):
             wrong = "it is of no step"
         if wrong is not None:
             return place, wrong
