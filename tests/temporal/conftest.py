@@ -1,0 +1,78 @@
+"""A cluster on the loopback for all tests of a session, and workers of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from handrail import Executor
+from handrail.temporal import TemporalExecutor, TemporalWorker
+from handrail.temporal.dev import DevServer, dev_server
+from handrail.testing.contracts.host import FLOWS
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The library of the cluster knows asyncio alone."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
+    """A cluster with a file, so that it survives being killed."""
+    with dev_server(tmp_path_factory.mktemp("cluster") / "db") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+async def client(server: DevServer) -> Client:
+    """A client of it."""
+    return await Client.connect(server.address)
+
+
+@pytest.fixture(scope="session")
+async def worker(client: Client) -> AsyncIterator[TemporalWorker]:
+    """A worker in this process, which knows the workflows of the contract."""
+    async with TemporalWorker(client, FLOWS, executor=Executor(), task_queue="tests") as running:
+        yield running
+
+
+@pytest.fixture
+def engine(client: Client, worker: TemporalWorker) -> Callable[..., TemporalExecutor]:
+    """Makes executors of the cluster."""
+    del worker
+
+    def make(**options: Any) -> TemporalExecutor:
+        return TemporalExecutor(client, task_queue="tests", **options)
+
+    return make
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where effects are noted."""
+    return tmp_path / "effects"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the process at once: the library's threads may crash it while it ends by itself."""
+    if config.getoption("usepdb", default=False) or hasattr(config, "workerinput"):
+        return
+    import sys
+
+    status = getattr(config, "exit_status_of_session", None)
+    if status is not None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Keep the status for the end of the process."""
+    session.config.exit_status_of_session = int(exitstatus)  # type: ignore[attr-defined]
