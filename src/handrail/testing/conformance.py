@@ -588,7 +588,7 @@ def essence(value: Any) -> Any:
             return {
                 "status": value.status,
                 "value": essence(value.value),
-                "error": value.error,
+                "error": _any_order(value.error),
                 "error_type": value.error_type,
                 "failed_step": value.failed_step,
                 "rollbacks": [(one.path, one.error) for one in value.rollback_errors],
@@ -602,7 +602,7 @@ def essence(value: Any) -> Any:
                 "status": value.status,
                 "attempts": value.attempts,
                 "output": essence(value.output),
-                "error": value.error,
+                "error": _any_order(value.error),
                 "error_type": value.error_type,
                 "given_by": value.given_by,
             }
@@ -622,7 +622,10 @@ def essence(value: Any) -> Any:
 
 
 _TIMES = frozenset(
-    {"duration_ms", "at", "started_at", "ended_at", "due", "since", "deadline", "duration_s"}
+    {
+        *("duration_ms", "total_duration_ms", "duration_s"),
+        *("at", "started_at", "ended_at", "due", "since", "deadline"),
+    }
 )
 _OF_A_DRIVE = (ev.RunSuspended, ev.RunResumed, ev.StepMoved, ev.StepInterrupted)
 _LEFT_OUT = _TIMES | {"run_id", "seq", "traceback", "letter", "took", "session_usage"}
@@ -643,18 +646,23 @@ def by_path(events: Sequence[ev.Event]) -> dict[str, list[Any]]:
     return found
 
 
+def _any_order(text: str | None) -> Any:
+    """A group's failure names its members in the order of their ends, which is no part of it."""
+    return sorted(text.replace(";", "").split()) if text and "; " in text else text
+
+
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         kept = [one.name for one in fields(value) if one.name not in _LEFT_OUT]
         found = {name: _plain(getattr(value, name)) for name in kept}
-        if found.get("composed", "''") != "''":  # a record need not hold what follows from others
+        if found.get("composed"):  # a record need not hold what follows from others
             found.get("result", found).pop("output", None)
         return found
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
-    return repr(value)
+    return _any_order(value) if isinstance(value, str) else repr(value)
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
