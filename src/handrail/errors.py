@@ -614,7 +614,7 @@ class ClusterUnreachable(HandrailError):
     def __str__(self) -> str:
         return (
             f"the cluster at {self.address} cannot be reached: {self.why}. Look at its address and "
-            f"namespace (ADDRESS/NAMESPACE), and whether it runs; its runs go on when it does"
+            f"namespace (ADDRESS/NAMESPACE), and whether it runs; its runs go on when it does."
         )
 
 
@@ -630,7 +630,7 @@ class NoWorker(HandrailError):
     def __str__(self) -> str:
         return (
             f"nobody answers for run {self.run_id} on task queue {self.task_queue!r}: {self.why}. "
-            f"Start one: handrail worker --temporal ADDRESS MODULE"
+            f"Start one: handrail worker --temporal ADDRESS MODULE."
         )
 
 
@@ -645,7 +645,7 @@ class RunTerminated(HandrailError):
     def __str__(self) -> str:
         return (
             f"run {self.run_id} was {self.how} on the cluster, by its own means: it has no end, "
-            f"and nothing was undone. resume() goes on with it"
+            f"and nothing was undone. resume() goes on with it."
         )
 
 
@@ -663,7 +663,7 @@ class BlobMissing(HandrailError):
         return (
             f"the value {self.name} {what} in {self.where}. Workers and clients must have one and "
             f"the same store (blobs=, --blobs), and nothing may be deleted from it while runs are "
-            f"kept that need it"
+            f"kept that need it."
         )
 
 

@@ -48,6 +48,9 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "services": (_text, "'module:factory'"),
     "notify": (_text, "a command for the shell"),
     "schedule": (_tables, "a list of tables: [[tool.handrail.schedule]]"),
+    "temporal": (_text, "'ADDRESS:PORT' or 'ADDRESS:PORT/NAMESPACE'"),
+    "task_queue": (_text, "text"),
+    "blobs": (_text, "a folder, or an address of fsspec"),
 }
 
 

@@ -13,7 +13,7 @@ import anyio
 from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import Place, exactly, picked
+from handrail.cli.journal import Place, line_of, picked
 from handrail.cli.masking import shown
 from handrail.cli.report import one_line
 from handrail.cli.target import workflow_of
@@ -134,11 +134,11 @@ def tell_who_goes_on(journal: Journal, info: RunInfo, place: Place) -> None:
 
 async def taken_in(journal: Journal, info: RunInfo) -> RunInfo:
     """The run once it has read its letters, or is driven no more, or after ``PATIENCE_S``."""
-    info = exactly(journal.runs(), info.run_id) or info
+    info = line_of(journal, info.run_id) or info
     with anyio.move_on_after(PATIENCE_S):
         while info.holder is not None and _has_unread(journal, info.run_id):
             await anyio.sleep(EVERY_S)
-            info = exactly(journal.runs(), info.run_id) or info
+            info = line_of(journal, info.run_id) or info
     return info
 
 

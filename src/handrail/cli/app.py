@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from handrail import __version__
+from handrail.cli.cluster_app import SERVING, Serving
+from handrail.cli.cluster_app import temporal as temporal_commands
 from handrail.cli.exits import EXIT_CODES
 from handrail.cli.hub import HUB, HubOptions
 from handrail.cli.options import (
@@ -26,6 +28,7 @@ from handrail.cli.options import (
     RunId,
     RunTarget,
     Statuses,
+    Temporal,
     Words,
 )
 from handrail.cli.work_app import work_app
@@ -38,6 +41,8 @@ app = App(
     version_flags=["--version"],
     default_parameter=Parameter(negative=()),
 )
+
+app.command(temporal_commands)
 
 # -- workflows -------------------------------------------------------------------------------------
 
@@ -54,6 +59,7 @@ def run(
     driving: Driving = DRIVING,
     folder: Dir = None,
     executor: ExecutorName = None,
+    temporal: Temporal = None,
 ) -> int:
     """Run a workflow.
 
@@ -74,10 +80,9 @@ def run(
     """
     from handrail.cli.run import Wanted
     from handrail.cli.run import run as run_target
-    from handrail.cli.target import place_of
 
     wanted = Wanted(target, input or [], inputs, run_id, new)
-    return run_target(wanted, driving.options(), place_of(folder, executor))
+    return run_target(wanted, driving.options(), driving.place(folder, executor, temporal))
 
 
 @app.command(name="list")
@@ -105,6 +110,7 @@ def show(
     as_json: Json = False,
     folder: Dir = None,
     executor: ExecutorName = None,
+    temporal: Temporal = None,
 ) -> int:
     """Show a workflow's inputs and steps, or how a run stands, or one step of it.
 
@@ -120,7 +126,7 @@ def show(
     from handrail.cli.show import show as show_either
     from handrail.cli.target import place_of
 
-    return show_either(what, place_of(folder, executor), step=path, as_json=as_json)
+    return show_either(what, place_of(folder, executor, temporal), step=path, as_json=as_json)
 
 
 @app.command
@@ -194,6 +200,7 @@ def doctor(
     as_json: Json = False,
     folder: Dir = None,
     executor: ExecutorName = None,
+    temporal: Temporal = None,
 ) -> int:
     """Look at what is here: Python, git, the journal, each backend and its login. Asks no model.
 
@@ -207,7 +214,7 @@ def doctor(
     from handrail.cli.doctor import doctor as look
     from handrail.cli.target import place_of
 
-    return look(place_of(folder, executor), as_json=as_json)
+    return look(place_of(folder, executor, temporal), as_json=as_json)
 
 
 # -- runs ------------------------------------------------------------------------------------------
@@ -225,6 +232,7 @@ def resume(
     driving: Driving = DRIVING,
     folder: Dir = None,
     executor: ExecutorName = None,
+    temporal: Temporal = None,
 ) -> int:
     """Go on with a run that was killed, interrupted or suspended, or that failed.
 
@@ -238,9 +246,8 @@ def resume(
     """
     from handrail.cli.run import resume as resume_run
     from handrail.cli.run import resume_all
-    from handrail.cli.target import place_of
 
-    options, place = driving.options(), place_of(folder, executor)
+    options, place = driving.options(), driving.place(folder, executor, temporal)
     if all_runs:
         return resume_all(run, options, place, latest=latest, choices=changed.choices())
     return resume_run(run, options, place, latest=latest, choices=changed.choices(), target=target)
@@ -256,6 +263,7 @@ def plan(
     as_json: Json = False,
     folder: Dir = None,
     executor: ExecutorName = None,
+    temporal: Temporal = None,
 ) -> int:
     """Show what a resume would do, step by step, without running anything.
 
@@ -268,7 +276,11 @@ def plan(
     from handrail.cli.target import place_of
 
     return plan_run(
-        run, place_of(folder, executor), choices=changed.choices(), as_json=as_json, target=target
+        run,
+        place_of(folder, executor, temporal),
+        choices=changed.choices(),
+        as_json=as_json,
+        target=target,
     )
 
 
@@ -287,6 +299,7 @@ def fork(
     driving: Driving = DRIVING,
     folder: Dir = None,
     executor: ExecutorName = None,
+    temporal: Temporal = None,
 ) -> int:
     """Make a new run of another, which stays as it is, and drive it.
 
@@ -308,10 +321,9 @@ def fork(
     """
     from handrail.cli.history import ForkWanted
     from handrail.cli.history import fork as fork_run
-    from handrail.cli.target import place_of
 
     wanted = ForkWanted(at, set_output or (), inputs or (), rerun or (), run_id)
-    place = place_of(folder, executor)
+    place = driving.place(folder, executor, temporal)
     return fork_run(run, wanted, driving.options(), place, target=target, drives=not no_run)
 
 
@@ -324,6 +336,7 @@ def diff(
     whole: Annotated[bool, Parameter(name="--all")] = False,
     as_json: Json = False,
     folder: Dir = None,
+    temporal: Temporal = None,
 ) -> int:
     """Show what differs between two runs, step by step. Exit code 1 if anything does.
 
@@ -337,7 +350,7 @@ def diff(
     from handrail.cli.history import diff as diff_runs
     from handrail.cli.target import place_of
 
-    return diff_runs((a, b), place_of(folder), whole=whole, as_json=as_json)
+    return diff_runs((a, b), place_of(folder, None, temporal), whole=whole, as_json=as_json)
 
 
 @app.command
@@ -347,6 +360,7 @@ def export(
     *,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     folder: Dir = None,
+    temporal: Temporal = None,
 ) -> int:
     """Write a run to a file of JSON lines, masked as in the journal.
 
@@ -358,11 +372,13 @@ def export(
     from handrail.cli.history import export as export_run
     from handrail.cli.target import place_of
 
-    return export_run(run, output, place_of(folder))
+    return export_run(run, output, place_of(folder, None, temporal))
 
 
 @app.command(name="import")
-def import_(file: Path, /, *, run_id: str | None = None, folder: Dir = None) -> int:
+def import_(
+    file: Path, /, *, run_id: str | None = None, folder: Dir = None, temporal: Temporal = None
+) -> int:
     """Put an exported run into the journal, and print its id.
 
     Parameters
@@ -375,7 +391,7 @@ def import_(file: Path, /, *, run_id: str | None = None, folder: Dir = None) -> 
     from handrail.cli.history import import_run
     from handrail.cli.target import place_of
 
-    return import_run(file, run_id, place_of(folder))
+    return import_run(file, run_id, place_of(folder, None, temporal))
 
 
 @app.command
@@ -407,6 +423,7 @@ def report(
     markdown: Annotated[bool, Parameter(negative="")] = False,
     github: Annotated[bool, Parameter(negative="")] = False,
     folder: Dir = None,
+    temporal: Temporal = None,
 ) -> int:
     """Write a run as a page that opens without a network, or print it as Markdown.
 
@@ -425,10 +442,10 @@ def report(
 
     where = summary_of_job() if github else None
     if output is None or markdown or output.suffix.lower() in {".md", ".markdown"}:
-        return report_run(run, place_of(folder), output=output, github=where)
+        return report_run(run, place_of(folder, None, temporal), output=output, github=where)
     if where is not None:
-        report_run(run, place_of(folder), output=None, github=where)
-    return page(run, place_of(folder), output)
+        report_run(run, place_of(folder, None, temporal), output=None, github=where)
+    return page(run, place_of(folder, None, temporal), output)
 
 
 @app.command
@@ -487,6 +504,7 @@ def runs(
     as_json: Json = False,
     folder: Dir = None,
     executor: ExecutorName = None,
+    temporal: Temporal = None,
 ) -> int:
     """List the runs, the newest last.
 
@@ -504,13 +522,22 @@ def runs(
 
     statuses, workflows = status or [], workflow or []
     return list_runs(
-        place_of(folder, executor), statuses=statuses, workflows=workflows, as_json=as_json
+        place_of(folder, executor, temporal),
+        statuses=statuses,
+        workflows=workflows,
+        as_json=as_json,
     )
 
 
 @app.command
 def tail(
-    run: RunId, /, *, as_json: Json = False, folder: Dir = None, executor: ExecutorName = None
+    run: RunId,
+    /,
+    *,
+    as_json: Json = False,
+    folder: Dir = None,
+    executor: ExecutorName = None,
+    temporal: Temporal = None,
 ) -> int:
     """Follow a run of another process until it ends; the exit code is the run's.
 
@@ -522,7 +549,7 @@ def tail(
     from handrail.cli.show import tail as tail_run
     from handrail.cli.target import place_of
 
-    return tail_run(run, place_of(folder, executor), as_json=as_json)
+    return tail_run(run, place_of(folder, executor, temporal), as_json=as_json)
 
 
 @app.command
@@ -533,6 +560,7 @@ def ui(
     read_only: Annotated[bool, Parameter(negative="")] = False,
     folder: Dir = None,
     executor: ExecutorName = None,
+    temporal: Temporal = None,
 ) -> int:
     """Show all runs of the journal in a browser, live, and act on them from there.
 
@@ -550,23 +578,31 @@ def ui(
     from handrail.cli.target import place_of
     from handrail.cli.ui import ui as show_page
 
-    return show_page(place_of(folder, executor), port=port, opens=open_it, read_only=read_only)
+    return show_page(
+        place_of(folder, executor, temporal), port=port, opens=open_it, read_only=read_only
+    )
 
 
 @app.command
 def worker(
-    *,
+    *modules: Annotated[str, Parameter(name="MODULE")],
     max_runs: int = 10,
     notify: Command = None,
     print_systemd: Annotated[bool, Parameter(negative="")] = False,
     folder: Dir = None,
     executor: ExecutorName = None,
+    temporal: Temporal = None,
+    serving: Serving = SERVING,
 ) -> int:
     """Drive what is due: runs whose process is gone, or for which an answer or a time has come; and
     begin what the project's schedules say.
 
+    With --temporal, serve a cluster: drive the runs of the workflows in MODULE, and perform steps.
+
     Parameters
     ----------
+    modules
+        With --temporal: FILE.py or MODULE, whose workflows are served; repeatable.
     max_runs
         At most so many at once, each in a process of its own.
     notify
@@ -578,7 +614,10 @@ def worker(
     from handrail.cli.worker import Wanted
     from handrail.cli.worker import worker as drive_due
 
-    return drive_due(place_of(folder, executor), Wanted(max_runs, notify), prints=print_systemd)
+    place = place_of(folder, executor, temporal)
+    code = serving.serve(place, modules)
+    wanted = Wanted(max_runs, notify)
+    return drive_due(place, wanted, prints=print_systemd) if code is None else code
 
 
 @app.command
@@ -604,6 +643,7 @@ def cancel(
     quiet: Quiet = False,
     folder: Dir = None,
     executor: ExecutorName = None,
+    temporal: Temporal = None,
 ) -> int:
     """Cancel a run: it unwinds and is rolled back, by the process that drives it or else here.
 
@@ -621,7 +661,7 @@ def cancel(
     from handrail.cli.target import place_of
 
     options = Options(as_json=as_json, quiet=quiet)
-    place = place_of(folder, executor)
+    place = place_of(folder, executor, temporal)
     return cancel_run(run, reason, place, options, timeout_s=timeout, target=target)
 
 
@@ -740,6 +780,7 @@ def answer(
     as_json: Json = False,
     folder: Dir = None,
     executor: ExecutorName = None,
+    temporal: Temporal = None,
 ) -> int:
     """Answer an open gate of a run that is alive, suspended or dead; exit code 1 if it is closed.
 
@@ -758,7 +799,7 @@ def answer(
     from handrail.cli.target import place_of
 
     return answer_gate(
-        run, gate, text, place_of(folder, executor), by=by, as_json=as_json, target=target
+        run, gate, text, place_of(folder, executor, temporal), by=by, as_json=as_json, target=target
     )
 
 
@@ -773,6 +814,7 @@ def signal(
     as_json: Json = False,
     folder: Dir = None,
     executor: ExecutorName = None,
+    temporal: Temporal = None,
 ) -> int:
     """Send a signal to a run that is alive, suspended or dead; a `wait_for` takes it.
 
@@ -790,4 +832,6 @@ def signal(
     from handrail.cli.answer import signal as send_signal
     from handrail.cli.target import place_of
 
-    return send_signal(run, name, payload, place_of(folder, executor), by=by, as_json=as_json)
+    return send_signal(
+        run, name, payload, place_of(folder, executor, temporal), by=by, as_json=as_json
+    )

@@ -20,9 +20,10 @@ import anyio
 
 from handrail.agents.doctoring import PROBE_S, Named, Probed, probe_all
 from handrail.cli.channels import json_channel, write_json
+from handrail.cli.cluster import ClusterPlace
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import VARIABLE, Place
-from handrail.errors import HandrailError, JournalFailed
+from handrail.errors import ClusterUnreachable, HandrailError, JournalFailed
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 from handrail.ports.agent import AgentBackend, Probe
@@ -31,7 +32,7 @@ from handrail.system.run import run_process
 Kind: TypeAlias = Literal["machine", "backend", "library"]
 
 _OLDEST = (3, 11)
-_EXTRAS = {"jinja2": "agents", "rich": "cli", "pydantic-ai-slim": "api"}
+_EXTRAS = {"jinja2": "agents", "rich": "cli", "pydantic-ai-slim": "api", "temporalio": "temporal"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,8 @@ def check_python() -> Check:
 def check_journal(place: Place) -> Check:
     """The folder in which runs are recorded, tried out by writing into it, or where it would be."""
     folder = place.folder
+    if isinstance(place, ClusterPlace):
+        return _check_cluster(place)
     try:
         place.is_there()
         there = next(above for above in (folder, *folder.parents) if os.path.lexists(above))
@@ -99,6 +102,23 @@ def check_journal(place: Place) -> Check:
         return _opened(place)
     state = "ok" if there == folder else "ok (to be made)"
     return Check(name="journal", ok=True, state=state, where=str(folder), advice=_in_reach(place))
+
+
+def _check_cluster(place: ClusterPlace) -> Check:
+    """The cluster, and whether anybody serves its runs."""
+    try:
+        count = len(place.find().workers())
+    except ClusterUnreachable as error:
+        where, said = place.address, str(error)
+        return Check(name="cluster", ok=False, state="not reached", where=where, advice=said)
+    start = f"Nobody serves {place.task_queue!r}: {place.command('worker', 'FILE.py')}"
+    return Check(
+        name="cluster",
+        ok=True,
+        state=f"ok, {count or 'no'} worker{'s' if count != 1 else ''}",
+        where=place.address,
+        advice="" if count else start,
+    )
 
 
 def _in_reach(place: Place) -> str:

@@ -26,6 +26,7 @@ from handrail import Executor
 from handrail.agents.cassette.cassette import Cassette
 from handrail.cli.apart import Detached
 from handrail.cli.channels import silence, tell, write_json
+from handrail.cli.cluster import ClusterPlace
 from handrail.cli.exits import EXIT_OF, Exit
 from handrail.cli.gates import can_ask, gate_handler
 from handrail.cli.journal import Place
@@ -190,6 +191,10 @@ class Session:
         """Drive what ``begin`` gives, a run of the workflow, to its end; the exit code."""
         definition = workflow.definition
         options, place = self.options, self.place
+        if isinstance(place, ClusterPlace):
+            from handrail.cli.cluster_drive import drive as watch
+
+            return watch(begin, options, self.data, place, definition)
         return drive(begin, options, self.data, place, journal=self.journal, workflow=definition)
 
 
@@ -257,7 +262,7 @@ def drive(
                 notifier.tell_stuck(error.run_id, str(error))
             return Exit.USAGE
         try:
-            _report(result, data)
+            report_result(result, data)
         except BrokenPipeError:  # whoever read it has gone; the exit code still says how it ended
             silence(1)
         tell_ending(result, quiet=options.quiet, interrupted=interruption.exit, place=place)
@@ -289,18 +294,9 @@ def _executor(  # noqa: PLR0917  # what one drive is told
     if base is None:
         base = project_executor(options.backend, options.model)
     known = base.parts
-    limits = options.limits.over(known.limits)
-    bounds = limits if definition is None else limits.over(definition.limits)
-    if not bounds.bounds_agents:
-        said = bounds.budget
-        budget = (
-            Budget(launches=ASKS_AFTER, on_breach="ask")
-            if said is None
-            else attrs.evolve(said, unknown=said.unknown or ASKS_AFTER)
-        )
-        limits = attrs.evolve(limits, budget=budget)
+    limits = bounded(options.limits.over(known.limits), definition)
     stays = options.detached is not None and options.detached.stays
-    gates = options.gates if stays else _gates(options.gates, screen)
+    gates = options.gates if stays else gates_of(options.gates, screen)
     return DrivingExecutor.of(
         base,
         **parts,
@@ -311,6 +307,20 @@ def _executor(  # noqa: PLR0917  # what one drive is told
         agent_defaults=agents_of(options, known.agent_defaults),
         on_change=options.on_change or known.on_change,
     )
+
+
+def bounded(limits: Limits, definition: WorkflowDefinition | None) -> Limits:
+    """The limits; a run that nothing bounds asks sometimes whether it may go on."""
+    bounds = limits if definition is None else limits.over(definition.limits)
+    if bounds.bounds_agents:
+        return limits
+    said = bounds.budget
+    budget = (
+        Budget(launches=ASKS_AFTER, on_breach="ask")
+        if said is None
+        else attrs.evolve(said, unknown=said.unknown or ASKS_AFTER)
+    )
+    return attrs.evolve(limits, budget=budget)
 
 
 def agents_of(options: Options, known: Callable[[], AgentSettings]) -> Callable[[], AgentSettings]:
@@ -381,13 +391,15 @@ async def _streamed(
     return run.result
 
 
-def _gates(wanted: Gates | None, screen: Screen | None) -> Any:
+def gates_of(wanted: Gates | None, screen: Screen | None) -> Any:
+    """Who answers questions: what was typed, or whoever sits at the terminal."""
     if wanted == "ask" or (wanted is None and can_ask()):
         return gate_handler(screen)
     return wanted
 
 
-def _report(result: WorkflowResult[Any], data: TextIO | None) -> None:
+def report_result(result: WorkflowResult[Any], data: TextIO | None) -> None:
+    """Print what a run gave, as JSON if that is where it goes."""
     if data is not None:
         write_json(result.to_dict(), data)
     elif result.success and result.value is not None:

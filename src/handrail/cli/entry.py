@@ -141,8 +141,12 @@ def _end_with(code: int) -> None:
     if code >= Exit.HUNG_UP:  # it ends because of a signal; another one changes nothing
         for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, signal.SIG_IGN)
-    if _has_stuck_threads():
+    if _has_stuck_threads() or not _LEFT_AT_ONCE.isdisjoint(sys.modules):
         _leave(code)
+
+
+_LEFT_AT_ONCE = frozenset({"temporalio"})
+"""Libraries whose own threads call into Python, and abort the process if that is ending."""
 
 
 def _has_stuck_threads() -> bool:

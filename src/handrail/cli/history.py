@@ -77,7 +77,7 @@ def fork(
                 print(fork_id)
             return Exit.SUCCEEDED
         tell(f"run {fork_id} is forked from {info.run_id}")
-        made = next(one for one in journal.runs() if one.run_id == fork_id)
+        made = picked(journal, fork_id)
         options = as_recorded(options, info.labels)
         return drive_again(made, workflow, Choices(), Session(options, data, place, journal))
 
@@ -205,7 +205,7 @@ def replay(file: Path, target: str, run_id: str | None) -> int:
 def verify(name: str | None, place: Place, *, as_json: bool) -> int:
     """Print what in the journal is not as it was written; exit code 1 if anything is."""
     with json_channel(wanted=as_json) as data:
-        journal = place.find()
+        journal = place.find_file()
         run_id = None if name is None else chosen(journal.runs(), name).run_id
         found = journal.verify(run_id)
         if data is not None:
@@ -236,7 +236,7 @@ class PruneWanted:
 
 def prune(wanted: PruneWanted, place: Place) -> int:
     """Remove runs from the journal, and say what was won."""
-    journal = place.find()
+    journal = place.find_file()
     names = {info.run_id: info.workflow_name for info in journal.runs()}
     pruned = journal.prune(
         older_than=None if wanted.older_than is None else _age(wanted.older_than),

@@ -6,9 +6,9 @@ import contextlib
 import difflib
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -61,6 +61,9 @@ class Place:
     executor_typed: str = ""
     named: bool = False
     """A folder was named, by ``--dir`` or the environment."""
+
+    goes_on_alone: ClassVar[bool] = False
+    """A run goes on once what it waits for has come, without a resume."""
 
     @property
     def base(self) -> Path:
@@ -115,7 +118,7 @@ class Place:
             raise Refused(str(self.file), why, f"Move it away, or name another folder {named}")
         return self.file.is_file()
 
-    def make(self) -> SqliteJournal:
+    def make(self) -> Journal:
         """The journal, in a folder that is made if there is none, and that git ignores.
 
         Raises:
@@ -153,12 +156,16 @@ class Place:
             kept.parent.mkdir(parents=True, exist_ok=True)
             here.symlink_to(os.path.relpath(kept, self.folder))
 
-    def find(self) -> SqliteJournal:
+    def find(self) -> Journal:
         """The journal that is there.
 
         Raises:
             Refused: there is none.
         """
+        return self.find_file()
+
+    def find_file(self) -> SqliteJournal:
+        """The same, which is a file."""
         from handrail import SqliteJournal
 
         if not self.is_there():
@@ -208,8 +215,17 @@ def picked(journal: Journal, name: str | None) -> RunInfo:
         Refused: there is none, or more than one.
         JournalDamaged: its record is not as it was written.
     """
+    exact = None if name is None else line_of(journal, name)
+    if exact is not None:
+        return whole(journal, exact)
     runs = journal.runs()
     return whole(journal, newest(runs) if name is None else chosen(runs, name))
+
+
+def line_of(journal: Journal, run_id: str) -> RunInfo | None:
+    """The run of this very id, if there is one; asked for alone where a journal can be."""
+    alone: Callable[[str], RunInfo | None] | None = getattr(journal, "info", None)
+    return exactly(journal.runs(), run_id) if alone is None else alone(run_id)
 
 
 def whole(journal: Journal, info: RunInfo) -> RunInfo:
@@ -231,11 +247,10 @@ def of_this_id(journal: Journal, run_id: str) -> RunInfo | None:
         Refused: it may be one whose entry is damaged, so that nothing is certain of it.
         JournalDamaged: its record is not as it was written.
     """
-    runs = journal.runs()
-    info = exactly(runs, run_id)
+    info = line_of(journal, run_id)
     if info is not None:
         return whole(journal, info)
-    _refuse_if_hidden(runs, run_id)
+    _refuse_if_hidden(journal.runs(), run_id)
     return None
 
 

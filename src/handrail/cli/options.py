@@ -36,6 +36,13 @@ ExecutorName = Annotated[
         help="The executor of your code, file.py:name or module:name: itself, or what makes it.",
     ),
 ]
+Temporal = Annotated[
+    str | None,
+    Parameter(
+        help="ADDRESS[/NAMESPACE] of a Temporal cluster, whose runs are meant: by default "
+        "HANDRAIL_TEMPORAL, or [tool.handrail] temporal.",
+    ),
+]
 RunId = Annotated[str, Parameter(help="Its id, or the beginning of it.")]
 RunTarget = Annotated[
     str | None, Parameter(help="Its workflow, if it is not where the run was started from.")
@@ -103,6 +110,20 @@ class Driving:
     detach: Annotated[bool, Parameter(negative="")] = False
     notify: Command = None
 
+    def place(self, folder: Path | None, executor: str | None, temporal: str | None) -> Place:
+        """Where the run is driven.
+
+        Raises:
+            Refused: on a cluster, with what only its workers can be told.
+        """
+        from handrail.cli.cluster import ClusterPlace, refuse_of_workers
+        from handrail.cli.target import place_of
+
+        place = place_of(folder, executor, temporal)
+        if isinstance(place, ClusterPlace):
+            refuse_of_workers(self)
+        return place
+
     def options(self) -> Options:
         """The same for those who drive the run.
 
@@ -157,12 +178,13 @@ class Hand:
     as_json: Json = False
     folder: Dir = None
     executor: ExecutorName = None
+    temporal: Temporal = None
 
     def place(self) -> Place:
         """The place of the journal."""
         from handrail.cli.target import place_of
 
-        return place_of(self.folder, self.executor)
+        return place_of(self.folder, self.executor, self.temporal)
 
 
 @Parameter(name="*")

@@ -136,7 +136,10 @@ def tell_ending(
         tell("\n".join(in_lines(error)))
     if place is not None and result.status == "suspended":
         _tell_what_is_waited_for(result, place, listed=not quiet)
-        tell(f"nothing was rolled back; go on with: {again}")
+        if place.goes_on_alone and not result.error:
+            tell(f"then it goes on by itself; watch it: {place.command('tail', result.run_id)}")
+        else:
+            tell(f"nothing was rolled back; go on with: {again}")
     elif result.status == "suspended" and not result.error:
         tell(one_line(_unanswered(result, listed=not quiet)))
     elif place is not None and result.status == "failed" and not quiet:

@@ -15,7 +15,7 @@ from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.driving import Options, Session
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import arguments_for, given_inputs
-from handrail.cli.journal import Place, exactly, of_this_id, picked, with_executor
+from handrail.cli.journal import Place, line_of, of_this_id, picked, with_executor
 from handrail.cli.show import describe_status, info_data
 from handrail.cli.target import labels_of, load_with_executor, workflow_of
 from handrail.engine.inputs import refuse_other_inputs
@@ -328,7 +328,8 @@ def cancel(
             code = _unwind(info, reason, session, target)
             return Exit.SUCCEEDED if code == Exit.CANCELLED else code
         if not options.quiet:
-            tell(f"run {info.run_id}: asked process {info.holder.pid} to cancel it")
+            who = f"process {info.holder.pid}" if info.holder.pid else info.holder.host
+            tell(f"run {info.run_id}: asked {who} to cancel it")
         return _wait(info, session, timeout_s)
 
 
@@ -366,7 +367,7 @@ async def once_over(journal: Journal, info: RunInfo, timeout_s: float) -> RunInf
     with anyio.move_on_after(timeout_s):
         while info.holder is not None:
             await anyio.sleep(EVERY_S)
-            info = exactly(journal.runs(), info.run_id) or info
+            info = line_of(journal, info.run_id) or info
     return info
 
 

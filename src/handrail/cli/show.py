@@ -17,7 +17,7 @@ import anyio
 from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import EXIT_OF, Exit, Refused
 from handrail.cli.inputs import type_name
-from handrail.cli.journal import Place, chosen, exactly, matching, picked, whole
+from handrail.cli.journal import Place, chosen, line_of, matching, picked, whole
 from handrail.cli.masking import shown, shown_value
 from handrail.cli.report import format_time, in_lines, left_behind, one_line, readable, shortened
 from handrail.cli.show_step import show_step
@@ -79,10 +79,10 @@ def show(what: str, place: Place, *, step: str = "", as_json: bool) -> int:
 
 
 def _find_run(journal: Journal, what: str) -> RunInfo | None:
-    runs = journal.runs()
-    run = exactly(runs, what)
+    run = line_of(journal, what)
     if run is not None:
         return whole(journal, run)
+    runs = journal.runs()
     if ":" in what or is_file(what):
         return None
     if not matching(runs, what) and is_module(what):
@@ -376,6 +376,8 @@ def describe_status(info: RunInfo) -> str:
     """How the run stands, with the process that is running it."""
     holder = info.holder
     if holder is None or info.damaged:
+        return state_of(info)
+    if not holder.pid:  # of a cluster it is not known which process
         return state_of(info)
     where = "" if holder.host == platform.node() else f" on {holder.host}"
     return f"{state_of(info)} (pid {holder.pid}{where})"
@@ -671,7 +673,7 @@ async def _follow(journal: Journal, info: RunInfo, emit: Emit) -> ev.Event | Non
             return seen[-1] if seen else None
         if info.holder is not None:
             await anyio.sleep(max(EVERY_S, _SPARE * (time.monotonic() - began)))
-        info = exactly(journal.runs(), info.run_id) or info
+        info = line_of(journal, info.run_id) or info
 
 
 def _event_printer(data: TextIO | None) -> Emit:

@@ -197,9 +197,10 @@ def load_object(target: str, whose: str) -> Any:
     return getattr(module, name)
 
 
-def place_of(wanted: Path | None, executor: str | None = None) -> Place:
+def place_of(wanted: Path | None, executor: str | None = None, cluster: str | None = None) -> Place:
     """The folder that ``--dir`` names, or ``HANDRAIL_DIR``; or that of the journal of the executor
-    that ``--executor`` or the project names; or ``.handrail`` here.
+    that ``--executor`` or the project names; or ``.handrail`` here. The ``cluster`` that
+    ``--temporal`` names, or unless a folder is named the environment or the project.
 
     Raises:
         Refused: there is no such executor. DefinitionError: the project's table is wrong.
@@ -207,11 +208,18 @@ def place_of(wanted: Path | None, executor: str | None = None) -> Place:
     named = wanted or os.environ.get(VARIABLE)
     typed = "" if wanted is None else str(wanted)
     place = Place(Path(named or FOLDER).resolve(), typed, named=named is not None)
-    target = executor or project_table().get("executor")
-    if target is None:
+    table = project_table()
+    target = executor or table.get("executor")
+    if target is not None:
+        place = attrs.evolve(place, executor_typed=executor or "")
+        place = with_executor(place, load_executor(target))
+    known = None if named else os.environ.get("HANDRAIL_TEMPORAL") or table.get("temporal")
+    address = cluster or known
+    if address is None:
         return place
-    place = attrs.evolve(place, executor_typed=executor or "")
-    return with_executor(place, load_executor(target))
+    from handrail.cli.cluster import on_cluster
+
+    return on_cluster(place, address, cluster or "")
 
 
 def load_executor(target: str) -> Executor:
@@ -278,6 +286,22 @@ def split(target: str) -> tuple[str, str]:
 def is_workflow(value: object) -> bool:
     """True for what ``@workflow`` returns."""
     return isinstance(getattr(value, "definition", None), WorkflowDefinition)
+
+
+def workflows_at(target: str) -> list[Any]:
+    """The workflow that a TARGET names, or all those of its file or module.
+
+    Raises:
+        Refused: as ``load``, or there is none in it.
+    """
+    place, name = split(target)
+    if name:
+        return [load(target)]
+    found = list(workflows_of(_imported(place)).values())
+    if not found:
+        why = "has no workflow (a workflow is a generator function with @workflow)"
+        raise Refused(place, why)
+    return found
 
 
 def workflows_of(module: ModuleType) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -18,12 +18,14 @@ from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.policy import Limits
 from handrail.model.shapes import WorkflowLike
+from handrail.ports.journal import status_of, waits_of
 from handrail.ports.sink import Sink
 from handrail.record.reading import workflow_for
 from handrail.secrets.values import Secrets, SecretValues, secret_values
 from handrail.temporal.cluster import Cluster, Standing, with_blobs
 from handrail.temporal.connecting import connect
-from handrail.temporal.wire import Row, Start, event_of, row_of
+from handrail.temporal.record import labels_of
+from handrail.temporal.wire import DEAD, HELD, LISTED, WAITS, Row, Start, event_of, packed, row_of
 from handrail.typed.reference import reference
 
 
@@ -32,20 +34,20 @@ class Caller:
     """A client's parts. Mutable: it connects when it is first needed."""
 
     given: Client | str
-    task_queue: str
-    blobs: StorageDriver | None
-    local: bool
-    workflows: tuple[WorkflowLike[..., Any], ...]
-    limits: Limits | None
-    gates: Any
-    sinks: tuple[Sink, ...]
-    codec: Codec
-    secrets: Secrets
-    linger_s: float
-    cleanup_timeout_s: float
-    max_crashes: int
-    on_change: OnChange
-    heartbeat_s: float
+    task_queue: str = "handrail"
+    blobs: StorageDriver | None = None
+    local: bool = False
+    workflows: tuple[WorkflowLike[..., Any], ...] = ()
+    limits: Limits | None = None
+    gates: Any = None
+    sinks: tuple[Sink, ...] = ()
+    codec: Codec = attrs.field(factory=Codec)
+    secrets: Secrets = Secrets()
+    linger_s: float = 0
+    cleanup_timeout_s: float = 30
+    max_crashes: int = 5
+    on_change: OnChange = "refuse"
+    heartbeat_s: float = 10
     _cluster: Cluster | None = attrs.field(default=None, init=False)
 
     async def cluster(self) -> Cluster:
@@ -75,19 +77,45 @@ class Caller:
         secrets = self.values()
         return [row_of(one, self.codec, secrets) for one in history]
 
-    def events(self, run_id: str, rows: Iterable[Row]) -> list[ev.Event]:
-        """A history, of data."""
-        secrets = self.values()
+    def events(
+        self, run_id: str, rows: Iterable[Row], secrets: Mapping[str, str] | None = None
+    ) -> list[ev.Event]:
+        """A history, of data; ``secrets`` are put back: by default this process's."""
+        secrets = self.values() if secrets is None else secrets
         return [event_of(row, run_id, self.codec, secrets) for row in rows]
 
-    async def history(self, run_id: str, after: int = 0) -> list[ev.Event]:
-        """What is recorded of a run behind a number.
+    async def history(
+        self, run_id: str, after: int = 0, secrets: Mapping[str, str] | None = None
+    ) -> list[ev.Event]:
+        """What is recorded of a run behind a number; ``secrets`` as ``events`` has them.
 
         Raises:
             RunNotFound: there is no such run. NoWorker: it is open, and nobody answers for it.
         """
         cluster = await self.cluster()
-        return self.events(run_id, await cluster.rows(run_id, after))
+        return self.events(run_id, await cluster.rows(run_id, after), secrets)
+
+    async def hold(
+        self,
+        run_id: str,
+        name: str,
+        history: Sequence[ev.Event],
+        secrets: Mapping[str, str] | None = None,
+    ) -> None:
+        """Have the cluster keep a run until somebody drives it.
+
+        Raises:
+            RunIdTaken: there is one of this id.
+        """
+        known = {one.definition.name: one.definition for one in self.workflows}
+        where = where_is(known[name]) if name in known else f":{name}"
+        start = self.start(where, labels=labels_of(history))
+        start.resumed = start.held = True
+        values = self.values() if secrets is None else secrets
+        rows = [row_of(one, self.codec, values) for one in history]
+        waits = [msgspec.to_builtins(one) for one in waits_of(history)[:LISTED]]
+        said = {HELD: status_of(history) or DEAD, WAITS: waits}
+        await (await self.cluster()).begin(run_id, name, start, packed(rows), said=said)
 
     def definition(
         self, standing: Standing, given: WorkflowLike[..., Any] | None = None

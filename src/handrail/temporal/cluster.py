@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -33,19 +34,31 @@ from temporalio.converter import ExternalStorage, StorageDriver
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from handrail.errors import ClusterUnreachable, NoWorker, RunIdTaken, RunNotFound
-from handrail.model.results import RunStatus
+from handrail.errors import (
+    ClusterUnreachable,
+    HandrailError,
+    NoWorker,
+    RunIdTaken,
+    RunNotFound,
+)
+from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
 from handrail.temporal.blobs import LARGE_BYTES
+from handrail.temporal.connecting import said_of
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
 from handrail.temporal.wire import (
     CANCELLED,
+    DEAD,
     DRIVE,
     FAILED,
+    HELD,
+    LABELS,
     MESSAGE,
     RECORD,
     REFUSE,
     STATE,
+    STATUS,
+    WAITS,
     Drive,
     Ended,
     Refusal,
@@ -61,7 +74,12 @@ from handrail.temporal.wire import (
 
 PATIENCE_S = 10.0
 """How long a worker may take to answer for a run before that is said, or given up."""
-_GONE = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
+SOON_S = 2.0
+"""The same where a list waits for it."""
+_POLL_S = 65
+"""A worker that lives is heard of so often."""
+ASKED = 50
+"""So many open runs of a list at most are asked how they stand."""
 
 
 def with_blobs(client: Client, blobs: StorageDriver | None) -> Client:
@@ -78,7 +96,7 @@ def with_blobs(client: Client, blobs: StorageDriver | None) -> Client:
 
 @attrs.frozen
 class Standing:
-    """How an execution stands: open or how it ended, and since when."""
+    """How an execution stands: open or how it ended, and since when; ``said`` is its memo."""
 
     run_id: str
     workflow: str
@@ -87,6 +105,7 @@ class Standing:
     events: int
     started_at: datetime
     ended_at: datetime | None
+    said: Mapping[str, Any]
     description: WorkflowExecutionDescription | None = None
 
     @property
@@ -117,8 +136,10 @@ class Cluster:
         chunks: Sequence[bytes] = (),
         *,
         again: bool = False,
+        said: Mapping[str, Any] | None = None,
     ) -> None:
-        """Begin an execution of a run; ``again``: one of it has ended.
+        """Begin an execution of a run; ``again``: one of it has ended. ``said``: what lists
+        of runs say of it.
 
         Raises:
             RunIdTaken: there is one that has not, or if it is not ``again`` any.
@@ -132,7 +153,7 @@ class Cluster:
                     id=run_id,
                     task_queue=self.task_queue,
                     id_reuse_policy=policy.ALLOW_DUPLICATE if again else policy.REJECT_DUPLICATE,
-                    memo={"labels": dict(start.labels)},
+                    memo={LABELS: dict(start.labels), **(said or {})},
                 )
             )
         except WorkflowAlreadyStartedError:
@@ -152,7 +173,7 @@ class Cluster:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             raise RunNotFound(run_id, [one.run_id async for one in self.runs()]) from None
-        return _standing(found, found)
+        return await _standing(found, found)
 
     async def runs(self) -> AsyncIterator[Standing]:
         """The last execution of every run, the newest first."""
@@ -162,7 +183,34 @@ class Cluster:
             if found.id in seen or found.status is WorkflowExecutionStatus.CONTINUED_AS_NEW:
                 continue
             seen.add(found.id)
-            yield _standing(found)
+            yield await _standing(found)
+
+    async def infos(self) -> list[RunInfo]:
+        """Every run as a journal lists it, oldest first. Of those that are open the newest say for
+        themselves how many events they have.
+        """
+        standings = [one async for one in self.runs()]
+        asked = [one for one in standings if one.is_open][:ASKED] if await self.workers() else []
+        said = await asyncio.gather(*(self._state_soon(one.run_id) for one in asked))
+        states = {one.run_id: state for one, state in zip(asked, said, strict=True)}
+        return [info_of(one, self.address, states.get(one.run_id)) for one in reversed(standings)]
+
+    async def info(self, run_id: str) -> RunInfo:
+        """One run as a journal lists it.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        standing = await self.standing(run_id)
+        is_served = standing.is_open and await self.workers()
+        state = await self._state_soon(run_id) if is_served else None
+        return info_of(standing, self.address, state)
+
+    async def _state_soon(self, run_id: str) -> State | None:
+        try:
+            return await asyncio.wait_for(self.state(run_id), SOON_S)
+        except (TimeoutError, HandrailError):
+            return None
 
     async def rows(self, run_id: str, after: int = 0) -> list[Row]:
         """What is recorded of a run behind a number.
@@ -238,14 +286,15 @@ class Cluster:
         return found
 
     async def workers(self) -> list[str]:
-        """Who polls the task queue for runs."""
+        """Who polls the task queue for runs; one that was killed is left out after a minute."""
         request = DescribeTaskQueueRequest(
             namespace=self.client.namespace,
             task_queue=TaskQueue(name=self.task_queue),
             task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
         )
-        answer = await self.client.workflow_service.describe_task_queue(request)
-        return [one.identity for one in answer.pollers]
+        answer = await self._reached(self.client.workflow_service.describe_task_queue(request))
+        since = time.time() - _POLL_S
+        return [one.identity for one in answer.pollers if one.last_access_time.seconds > since]
 
     async def troubles(self, run_id: str) -> list[str]:
         """What keeps a run from going on, in words: of its code, of its steps, of its workers."""
@@ -357,16 +406,17 @@ class Cluster:
             return await call
         except RPCError as error:
             if error.status is RPCStatusCode.UNAVAILABLE:
-                raise ClusterUnreachable(self.address, str(error)) from None
+                raise ClusterUnreachable(self.address, said_of(error)) from None
             if "amespace" in str(error) and error.status is RPCStatusCode.NOT_FOUND:
-                raise ClusterUnreachable(self.address, str(error)) from None
+                raise ClusterUnreachable(self.address, said_of(error)) from None
             raise
 
 
-def _standing(
+async def _standing(
     found: WorkflowExecution, description: WorkflowExecutionDescription | None = None
 ) -> Standing:
     assert found.status is not None
+    said = await found.memo()
     return Standing(
         found.id,
         found.workflow_type,
@@ -375,26 +425,34 @@ def _standing(
         found.history_length,
         found.start_time,
         found.close_time,
+        said,
         description,
     )
 
 
-def info_of(standing: Standing) -> RunInfo:
-    """A run as a journal lists it, as far as the cluster's list says."""
-    status: RunStatus | None = None
-    if standing.status is WorkflowExecutionStatus.COMPLETED:
-        status = "succeeded"
-    elif not standing.is_open:
-        status = "failed"
-    since = standing.started_at.timestamp()
-    updated = standing.ended_at
-    holder = Holder(0, "cluster", since) if standing.is_open else None
+def info_of(standing: Standing, address: str, state: State | None = None) -> RunInfo:
+    """A run as a journal lists it, as far as the cluster's list says, and its worker."""
+    said, since = standing.said, standing.started_at.timestamp()
+    updated_at = since if standing.ended_at is None else standing.ended_at.timestamp()
+    is_driven = standing.is_open and HELD not in said
     return RunInfo(
         standing.run_id,
         standing.workflow,
-        status,
+        _status_of(standing),
         since,
-        standing.events,
-        since if updated is None else updated.timestamp(),
-        holder=holder,
+        standing.events if state is None else state.events,
+        updated_at if state is None else state.updated_at,
+        said.get(LABELS, {}),
+        Holder(0, address, since) if is_driven else None,
+        waits_for=msgspec.convert(said.get(WAITS, ()), tuple[WaitsFor, ...]),
     )
+
+
+def _status_of(standing: Standing) -> RunStatus | None:
+    said = standing.said
+    if standing.is_open:
+        held = said.get(HELD)
+        return None if held == DEAD else held
+    if standing.status is WorkflowExecutionStatus.COMPLETED:
+        return "succeeded"
+    return "cancelled" if said.get(STATUS) == "cancelled" else "failed"

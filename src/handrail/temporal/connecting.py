@@ -6,6 +6,7 @@ it: in variables such as ``TEMPORAL_API_KEY`` and ``TEMPORAL_TLS``, or in a prof
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from temporalio.client import Client
@@ -15,6 +16,7 @@ from temporalio.service import RetryConfig, RPCError
 from handrail.errors import ClusterUnreachable, WrongUse
 
 DEFAULT_NAMESPACE = "default"
+_MESSAGES = re.compile(r'message: "([^"]+)"')
 PATIENT = RetryConfig(max_elapsed_time_millis=3_600_000, max_retries=100_000)
 """A worker says what it has done when the cluster is back: for an hour it tries again."""
 
@@ -50,8 +52,16 @@ async def connect(where: str, *, patient: bool = False) -> Client:
         client = await Client.connect(**config)
         await client.workflow_service.describe_namespace(_namespace_request(namespace))
     except (RuntimeError, RPCError) as error:
-        raise ClusterUnreachable(f"{address}/{namespace}", str(error)) from None
+        raise ClusterUnreachable(f"{address}/{namespace}", said_of(error)) from None
     return client
+
+
+def said_of(error: Exception) -> str:
+    """Why a cluster was not reached, without the types of its library."""
+    text = str(error)
+    for found in _MESSAGES.finditer(text):
+        text = found[1]
+    return text.rstrip(".")
 
 
 def _namespace_request(namespace: str) -> Any:

@@ -80,8 +80,14 @@ def free_port() -> int:
 class DevServer:
     """The process of a cluster. Mutable: it is started, ended, killed."""
 
-    def __init__(self, database: Path | None = None, port: int | None = None) -> None:
+    def __init__(
+        self,
+        database: Path | None = None,
+        port: int | None = None,
+        ui_port: int | None = None,
+    ) -> None:
         self.port = free_port() if port is None else port
+        self._ui_port = ui_port
         self.address = f"127.0.0.1:{self.port}"
         self._database = database
         self._process: subprocess.Popen[bytes] | None = None
@@ -94,7 +100,7 @@ class DevServer:
         """
         with tempfile.TemporaryFile() as said:
             self._process = subprocess.Popen(  # noqa: S603  # the program is Temporal's
-                dev_command(self.port, self._database),
+                dev_command(self.port, self._database, ui_port=self._ui_port),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
@@ -113,6 +119,11 @@ class DevServer:
                 self.kill()
                 raise ServerNotStarted(f"it did not answer within {_UP_WITHIN_S:g} s")
             time.sleep(0.02)  # noqa: TID251  # a process comes up in its own time
+
+    def wait(self) -> int:
+        """Wait until it ends by itself; its exit code."""
+        assert self._process is not None
+        return self._process.wait()
 
     def end(self) -> None:
         """End it as a person would."""

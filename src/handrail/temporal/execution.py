@@ -17,7 +17,7 @@ from handrail.core.steering import check_steering
 from handrail.engine.steering import refuse_unknown
 from handrail.errors import CannotSteer, GateClosed, GateNotFound, HandrailError
 from handrail.model import events as ev
-from handrail.model.results import WorkflowResult
+from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.record.answers import accepted, check_payload
 from handrail.record.inbox import gate_in, waited_for
 from handrail.steps.verbs import SignalWait
@@ -28,11 +28,16 @@ from handrail.temporal.wire import (
     CANCELLED,
     DRIVE,
     FAILED,
+    HELD,
+    LABELS,
+    LISTED,
     MESSAGE,
     MOST_BYTES,
     RECORD,
     REFUSE,
     STATE,
+    STATUS,
+    WAITS,
     Drive,
     Ended,
     Refusal,
@@ -140,6 +145,8 @@ class Execution:
         self._go: Drive | None = None
         self._is_cancelled = False
         self._result: WorkflowResult[Any] | None = None
+        self._waits: tuple[WaitsFor, ...] = ()
+        """What lists of runs say that it waits for."""
 
     # -- driving --------------------------------------------------------------------------------
 
@@ -169,10 +176,9 @@ class Execution:
         self._held = True
         await self._until(lambda: self._go is not None or self._is_cancelled)
         self._held = False
+        workflow.upsert_memo({HELD: None, WAITS: None})
         go = self._go or Drive(cancel=workflow.cancellation_reason() or "cancelled")
-        return msgspec.structs.replace(
-            start, held=False, reuse=go.reuse, rerun=go.rerun, cancel=go.cancel
-        )
+        return _by(start, go, held=False)
 
     def _begin(self, start: Start) -> RunHost:
         info = workflow.info()
@@ -200,6 +206,7 @@ class Execution:
         if self._result is not None:
             return
         self._look_at_history(host)
+        self._say_what_it_waits_for(host)
         await self._until(lambda: host.changed or self._is_cancelled)
         if self._is_cancelled:
             self._is_cancelled = False
@@ -215,6 +222,15 @@ class Execution:
                 raise  # this execution is put out of memory
             self._is_cancelled = True
             await workflow.wait_condition(lambda: True)
+
+    def _say_what_it_waits_for(self, host: RunHost) -> None:
+        """Have lists of runs say for whom this one waits; of very many only the first."""
+        suspended = host.suspension()
+        waits = () if suspended is None else suspended.waits_for[:LISTED]
+        if waits != self._waits:
+            self._waits = waits
+            said = [msgspec.to_builtins(one) for one in waits]
+            workflow.upsert_memo({WAITS: said or None})
 
     def _look_at_history(self, host: RunHost) -> None:
         """See to it that the run goes on in another execution before this one is too long."""
@@ -232,18 +248,21 @@ class Execution:
     def _continue(self, start: Start, host: RunHost) -> NoReturn:
         """Go on in another execution; in one that waits, if the drive was to end."""
         go = self._go or Drive()
-        following = msgspec.structs.replace(
-            start,
-            inputs={},
-            resumed=True,
-            held=self._go is None and CONTINUED not in host.rows[-1].body,
-            homes=host.homes,
-            reuse=go.reuse,
-            rerun=go.rerun,
-            cancel=go.cancel,
-        )
+        held = self._go is None and CONTINUED not in host.rows[-1].body
+        following = _by(start, go, inputs={}, resumed=True, held=held, homes=host.homes)
         chunks = [*self._chunks, *packed(host.rows)]
-        workflow.continue_as_new(args=[raw(following), *map(raw_bytes, chunks)])
+        workflow.continue_as_new(
+            args=[raw(following), *map(raw_bytes, chunks)], memo=self._memo(following, host)
+        )
+
+    def _memo(self, following: Start, host: RunHost) -> dict[str, Any]:
+        """What lists of runs say of the execution that follows."""
+        memo: dict[str, Any] = {LABELS: following.labels}
+        last = self._event(host.rows[-1])
+        if following.held and isinstance(last, ev.RunSuspended):
+            memo[HELD] = "suspended"
+            memo[WAITS] = [msgspec.to_builtins(one) for one in last.waits_for[:LISTED]]
+        return memo
 
     def _ended(self, host: RunHost, result: WorkflowResult[Any]) -> RawValue:
         """What the execution gives; of a run that did not succeed, what it fails with."""
@@ -255,6 +274,7 @@ class Execution:
         if sum(map(len, record)) > MOST_BYTES and not host.blobs:
             ended.record = []  # it is asked for by a query
         if result.status in {"failed", "cancelled"}:
+            workflow.upsert_memo({STATUS: result.status})
             raise ApplicationError(
                 str(result.error)[:1_000],
                 raw(ended),
@@ -403,10 +423,24 @@ class Execution:
         """How the run stands."""
         host = self._host
         if host is None:
-            return State(held=self._held)
+            rows = self._rows_after(0)
+            at = rows[-1].at if rows else 0.0
+            return State(held=self._held, events=len(rows), updated_at=at)
         suspended = host.suspended()
         paused = host.machine.run.paused
-        return State(suspended, paused is not None, events=host.events)
+        return State(suspended, paused is not None, events=host.events, updated_at=host.updated_at)
+
+
+def _by(start: Start, go: Drive, **more: Any) -> Start:
+    """How the run is driven, once somebody has said how it goes on."""
+    return msgspec.structs.replace(
+        start,
+        workflow=go.workflow or start.workflow,
+        reuse=go.reuse,
+        rerun=go.rerun,
+        cancel=go.cancel,
+        **more,
+    )
 
 
 def _counting(early: Sequence[ev.Event]) -> list[ev.Event]:

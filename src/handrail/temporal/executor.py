@@ -56,7 +56,7 @@ from handrail.temporal.caller import Caller, where_is
 from handrail.temporal.cluster import Cluster
 from handrail.temporal.determinism import refuse_nondeterministic
 from handrail.temporal.reading import LOOK_S, ReadsRuns
-from handrail.temporal.record import result_of
+from handrail.temporal.record import labels_of, result_of
 from handrail.temporal.run import ClusterHandle, ClusterRun
 from handrail.temporal.watch import Show, Watch
 from handrail.temporal.wire import MOST_BYTES, Drive, Start, packed
@@ -447,9 +447,10 @@ class TemporalExecutor(ReadsRuns):
                 return
         reuse, rerun = await self._checked(definition, history, reuse, rerun)
         if is_open:
-            await cluster.drive(run_id, Drive(tuple(reuse), tuple(rerun)))
+            where = where_is(definition)
+            await cluster.drive(run_id, Drive(tuple(reuse), tuple(rerun), workflow=where))
             return
-        start = self._caller.start(where_is(definition))
+        start = self._caller.start(where_is(definition), labels=labels_of(history))
         start.resumed, start.reuse, start.rerun = True, tuple(reuse), tuple(rerun)
         chunks = packed(self._caller.rows(history))
         await cluster.begin(run_id, definition.name, start, chunks, again=True)
@@ -503,7 +504,7 @@ class TemporalExecutor(ReadsRuns):
                 history = await self._caller.history(run_id)
                 await cluster.drive(run_id, Drive(cancel=reason))
                 return await self._settled(run_id, definition, len(history), None)
-        await self._tell(run_id, ev.CancelRequested(reason))
+        await self.tell(run_id, ev.CancelRequested(reason))
         return None
 
     resume_sync = sync_twin(resume)

@@ -192,11 +192,23 @@ class RunHost:
             if node.generator is not None:
                 yield node.generator
 
-    def suspended(self) -> Row | None:
+    @property
+    def updated_at(self) -> float:
+        """When its last event happened."""
+        return self.rows[-1].at if self.rows else self._beginning.last_at
+
+    def suspension(self) -> ev.RunSuspended | None:
         """What the run waits for, if nothing happens before somebody does something."""
         if not self.conductor.waits_for_people:
             return None
-        event = ev.stamp(suspension(self.machine.run, "waiting"), self._ends.run_id, 0, self.now())
+        return suspension(self.machine.run, "waiting")
+
+    def suspended(self) -> Row | None:
+        """The same as a row."""
+        event = self.suspension()
+        if event is None:
+            return None
+        ev.stamp(event, self._ends.run_id, 0, self.now())
         return row_of(event, self._serving.codec, self._serving.secrets)
 
     # -- the record -----------------------------------------------------------------------------

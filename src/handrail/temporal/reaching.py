@@ -26,7 +26,7 @@ class ReachesRuns:
             GateClosed, GateNotFound, InvalidAnswer, RunNotFound: see those. NoWorker: nobody
                 answers for the run; nothing was sent.
         """
-        event = await self._ask(run_id, ev.GateAnswered(gate, answer, by))
+        event = await self.ask(run_id, ev.GateAnswered(gate, answer, by))
         assert isinstance(event, ev.GateAnswered)
         return event.answer
 
@@ -39,7 +39,7 @@ class ReachesRuns:
             InvalidSignal, RunNotFound, OutputNotSerializable: as ``Executor.signal``. NoWorker:
                 nobody answers for the run; nothing was sent.
         """
-        await self._ask(run_id, ev.SignalReceived(name, payload, by))
+        await self.ask(run_id, ev.SignalReceived(name, payload, by))
 
     async def pause(self, run_id: str, *, by: str | None = None) -> None:
         """Let no step of a run begin any more, until ``unpause``.
@@ -47,7 +47,7 @@ class ReachesRuns:
         Raises:
             RunNotFound: there is no such run. CannotSteer: it has ended.
         """
-        await self._tell(run_id, ev.RunSteered("pause", by=by))
+        await self.tell(run_id, ev.RunSteered("pause", by=by))
 
     async def unpause(self, run_id: str, *, by: str | None = None) -> None:
         """Let a paused run go on.
@@ -55,7 +55,7 @@ class ReachesRuns:
         Raises:
             RunNotFound: there is no such run. CannotSteer: it has ended.
         """
-        await self._tell(run_id, ev.RunSteered("unpause", by=by))
+        await self.tell(run_id, ev.RunSteered("unpause", by=by))
 
     async def stop(self, run_id: str, *, by: str | None = None) -> None:
         """End the drive of a run: what is at work is interrupted, and ``resume`` goes on.
@@ -63,7 +63,7 @@ class ReachesRuns:
         Raises:
             RunNotFound: there is no such run. CannotSteer: it has ended.
         """
-        await self._tell(run_id, ev.RunSteered("stop", by=by))
+        await self.tell(run_id, ev.RunSteered("stop", by=by))
 
     async def complete(self, run_id: str, path: str, output: Any, *, by: str | None = None) -> None:
         """End a step as succeeded, with this output; see ``Executor.complete``.
@@ -91,9 +91,10 @@ class ReachesRuns:
 
     async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
         check_paths(path=(event.path,))
-        await self._ask(run_id, event)
+        await self.ask(run_id, event)
 
-    async def _ask(self, run_id: str, event: ev.Event) -> ev.Event:
+    async def ask(self, run_id: str, event: ev.Event) -> ev.Event:
+        """Send a message that may be refused; it as it counts."""
         cluster = await self._caller.cluster()
         try:
             row = await cluster.ask(run_id, self._caller.row(run_id, event))
@@ -103,7 +104,8 @@ class ReachesRuns:
         (found,) = self._caller.events(run_id, [row])
         return found
 
-    async def _tell(self, run_id: str, event: ev.Event) -> None:
+    async def tell(self, run_id: str, event: ev.Event) -> None:
+        """Send a message that is taken as it is."""
         cluster = await self._caller.cluster()
         try:
             await cluster.tell(run_id, self._caller.row(run_id, event))

@@ -22,11 +22,8 @@ from handrail.ports.journal import RunInfo
 from handrail.record.reading import ended, workflow_named
 from handrail.record.standing import RunState
 from handrail.record.view import view_of
-from handrail.temporal.caller import where_is
-from handrail.temporal.cluster import info_of
 from handrail.temporal.reaching import ReachesRuns
 from handrail.temporal.record import scratch
-from handrail.temporal.wire import packed
 
 LOOK_S = (0.05, 1.0)
 """How soon, and at least how often, a run is looked at."""
@@ -42,7 +39,7 @@ class ReadsRuns(ReachesRuns):
             RunNotFound: there is no such run.
         """
         standing = await (await self._caller.cluster()).standing(run_id)
-        history = await self._caller.history(run_id)
+        history = await self._caller.history(run_id, secrets={})  # what is shown has none in it
         view = view_of(history, alive=standing.is_open, now=time.time())
         end = view.end
         status: Any = "running" if standing.is_open else "dead"
@@ -76,7 +73,7 @@ class ReadsRuns(ReachesRuns):
         """
         pause, most = LOOK_S
         while True:
-            events = await self._caller.history(run_id, after)
+            events = await self._caller.history(run_id, after, {})
             for event in events:
                 yield event
             if events:
@@ -90,7 +87,7 @@ class ReadsRuns(ReachesRuns):
     async def runs(self) -> list[RunInfo]:
         """The runs of the task queue, oldest first."""
         cluster = await self._caller.cluster()
-        return [info_of(one) async for one in cluster.runs()][::-1]
+        return await cluster.infos()
 
     # -- what would become of them --------------------------------------------------------------
 
@@ -151,7 +148,7 @@ class ReadsRuns(ReachesRuns):
         made = await engine.fork(
             run_id, at=at, outputs=outputs, inputs=inputs, rerun=rerun, fork_id=fork_id
         )
-        await self._hold(made, standing.workflow, engine.journal.events(made))
+        await self._caller.hold(made, standing.workflow, engine.journal.events(made))
         return made
 
     async def import_run(self, file: str | os.PathLike[str], *, run_id: str | None = None) -> str:
@@ -163,16 +160,8 @@ class ReadsRuns(ReachesRuns):
         engine = self._engine()
         made = await engine.import_run(file, run_id=run_id)
         history = engine.journal.events(made)
-        await self._hold(made, workflow_named(history), history)
+        await self._caller.hold(made, workflow_named(history), history)
         return made
-
-    async def _hold(self, run_id: str, name: str, history: Sequence[ev.Event]) -> None:
-        """Have the cluster keep a run until somebody drives it."""
-        known = {one.definition.name: one.definition for one in self._caller.workflows}
-        start = self._caller.start(where_is(known[name]) if name in known else f":{name}")
-        start.resumed = start.held = True
-        cluster = await self._caller.cluster()
-        await cluster.begin(run_id, name, start, packed(self._caller.rows(history)))
 
     async def export(self, run_id: str, file: str | os.PathLike[str]) -> None:
         """Write a run to a file of JSON lines, as ``Executor.export`` does.

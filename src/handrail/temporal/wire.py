@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +19,6 @@ from handrail.codec.codec import Codec
 from handrail.model import events as ev
 from handrail.record.exports import Line
 from handrail.record.rows import Record, from_record, to_record
-from handrail.secrets.values import SecretValues
 
 MESSAGE = "handrail_message"
 """The signal and the update by which a message comes: an answer, a cancellation, a steering."""
@@ -33,6 +32,13 @@ STATE = "handrail_state"
 """The query for what a run waits for."""
 LOCAL = "handrail_local"
 """The activity for what is performed where the workflow's code runs."""
+LABELS, HELD, WAITS, STATUS = "labels", "held", "waits", "status"
+"""What is said in lists of runs (their memo): labels; how a run stood that is not driven; for whom
+it waits; how it ended, if not with success."""
+LISTED = 20
+"""So many things at most that a run waits for are said."""
+DEAD = "dead"
+"""That a run which is not driven has no end and was not suspended."""
 CHUNK_BYTES = 512 << 10
 """So much text at most is packed into one chunk."""
 MOST_BYTES = (2 << 20) - (64 << 10)
@@ -72,11 +78,12 @@ class Start(msgspec.Struct, omit_defaults=True):
 
 
 class Drive(msgspec.Struct, omit_defaults=True):
-    """How a run that is held goes on."""
+    """How a run that is held goes on; ``workflow`` is where its code is, if that was not known."""
 
     reuse: tuple[str, ...] = ()
     rerun: tuple[str, ...] = ()
     cancel: str | None = None
+    workflow: str = ""
 
 
 class Refusal(msgspec.Struct):
@@ -158,6 +165,7 @@ class State(msgspec.Struct, omit_defaults=True):
     paused: bool = False
     held: bool = False
     events: int = 0
+    updated_at: float = 0.0
 
 
 class Ended(msgspec.Struct, omit_defaults=True):
@@ -204,7 +212,7 @@ def read(raw_value: RawValue, kind: Any) -> Any:
 # -- records ---------------------------------------------------------------------------------------
 
 
-def row_of(event: ev.Event, codec: Codec, secrets: SecretValues) -> Row:
+def row_of(event: ev.Event, codec: Codec, secrets: Mapping[str, str]) -> Row:
     """The row of an event.
 
     Raises:
@@ -213,7 +221,7 @@ def row_of(event: ev.Event, codec: Codec, secrets: SecretValues) -> Row:
     return Row(event.seq, event.at, *to_record(event, codec, secrets))
 
 
-def event_of(row: Row, run_id: str, codec: Codec, secrets: SecretValues) -> ev.Event:
+def event_of(row: Row, run_id: str, codec: Codec, secrets: Mapping[str, str]) -> ev.Event:
     """The event of a row."""
     return from_record(run_id, row.seq, row.at, row.record, codec, secrets)
 

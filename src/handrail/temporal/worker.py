@@ -20,6 +20,9 @@ from handrail.temporal.execution import HandrailRun, WithServing
 from handrail.temporal.performing import BEAT_S, Steps, home_queue
 from handrail.temporal.serving import Serving
 
+MAX_ACTIVITIES = 100
+"""So many steps at once a worker performs, if it is not told otherwise."""
+
 
 class TemporalWorker:
     """Serves workflows and steps while its block lasts."""
@@ -33,7 +36,7 @@ class TemporalWorker:
         task_queue: str = "handrail",
         steps: bool = True,
         runs: bool = True,
-        max_activities: int = 100,
+        max_activities: int = MAX_ACTIVITIES,
         max_cached_runs: int = 1_000,
     ) -> None:
         executor = executor if executor is not None else Executor()

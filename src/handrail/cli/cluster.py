@@ -1,0 +1,134 @@
+"""``--temporal``: runs on a cluster, in the place of those of a journal on disk."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import attrs
+
+from handrail.cli.exits import Refused
+from handrail.cli.journal import Place
+from handrail.errors import MissingExtra
+from handrail.project import project_table
+
+if TYPE_CHECKING:
+    from handrail.cli.options import Driving
+    from handrail.temporal.journal import ClusterJournal
+
+VARIABLE = "HANDRAIL_TEMPORAL"
+QUEUE_VARIABLE = "HANDRAIL_TASK_QUEUE"
+BLOBS_VARIABLE = "HANDRAIL_BLOBS"
+DEFAULT_QUEUE = "handrail"
+
+
+@attrs.frozen
+class ClusterPlace(Place):
+    """A cluster, and the task queue of its runs; ``blobs`` is where large values lie."""
+
+    address: str = ""
+    task_queue: str = DEFAULT_QUEUE
+    blobs: str | None = None
+
+    goes_on_alone: ClassVar[bool] = True
+
+    @property
+    def file(self) -> Path:
+        """Where it is, for people."""
+        return Path(self.address)
+
+    def is_there(self) -> bool:
+        """True: whether it answers is seen when it is asked."""
+        return True
+
+    def find(self) -> ClusterJournal:
+        """Its runs as a journal.
+
+        Raises:
+            WrongUse: the address is none.
+        """
+        journal: ClusterJournal = _journal(self.address, self.task_queue, self.blobs)
+        return journal
+
+    def find_file(self) -> NoReturn:
+        """Raise: a cluster keeps its record by its own means.
+
+        Raises:
+            Refused: always.
+        """
+        hint = "`handrail export` writes a run to a file; --dir names a journal."
+        raise Refused(self.address, "is a cluster, which looks after its record itself", hint)
+
+    make = find
+
+    def command(self, *words: str) -> str:
+        """A command of this tool for people to type, which reaches the same cluster."""
+        again = ["--temporal", self.address] if self.typed else []
+        if self.target is not None and words[0] in {"resume", "plan"}:
+            again += ["--target", self.target]
+        return shlex.join(["handrail", *words, *again])
+
+
+def on_cluster(place: Place, address: str, typed: str) -> ClusterPlace:
+    """The cluster at an address, with what was named of the place; ``typed`` as ``Place`` has it.
+
+    Raises:
+        MissingExtra: what clusters are reached with is not installed.
+    """
+    require()
+    fields = {one.name: getattr(place, one.name) for one in attrs.fields(Place)}
+    queue, blobs = settings()
+    return ClusterPlace(
+        **{**fields, "typed": typed}, address=address, task_queue=queue, blobs=blobs
+    )
+
+
+def settings(queue: str | None = None, blobs: str | None = None) -> tuple[str, str | None]:
+    """The task queue, and where large values lie: as typed, of the environment, or the project."""
+    table = project_table()
+    queue = queue or os.environ.get(QUEUE_VARIABLE) or table.get("task_queue") or DEFAULT_QUEUE
+    return queue, blobs or os.environ.get(BLOBS_VARIABLE) or table.get("blobs")
+
+
+def refuse_of_workers(driving: Driving) -> None:
+    """Refuse what says how steps are performed, for that is on the workers.
+
+    Raises:
+        Refused: something of it was typed.
+    """
+    typed = {
+        "--backend": driving.backend,
+        "--model": driving.model,
+        "--record": driving.record,
+        "--replay": driving.replay,
+    }
+    for name, value in typed.items():
+        if value is not None:
+            why = "is what steps are performed with, and that is on the workers"
+            hint = "Their executor has it: handrail worker --executor module:name."
+            raise Refused(name, why, hint)
+
+
+def require() -> None:
+    """See to it that what clusters are reached with is there.
+
+    Raises:
+        MissingExtra: it is not.
+    """
+    if find_spec("temporalio") is None:
+        raise MissingExtra("--temporal", "temporalio", "temporal")
+
+
+@cache
+def _journal(address: str, task_queue: str, blobs: str | None) -> Any:
+    from handrail.temporal.blobs import blobs_at
+    from handrail.temporal.caller import Caller
+    from handrail.temporal.connecting import parted
+    from handrail.temporal.journal import ClusterJournal
+
+    parted(address)
+    return ClusterJournal(Caller(address, task_queue, blobs_at(blobs)))

@@ -1,0 +1,141 @@
+"""A run on a cluster as this process shows it: begun or resumed there, and watched to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any, TextIO, cast
+
+from rich.console import Console
+
+from handrail.cli.channels import silence, tell
+from handrail.cli.cluster import ClusterPlace
+from handrail.cli.driving import Begin, Options, bounded, gates_of, report_result
+from handrail.cli.exits import EXIT_OF, Exit
+from handrail.cli.report import tell_ending, tell_mismatch
+from handrail.cli.screen import Screen
+from handrail.cli.settings import project_executor
+from handrail.errors import ReplayMismatch
+from handrail.model.definition import WorkflowDefinition
+from handrail.model.results import WorkflowResult
+from handrail.ports.sink import Sink
+from handrail.temporal import TemporalExecutor
+from handrail.temporal.run import ClusterRun
+
+_ENDED_BY = {
+    signal.SIGINT: Exit.INTERRUPTED,
+    signal.SIGTERM: Exit.TERMINATED,
+    signal.SIGHUP: Exit.HUNG_UP,
+}
+
+
+class DrivingTemporalExecutor(TemporalExecutor):
+    """An executor whose resumed runs are held by a run, too."""
+
+    def held(
+        self, run_id: str, work: Callable[[], Awaitable[WorkflowResult[Any] | None]]
+    ) -> ClusterRun[Any]:
+        """A call of ``resume`` or ``cancel`` for this run, as a run that can be iterated over."""
+
+        async def drive(_: Any) -> WorkflowResult[Any]:
+            return cast("WorkflowResult[Any]", await work())
+
+        return ClusterRun(run_id, self, drive)
+
+
+def drive(
+    begin: Begin,
+    options: Options,
+    data: TextIO | None,
+    place: ClusterPlace,
+    definition: WorkflowDefinition,
+) -> int:
+    """Watch what ``begin`` gives to its end; the exit code. Ctrl-C leaves it to go on there."""
+    screen = None if options.quiet else Screen(Console(stderr=True))
+    executor = _executor(options, place, screen, definition)
+    watching = _Watching()
+    try:
+        result = asyncio.run(watching.watch(begin, executor))
+    except ReplayMismatch as error:
+        tell_mismatch(error, place)
+        return Exit.USAGE
+    if result is None:
+        assert watching.exit is not None
+        run_id = watching.run_id
+        tell(f"run {run_id} goes on on the cluster; watch it: {place.command('tail', run_id)}")
+        tell(f"or end it: {place.command('cancel', run_id)}")
+        return watching.exit
+    try:
+        report_result(result, data)
+    except BrokenPipeError:  # whoever read it has gone; the exit code still says how it ended
+        silence(1)
+    tell_ending(result, quiet=options.quiet, interrupted=None, place=place)
+    if result.status == "cancelled" and result.rollback_errors:
+        return Exit.FAILED
+    return EXIT_OF[result.status]
+
+
+class _Watching:
+    """Watches one run, until its end or a signal. Mutable."""
+
+    def __init__(self) -> None:
+        self.run_id = ""
+        self.exit: Exit | None = None
+
+    async def watch(
+        self, begin: Begin, executor: DrivingTemporalExecutor
+    ) -> WorkflowResult[Any] | None:
+        """The result; None if a signal came first."""
+        task = asyncio.ensure_future(self._watched(begin, executor))
+        loop = asyncio.get_running_loop()
+        for signum, code in _ENDED_BY.items():
+            loop.add_signal_handler(signum, self._leave, code, task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self.exit is None:
+                raise
+            return None
+
+    def _leave(self, code: Exit, task: asyncio.Task[Any]) -> None:
+        self.exit = code
+        task.cancel()
+
+    async def _watched(
+        self, begin: Begin, executor: DrivingTemporalExecutor
+    ) -> WorkflowResult[Any]:
+        run: Any = begin(cast("Any", executor))
+        self.run_id = run.run_id
+        async with run:
+            async for _ in run:
+                pass
+        result: WorkflowResult[Any] = run.result
+        return result
+
+
+def _executor(
+    options: Options, place: ClusterPlace, screen: Screen | None, definition: WorkflowDefinition
+) -> DrivingTemporalExecutor:
+    """What the run is begun with: the executor that was named, or the project's, as far as it is
+    not what steps are performed with.
+    """
+    base = place.executor or project_executor(None, None)
+    known = base.parts
+    sinks: list[Sink] = [] if screen is None else [screen]
+    gates = gates_of(options.gates, screen)
+    return DrivingTemporalExecutor(
+        place.address,
+        task_queue=place.task_queue,
+        blobs=place.blobs,
+        workflows=known.workflows,
+        limits=bounded(options.limits.over(known.limits), definition),
+        gates=known.gates if gates is None else gates,
+        sinks=(*known.sinks, *sinks),
+        codec=known.journal.codec,
+        secrets=known.secrets,
+        linger_s=0,
+        cleanup_timeout_s=known.cleanup_timeout_s,
+        max_crashes=known.max_crashes,
+        on_change=options.on_change or known.on_change,
+    )

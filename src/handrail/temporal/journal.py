@@ -1,0 +1,200 @@
+"""The runs of a cluster as a journal: whoever reads journals reads them, and sends to them.
+
+Nothing is appended to its runs from here, for their workers do that. What is imported or forked is
+put onto the cluster whole, and held until somebody resumes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from handrail.codec.codec import Codec
+from handrail.errors import JournalFailed, RunLocked, RunNotFound
+from handrail.model import events as ev
+from handrail.ports.journal import Letter, RunInfo
+from handrail.record.reading import workflow_named
+from handrail.temporal.caller import Caller
+from handrail.temporal.reaching import ReachesRuns
+from handrail.temporal.wire import Row, event_of
+
+T = TypeVar("T")
+
+_KEPT_RUNS = 8
+"""So many records are kept, of which only what is new is asked for."""
+
+
+class ClusterJournal:
+    """Mutable: it keeps a connection, and what it read last. For threads, and for event loops."""
+
+    durable = True
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._reaches = ReachesRuns(caller)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting = threading.Lock()
+        self._kept: dict[str, list[Row]] = {}
+        self._counts: dict[str, int] = {}
+        """How many events those have that were read."""
+
+    @property
+    def codec(self) -> Codec:
+        """How values are written."""
+        return self._caller.codec
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def runs(self) -> Sequence[RunInfo]:
+        """Every run of the task queue, oldest first."""
+        return [self._counted(one) for one in self._wait(self._infos())]
+
+    async def _infos(self) -> list[RunInfo]:
+        return await (await self._caller.cluster()).infos()
+
+    def info(self, run_id: str, /) -> RunInfo | None:
+        """One run, if there is one of this very id."""
+        try:
+            return self._counted(self._wait(self._info(run_id)))
+        except RunNotFound:
+            return None
+
+    async def _info(self, run_id: str) -> RunInfo:
+        found = await (await self._caller.cluster()).info(run_id)
+        if found.holder is None and run_id not in self._counts:
+            await self._rows(run_id)  # of one that has ended only its record says how many
+        return found
+
+    def _counted(self, info: RunInfo) -> RunInfo:
+        """With the number of its events, if it has ended and was read."""
+        known = self._counts.get(info.run_id)
+        if known is None or info.holder is not None:
+            return info
+        return dataclasses.replace(info, events=known)
+
+    def events(
+        self, run_id: str, /, *, secrets: Mapping[str, str] | None = None
+    ) -> Sequence[ev.Event]:
+        """All events of a run, in order; empty for a run that the cluster does not know.
+
+        Raises:
+            NoWorker: the run is open, and nobody answers for it.
+        """
+        try:
+            rows = self._wait(self._rows(run_id))
+        except RunNotFound:
+            return []
+        return [event_of(row, run_id, self.codec, secrets or {}) for row in rows]
+
+    async def _rows(self, run_id: str) -> list[Row]:
+        kept = self._kept.pop(run_id, [])
+        found = await (await self._caller.cluster()).rows(run_id, len(kept))
+        kept += found
+        while len(self._kept) >= _KEPT_RUNS:
+            del self._kept[next(iter(self._kept))]
+        self._kept[run_id] = kept
+        self._counts[run_id] = len(kept)
+        return list(kept)
+
+    def letters(self, run_id: str, after: int, /) -> Sequence[Letter]:
+        """None: what is sent to a run is in its record at once."""
+        del run_id, after
+        return ()
+
+    def workers(self) -> Sequence[str]:
+        """Who serves the runs of the task queue.
+
+        Raises:
+            ClusterUnreachable: the cluster does not answer.
+        """
+        return self._wait(self._workers())
+
+    async def _workers(self) -> list[str]:
+        return await (await self._caller.cluster()).workers()
+
+    # -- sending --------------------------------------------------------------------------------
+
+    def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
+        """Send a message to its run; it as it counts.
+
+        Raises:
+            HandrailError: it is refused. NoWorker: nobody answers for the run.
+        """
+        del secrets
+        event = letter.event
+        can_be_refused = isinstance(event, (ev.GateAnswered, ev.SignalReceived)) or (
+            isinstance(event, ev.RunSteered) and event.path
+        )
+        send = self._reaches.ask if can_be_refused else self._reaches.tell
+        self._wait(send(event.run_id, event))
+        return letter
+
+    def append_run(
+        self,
+        events: Sequence[ev.Event],
+        /,
+        *,
+        letters: Sequence[Letter] = (),
+        secrets: Mapping[str, str] | None = None,
+    ) -> None:
+        """Put a whole run onto the cluster, held until somebody resumes it.
+
+        Raises:
+            RunIdTaken: there is one of this id.
+        """
+        self._wait(self._append_run(events, letters, secrets))
+
+    async def _append_run(
+        self,
+        events: Sequence[ev.Event],
+        letters: Sequence[Letter],
+        secrets: Mapping[str, str] | None,
+    ) -> None:
+        run_id, name = events[0].run_id, workflow_named(events)
+        numbered = [copy.copy(one) for one in events]
+        history = [ev.stamp(one, run_id, seq, one.at) for seq, one in enumerate(numbered, 1)]
+        await self._caller.hold(run_id, name, history, secrets)
+        for letter in letters:
+            await self._reaches.tell(run_id, letter.event)
+
+    # -- what only its workers do ---------------------------------------------------------------
+
+    def append(self, event: ev.Event, /, *, sync: bool = False) -> NoReturn:
+        """Raise: a run of a cluster is recorded by its workers.
+
+        Raises:
+            JournalFailed: always.
+        """
+        del sync
+        where = self._wait(self._caller.cluster()).address
+        raise JournalFailed(where, f"adding to run {event.run_id}", "only its workers do that")
+
+    def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> NoReturn:
+        """Raise: a run of a cluster is driven there.
+
+        Raises:
+            RunLocked: always.
+        """
+        del secrets
+        raise RunLocked(run_id, 0, self._wait(self._caller.cluster()).address, 0.0)
+
+    def close(self) -> None:
+        """End its thread; it can be used again afterwards."""
+        with self._starting:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """What it gives, done by a thread of its own: whoever calls may be an event loop."""
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
