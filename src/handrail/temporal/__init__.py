@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from handrail.temporal.executor import TemporalExecutor as TemporalExecutor
     from handrail.temporal.worker import TemporalWorker as TemporalWorker
+    from handrail.temporal.worker import replayer as replayer
 
 _FROM = {
     "TemporalExecutor": "handrail.temporal.executor",
     "TemporalWorker": "handrail.temporal.worker",
+    "replayer": "handrail.temporal.worker",
 }
-__all__ = ["TemporalExecutor", "TemporalWorker"]
+__all__ = ["TemporalExecutor", "TemporalWorker", "replayer"]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from temporalio.client import Client
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 
 from handrail.engine.parts import definition_of
 from handrail.errors import WrongUse
@@ -22,6 +22,9 @@ from handrail.temporal.serving import Serving
 
 MAX_ACTIVITIES = 100
 """So many steps at once a worker performs, if it is not told otherwise."""
+
+_STICKY_S = 4.0
+"""How long a run waits for the worker that has it in memory, before another makes it again."""
 
 
 class TemporalWorker:
@@ -39,19 +42,7 @@ class TemporalWorker:
         max_activities: int = MAX_ACTIVITIES,
         max_cached_runs: int = 1_000,
     ) -> None:
-        executor = executor if executor is not None else Executor()
-        parts = executor.parts
-        if parts.shared is not None:
-            raise WrongUse("shared_limits hold in one process")
-        known = {one.definition.name: definition_of(one) for one in (*parts.workflows, *workflows)}
-        serving = Serving(
-            parts,
-            known,
-            parts.journal.codec,
-            secret_values(parts.secrets, os.environ),
-            task_queue,
-            home_queue(task_queue),
-        )
+        serving = _serving(workflows, executor, task_queue)
         performs = Steps(serving)
         common: dict[str, Any] = {
             "max_heartbeat_throttle_interval": timedelta(seconds=BEAT_S),
@@ -69,6 +60,7 @@ class TemporalWorker:
                 no_remote_activities=not steps,
                 workflow_runner=UnsandboxedWorkflowRunner(),
                 max_cached_workflows=max_cached_runs,
+                sticky_queue_schedule_to_start_timeout=timedelta(seconds=_STICKY_S),
                 **common,
             )
         ]
@@ -90,3 +82,36 @@ class TemporalWorker:
     ) -> None:
         for worker in reversed(self._workers):
             await worker.__aexit__(kind, error, trace)
+
+
+def replayer(
+    workflows: Sequence[WorkflowLike[..., Any]] = (), *, executor: Executor | None = None
+) -> Replayer:
+    """Temporal's own ``Replayer``, for histories of runs: it says whether the code of now decides
+    as the code did that made them.
+    """
+    serving = _serving(workflows, executor, "")
+    return Replayer(
+        workflows=[HandrailRun],
+        interceptors=[WithServing(serving)],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    )
+
+
+def _serving(
+    workflows: Sequence[WorkflowLike[..., Any]], executor: Executor | None, task_queue: str
+) -> Serving:
+    parts = (executor if executor is not None else Executor()).parts
+    if parts.shared is not None:
+        raise WrongUse(
+            "shared_limits hold in one process, and a worker is one of many: max_activities= "
+            "bounds it"
+        )
+    return Serving(
+        parts,
+        {one.definition.name: definition_of(one) for one in (*parts.workflows, *workflows)},
+        parts.journal.codec,
+        secret_values(parts.secrets, os.environ),
+        task_queue,
+        home_queue(task_queue),
+    )

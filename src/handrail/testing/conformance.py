@@ -433,32 +433,36 @@ def drawn(body: Body) -> Steps[Any]:
 
 
 @workflow
-def storm(folder: Path, branches: int = 12, steps: int = 7) -> Steps[list[int]]:
+def storm(
+    folder: Path, branches: int = 12, steps: int = 7, seconds: float = 0.05
+) -> Steps[list[int]]:
     """Branches side by side, each a row of steps that leave a trace."""
     return (
         yield from step("storm").for_each(
-            [(folder, branch, steps) for branch in range(branches)], storm_branch, key=_branch_key
+            [(folder, branch, steps, seconds) for branch in range(branches)],
+            storm_branch,
+            key=_branch_key,
         )
     )
 
 
-def _branch_key(given: tuple[Path, int, int]) -> str:
+def _branch_key(given: tuple[Path, int, int, float]) -> str:
     return f"b{given[1]}"
 
 
-def storm_branch(given: tuple[Path, int, int]) -> Steps[int]:
+def storm_branch(given: tuple[Path, int, int, float]) -> Steps[int]:
     """One branch of the storm."""
-    folder, branch, steps = given
+    folder, branch, steps, seconds = given
     total = branch
     for number in range(steps):
-        total = yield from step(f"s{number}").call(strike, folder, total, number)
+        total = yield from step(f"s{number}").call(strike, folder, total, number, seconds)
     return total
 
 
-async def strike(folder: Path, total: int, number: int) -> int:
+async def strike(folder: Path, total: int, number: int, seconds: float) -> int:
     """A step of the storm, which takes long enough to be killed in."""
     note(folder)
-    await anyio.sleep(0.05)
+    await anyio.sleep(seconds)
     return total + number
 
 

@@ -1,6 +1,7 @@
 """The laws of each port as a pytest class: subclass it, and give it what you made.
 
-``HostContract``, which brings a whole executor, is imported when it is first used.
+``HostContract`` and ``ChaosContract``, which bring a whole executor, are imported when they are
+first used.
 """
 
 from __future__ import annotations
@@ -13,14 +14,26 @@ from handrail.testing.contracts.journal import JournalContract
 from handrail.testing.contracts.sink import SinkContract
 
 if TYPE_CHECKING:
+    from handrail.testing.contracts.chaos import ChaosContract
     from handrail.testing.contracts.host import HostContract
 
-__all__ = ["BackendContract", "ClockContract", "HostContract", "JournalContract", "SinkContract"]
+__all__ = [
+    "BackendContract",
+    "ChaosContract",
+    "ClockContract",
+    "HostContract",
+    "JournalContract",
+    "SinkContract",
+]
+_LAZY = {
+    "ChaosContract": "handrail.testing.contracts.chaos",
+    "HostContract": "handrail.testing.contracts.host",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name != "HostContract":
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from handrail.testing.contracts.host import HostContract
+    from importlib import import_module
 
-    return HostContract
+    return getattr(import_module(_LAZY[name]), name)

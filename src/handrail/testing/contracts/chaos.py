@@ -1,0 +1,220 @@
+"""What runs of an engine of many processes survive: any of these being killed, at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, TypeAlias
+
+import anyio
+import pytest
+
+from handrail.executor import Executor
+from handrail.testing.conformance import by_path, differences, essence, storm
+from handrail.testing.contracts.host import history_of
+
+MakeExecutor: TypeAlias = Callable[..., Any]
+BRANCHES, STEPS = 12, 7
+
+
+class Plant(Protocol):
+    """The processes of an engine. Workers know ``handrail.testing.conformance``."""
+
+    def start_worker(self) -> int:
+        """Start one; its process id, once it serves."""
+        ...
+
+    def kill_worker(self, pid: int) -> None:
+        """Kill one, as ``kill -9`` does."""
+        ...
+
+    def workers(self) -> Sequence[int]:
+        """The process ids of those that live."""
+        ...
+
+    def kill_server(self) -> None:
+        """Kill what keeps the runs, as ``kill -9`` does."""
+        ...
+
+    def start_server(self) -> None:
+        """Start it again, with what it had kept."""
+        ...
+
+    def cut(self) -> None:
+        """Let nothing pass between workers and server any more."""
+        ...
+
+    def join(self) -> None:
+        """Let it pass again."""
+        ...
+
+
+class ChaosContract:
+    """The tests of an engine whose runs outlive its processes; subclass it, and override the
+    fixtures ``engine`` (see ``HostContract``) and ``plant``. The whole storm has 12 branches of 7
+    steps; a step counts what it does by its idempotency key.
+    """
+
+    @pytest.fixture
+    def engine(self) -> MakeExecutor:
+        """Makes executors of the engine."""
+        raise NotImplementedError("override the fixture engine in your subclass")
+
+    @pytest.fixture
+    def plant(self) -> Plant:
+        """The processes of the engine, with three workers at work."""
+        raise NotImplementedError("override the fixture plant in your subclass")
+
+    async def test_a_worker_is_killed_in_a_group(
+        self, engine: MakeExecutor, plant: Plant, tmp_path: Path
+    ) -> None:
+        """Its steps in flight run once more, under the same key; none that had ended."""
+        async with _storm(engine, tmp_path, seconds=0.3) as folder:
+            killed = await _busy(plant, folder)
+            plant.kill_worker(killed)
+        doubles = _twice(folder)
+        assert 0 < len(doubles) <= BRANCHES
+        assert {first["pid"] for first, _ in doubles} <= {killed}
+        assert all(second["again"] for _, second in doubles)
+
+    async def test_all_workers_are_killed(
+        self, engine: MakeExecutor, plant: Plant, tmp_path: Path
+    ) -> None:
+        """The run goes on when there are others."""
+        async with _storm(engine, tmp_path) as folder:
+            await _begun(folder, BRANCHES)
+            killed = list(plant.workers())
+            for pid in killed:
+                plant.kill_worker(pid)
+            for _ in killed:
+                plant.start_worker()
+        doubles = _twice(folder)
+        assert len(doubles) <= BRANCHES
+        assert {first["pid"] for first, _ in doubles} <= {*killed}
+
+    async def test_the_server_is_killed(
+        self, engine: MakeExecutor, plant: Plant, tmp_path: Path
+    ) -> None:
+        """The run goes on when it is back, with all that it had kept."""
+        async with _storm(engine, tmp_path) as folder:
+            await _begun(folder, BRANCHES)
+            plant.kill_server()
+            await anyio.sleep(1)
+            plant.start_server()
+        assert len(_twice(folder)) <= 2 * BRANCHES
+
+    async def test_the_network_is_cut(
+        self, engine: MakeExecutor, plant: Plant, tmp_path: Path
+    ) -> None:
+        """Workers that cannot say what they have done say it later, or others do it."""
+        async with _storm(engine, tmp_path) as folder:
+            await _begun(folder, BRANCHES)
+            plant.cut()
+            await anyio.sleep(1)
+            plant.join()
+        assert len(_twice(folder)) <= 2 * BRANCHES
+
+    async def test_a_storm_of_kills(
+        self, engine: MakeExecutor, plant: Plant, tmp_path: Path, kills: int
+    ) -> None:
+        """Whatever is killed whenever, the run comes to its end, and its result is right."""
+        async with _storm(engine, tmp_path, seconds=0.4):
+            chance = random.Random(kills)  # noqa: S311  # no secret
+            for number in range(kills):
+                await anyio.sleep(chance.uniform(0.05, 0.6))
+                if number % 4 == 3:
+                    plant.kill_server()
+                    plant.start_server()
+                else:
+                    plant.kill_worker(chance.choice(plant.workers()))
+                    plant.start_worker()
+
+    @pytest.fixture
+    def kills(self) -> int:
+        """How many processes are killed in the storm; override it with more of them."""
+        return 6
+
+
+class _Storm:
+    """A storm under way, and its end."""
+
+    def __init__(self, engine: MakeExecutor, scratch: Path, seconds: float) -> None:
+        self._here = Executor(workflows=[storm], portable=True)
+        self._there = engine(workflows=[storm], max_crashes=1_000)
+        self._scratch = scratch
+        self._inputs: dict[str, Any] = {"branches": BRANCHES, "steps": STEPS, "seconds": seconds}
+        self._task: asyncio.Task[Any] | None = None
+
+    async def __aenter__(self) -> Path:
+        folder = self._scratch / "effects"
+        self._task = asyncio.ensure_future(self._there.run(storm, folder, **self._inputs))
+        return folder
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._task is not None
+        if error is not None:
+            self._task.cancel()
+            return
+        result = await asyncio.wait_for(self._task, 120)
+        expected = await self._here.run(storm, self._scratch / "effects", **self._inputs)
+        histories = [
+            await history_of(executor, one.run_id, self._scratch / f"{which}.jsonl")
+            for which, executor, one in (
+                ("here", self._here, expected),
+                ("there", self._there, result),
+            )
+        ]
+        assert essence(result) == essence(expected)
+        assert differences(*map(by_path, histories)) == []
+
+
+def _storm(engine: MakeExecutor, scratch: Path, seconds: float = 0.05) -> _Storm:
+    return _Storm(engine, scratch, seconds)
+
+
+async def _busy(plant: Plant, folder: Path) -> int:
+    """A worker that performs several steps now."""
+    await _begun(folder, BRANCHES)
+    while True:
+        by_worker: dict[int, int] = defaultdict(int)
+        for lines in _said(folder).values():
+            by_worker[lines[-1]["pid"]] += 1
+        alive = [pid for pid in by_worker if pid in plant.workers()]
+        if alive:
+            return max(alive, key=lambda pid: by_worker[pid])
+        await anyio.sleep(0.01)
+
+
+async def _begun(folder: Path, count: int) -> None:
+    """Until so many steps have begun."""
+    while not folder.exists() or len(list(folder.iterdir())) < count:  # noqa: ASYNC110, ASYNC240  # other processes write it
+        await anyio.sleep(0.01)
+
+
+def _said(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """What the engine did, by idempotency key; each knows who did it, and whether it was first."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for file in folder.iterdir():
+        said = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        theirs = [one for one in said if one["pid"] != os.getpid()]
+        if theirs:
+            found[file.name] = theirs
+    return found
+
+
+def _twice(folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """What was done more than once: the first two of those who did it."""
+    said = _said(folder)
+    assert len(said) == BRANCHES * STEPS
+    return [(lines[0], lines[1]) for lines in said.values() if len(lines) > 1]
