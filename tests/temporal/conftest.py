@@ -13,7 +13,8 @@ from temporalio.client import Client
 from handrail import Executor
 from handrail.temporal import TemporalExecutor, TemporalWorker
 from handrail.temporal.dev import DevServer, dev_server
-from handrail.testing.contracts.host import FLOWS
+from handrail.testing.conformance import FLOWS as CONFORMANCE
+from tests.temporal.flows import FLOWS
 
 
 @pytest.fixture(scope="session")
@@ -37,8 +38,9 @@ async def client(server: DevServer) -> Client:
 
 @pytest.fixture(scope="session")
 async def worker(client: Client) -> AsyncIterator[TemporalWorker]:
-    """A worker in this process, which knows the workflows of the contract."""
-    async with TemporalWorker(client, FLOWS, executor=Executor(), task_queue="tests") as running:
+    """A worker in this process, which knows the workflows of the contract, and of these tests."""
+    known = [*FLOWS, *CONFORMANCE]
+    async with TemporalWorker(client, known, executor=Executor(), task_queue="tests") as running:
         yield running
 
 

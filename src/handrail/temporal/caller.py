@@ -25,7 +25,18 @@ from handrail.secrets.values import Secrets, SecretValues, secret_values
 from handrail.temporal.cluster import Cluster, Standing, with_blobs
 from handrail.temporal.connecting import connect
 from handrail.temporal.record import labels_of
-from handrail.temporal.wire import DEAD, HELD, LISTED, WAITS, Row, Start, event_of, packed, row_of
+from handrail.temporal.wire import (
+    DEAD,
+    HELD,
+    LISTED,
+    SINCE,
+    WAITS,
+    Row,
+    Start,
+    event_of,
+    packed,
+    row_of,
+)
 from handrail.typed.reference import reference
 
 
@@ -114,7 +125,7 @@ class Caller:
         values = self.values() if secrets is None else secrets
         rows = [row_of(one, self.codec, values) for one in history]
         waits = [msgspec.to_builtins(one) for one in waits_of(history)[:LISTED]]
-        said = {HELD: status_of(history) or DEAD, WAITS: waits}
+        said = {SINCE: history[0].at, HELD: status_of(history) or DEAD, WAITS: waits}
         await (await self.cluster()).begin(run_id, name, start, packed(rows), said=said)
 
     def definition(

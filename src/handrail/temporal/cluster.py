@@ -56,6 +56,7 @@ from handrail.temporal.wire import (
     MESSAGE,
     RECORD,
     REFUSE,
+    SINCE,
     STATE,
     STATUS,
     WAITS,
@@ -432,8 +433,9 @@ async def _standing(
 
 def info_of(standing: Standing, address: str, state: State | None = None) -> RunInfo:
     """A run as a journal lists it, as far as the cluster's list says, and its worker."""
-    said, since = standing.said, standing.started_at.timestamp()
-    updated_at = since if standing.ended_at is None else standing.ended_at.timestamp()
+    said = standing.said
+    since = said.get(SINCE) or standing.started_at.timestamp()
+    updated_at = (standing.ended_at or standing.started_at).timestamp()
     is_driven = standing.is_open and HELD not in said
     return RunInfo(
         standing.run_id,

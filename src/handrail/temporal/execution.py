@@ -35,6 +35,7 @@ from handrail.temporal.wire import (
     MOST_BYTES,
     RECORD,
     REFUSE,
+    SINCE,
     STATE,
     STATUS,
     WAITS,
@@ -144,6 +145,9 @@ class Execution:
         self._held = False
         self._go: Drive | None = None
         self._is_cancelled = False
+        self._began_at = 0.0
+        self._is_ending = False
+        """The drive ends by itself soon, for its history is long."""
         self._result: WorkflowResult[Any] | None = None
         self._waits: tuple[WaitsFor, ...] = ()
         """What lists of runs say that it waits for."""
@@ -184,6 +188,7 @@ class Execution:
         info = workflow.info()
         run_id, name = info.workflow_id, info.workflow_type
         history = [self._event(row) for row in unpacked(self._chunks)] if start.resumed else []
+        self._began_at = history[0].at if history else workflow.time()
         self._go = None
         early, self._early = self._early, []
         letters = _counting(early) if start.resumed else []
@@ -236,14 +241,16 @@ class Execution:
         """See to it that the run goes on in another execution before this one is too long."""
         info, conductor = workflow.info(), host.conductor
         events, size = info.get_current_history_length(), info.get_current_history_size()
-        if events >= SOFT_EVENTS or size >= SOFT_BYTES:
-            conductor.end_when_idle(CONTINUED)
-            if conductor.waits_for_people and not conductor.machine.run.parked:
-                conductor.end(CONTINUED)
-                host.changed = True
-        if events >= HARD_EVENTS or size >= HARD_BYTES:
+        if self._is_ending or (events < SOFT_EVENTS and size < SOFT_BYTES):
+            return
+        conductor.end_when_idle(CONTINUED)
+        if conductor.waits_for_people and not conductor.machine.run.parked:
+            conductor.end(CONTINUED)
+        elif events >= HARD_EVENTS or size >= HARD_BYTES:
             conductor.drain(CONTINUED)
-            host.changed = True
+        else:
+            return
+        self._is_ending = host.changed = True
 
     def _continue(self, start: Start, host: RunHost) -> NoReturn:
         """Go on in another execution; in one that waits, if the drive was to end."""
@@ -257,7 +264,7 @@ class Execution:
 
     def _memo(self, following: Start, host: RunHost) -> dict[str, Any]:
         """What lists of runs say of the execution that follows."""
-        memo: dict[str, Any] = {LABELS: following.labels}
+        memo: dict[str, Any] = {LABELS: following.labels, SINCE: self._began_at}
         last = self._event(host.rows[-1])
         if following.held and isinstance(last, ev.RunSuspended):
             memo[HELD] = "suspended"

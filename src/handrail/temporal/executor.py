@@ -59,7 +59,7 @@ from handrail.temporal.reading import LOOK_S, ReadsRuns
 from handrail.temporal.record import labels_of, result_of
 from handrail.temporal.run import ClusterHandle, ClusterRun
 from handrail.temporal.watch import Show, Watch
-from handrail.temporal.wire import MOST_BYTES, Drive, Start, packed
+from handrail.temporal.wire import MOST_BYTES, SINCE, Drive, Start, packed
 from handrail.typed.schema import hints_of
 
 P = ParamSpec("P")
@@ -453,7 +453,8 @@ class TemporalExecutor(ReadsRuns):
         start = self._caller.start(where_is(definition), labels=labels_of(history))
         start.resumed, start.reuse, start.rerun = True, tuple(reuse), tuple(rerun)
         chunks = packed(self._caller.rows(history))
-        await cluster.begin(run_id, definition.name, start, chunks, again=True)
+        said = {SINCE: history[0].at}
+        await cluster.begin(run_id, definition.name, start, chunks, again=True, said=said)
 
     async def _checked(
         self,

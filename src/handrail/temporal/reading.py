@@ -19,6 +19,7 @@ from handrail.model.history import RunDiff
 from handrail.model.plan import Plan
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import RunInfo
+from handrail.record.inbox import unread
 from handrail.record.reading import ended, workflow_named
 from handrail.record.standing import RunState
 from handrail.record.view import view_of
@@ -161,6 +162,8 @@ class ReadsRuns(ReachesRuns):
         made = await engine.import_run(file, run_id=run_id)
         history = engine.journal.events(made)
         await self._caller.hold(made, workflow_named(history), history)
+        for letter in unread(engine.journal, made, history):
+            await self.tell(made, letter)
         return made
 
     async def export(self, run_id: str, file: str | os.PathLike[str]) -> None:
@@ -173,8 +176,8 @@ class ReadsRuns(ReachesRuns):
 
     async def diff(self, a: str, b: str) -> RunDiff:
         """Two runs, step by step; see ``Executor.diff``."""
-        one, other = await self._caller.history(a), await self._caller.history(b)
-        return await self._engine(one, other).diff(a, b)
+        histories = [await self._caller.history(run_id) for run_id in dict.fromkeys((a, b))]
+        return await self._engine(*histories).diff(a, b)
 
     plan_sync = sync_twin(plan)
     fork_sync = sync_twin(fork)

@@ -32,9 +32,9 @@ STATE = "handrail_state"
 """The query for what a run waits for."""
 LOCAL = "handrail_local"
 """The activity for what is performed where the workflow's code runs."""
-LABELS, HELD, WAITS, STATUS = "labels", "held", "waits", "status"
-"""What is said in lists of runs (their memo): labels; how a run stood that is not driven; for whom
-it waits; how it ended, if not with success."""
+LABELS, SINCE, HELD, WAITS, STATUS = "labels", "since", "held", "waits", "status"
+"""What is said in lists of runs (their memo): labels; when a run began of which this is not the
+first execution; how it stood, if it is not driven; for whom it waits; how it ended, if not well."""
 LISTED = 20
 """So many things at most that a run waits for are said."""
 DEAD = "dead"

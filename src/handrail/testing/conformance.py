@@ -581,6 +581,13 @@ CASES: tuple[Case, ...] = (
     Case("once", once_only),
 )
 
+FLOWS: tuple[Any, ...] = (
+    *{case.flow.definition.name: case.flow for case in CASES}.values(),
+    drawn,
+    storm,
+)
+"""All workflows of this module that are run by themselves."""
+
 
 # -- comparing -------------------------------------------------------------------------------------
 

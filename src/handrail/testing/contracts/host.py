@@ -13,6 +13,7 @@ from handrail.executor import Executor
 from handrail.model import events as ev
 from handrail.testing.conformance import (
     CASES,
+    FLOWS,
     Case,
     by_path,
     differences,
@@ -25,15 +26,12 @@ from handrail.testing.shapes import Body
 MakeExecutor: TypeAlias = Callable[..., Any]
 """Makes an executor of the engine, with options that ``Executor`` has: ``limits``, ``gates``."""
 
-FLOWS: tuple[Any, ...] = (*{case.flow.definition.name: case.flow for case in CASES}.values(), drawn)
-"""The workflows that the engine is to know."""
-
 
 class HostContract:
     """The tests of an engine; subclass it and override the fixture ``engine``.
 
-    What it drives must know ``FLOWS``. Tests are async and need anyio's pytest plugin:
-    ``anyio_mode = "auto"``, or mark the subclass with ``pytest.mark.anyio``.
+    Whatever drives runs must know ``handrail.testing.conformance.FLOWS``. Tests are async and need
+    anyio's pytest plugin: ``anyio_mode = "auto"``, or mark the subclass with ``pytest.mark.anyio``.
     """
 
     @pytest.fixture
