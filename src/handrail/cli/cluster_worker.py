@@ -40,18 +40,15 @@ def serve(place: ClusterPlace, modules: Sequence[str], wanted: Serving) -> int:
 
 
 async def _served(place: ClusterPlace, workflows: Sequence[Any], wanted: Serving) -> None:
-    from handrail.temporal.blobs import blobs_at
-    from handrail.temporal.cluster import with_blobs
-    from handrail.temporal.connecting import connect
     from handrail.temporal.worker import MAX_ACTIVITIES, TemporalWorker
 
     queue, blobs = settings(wanted.task_queue, wanted.blobs)
-    client = with_blobs(await connect(place.address, patient=True), blobs_at(blobs))
     worker = TemporalWorker(
-        client,
+        place.address,
         workflows,
         executor=place.executor or project_executor(None, None),
         task_queue=queue,
+        blobs=blobs,
         steps=not wanted.workflows_only,
         runs=not wanted.steps_only,
         max_activities=wanted.max_activities or MAX_ACTIVITIES,

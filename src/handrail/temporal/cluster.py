@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import msgspec
@@ -72,6 +72,8 @@ from handrail.temporal.wire import (
     read,
     unpacked,
 )
+
+T = TypeVar("T")
 
 PATIENCE_S = 10.0
 """How long a worker may take to answer for a run before that is said, or given up."""
@@ -253,18 +255,32 @@ class Cluster:
 
     async def _query(self, run_id: str, name: str, *args: Any) -> RawValue:
         try:
-            answer: RawValue = await self._reached(
+            answer: RawValue = await self._if_served(
                 self._handle(run_id).query(
                     name, args=args, result_type=RawValue, rpc_timeout=timedelta(seconds=PATIENCE_S)
                 )
             )
-        except WorkflowQueryFailedError as error:
+        except (TimeoutError, WorkflowQueryFailedError) as error:
             raise NoWorker(run_id, self.task_queue, await self._why_nobody(error)) from None
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 raise RunNotFound(run_id) from None
             raise NoWorker(run_id, self.task_queue, await self._why_nobody(error)) from None
         return answer
+
+    async def _if_served(self, call: Awaitable[T]) -> T:
+        """What a worker says.
+
+        Raises:
+            TimeoutError: there is none.
+        """
+        asked = asyncio.ensure_future(self._reached(call))
+        try:
+            if not (await asyncio.wait({asked}, timeout=SOON_S))[0] and not await self.workers():
+                raise TimeoutError("no worker")
+            return await asked
+        finally:
+            asked.cancel()
 
     async def _why_nobody(self, error: Exception) -> str:
         if not await self.workers():
@@ -376,7 +392,7 @@ class Cluster:
         handle = self._handle(run_id)
         asked = handle.execute_update(MESSAGE, raw(row), result_type=RawValue)
         try:
-            answer: RawValue = await asyncio.wait_for(self._reached(asked), PATIENCE_S)
+            answer: RawValue = await asyncio.wait_for(self._if_served(asked), PATIENCE_S)
         except WorkflowUpdateFailedError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.details:
@@ -397,7 +413,7 @@ class Cluster:
     def _handle(self, run_id: str) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(run_id)
 
-    async def _reached(self, call: Any) -> Any:
+    async def _reached(self, call: Awaitable[T]) -> T:
         """What a call gives.
 
         Raises:

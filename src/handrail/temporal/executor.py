@@ -377,8 +377,7 @@ class TemporalExecutor(ReadsRuns):
         cluster = await self._caller.cluster()
         standing = await cluster.standing(run_id)
         definition = self._caller.definition(standing)
-        if standing.is_open:
-            await self._over(cluster, run_id)
+        await self._over(cluster, run_id)
         return await self._recorded(run_id, definition)
 
     # -- resuming -------------------------------------------------------------------------------

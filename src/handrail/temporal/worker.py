@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from temporalio.client import Client
+from temporalio.converter import StorageDriver
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 
 from handrail.engine.parts import definition_of
@@ -16,6 +17,9 @@ from handrail.errors import WrongUse
 from handrail.executor import Executor
 from handrail.model.shapes import WorkflowLike
 from handrail.secrets.values import secret_values
+from handrail.temporal.blobs import blobs_at
+from handrail.temporal.cluster import with_blobs
+from handrail.temporal.connecting import connect
 from handrail.temporal.execution import HandrailRun, WithServing
 from handrail.temporal.performing import BEAT_S, Steps, home_queue
 from handrail.temporal.serving import Serving
@@ -28,48 +32,49 @@ _STICKY_S = 4.0
 
 
 class TemporalWorker:
-    """Serves workflows and steps while its block lasts."""
+    """Serves workflows and steps while its block lasts.
+
+    ``client``, ``task_queue`` and ``blobs`` are as for ``TemporalExecutor``; steps are performed
+    with the parts of ``executor``: its agents, services, stages. It serves runs of ``workflows``
+    (and of others whose modules can be imported), and steps; ``runs=False`` or ``steps=False``
+    leaves one to other workers. At most ``max_activities`` steps are performed at once, and
+    ``max_cached_runs`` runs are kept in memory; others are made again from their histories.
+    """
 
     def __init__(
         self,
-        client: Client,
+        client: Client | str,
         workflows: Sequence[WorkflowLike[..., Any]] = (),
         *,
         executor: Executor | None = None,
         task_queue: str = "handrail",
+        blobs: str | os.PathLike[str] | StorageDriver | None = None,
         steps: bool = True,
         runs: bool = True,
         max_activities: int = MAX_ACTIVITIES,
         max_cached_runs: int = 1_000,
     ) -> None:
-        serving = _serving(workflows, executor, task_queue)
-        performs = Steps(serving)
-        common: dict[str, Any] = {
-            "max_heartbeat_throttle_interval": timedelta(seconds=BEAT_S),
-            "default_heartbeat_throttle_interval": timedelta(seconds=BEAT_S),
-            "max_concurrent_activities": max_activities,
-        }
-        self.serving = serving
-        self._workers = [
-            Worker(
-                client,
-                task_queue=task_queue,
-                workflows=[HandrailRun] if runs else [],
-                interceptors=[WithServing(serving)],
-                activities=[performs.perform, performs.local] if steps else [performs.local],
-                no_remote_activities=not steps,
-                workflow_runner=UnsandboxedWorkflowRunner(),
-                max_cached_workflows=max_cached_runs,
-                sticky_queue_schedule_to_start_timeout=timedelta(seconds=_STICKY_S),
-                **common,
-            )
-        ]
-        if steps:
-            self._workers.append(
-                Worker(client, task_queue=serving.home, activities=[performs.perform], **common)
-            )
+        if not steps and not runs:
+            raise WrongUse("steps=False and runs=False leave nothing for a worker to do")
+        self.serving = _serving(workflows, executor, task_queue)
+        self._client = client
+        self._blobs = blobs_at(blobs)
+        self._performs = steps
+        self._runs = runs
+        self._max_activities = max_activities
+        self._max_cached_runs = max_cached_runs
+        self._workers: list[Worker] = []
 
     async def __aenter__(self) -> Self:
+        """Begin to serve.
+
+        Raises:
+            ClusterUnreachable: there is no such cluster.
+        """
+        client = self._client
+        if isinstance(client, str):
+            client = await connect(client, patient=True)
+        self._workers = self._made(with_blobs(client, self._blobs))
         for worker in self._workers:
             await worker.__aenter__()
         return self
@@ -82,6 +87,36 @@ class TemporalWorker:
     ) -> None:
         for worker in reversed(self._workers):
             await worker.__aexit__(kind, error, trace)
+
+    def _made(self, client: Client) -> list[Worker]:
+        """One for the runs' queue, and one for what is at home on this machine."""
+        serving = self.serving
+        steps = Steps(serving)
+        beat = timedelta(seconds=BEAT_S)
+        common: dict[str, Any] = {
+            "max_heartbeat_throttle_interval": beat,
+            "default_heartbeat_throttle_interval": beat,
+            "max_concurrent_activities": self._max_activities,
+        }
+        workers = [
+            Worker(
+                client,
+                task_queue=serving.queue,
+                workflows=[HandrailRun] if self._runs else [],
+                interceptors=[WithServing(serving)],
+                activities=[steps.perform, steps.local] if self._performs else [steps.local],
+                no_remote_activities=not self._performs,
+                workflow_runner=UnsandboxedWorkflowRunner(),
+                max_cached_workflows=self._max_cached_runs,
+                sticky_queue_schedule_to_start_timeout=timedelta(seconds=_STICKY_S),
+                **common,
+            )
+        ]
+        if self._performs:
+            workers.append(
+                Worker(client, task_queue=serving.home, activities=[steps.perform], **common)
+            )
+        return workers
 
 
 def replayer(

@@ -1,0 +1,268 @@
+"""What a cluster cannot do is said by name: at the start where it shows, else at its step."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from temporalio.client import Client
+
+from handrail import (
+    ClusterUnreachable,
+    Executor,
+    MemoryJournal,
+    NotDeterministic,
+    NotPortable,
+    NoWorker,
+    RunTerminated,
+    TooLarge,
+    WrongUse,
+    step,
+    workflow,
+)
+from handrail.steps.verbs import Steps
+from handrail.temporal import TemporalExecutor, TemporalWorker
+from handrail.temporal.host import WINDOW
+from handrail.temporal.wire import MOST_BYTES
+from tests.temporal.flows import (
+    FLOWS,
+    add,
+    counts,
+    fans,
+    gives,
+    local_only,
+    nap,
+    passes_on,
+    takes,
+    tidies_up,
+)
+
+pytestmark = pytest.mark.temporal
+Make = Callable[..., TemporalExecutor]
+LARGE = MOST_BYTES + 1
+
+
+# -- at the start ----------------------------------------------------------------------------------
+
+
+@workflow
+def rolls_dice() -> Steps[int]:
+    """A body that would decide otherwise when it runs again."""
+    import random
+
+    return (yield from step("add").call(add, 1, random.randint(1, 6)))
+
+
+@workflow
+def reads_the_clock() -> Steps[int]:
+    """The same by the time of day."""
+    import time
+
+    return (yield from step("add").call(add, 1, int(time.time())))
+
+
+@pytest.mark.parametrize("flow", [rolls_dice, reads_the_clock])
+async def test_a_body_that_is_not_deterministic_is_refused(flow: Any, engine: Make) -> None:
+    """The error has the line, and what to write instead."""
+    with pytest.raises(NotDeterministic, match=r"test_limits\.py:\d+: .*HR20"):
+        await engine().run(flow)
+
+
+async def test_the_check_is_of_the_source_and_needs_no_cluster() -> None:
+    """Nothing is connected to before what the source shows has been looked at."""
+    with pytest.raises(NotDeterministic):
+        await TemporalExecutor("127.0.0.1:1").run(rolls_dice)
+
+
+async def test_what_cannot_leave_the_process_is_refused(engine: Make) -> None:
+    """Unless it is to be performed where the workflow's code runs."""
+    with pytest.raises(NotPortable, match=r"flows\.py:\d+: step 'odd'"):
+        await engine().run(local_only, 41)
+    result = await engine(local=True).run(local_only, 41)
+    assert result.value == 42
+
+
+async def test_what_is_found_only_at_a_step_fails_it(engine: Make) -> None:
+    """By the name of the part."""
+    result = await engine().run(hidden)
+    assert result.error_type == "handrail.errors.NotPortable"
+    assert "step 'nap'" in str(result.error)
+
+
+@workflow
+def hidden() -> Steps[str]:
+    """A function without a name, which the source does not show to be one."""
+    return (yield from step("nap").call(_odd()))
+
+
+def _odd() -> Callable[[], Awaitable[str]]:
+    async def inner() -> str:
+        return await nap(0)
+
+    return inner
+
+
+REFUSED: dict[str, Any] = {
+    "journal": MemoryJournal(),
+    "agents": {},
+    "services": {},
+    "backend": "claude",
+    "around": [],
+    "shared_limits": None,
+    "durable": True,
+    "clock": None,
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_argument_of_an_executor_that_means_nothing_here_is_refused(name: str) -> None:
+    """By name, with where it belongs."""
+    with pytest.raises(WrongUse, match=f"{name}="):
+        TemporalExecutor("127.0.0.1:7233", **{name: REFUSED[name]})
+
+
+def test_an_unknown_argument_is_a_type_error() -> None:
+    """As of any function."""
+    with pytest.raises(TypeError, match="nonsense"):
+        TemporalExecutor("127.0.0.1:7233", nonsense=1)
+
+
+@pytest.mark.parametrize("where", ["localhost", "localhost:", "localhost/default", ":x/y"])
+async def test_an_address_is_looked_at(where: str) -> None:
+    """Before anything is connected to."""
+    with pytest.raises(WrongUse, match="ADDRESS"):
+        await TemporalExecutor(where).run(counts)
+
+
+# -- the cluster -----------------------------------------------------------------------------------
+
+
+async def test_a_cluster_that_is_not_there_is_named() -> None:
+    """With the reason, and without its library's types."""
+    with pytest.raises(ClusterUnreachable, match=r"127\.0\.0\.1:1/default cannot be reached: Conn"):
+        await TemporalExecutor("127.0.0.1:1").run(counts)
+
+
+async def test_a_namespace_that_is_not_there_is_named(client: Client) -> None:
+    """As a cluster."""
+    address = client.service_client.config.target_host
+    with pytest.raises(ClusterUnreachable, match="/nowhere cannot be reached: Namespace nowhere"):
+        await TemporalExecutor(f"{address}/nowhere").run(counts)
+
+
+async def test_a_run_that_was_terminated_is_named_and_goes_on(engine: Make, client: Client) -> None:
+    """Somebody ends it by the cluster's own means: there is no end on record, and it is resumed."""
+    there = engine(workflows=FLOWS)
+    waits = await there.options(run_id="terminated").run(tidies_up, "terminated")
+    assert waits.status == "suspended"
+    await client.get_workflow_handle("terminated").terminate("by hand")
+    with pytest.raises(RunTerminated, match="was terminated on the cluster"):
+        await there.result("terminated")
+    await there.resume("terminated")
+    await there.answer("terminated", "go?", "yes")
+    assert (await there.result("terminated")).value == "yes"
+
+
+# -- workers ---------------------------------------------------------------------------------------
+
+
+async def test_without_a_worker_that_is_said(client: Client) -> None:
+    """Whoever looks at the run is told; the run begins when there is one."""
+    there = TemporalExecutor(client, task_queue="nobody", workflows=FLOWS)
+    await there.start(counts, 2, run_id="waits-for-a-worker")
+    with pytest.raises(NoWorker, match="no worker serves it"):
+        await there.get("waits-for-a-worker")
+    async with TemporalWorker(client, FLOWS, task_queue="nobody"):
+        assert (await there.result("waits-for-a-worker")).value == 2
+
+
+async def test_a_worker_without_the_code_says_so(client: Client) -> None:
+    """It is looked for by its name; what is not there is said, and another worker takes the run."""
+
+    @workflow(name="elsewhere")
+    def only_here() -> Steps[int]:
+        return (yield from step("add").call(add, 1, 2))
+
+    there = TemporalExecutor(client, task_queue="strangers", workflows=[only_here])
+    async with TemporalWorker(client, [], task_queue="strangers"):
+        await there.start(only_here, run_id="a-stranger")
+        cluster = await there._caller.cluster()  # what watches a run asks this
+        with anyio.fail_after(20):
+            said = ""
+            while "cannot go on" not in said:
+                said = str(await cluster.troubles("a-stranger"))
+    assert "only_here" in said
+    async with TemporalWorker(client, [only_here], task_queue="strangers"):
+        assert (await there.result("a-stranger")).value == 3
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+async def test_a_result_that_is_too_large_fails_its_step(engine: Make) -> None:
+    """With its size, what is allowed, and where larger ones go."""
+    result = await engine().run(gives, LARGE)
+    assert result.error_type == "handrail.errors.TooLarge"
+    assert "blobs=" in str(result.error)
+
+
+async def test_inputs_that_are_too_large_are_refused(engine: Make) -> None:
+    """At once."""
+    with pytest.raises(TooLarge, match="inputs"):
+        await engine().run(takes, "x" * LARGE)
+
+
+async def test_arguments_that_are_too_large_fail_their_step(engine: Make) -> None:
+    """Where they come from several steps, each of which was small enough."""
+    result = await engine().run(adds_up, MOST_BYTES // 2 - 100_000)
+    assert result.error_type == "handrail.errors.TooLarge"
+    assert "arguments of step 'measure'" in str(result.error)
+
+
+@workflow
+def adds_up(size: int) -> Steps[int]:
+    """Two values that are together too much."""
+    from tests.temporal.flows import large, length
+
+    one = yield from step("one").call(large, size)
+    other = yield from step("other").call(large, size)
+    return (yield from step("measure").call(length, one + other + one))
+
+
+@pytest.mark.parametrize("where", ["{folder}", "memory://blobs"])
+async def test_with_a_store_large_values_lie_there(
+    where: str, client: Client, tmp_path: Path
+) -> None:
+    """Inputs, arguments, results and the value of the run, each once, under its hash."""
+    blobs = where.format(folder=tmp_path / "blobs")
+    there = TemporalExecutor(client, task_queue="blobs", workflows=FLOWS, blobs=blobs)
+    async with TemporalWorker(client, FLOWS, task_queue="blobs", blobs=blobs):
+        assert (await there.run(passes_on, LARGE)).value == LARGE
+        assert (await there.run(takes, "x" * LARGE)).value == LARGE
+        result = await there.run(gives, LARGE)
+        assert len(result.unwrap()) == LARGE
+        here = Executor(workflows=FLOWS)
+        await there.export(result.run_id, tmp_path / "run.jsonl")
+        assert await here.import_run(tmp_path / "run.jsonl") == result.run_id
+
+
+async def test_a_wide_group_has_so_many_in_flight_and_no_more(engine: Make, client: Client) -> None:
+    """A server takes 2,000 pending steps of one run; here it is given 500."""
+    there = engine(workflows=FLOWS)
+    handle = await there.start(fans, WINDOW + 200, 0.0, run_id="wide")
+    most = 0
+    described = client.get_workflow_handle("wide")
+    result = await handle.result()
+    assert result.value == WINDOW + 200
+    history = await described.fetch_history()
+    pending = 0
+    for event in history.events:
+        if event.HasField("activity_task_scheduled_event_attributes"):
+            pending += 1
+        elif event.HasField("activity_task_completed_event_attributes"):
+            pending -= 1
+        most = max(most, pending)
+    assert WINDOW // 2 < most <= WINDOW
