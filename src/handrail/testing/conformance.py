@@ -639,7 +639,7 @@ _TIMES = frozenset(
     }
 )
 _OF_A_DRIVE = (ev.RunSuspended, ev.RunResumed, ev.StepMoved, ev.StepInterrupted)
-_LEFT_OUT = _TIMES | {"run_id", "seq", "traceback", "letter", "took", "session_usage"}
+_LEFT_OUT = _TIMES | {"run_id", "seq", "traceback", "letter", "took", "session_usage", "replayed"}
 
 
 def by_path(events: Sequence[ev.Event]) -> dict[str, list[Any]]:

@@ -1,0 +1,82 @@
+"""A run that is too long for one execution goes on in the next, from its own record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import Client
+
+from handrail import Budget, Executor, Limits
+from handrail.model import events as ev
+from handrail.temporal import TemporalExecutor, execution, host
+from handrail.testing.conformance import CASES, Case, by_path, costly, differences, essence
+from handrail.testing.conformance import FLOWS as CONFORMANCE
+from handrail.testing.contracts.host import compared, history_of
+from tests.temporal.flows import FLOWS, asks_between, counts, fans
+
+pytestmark = pytest.mark.temporal
+ALL = (*FLOWS, *CONFORMANCE)
+Make = Callable[..., TemporalExecutor]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executions are long from 40 events on, and too long from 200; 60 steps are in flight."""
+    monkeypatch.setattr(execution, "SOFT_EVENTS", 40)
+    monkeypatch.setattr(execution, "HARD_EVENTS", 200)
+    monkeypatch.setattr(host, "WINDOW", 60)
+
+
+@pytest.mark.parametrize(("flow", "inputs"), [(counts, (40,)), (fans, (200, 0.02))])
+async def test_it_comes_to_the_same_end(
+    flow: Any, inputs: tuple[Any, ...], engine: Make, tmp_path: Path
+) -> None:
+    """Step by step, and in a group that is wider than one execution is long."""
+    here, there = Executor(workflows=ALL, portable=True), engine(workflows=ALL)
+    one, other = await here.run(flow, *inputs), await there.run(flow, *inputs)
+    histories = [
+        await history_of(executor, result.run_id, tmp_path / f"{which}.jsonl")
+        for which, executor, result in (("here", here, one), ("there", there, other))
+    ]
+    assert essence(one) == essence(other)
+    assert differences(*map(by_path, histories)) == []
+    drives = [event for event in histories[1] if isinstance(event, ev.RunResumed)]
+    assert len(drives) >= 1
+
+
+NAMES = ("handled failures", "groups", "sub-workflows", "validation", "rollbacks", "cancel")
+
+
+@pytest.mark.parametrize("case", [one for one in CASES if one.name in NAMES], ids=lambda o: o.name)
+async def test_the_contract_holds_over_executions(
+    case: Case, engine: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same when nearly each step has an execution of its own."""
+    monkeypatch.setattr(execution, "SOFT_EVENTS", 8)
+    here = Executor(workflows=ALL, portable=True)
+    await compared(case, here, engine(workflows=ALL), tmp_path)
+
+
+async def test_what_was_asked_and_spent_and_paused_is_known_in_the_next(
+    engine: Make, client: Client
+) -> None:
+    """A question stays open, a pause holds, a signal is kept, over executions."""
+    there = engine(workflows=ALL)
+    await there.options(run_id="long").run(asks_between, 12)
+    await there.pause("long", by="somebody")
+    await there.signal("long", "news", {"early": True})
+    await there.answer("long", "go?", "yes")
+    state = await there.get("long")
+    assert state.status == "paused"
+    assert "between-0" not in {one.path for one in state.steps}
+    await there.unpause("long")
+    result = await there.result("long")
+    assert result.value == ["yes", "{'early': True}"]
+    executions = [one.run_id async for one in client.list_workflows("WorkflowId = 'long'")]
+    assert len(executions) > 2
+    limits = Limits(budget=Budget(launches=2))
+    spent = await engine(workflows=ALL, limits=limits).run(costly, Path("x"))
+    assert [str(one).rpartition(".")[2] for one in spent.unwrap()] == ["BudgetExceeded"] * 2
