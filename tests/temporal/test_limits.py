@@ -25,8 +25,7 @@ from handrail import (
 )
 from handrail.steps.verbs import Steps
 from handrail.temporal import TemporalExecutor, TemporalWorker
-from handrail.temporal.host import WINDOW
-from handrail.temporal.wire import MOST_BYTES
+from handrail.temporal.wire import BOUNDS, MOST_BYTES
 from tests.temporal.flows import (
     FLOWS,
     add,
@@ -252,11 +251,11 @@ async def test_with_a_store_large_values_lie_there(
 async def test_a_wide_group_has_so_many_in_flight_and_no_more(engine: Make, client: Client) -> None:
     """A server takes 2,000 pending steps of one run; here it is given 500."""
     there = engine(workflows=FLOWS)
-    handle = await there.start(fans, WINDOW + 200, 0.0, run_id="wide")
+    handle = await there.start(fans, BOUNDS.window + 200, 0.0, run_id="wide")
     most = 0
     described = client.get_workflow_handle("wide")
     result = await handle.result()
-    assert result.value == WINDOW + 200
+    assert result.value == BOUNDS.window + 200
     history = await described.fetch_history()
     pending = 0
     for event in history.events:
@@ -265,4 +264,4 @@ async def test_a_wide_group_has_so_many_in_flight_and_no_more(engine: Make, clie
         elif event.HasField("activity_task_completed_event_attributes"):
             pending -= 1
         most = max(most, pending)
-    assert WINDOW // 2 < most <= WINDOW
+    assert BOUNDS.window // 2 < most <= BOUNDS.window

@@ -11,7 +11,8 @@ from temporalio.client import Client
 
 from handrail import Budget, Executor, Limits
 from handrail.model import events as ev
-from handrail.temporal import TemporalExecutor, execution, host
+from handrail.temporal import TemporalExecutor
+from handrail.temporal.wire import Bounds
 from handrail.testing.conformance import CASES, Case, by_path, costly, differences, essence
 from handrail.testing.conformance import FLOWS as CONFORMANCE
 from handrail.testing.contracts.host import compared, history_of
@@ -25,9 +26,8 @@ Make = Callable[..., TemporalExecutor]
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Executions are long from 40 events on, and too long from 200; 60 steps are in flight."""
-    monkeypatch.setattr(execution, "SOFT_EVENTS", 40)
-    monkeypatch.setattr(execution, "HARD_EVENTS", 200)
-    monkeypatch.setattr(host, "WINDOW", 60)
+    bounds = Bounds(window=60, soft_events=40, hard_events=200)
+    monkeypatch.setattr("handrail.temporal.caller.BOUNDS", bounds)
 
 
 @pytest.mark.parametrize(("flow", "inputs"), [(counts, (40,)), (fans, (200, 0.02))])
@@ -55,7 +55,7 @@ async def test_the_contract_holds_over_executions(
     case: Case, engine: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same when nearly each step has an execution of its own."""
-    monkeypatch.setattr(execution, "SOFT_EVENTS", 8)
+    monkeypatch.setattr("handrail.temporal.caller.BOUNDS", Bounds(soft_events=8))
     here = Executor(workflows=ALL, portable=True)
     await compared(case, here, engine(workflows=ALL), tmp_path)
 

@@ -26,6 +26,7 @@ from handrail.temporal.cluster import Cluster, Standing, with_blobs
 from handrail.temporal.connecting import connect
 from handrail.temporal.record import labels_of
 from handrail.temporal.wire import (
+    BOUNDS,
     DEAD,
     HELD,
     LISTED,
@@ -160,6 +161,7 @@ class Caller:
             self.heartbeat_s,
             self.local,
             self.blobs is not None,
+            bounds=BOUNDS,
         )
 
     @property

@@ -22,7 +22,7 @@ from handrail.record.answers import accepted, check_payload
 from handrail.record.inbox import gate_in, waited_for
 from handrail.steps.verbs import SignalWait
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
-from handrail.temporal.host import CONTINUED, PUMP, RunHost
+from handrail.temporal.host import CONTINUED, RunHost
 from handrail.temporal.serving import Serving
 from handrail.temporal.wire import (
     CANCELLED,
@@ -55,10 +55,6 @@ from handrail.temporal.wire import (
     unpacked,
 )
 
-SOFT_EVENTS, SOFT_BYTES = 4_000, 10 << 20
-"""From so much history on, the run goes on in a new execution as soon as nothing is in flight."""
-HARD_EVENTS, HARD_BYTES = 16_000, 32 << 20
-"""From so much on nothing is begun until it does. A server ends an execution at 51,200 events."""
 PAGE_BYTES = 1 << 20
 
 
@@ -203,7 +199,7 @@ class Execution:
         """Do what there is to do, and wait for the next thing."""
         host.changed = False
         host.send_what_waits()
-        if not host.conductor.pump(PUMP):
+        if not host.conductor.pump(host.bounds.pump):
             await asyncio.sleep(0.001)  # a task must answer within two seconds
             host.changed = True
             return
@@ -239,14 +235,14 @@ class Execution:
 
     def _look_at_history(self, host: RunHost) -> None:
         """See to it that the run goes on in another execution before this one is too long."""
-        info, conductor = workflow.info(), host.conductor
+        info, conductor, bounds = workflow.info(), host.conductor, host.bounds
         events, size = info.get_current_history_length(), info.get_current_history_size()
-        if self._is_ending or (events < SOFT_EVENTS and size < SOFT_BYTES):
+        if self._is_ending or (events < bounds.soft_events and size < bounds.soft_bytes):
             return
         conductor.end_when_idle(CONTINUED)
         if conductor.waits_for_people and not conductor.machine.run.parked:
             conductor.end(CONTINUED)
-        elif events >= HARD_EVENTS or size >= HARD_BYTES:
+        elif events >= bounds.hard_events or size >= bounds.hard_bytes:
             conductor.drain(CONTINUED)
         else:
             return

@@ -64,6 +64,7 @@ from handrail.temporal.errors_as_data import error_as_data, error_of_data
 from handrail.temporal.serving import Serving
 from handrail.temporal.wire import (
     ATTEMPT_FAILED,
+    BOUNDS,
     LOCAL,
     MOST_BYTES,
     End,
@@ -82,13 +83,6 @@ from handrail.typed.schema import hints_of
 
 CONTINUED = "continued as new"
 """Why a drive ends whose run goes on in another execution."""
-TASK_BYTES = 2 << 20
-"""So many bytes of arguments at most are sent in the answer to one workflow task, of which a server
-takes four million; what is left follows with the next."""
-WINDOW = 500
-"""So many attempts at most are in flight; a server takes 2,000 of one run."""
-PUMP = 3_000
-"""So many commands at most are carried out in one go; a task has two seconds."""
 _LONG = timedelta(days=3_650)
 _GRACE_S = 60.0
 GONE_S = 60.0
@@ -118,6 +112,7 @@ class RunHost:
         self.changed = True
         """Something has happened that ``pump`` has not seen."""
         self.homes = dict(start.homes)
+        self.bounds = start.bounds or BOUNDS
         self._serving = serving
         self._start = start
         definition = serving.definition(name, start.workflow)
@@ -164,7 +159,7 @@ class RunHost:
             record=self._record,
             tell=lambda _: None,
             seq=beginning.seq,
-            window=WINDOW,
+            window=self.bounds.window,
             last_at=beginning.last_at,
             handles_gates=start.gates is not None,
         )
@@ -430,7 +425,7 @@ class RunHost:
         task = workflow.info().get_current_history_length()
         if task != self._sent_in:
             self._sent_in, self._sent_bytes = task, 0
-        if self._sent_bytes and self._sent_bytes + size > TASK_BYTES:
+        if self._sent_bytes and self._sent_bytes + size > self.bounds.task_bytes:
             return False
         self._sent_bytes += size
         return True

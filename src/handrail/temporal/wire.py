@@ -51,6 +51,30 @@ CANCELLED = "RunCancelled"
 """The types of failure by which an execution of a run ends that did not succeed."""
 
 
+class Bounds(msgspec.Struct):
+    """How an execution keeps within what a server takes. They are written where a run begins, and
+    hold for all of it, so that a later version of this code decides as the one did that began it.
+
+    ``window``: so many attempts at most are in flight, of 2,000 that a server takes. ``pump``: so
+    many commands are carried out in one go, for a task has two seconds. ``task_bytes``: so many
+    bytes of arguments are sent in the answer to one task, of four million. From ``soft_events`` or
+    ``soft_bytes`` of history on, the run goes on in a new execution as soon as nothing is in
+    flight; from ``hard_events`` or ``hard_bytes`` on nothing begins until it does, for a server
+    ends an execution at 51,200 events.
+    """
+
+    window: int = 500
+    pump: int = 3_000
+    task_bytes: int = 2 << 20
+    soft_events: int = 4_000
+    soft_bytes: int = 10 << 20
+    hard_events: int = 16_000
+    hard_bytes: int = 32 << 20
+
+
+BOUNDS = Bounds()
+
+
 class Start(msgspec.Struct, omit_defaults=True):
     """How a run is to be driven. ``workflow`` is where its code is; ``inputs`` are the codec's.
 
@@ -75,6 +99,7 @@ class Start(msgspec.Struct, omit_defaults=True):
     rerun: tuple[str, ...] = ()
     cancel: str | None = None
     homes: dict[str, str] = {}
+    bounds: Bounds | None = None
 
 
 class Drive(msgspec.Struct, omit_defaults=True):
