@@ -10,7 +10,7 @@ import anyio
 from handrail import step, workflow
 from handrail.engine.current import current
 from handrail.steps.verbs import Steps
-from handrail.testing.conformance import note
+from handrail.testing.conformance import fails_first, note
 
 
 def add(one: int, other: int) -> int:
@@ -119,6 +119,14 @@ def sleeps(days: float) -> Steps[float]:
 
 
 @workflow
+def patient(folder: Path, times: int, pause_s: float) -> Steps[Any]:
+    """A step that fails some times, with long pauses between its attempts."""
+    return (
+        yield from step("flaky").call(fails_first, folder, times, "x").retry(times, backoff=pause_s)
+    )
+
+
+@workflow
 def local_only(n: int) -> Steps[int]:
     """A step of a function that has no name."""
     return (yield from step("odd").call(lambda: n + 1))
@@ -142,6 +150,7 @@ FLOWS: tuple[Any, ...] = (
     gives,
     tidies_up,
     sleeps,
+    patient,
     local_only,
     stepwise,
 )
