@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from handrail.temporal.dev import DevServer, free_port
 
 _SERVES_WITHIN_S = 60.0
+ROOT = Path(__file__).parents[2]
 
 
 class Wire:
@@ -82,13 +84,13 @@ class TemporalPlant:
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
         self._count = 0
 
-    def start_worker(self, *more: str) -> int:
+    def start_worker(self, *more: str, cwd: Path = ROOT) -> int:
         """Start one, and wait until it serves."""
-        return self.start_workers(1, *more)[0]
+        return self.start_workers(1, *more, cwd=cwd)[0]
 
-    def start_workers(self, count: int, *more: str) -> list[int]:
+    def start_workers(self, count: int, *more: str, cwd: Path = ROOT) -> list[int]:
         """Start some side by side."""
-        started = [self._start(more) for _ in range(count)]
+        started = [self._start(more, cwd) for _ in range(count)]
         for process, log in started:
             until = time.monotonic() + _SERVES_WITHIN_S
             while b"serves task queue" not in log.read_bytes():
@@ -97,7 +99,7 @@ class TemporalPlant:
                 time.sleep(0.02)  # noqa: TID251  # a process comes up in its own time
         return [process.pid for process, _ in started]
 
-    def _start(self, more: Sequence[str]) -> tuple[subprocess.Popen[bytes], Path]:
+    def _start(self, more: Sequence[str], cwd: Path) -> tuple[subprocess.Popen[bytes], Path]:
         self._count += 1
         log = self.folder / f"worker-{self._count}.log"
         where = f"127.0.0.1:{self.wire.port}"
@@ -108,7 +110,8 @@ class TemporalPlant:
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
-                cwd=Path(__file__).parents[2],
+                cwd=cwd,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
             )
         self._workers[process.pid] = process
         return process, log

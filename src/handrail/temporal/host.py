@@ -85,8 +85,6 @@ CONTINUED = "continued as new"
 """Why a drive ends whose run goes on in another execution."""
 _LONG = timedelta(days=3_650)
 _GRACE_S = 60.0
-GONE_S = 60.0
-"""How long a step waits for the machine where its session is, before it is begun elsewhere."""
 _ATTEMPT_RETRIES = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
 )
@@ -402,6 +400,7 @@ class RunHost:
             )
             return
         settings = Settings(self._start.max_crashes, once, self._start.blobs)
+        gone = timedelta(seconds=self.bounds.gone_s)
         handle = workflow.start_activity(
             name,
             args=[raw_json(text), raw(settings)],
@@ -409,7 +408,7 @@ class RunHost:
             activity_id=_id_of(path, kind),
             task_queue=queue,
             start_to_close_timeout=start_to_close,
-            schedule_to_start_timeout=None if queue is None else timedelta(seconds=GONE_S),
+            schedule_to_start_timeout=None if queue is None else gone,
             heartbeat_timeout=timedelta(seconds=self._start.heartbeat_s),
             retry_policy=_ATTEMPT_RETRIES,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,

@@ -60,7 +60,8 @@ class Bounds(msgspec.Struct):
     bytes of arguments are sent in the answer to one task, of four million. From ``soft_events`` or
     ``soft_bytes`` of history on, the run goes on in a new execution as soon as nothing is in
     flight; from ``hard_events`` or ``hard_bytes`` on nothing begins until it does, for a server
-    ends an execution at 51,200 events.
+    ends an execution at 51,200 events. For ``gone_s`` a step waits for the machine where its
+    session is, before it is begun elsewhere.
     """
 
     window: int = 500
@@ -70,6 +71,7 @@ class Bounds(msgspec.Struct):
     soft_bytes: int = 10 << 20
     hard_events: int = 16_000
     hard_bytes: int = 32 << 20
+    gone_s: float = 60.0
 
 
 BOUNDS = Bounds()
