@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from handrail.agents.gemini.backend import GeminiBackend as GeminiBackend
     from handrail.agents.opencode.backend import OpencodeBackend as OpencodeBackend
     from handrail.agents.prompt import Files as Files
+    from handrail.cluster_errors import BlobMissing as BlobMissing
+    from handrail.cluster_errors import ClusterRefused as ClusterRefused
+    from handrail.cluster_errors import ClusterUnreachable as ClusterUnreachable
+    from handrail.cluster_errors import NotDeterministic as NotDeterministic
+    from handrail.cluster_errors import NoWorker as NoWorker
+    from handrail.cluster_errors import RunTerminated as RunTerminated
+    from handrail.cluster_errors import ServerNotStarted as ServerNotStarted
+    from handrail.cluster_errors import TooLarge as TooLarge
     from handrail.codec.codec import Codec as Codec
     from handrail.codec.codec import TypeCodec as TypeCodec
     from handrail.codec.unresolved import Unresolvable as Unresolvable
@@ -36,11 +44,9 @@ if TYPE_CHECKING:
     from handrail.engine.current import current as current
     from handrail.engine.run import Run as Run
     from handrail.engine.serving import RunHandle as RunHandle
-    from handrail.errors import BlobMissing as BlobMissing
     from handrail.errors import BudgetExceeded as BudgetExceeded
     from handrail.errors import CancelledFromWithin as CancelledFromWithin
     from handrail.errors import CannotSteer as CannotSteer
-    from handrail.errors import ClusterUnreachable as ClusterUnreachable
     from handrail.errors import CodeNotFound as CodeNotFound
     from handrail.errors import CommandFailed as CommandFailed
     from handrail.errors import CommandNotFound as CommandNotFound
@@ -67,10 +73,8 @@ if TYPE_CHECKING:
     from handrail.errors import NoArmChosen as NoArmChosen
     from handrail.errors import NotAStep as NotAStep
     from handrail.errors import NotClean as NotClean
-    from handrail.errors import NotDeterministic as NotDeterministic
     from handrail.errors import NotPortable as NotPortable
     from handrail.errors import NotRecorded as NotRecorded
-    from handrail.errors import NoWorker as NoWorker
     from handrail.errors import OutputChanged as OutputChanged
     from handrail.errors import OutputNotSerializable as OutputNotSerializable
     from handrail.errors import ReplayMismatch as ReplayMismatch
@@ -78,13 +82,11 @@ if TYPE_CHECKING:
     from handrail.errors import RunIdTaken as RunIdTaken
     from handrail.errors import RunLocked as RunLocked
     from handrail.errors import RunNotFound as RunNotFound
-    from handrail.errors import RunTerminated as RunTerminated
     from handrail.errors import StagesMissing as StagesMissing
     from handrail.errors import StepChange as StepChange
     from handrail.errors import StepIsPoisonous as StepIsPoisonous
     from handrail.errors import StepTimeout as StepTimeout
     from handrail.errors import StepWasInterrupted as StepWasInterrupted
-    from handrail.errors import TooLarge as TooLarge
     from handrail.errors import WorkflowError as WorkflowError
     from handrail.errors import WorkflowMistake as WorkflowMistake
     from handrail.errors import WorkflowNotFound as WorkflowNotFound
@@ -189,6 +191,10 @@ _NAMES = {
     "handrail.agents.gemini.backend": "GeminiBackend",
     "handrail.agents.opencode.backend": "OpencodeBackend",
     "handrail.agents.prompt": "Files",
+    "handrail.cluster_errors": """
+        BlobMissing ClusterRefused ClusterUnreachable NoWorker NotDeterministic RunTerminated
+        ServerNotStarted TooLarge
+    """,
     "handrail.codec.codec": "Codec TypeCodec",
     "handrail.codec.unresolved": "Unresolvable Unresolved",
     "handrail.decorator": "Workflow workflow",
@@ -196,16 +202,14 @@ _NAMES = {
     "handrail.engine.run": "Run",
     "handrail.engine.serving": "RunHandle",
     "handrail.errors": """
-        BlobMissing BudgetExceeded CancelledFromWithin CannotSteer ClusterUnreachable CodeNotFound
-        CommandFailed
-        CommandNotFound CoreStalled DamagedExport DefinitionError DuplicateStepName
-        GateClosed GateNotFound GateRefusal GroupFailed HandrailError InputsDiffer InsideEventLoop
-        InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost
-        HubFailed LimitExceeded MissingExtra NoArmChosen NoWorker NotAStep NotClean
-        NotDeterministic NotPortable NotRecorded
-        OutputChanged OutputNotSerializable ReplayMismatch RunCancelled RunIdTaken RunLocked
-        RunNotFound RunTerminated StagesMissing StepChange StepIsPoisonous StepTimeout
-        StepWasInterrupted TooLarge WorkflowError WorkflowMistake WorkflowNotFound WrongUse
+        BudgetExceeded CancelledFromWithin CannotSteer CodeNotFound CommandFailed CommandNotFound
+        CoreStalled DamagedExport DefinitionError DuplicateStepName GateClosed GateNotFound
+        GateRefusal GroupFailed HandrailError HubFailed InputsDiffer InsideEventLoop InvalidAnswer
+        InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost LimitExceeded
+        MissingExtra NoArmChosen NotAStep NotClean NotPortable NotRecorded OutputChanged
+        OutputNotSerializable ReplayMismatch RunCancelled RunIdTaken RunLocked RunNotFound
+        StagesMissing StepChange StepIsPoisonous StepTimeout StepWasInterrupted WorkflowError
+        WorkflowMistake WorkflowNotFound WrongUse
     """,
     "handrail.executor": "Executor",
     "handrail.journals.memory": "MemoryJournal OutOfSequence",

@@ -540,22 +540,6 @@ class NotPortable(HandrailError):
         )
 
 
-class NotDeterministic(HandrailError):
-    """A workflow's body would decide otherwise when it runs again on another machine."""
-
-    def __init__(self, workflow: str, findings: tuple[str, ...]) -> None:
-        super().__init__(workflow, findings)
-        self.workflow = workflow
-        self.findings = findings
-
-    def __str__(self) -> str:
-        said = "\n".join(self.findings)
-        return (
-            f"workflow {self.workflow!r} cannot run on a cluster, whose machines run its body "
-            f"again and again:\n{said}"
-        )
-
-
 class CodeNotFound(HandrailError):
     """A function, a class or an object that a step names is not in this process."""
 
@@ -584,87 +568,6 @@ class HubFailed(HandrailError):
     def __str__(self) -> str:
         hint = f" {self.hint}." if self.hint else ""
         return f"hub {self.hub} {self.why}.{hint}"
-
-
-class TooLarge(HandrailError):
-    """A value is larger than what a cluster takes, and no store of large values is configured."""
-
-    def __init__(self, what: str, size_bytes: int, limit_bytes: int) -> None:
-        super().__init__(what, size_bytes, limit_bytes)
-        self.what = what
-        self.size_bytes = size_bytes
-        self.limit_bytes = limit_bytes
-
-    def __str__(self) -> str:
-        return (
-            f"{self.what} has {self.size_bytes:,} bytes, and the cluster takes {self.limit_bytes:,}"
-            f" at most. Give workers and clients a store of large values (blobs=, --blobs), or "
-            f"pass a file's name or an address"
-        )
-
-
-class ClusterUnreachable(HandrailError):
-    """A cluster does not answer, or has no such namespace."""
-
-    def __init__(self, address: str, why: str) -> None:
-        super().__init__(address, why)
-        self.address = address
-        self.why = why
-
-    def __str__(self) -> str:
-        return (
-            f"the cluster at {self.address} cannot be reached: {self.why}. Look at its address and "
-            f"namespace (ADDRESS/NAMESPACE), and whether it runs; its runs go on when it does."
-        )
-
-
-class NoWorker(HandrailError):
-    """Nobody answers for a run on a cluster."""
-
-    def __init__(self, run_id: str, task_queue: str, why: str) -> None:
-        super().__init__(run_id, task_queue, why)
-        self.run_id = run_id
-        self.task_queue = task_queue
-        self.why = why
-
-    def __str__(self) -> str:
-        return (
-            f"nobody answers for run {self.run_id} on task queue {self.task_queue!r}: {self.why}. "
-            f"Start one: handrail worker --temporal ADDRESS MODULE."
-        )
-
-
-class RunTerminated(HandrailError):
-    """A run's execution on a cluster was ended from outside, without an end of its own."""
-
-    def __init__(self, run_id: str, how: str) -> None:
-        super().__init__(run_id, how)
-        self.run_id = run_id
-        self.how = how
-
-    def __str__(self) -> str:
-        return (
-            f"run {self.run_id} was {self.how} on the cluster, by its own means: it has no end, "
-            f"and nothing was undone. resume() goes on with it."
-        )
-
-
-class BlobMissing(HandrailError):
-    """A large value of a run is not in the store where it was put, or is another there."""
-
-    def __init__(self, name: str, where: str, *, damaged: bool = False) -> None:
-        super().__init__(name, where)
-        self.name = name
-        self.where = where
-        self.damaged = damaged
-
-    def __str__(self) -> str:
-        what = "is not what was put there" if self.damaged else "is missing"
-        return (
-            f"the value {self.name} {what} in {self.where}. Workers and clients must have one and "
-            f"the same store (blobs=, --blobs), and nothing may be deleted from it while runs are "
-            f"kept that need it."
-        )
 
 
 class MissingExtra(HandrailError, ImportError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +18,6 @@ from handrail.errors import MissingExtra
 from handrail.project import project_table
 
 if TYPE_CHECKING:
-    from handrail.cli.options import Driving
     from handrail.temporal.journal import ClusterJournal
 
 VARIABLE = "HANDRAIL_TEMPORAL"
@@ -80,32 +80,25 @@ def on_cluster(place: Place, address: str, typed: str) -> ClusterPlace:
         MissingExtra: what clusters are reached with is not installed.
     """
     require()
-    fields = {one.name: getattr(place, one.name) for one in attrs.fields(Place)}
+    fields: dict[str, Any] = {one.name: getattr(place, one.name) for one in attrs.fields(Place)}
     queue, blobs = settings()
-    return ClusterPlace(
-        **{**fields, "typed": typed}, address=address, task_queue=queue, blobs=blobs
-    )
+    fields |= {"typed": typed, "address": address, "task_queue": queue, "blobs": blobs}
+    return ClusterPlace(**fields)
 
 
 def settings(queue: str | None = None, blobs: str | None = None) -> tuple[str, str | None]:
     """The task queue, and where large values lie: as typed, of the environment, or the project."""
     table = project_table()
-    queue = queue or os.environ.get(QUEUE_VARIABLE) or table.get("task_queue") or DEFAULT_QUEUE
-    return queue, blobs or os.environ.get(BLOBS_VARIABLE) or table.get("blobs")
+    queue = queue or os.environ.get(QUEUE_VARIABLE) or table.get("task_queue")
+    return queue or DEFAULT_QUEUE, blobs or os.environ.get(BLOBS_VARIABLE) or table.get("blobs")
 
 
-def refuse_of_workers(driving: Driving) -> None:
-    """Refuse what says how steps are performed, for that is on the workers.
+def refuse_of_workers(typed: Mapping[str, object]) -> None:
+    """Refuse what says how steps are performed, by its option, for that is on the workers.
 
     Raises:
         Refused: something of it was typed.
     """
-    typed = {
-        "--backend": driving.backend,
-        "--model": driving.model,
-        "--record": driving.record,
-        "--replay": driving.replay,
-    }
     for name, value in typed.items():
         if value is not None:
             why = "is what steps are performed with, and that is on the workers"

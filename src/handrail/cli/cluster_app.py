@@ -53,7 +53,7 @@ class Serving:
         if isinstance(place, ClusterPlace):
             from handrail.cli.cluster_worker import serve
 
-            return serve(place, modules, self)
+            return serve(place, modules, **vars(self))
         if modules or self != SERVING:
             why = "is of a worker of a cluster"
             said = modules[0] if modules else "--steps-only, --workflows-only or the like"
@@ -77,6 +77,9 @@ def dev(*, port: int = 7233, ui_port: int = 8233, file: Path | None = None) -> i
     file
         Where it keeps its runs; by default .handrail/temporal.db here.
     """
+    from handrail.cli.cluster import require
+
+    require()
     from handrail.cli.cluster_worker import dev as start
 
     return start(port, ui_port, file)

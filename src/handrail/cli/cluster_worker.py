@@ -8,66 +8,67 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from handrail.cli.channels import tell
-from handrail.cli.cluster import ClusterPlace, require, settings
-from handrail.cli.cluster_app import Serving
+from handrail.cli.cluster import ClusterPlace, settings
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import FOLDER
 from handrail.cli.settings import project_executor
 from handrail.cli.target import workflows_at
+from handrail.temporal.dev import DevServer
+from handrail.temporal.worker import TemporalWorker
 
 DATABASE = "temporal.db"
 
 
-def serve(place: ClusterPlace, modules: Sequence[str], wanted: Serving) -> int:
+def serve(
+    place: ClusterPlace,
+    modules: Sequence[str],
+    *,
+    steps_only: bool = False,
+    workflows_only: bool = False,
+    max_activities: int | None = None,
+    task_queue: str | None = None,
+    blobs: str | None = None,
+) -> int:
     """Serve the workflows of these modules, and perform steps, until SIGTERM or Ctrl-C.
 
     Raises:
         Refused: an option or a module is none. ClusterUnreachable: there is no such cluster.
     """
-    if wanted.steps_only and wanted.workflows_only:
+    if steps_only and workflows_only:
         raise Refused("--steps-only and --workflows-only", "leave nothing to do", "Leave one out.")
-    if wanted.max_activities is not None and wanted.max_activities < 1:
-        raise Refused(f"--max-activities {wanted.max_activities}", "must be 1 or more")
+    if max_activities is not None and max_activities < 1:
+        raise Refused(f"--max-activities {max_activities}", "must be 1 or more")
     here = str(Path.cwd())
     if here not in sys.path:  # steps are found by the names of their modules
         sys.path.insert(0, here)
     workflows = [one for target in modules for one in workflows_at(target)]
-    asyncio.run(_served(place, workflows, wanted))
-    return Exit.SUCCEEDED
-
-
-async def _served(place: ClusterPlace, workflows: Sequence[Any], wanted: Serving) -> None:
-    from handrail.temporal.worker import MAX_ACTIVITIES, TemporalWorker
-
-    queue, blobs = settings(wanted.task_queue, wanted.blobs)
+    queue, store = settings(task_queue, blobs)
+    most = {} if max_activities is None else {"max_activities": max_activities}
     worker = TemporalWorker(
         place.address,
         workflows,
         executor=place.executor or project_executor(None, None),
         task_queue=queue,
-        blobs=blobs,
-        steps=not wanted.workflows_only,
-        runs=not wanted.steps_only,
-        max_activities=wanted.max_activities or MAX_ACTIVITIES,
+        blobs=store,
+        steps=not workflows_only,
+        runs=not steps_only,
+        **most,
     )
+    asyncio.run(_served(worker, f"task queue {queue!r} at {place.address}"))
+    return Exit.SUCCEEDED
+
+
+async def _served(worker: TemporalWorker, where: str) -> None:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(signum, _end, over)
     async with worker:
-        tell(f"serves task queue {queue!r} at {place.address}: {_what(worker, wanted)}")
+        tell(f"serves {where}: {worker}")
         await over.wait()
         tell("ends; what is at work goes on elsewhere, or when a worker is here again")
-
-
-def _what(worker: Any, wanted: Serving) -> str:
-    names = ", ".join(sorted(worker.serving.workflows)) or "whatever workflows it can import"
-    if wanted.steps_only:
-        return "steps only"
-    return f"workflows only: {names}" if wanted.workflows_only else f"steps, and workflows: {names}"
 
 
 def _end(over: asyncio.Event) -> None:
@@ -83,9 +84,6 @@ def dev(port: int, ui_port: int, file: Path | None) -> int:
     Raises:
         ServerNotStarted: its program is not there, or did not come up.
     """
-    require()
-    from handrail.temporal.dev import DevServer
-
     file = file or Path(FOLDER) / DATABASE
     file.parent.mkdir(parents=True, exist_ok=True)
     server = DevServer(file.resolve(), port, ui_port)

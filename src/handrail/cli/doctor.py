@@ -23,7 +23,8 @@ from handrail.cli.channels import json_channel, write_json
 from handrail.cli.cluster import ClusterPlace
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import VARIABLE, Place
-from handrail.errors import ClusterUnreachable, HandrailError, JournalFailed
+from handrail.cluster_errors import ClusterUnreachable
+from handrail.errors import HandrailError, JournalFailed
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS
 from handrail.ports.agent import AgentBackend, Probe

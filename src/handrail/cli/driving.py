@@ -26,7 +26,6 @@ from handrail import Executor
 from handrail.agents.cassette.cassette import Cassette
 from handrail.cli.apart import Detached
 from handrail.cli.channels import silence, tell, write_json
-from handrail.cli.cluster import ClusterPlace
 from handrail.cli.exits import EXIT_OF, Exit
 from handrail.cli.gates import can_ask, gate_handler
 from handrail.cli.journal import Place
@@ -176,26 +175,6 @@ class Options:
     """What lets go of the terminal once the run has begun."""
     notify: str | None = None
     """What is run when somebody is needed."""
-
-
-@attrs.frozen
-class Session:
-    """What runs of a journal on disk are driven with; ``data`` is where JSON goes, if it does."""
-
-    options: Options
-    data: TextIO | None
-    place: Place
-    journal: Journal
-
-    def drive(self, begin: Begin, workflow: Any) -> int:
-        """Drive what ``begin`` gives, a run of the workflow, to its end; the exit code."""
-        definition = workflow.definition
-        options, place = self.options, self.place
-        if isinstance(place, ClusterPlace):
-            from handrail.cli.cluster_drive import drive as watch
-
-            return watch(begin, options, self.data, place, definition)
-        return drive(begin, options, self.data, place, journal=self.journal, workflow=definition)
 
 
 class DrivingExecutor(Executor):

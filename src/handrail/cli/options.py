@@ -121,7 +121,14 @@ class Driving:
 
         place = place_of(folder, executor, temporal)
         if isinstance(place, ClusterPlace):
-            refuse_of_workers(self)
+            refuse_of_workers(
+                {
+                    "--backend": self.backend,
+                    "--model": self.model,
+                    "--record": self.record,
+                    "--replay": self.replay,
+                }
+            )
         return place
 
     def options(self) -> Options:

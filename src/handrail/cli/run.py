@@ -12,10 +12,11 @@ import attrs
 
 from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
-from handrail.cli.driving import Options, Session
+from handrail.cli.driving import Options
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import arguments_for, given_inputs
 from handrail.cli.journal import Place, line_of, of_this_id, picked, with_executor
+from handrail.cli.session import Session
 from handrail.cli.show import describe_status, info_data
 from handrail.cli.target import labels_of, load_with_executor, workflow_of
 from handrail.engine.inputs import refuse_other_inputs

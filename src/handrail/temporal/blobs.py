@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from temporalio.converter import (
     StorageDriverStoreContext,
 )
 
-from handrail.errors import BlobMissing, MissingExtra, WrongUse
+from handrail.cluster_errors import BlobMissing
+from handrail.errors import MissingExtra, WrongUse
 
 LARGE_BYTES = 256 << 10
 """Values from this size on are put into the store."""
@@ -130,11 +132,11 @@ class FsspecBlobs(_Blobs):
 
     def __init__(self, url: str, **options: Any) -> None:
         try:
-            import fsspec
+            core: Any = import_module("fsspec.core")
         except ImportError:
             raise MissingExtra(f"blobs={url!r}", "fsspec", "temporal") from None
         self._url = url.rstrip("/")
-        self._files, self._root = fsspec.core.url_to_fs(self._url, **options)
+        self._files, self._root = core.url_to_fs(self._url, **options)
 
     @property
     def where(self) -> str:

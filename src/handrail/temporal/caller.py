@@ -125,7 +125,7 @@ class Caller:
         start.resumed = start.held = True
         values = self.values() if secrets is None else secrets
         rows = [row_of(one, self.codec, values) for one in history]
-        waits = [msgspec.to_builtins(one) for one in waits_of(history)[:LISTED]]
+        waits = [msgspec.to_builtins(one) for one in waits_of(history, time.time())[:LISTED]]
         said = {SINCE: history[0].at, HELD: status_of(history) or DEAD, WAITS: waits}
         await (await self.cluster()).begin(run_id, name, start, packed(rows), said=said)
 

@@ -7,7 +7,7 @@ import dataclasses
 import time
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import attrs
 import msgspec
@@ -34,13 +34,8 @@ from temporalio.converter import ExternalStorage, StorageDriver
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from handrail.errors import (
-    ClusterUnreachable,
-    HandrailError,
-    NoWorker,
-    RunIdTaken,
-    RunNotFound,
-)
+from handrail.cluster_errors import ClusterUnreachable, NoWorker
+from handrail.errors import HandrailError, RunIdTaken, RunNotFound
 from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
 from handrail.temporal.blobs import LARGE_BYTES
@@ -395,7 +390,7 @@ class Cluster:
             NoWorker: nobody answers for it; it was not sent.
         """
         handle = self._handle(run_id)
-        asked = handle.execute_update(MESSAGE, raw(row), result_type=RawValue)
+        asked = cast("Any", handle).execute_update(MESSAGE, raw(row), result_type=RawValue)
         try:
             answer: RawValue = await asyncio.wait_for(self._if_served(asked), PATIENCE_S)
         except WorkflowUpdateFailedError as error:

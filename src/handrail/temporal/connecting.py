@@ -13,7 +13,8 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.service import RetryConfig, RPCError
 
-from handrail.errors import ClusterUnreachable, WrongUse
+from handrail.cluster_errors import ClusterUnreachable
+from handrail.errors import WrongUse
 
 DEFAULT_NAMESPACE = "default"
 _MESSAGES = re.compile(r'message: "([^"]+)"')

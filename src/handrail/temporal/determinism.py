@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
+from handrail.cluster_errors import NotDeterministic
 from handrail.engine.preflight import function_of, valued
-from handrail.errors import NotDeterministic
 from handrail.model.definition import WorkflowDefinition
 
 _CODES = frozenset({"HR201", "HR202", "HR203", "HR204", "HR205"})

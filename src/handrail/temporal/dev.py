@@ -15,11 +15,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import IO
 
-from handrail.errors import HandrailError
+from handrail.cluster_errors import ServerNotStarted
 
 _TUNED = (
     *("--dynamic-config-value", "history.transferProcessorMaxPollRPS=2000"),
@@ -30,17 +30,6 @@ _TUNED = (
 )
 _UP_WITHIN_S = 30.0
 _ENDS_WITHIN_S = 10.0
-
-
-class ServerNotStarted(HandrailError):
-    """The program of the cluster is not there, or did not come up."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"a cluster on this machine could not be started: {self.why}"
 
 
 def program() -> str:
@@ -150,7 +139,7 @@ class DevServer:
 
 
 @contextlib.contextmanager
-def dev_server(database: Path | None = None) -> Iterator[DevServer]:
+def dev_server(database: Path | None = None) -> Generator[DevServer]:
     """A cluster on the loopback while the block lasts; with a file it survives being killed."""
     server = DevServer(database)
     server.start()

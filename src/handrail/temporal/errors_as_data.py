@@ -24,7 +24,8 @@ def error_as_data(error: BaseException) -> dict[str, Any]:
 
 def error_of_data(data: dict[str, Any]) -> BaseException:
     """The exception, or one that reads the same and has a class of its name."""
-    text, arguments = data["text"], data.get("args")
+    text: str = data["text"]
+    arguments = data.get("args")
     try:
         kind = resolved(data["type"])
         if isinstance(kind, type) and issubclass(kind, BaseException) and arguments is not None:
@@ -35,7 +36,11 @@ def error_of_data(data: dict[str, Any]) -> BaseException:
         kind = None
     module, _, name = str(data["type"]).partition(":")
     base = HandrailError if module.startswith("handrail.") else Exception
-    stand_in = type(name, (base,), {"__module__": module, "__str__": lambda _: text})
+
+    def say(_: BaseException) -> str:
+        return text
+
+    stand_in: Any = type(name, (base,), {"__module__": module, "__str__": say})
     stand_in.__qualname__ = name
     error: BaseException = stand_in(text)
     return error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, cast
 
 import msgspec
 from temporalio import workflow
@@ -72,7 +72,8 @@ class WithServing(Interceptor):
         input: WorkflowInterceptorClassInput,  # noqa: A002  # its name is the library's
     ) -> None:
         """Nothing is intercepted; the function is found by its name."""
-        input.unsafe_extern_functions[_SERVING] = lambda: self._serving
+        functions: dict[str, Any] = cast("Any", input).unsafe_extern_functions
+        functions[_SERVING] = lambda: self._serving
 
 
 @workflow.defn(dynamic=True, sandboxed=False)
@@ -80,7 +81,8 @@ class HandrailRun:
     """One execution of a run, of any workflow."""
 
     def __init__(self) -> None:
-        self._execution = Execution(workflow.extern_functions()[_SERVING]())
+        functions: Mapping[str, Any] = cast("Any", workflow).extern_functions()
+        self._execution = Execution(functions[_SERVING]())
 
     @workflow.run
     async def run(self, args: Sequence[RawValue]) -> RawValue:

@@ -16,6 +16,7 @@ import msgspec
 from temporalio.client import Client
 from temporalio.converter import StorageDriver
 
+from handrail.cluster_errors import NoWorker, RunTerminated, TooLarge
 from handrail.codec.codec import Codec
 from handrail.engine.inputs import refuse_other_inputs
 from handrail.engine.outside import run_outside, sync_twin
@@ -29,16 +30,7 @@ from handrail.engine.parts import (
     new_run_id,
 )
 from handrail.engine.portability import refuse_unportable
-from handrail.errors import (
-    HandrailError,
-    NoWorker,
-    ReplayMismatch,
-    RunIdTaken,
-    RunTerminated,
-    StepChange,
-    TooLarge,
-    WrongUse,
-)
+from handrail.errors import HandrailError, ReplayMismatch, RunIdTaken, StepChange, WrongUse
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.inputs import bind_inputs

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import msgspec
@@ -32,6 +32,7 @@ from temporalio.exceptions import (
 )
 from temporalio.exceptions import TimeoutError as ClusterTimeout
 
+from handrail.cluster_errors import ClusterRefused, TooLarge
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failed, undone
 from handrail.core.conductor import Conductor, InFlight, Kind, Question
@@ -44,7 +45,7 @@ from handrail.engine.parts import Start as Beginning
 from handrail.engine.portable import Crossing, builds_context, left_s
 from handrail.engine.starting import start_after
 from handrail.engine.step_names import StepNames
-from handrail.errors import HandrailError, NotPortable, StepTimeout, TooLarge
+from handrail.errors import NotPortable, StepTimeout
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.policy import Limits
@@ -327,10 +328,10 @@ class RunHost:
             self._context_made(attempt, made)
 
     def _context_made(self, attempt: cmd.Perform, made: Any) -> None:
-        if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
-            self._failed(attempt, ContextNotAMapping(attempt.path, short_repr(made, 200)))
-        else:
+        if _names_values(made):
             self._send(attempt, made)
+        else:
+            self._failed(attempt, ContextNotAMapping(attempt.path, short_repr(made, 200)))
 
     def _failed(self, attempt: cmd.Perform, error: BaseException) -> None:
         self.conductor.finished(attempt.path, failed(attempt, error))
@@ -644,18 +645,6 @@ class RunHost:
         return await undo_here(self._serving, self._ends, rollback)
 
 
-class ClusterRefused(HandrailError):
-    """The cluster could not have an attempt made, or take its end."""
-
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(path, why)
-        self.path = path
-        self.why = why
-
-    def __str__(self) -> str:
-        return f"step {self.path!r} could not be performed on the cluster: {self.why}"
-
-
 class _Shown:
     """Stands for a verdict that is no bool."""
 
@@ -667,6 +656,10 @@ class _Shown:
 
 
 # -- how a run begins ------------------------------------------------------------------------------
+
+
+def _names_values(made: object) -> bool:
+    return isinstance(made, Mapping) and all(isinstance(name, str) for name in cast("Any", made))
 
 
 def _beginning(

@@ -13,7 +13,7 @@ import ctypes
 import dis
 from collections.abc import Iterator
 from types import CodeType, GeneratorType
-from typing import Any
+from typing import Any, cast
 
 MOST = 10_000
 """So many are kept. Then a body is closed, and that is said."""
@@ -28,7 +28,7 @@ class KeptBodies:
     def keep(self, run_id: str, bodies: Iterator[Any]) -> None:
         """Keep what would do something if it was collected."""
         for body in bodies:
-            if not isinstance(body, GeneratorType) or not would_do_something(body):
+            if not would_do_something(body):
                 continue
             self.count += 1
             if self.count <= MOST:
@@ -37,14 +37,14 @@ class KeptBodies:
                 _say_closed(run_id, body)
 
 
-def would_do_something(body: GeneratorType[Any, Any, Any]) -> bool:
+def would_do_something(body: Any) -> bool:
     """True if closing the generator may run code of its own: it stands in a ``try`` or ``with``."""
-    delegate: Any = body
-    while isinstance(delegate, GeneratorType):
-        frame = delegate.gi_frame
+    while isinstance(body, GeneratorType):
+        suspended = cast("Any", body)
+        frame = suspended.gi_frame
         if frame is not None and _is_guarded(frame.f_code, frame.f_lasti):
             return True
-        delegate = delegate.gi_yieldfrom
+        body = suspended.gi_yieldfrom
     return False
 
 
@@ -67,7 +67,7 @@ def _is_guarded(code: CodeType, offset: int) -> bool:
     return False
 
 
-def _say_closed(run_id: str, body: GeneratorType[Any, Any, Any]) -> None:
+def _say_closed(run_id: str, body: Any) -> None:
     import structlog
 
     where = f"{body.gi_code.co_filename}:{body.gi_frame.f_lineno if body.gi_frame else 0}"

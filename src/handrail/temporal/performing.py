@@ -20,6 +20,7 @@ from temporalio import activity
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from handrail.cluster_errors import TooLarge
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import failed, undone
 from handrail.core.commands import Perform
@@ -29,7 +30,7 @@ from handrail.engine.current import CURRENT, Contexts, Current
 from handrail.engine.perform import Performer
 from handrail.engine.portable import Crossing, left_s
 from handrail.engine.replacements import Replacements
-from handrail.errors import CodeNotFound, StepIsPoisonous, StepWasInterrupted, TooLarge
+from handrail.errors import CodeNotFound, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.secrets.masking import Mask

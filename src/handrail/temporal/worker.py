@@ -88,6 +88,13 @@ class TemporalWorker:
         for worker in reversed(self._workers):
             await worker.__aexit__(kind, error, trace)
 
+    def __str__(self) -> str:
+        """What it serves, for people."""
+        if not self._runs:
+            return "steps only"
+        names = ", ".join(sorted(self.serving.workflows)) or "whatever workflows it can import"
+        return f"steps, and workflows: {names}" if self._performs else f"workflows only: {names}"
+
     def _made(self, client: Client) -> list[Worker]:
         """One for the runs' queue, and one for what is at home on this machine."""
         serving = self.serving

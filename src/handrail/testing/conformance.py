@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import anyio
 
@@ -429,7 +429,8 @@ def once_only(folder: Path) -> Steps[Item]:
 @workflow
 def drawn(body: Body) -> Steps[Any]:
     """A workflow that is data."""
-    return (yield from workflow_of(body).definition.function())
+    function: Callable[[], Steps[Any]] = cast("Any", workflow_of(body)).definition.function
+    return (yield from function())
 
 
 @workflow
@@ -596,6 +597,7 @@ def essence(value: Any) -> Any:
     """What two engines must agree on: no times, no ids, no frames of a traceback."""
     match value:
         case WorkflowResult():
+            value = cast("Any", value)
             return {
                 "status": value.status,
                 "value": essence(value.value),
@@ -607,6 +609,7 @@ def essence(value: Any) -> Any:
                 "steps": [essence(one) for one in value.step_results],
             }
         case StepResult():
+            value = cast("Any", value)
             return {
                 "path": value.path,
                 "type": value.step_type,
@@ -622,9 +625,10 @@ def essence(value: Any) -> Any:
         case Skipped():
             return "skipped"
         case list() | tuple():
-            return [essence(one) for one in value]
+            return [essence(one) for one in cast("Sequence[Any]", value)]
         case dict():
-            return {key: essence(one) for key, one in value.items()}
+            items = cast("dict[str, Any]", value).items()
+            return {key: essence(one) for key, one in items}
         case _ if is_dataclass(value) and type(value).__module__.startswith("handrail.model"):
             kept = (one.name for one in fields(value) if one.name not in _TIMES)
             return {name: essence(getattr(value, name)) for name in kept}
@@ -670,9 +674,10 @@ def _plain(value: Any) -> Any:
             found.get("result", found).pop("output", None)
         return found
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(one) for one in cast("Sequence[Any]", value)]
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        items = cast("Any", value).items()
+        return {str(key): _plain(one) for key, one in items}
     return _any_order(value) if isinstance(value, str) else repr(value)
 
 
