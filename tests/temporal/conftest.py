@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from handrail.temporal import TemporalExecutor, TemporalWorker
 from handrail.temporal.dev import DevServer, dev_server
 from handrail.testing.conformance import FLOWS as CONFORMANCE
 from tests.temporal.flows import FLOWS
+
+_STATUS = pytest.StashKey[int]()
 
 
 @pytest.fixture(scope="session")
@@ -64,11 +67,9 @@ def folder(tmp_path: Path) -> Path:
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End the process at once: the library's threads may crash it while it ends by itself."""
-    if config.getoption("usepdb", default=False) or hasattr(config, "workerinput"):
+    if "not temporal" in config.getoption("markexpr") or hasattr(config, "workerinput"):
         return
-    import sys
-
-    status = getattr(config, "exit_status_of_session", None)
+    status = config.stash.get(_STATUS, None)
     if status is not None:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -77,4 +78,4 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Keep the status for the end of the process."""
-    session.config.exit_status_of_session = int(exitstatus)  # type: ignore[attr-defined]
+    session.config.stash[_STATUS] = int(exitstatus)

@@ -65,11 +65,18 @@ SERVING = Serving()
 
 
 @temporal.command
-def dev(*, port: int = 7233, ui_port: int = 8233, file: Path | None = None) -> int:
+def dev(
+    *modules: Annotated[str, Parameter(name="MODULE")],
+    port: int = 7233,
+    ui_port: int = 8233,
+    file: Path | None = None,
+) -> int:
     """Start a cluster of one process on the loopback, until Ctrl-C.
 
     Parameters
     ----------
+    modules
+        FILE.py or MODULE, whose workflows are served to it as by `handrail worker`; repeatable.
     port
         Where it listens.
     ui_port
@@ -82,4 +89,4 @@ def dev(*, port: int = 7233, ui_port: int = 8233, file: Path | None = None) -> i
     require()
     from handrail.cli.cluster_worker import dev as start
 
-    return start(port, ui_port, file)
+    return start(port, ui_port, file, modules)

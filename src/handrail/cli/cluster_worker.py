@@ -14,7 +14,7 @@ from handrail.cli.cluster import ClusterPlace, settings
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import FOLDER
 from handrail.cli.settings import project_executor
-from handrail.cli.target import workflows_at
+from handrail.cli.target import place_of, workflows_at
 from handrail.temporal.dev import DevServer
 from handrail.temporal.worker import TemporalWorker
 
@@ -78,23 +78,32 @@ def _end(over: asyncio.Event) -> None:
     over.set()
 
 
-def dev(port: int, ui_port: int, file: Path | None) -> int:
-    """Run a cluster on the loopback until Ctrl-C; the exit code.
+def dev(port: int, ui_port: int, file: Path | None, modules: Sequence[str]) -> int:
+    """Run a cluster on the loopback until Ctrl-C, and serve it these modules; the exit code.
 
     Raises:
-        ServerNotStarted: its program is not there, or did not come up.
+        ServerNotStarted: its program is not there, or did not come up. Refused: as for ``serve``.
     """
     file = file or Path(FOLDER) / DATABASE
     file.parent.mkdir(parents=True, exist_ok=True)
     server = DevServer(file.resolve(), port, ui_port)
     server.start()
     tell(f"a cluster is at {server.address}, its page at http://127.0.0.1:{ui_port}")
-    tell(f"serve workflows: handrail worker --temporal {server.address} FILE.py")
-    for signum in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, signal.default_int_handler)
     try:
+        if modules:
+            return serve(_place(server.address), modules)
+        tell(f"serve workflows: handrail worker --temporal {server.address} FILE.py")
+        for signum in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(signum, signal.default_int_handler)
         code = server.wait()
     except KeyboardInterrupt:
-        server.end()
         return Exit.SUCCEEDED
+    finally:
+        server.end()
     raise Refused("the cluster", f"has ended by itself, with exit code {code}")
+
+
+def _place(address: str) -> ClusterPlace:
+    place = place_of(None, None, address)
+    assert isinstance(place, ClusterPlace)
+    return place

@@ -85,8 +85,11 @@ class DevServer:
         """Start it, and wait until it answers.
 
         Raises:
-            ServerNotStarted: it does not.
+            ServerNotStarted: it does not, or somebody else listens where it would.
         """
+        for port in filter(None, (self.port, self._ui_port)):
+            if _is_taken(port):
+                raise ServerNotStarted(f"port {port} of this machine is in use. Take another one")
         with tempfile.TemporaryFile() as said:
             self._process = subprocess.Popen(  # noqa: S603  # the program is Temporal's
                 dev_command(self.port, self._database, ui_port=self._ui_port),
@@ -147,6 +150,12 @@ def dev_server(database: Path | None = None) -> Generator[DevServer]:
         yield server
     finally:
         server.end()
+
+
+def _is_taken(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2):
+        return True
+    return False
 
 
 def _answers(port: int) -> bool:

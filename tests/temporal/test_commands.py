@@ -1,0 +1,188 @@
+"""The commands reach runs of a cluster as they reach those of a journal on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from handrail.temporal.dev import DevServer, free_port
+from handrail.temporal.worker import TemporalWorker
+
+pytestmark = pytest.mark.temporal
+ROOT = Path(__file__).parents[2]
+FLOWS = """\
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+
+from handrail import Steps, step, workflow
+
+
+def add(one: int, other: int) -> int:
+    return one + other
+
+
+async def waits_for(file: Path) -> str:
+    while not file.exists():
+        await anyio.sleep(0.02)
+    return file.read_text()
+
+
+@workflow
+def asks(one: int = 1) -> Steps[str]:
+    found = yield from step("sum").call(add, one, 1)
+    said = yield from step("go?").ask(f"Is it {found}?", choices=["yes", "no"])
+    news = yield from step("news").wait_for("news")
+    return f"{said} {news}"
+
+
+@workflow
+def lasts(file: Path) -> Steps[str]:
+    return (yield from step("wait").call(waits_for, file))
+"""
+Ask = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with workflows."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "asking.py").write_text(FLOWS, "utf-8")
+    return folder
+
+
+def begin(home: Path, *words: str) -> subprocess.Popen[str]:
+    """The command as a process."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "handrail", *words],
+        cwd=home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"},
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(home: Path) -> Iterator[str]:
+    """Its address; the process that serves it the workflows ends with the tests."""
+    port, page = free_port(), free_port()
+    words = ("--port", str(port), "--ui-port", str(page))
+    with begin(home, "temporal", "dev", "asking.py", *words) as process:
+        assert process.stdout is not None
+        said = [process.stdout.readline(), process.stdout.readline()]
+        assert f"127.0.0.1:{port}" in said[0], said
+        assert "asks, lasts" in said[1], said
+        yield f"127.0.0.1:{port}"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    assert (home / ".handrail" / "temporal.db").exists()
+
+
+@pytest.fixture
+def ask(home: Path, cluster: str) -> Ask:
+    """Give a command to the cluster."""
+
+    def asked(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "handrail", *words],
+            cwd=home,
+            env={**os.environ, "HANDRAIL_TEMPORAL": cluster, "NO_COLOR": "1", "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    return asked
+
+
+def test_a_run_is_begun_asked_answered_and_read(ask: Ask, home: Path) -> None:
+    """With the words that a journal on disk is asked with, by processes that know only the name."""
+    begun = ask("run", "asking.py:asks", "--run-id", "talk", code=3)
+    assert "handrail answer talk" in begun.stderr
+    assert "an answer: Is it 2?" in ask("runs").stdout
+    assert "Is it 2?" in ask("show", "talk").stdout
+    ask("answer", "talk", "go?", "perhaps", code=2)
+    ask("answer", "talk", "go?", "yes")
+    ask("signal", "talk", "news", '"good"')
+    assert "yes good" in ask("tail", "talk", "--json").stdout
+    (line,) = json.loads(ask("runs", "--json", "--status", "succeeded").stdout)
+    assert line["run_id"] == "talk"
+    assert "go?" in ask("report", "talk").stdout
+    ask("export", "talk", "-o", "talk.jsonl")
+    assert len((home / "talk.jsonl").read_text("utf-8").splitlines()) > 8
+    assert ask("import", "talk.jsonl", "--run-id", "copy").stdout.strip() == "copy"
+    assert "copy" in ask("runs").stdout
+    assert ask("diff", "talk", "copy").returncode == 0
+    assert "cluster" in ask("doctor").stdout
+
+
+def test_a_client_that_is_killed_leaves_its_run(ask: Ask, home: Path, cluster: str) -> None:
+    """The run goes on, and another process has its end; so does Ctrl-C."""
+    for number, how in enumerate((signal.SIGKILL, signal.SIGINT)):
+        run_id, file = f"lasts-{number}", home / f"file-{number}"
+        words = ("--run-id", run_id, "--input", f"file={file}", "--temporal", cluster)
+        with begin(home, "run", "asking.py:lasts", *words) as client:
+            assert client.stdout is not None
+            while "wait" not in client.stdout.readline():
+                pass
+            client.send_signal(how)
+            assert client.wait(20) in {-signal.SIGKILL, 130}
+            if how is signal.SIGINT:
+                assert "goes on on the cluster" in client.stdout.read()
+        file.write_text("done", "utf-8")
+        assert '"done"' in ask("tail", run_id, "--json").stdout
+
+
+def test_a_run_is_cancelled_and_planned(ask: Ask, home: Path) -> None:
+    """The plan of a cancelled run says what would run again."""
+    ask("run", "asking.py:asks", "--run-id", "over", "--quiet", code=3)
+    ask("cancel", "over", "--reason", "enough")
+    assert "cancelled" in ask("show", "over").stdout
+    assert "go?" in ask("plan", "over", "--target", "asking.py:asks").stdout
+    ask("resume", "over", "--target", "asking.py:asks", code=3)
+    del home
+
+
+def test_what_only_workers_can_be_given_is_refused(ask: Ask) -> None:
+    """The error says where it belongs."""
+    refused = ask("run", "asking.py:asks", "--backend", "claude", code=2)
+    assert "on the workers" in refused.stderr
+
+
+def test_nothing_is_served_where_nothing_is(home: Path) -> None:
+    """No cluster, a namespace that is not there, a port that is taken: each by one line."""
+    server = DevServer()
+    server.start()
+    try:
+        for words, said in (
+            (("runs", "--temporal", "127.0.0.1:1"), "cannot be reached"),
+            (("runs", "--temporal", f"{server.address}/nowhere"), "nowhere"),
+            (("temporal", "dev", "--port", str(server.port)), "in use"),
+        ):
+            process = begin(home, *words)
+            told, _ = process.communicate(timeout=60)
+            assert process.returncode != 0
+            assert re.search(said, told), told
+            assert len(told.splitlines()) <= 3, told
+    finally:
+        server.end()
+
+
+async def test_what_a_worker_serves_is_said() -> None:
+    """In one line, which its log begins with."""
+    assert str(TemporalWorker("h:1", runs=False)) == "steps only"
+    assert str(TemporalWorker("h:1", steps=False)).startswith("workflows only: whatever")
