@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from temporalio.client import Client
 
-from handrail import Budget, Executor, Limits
+from handrail import Budget, Executor, Limits, RunTerminated
 from handrail.model import events as ev
-from handrail.temporal import TemporalExecutor
-from handrail.temporal.wire import Bounds
+from handrail.temporal import TemporalExecutor, TemporalWorker
+from handrail.temporal.wire import Bounds, Row, merged, packed, unpacked
 from handrail.testing.conformance import CASES, Case, by_path, costly, differences, essence
 from handrail.testing.conformance import FLOWS as CONFORMANCE
 from handrail.testing.contracts.host import compared, history_of
@@ -80,3 +81,33 @@ async def test_what_was_asked_and_spent_and_paused_is_known_in_the_next(
     limits = Limits(budget=Budget(launches=2))
     spent = await engine(workflows=ALL, limits=limits).run(costly, Path("x"))
     assert [str(one).rpartition(".")[2] for one in spent.unwrap()] == ["BudgetExceeded"] * 2
+
+
+async def test_a_record_that_is_too_large_to_go_along_says_so_and_fits_a_store(
+    engine: Make, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not the server that ends the run, by a word of its own; with a store it goes on."""
+    monkeypatch.setattr("handrail.temporal.execution.MOST_BYTES", 2_000)
+    monkeypatch.setattr("handrail.temporal.execution.LARGE_BYTES", 1_000)
+    monkeypatch.setattr("handrail.temporal.execution.SLICE", 10)
+    there = engine(workflows=ALL)
+    with pytest.raises(RunTerminated, match=r"the record of the run has .* bytes.*--blobs"):
+        await there.options(run_id="large").run(counts, 60)
+    assert len((await there.get("large")).steps) > 8
+    async with TemporalWorker(client, ALL, task_queue="stored", blobs=tmp_path):
+        stored = TemporalExecutor(client, task_queue="stored", workflows=ALL, blobs=tmp_path)
+        assert (await stored.run(counts, 60)).value == 60
+
+
+@pytest.mark.parametrize("sizes", [(), (1,), (400, 1, 1, 400), (1, 1, 1, 1, 1, 1), (3, 90, 3)])
+def test_merged_chunks_have_the_rows_in_their_order(sizes: Sequence[int]) -> None:
+    """And are large, but for a few at the end."""
+    rows = iter(range(1_000))
+    random = Random(1)  # no secret
+    chunks = [
+        packed([Row(next(rows), 0.0, "x", random.randbytes(20).hex(), "") for _ in range(size)])[0]
+        for size in sizes
+    ]
+    made = merged(chunks, 200)
+    assert [row.seq for row in unpacked(made)] == list(range(sum(sizes)))
+    assert sum(len(one) < 150 for one in made) <= 3

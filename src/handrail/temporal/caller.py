@@ -12,6 +12,7 @@ import msgspec
 from temporalio.client import Client
 from temporalio.converter import StorageDriver
 
+from handrail.cluster_errors import TooLarge
 from handrail.codec.codec import Codec
 from handrail.engine.parts import OnChange, definition_of
 from handrail.model import events as ev
@@ -30,6 +31,7 @@ from handrail.temporal.wire import (
     DEAD,
     HELD,
     LISTED,
+    MOST_BYTES,
     SINCE,
     WAITS,
     Row,
@@ -117,17 +119,20 @@ class Caller:
         """Have the cluster keep a run until somebody drives it.
 
         Raises:
-            RunIdTaken: there is one of this id.
+            RunIdTaken: there is one of this id. TooLarge: its record needs a store.
         """
         known = {one.definition.name: one.definition for one in self.workflows}
         where = where_is(known[name]) if name in known else f":{name}"
         start = self.start(where, labels=labels_of(history))
         start.resumed = start.held = True
         values = self.values() if secrets is None else secrets
-        rows = [row_of(one, self.codec, values) for one in history]
+        record = packed([row_of(one, self.codec, values) for one in history])
+        size = sum(map(len, record))
+        if size > MOST_BYTES and self.blobs is None:
+            raise TooLarge(f"the record of run {run_id}", size, MOST_BYTES)
         waits = [msgspec.to_builtins(one) for one in waits_of(history, time.time())[:LISTED]]
         said = {SINCE: history[0].at, HELD: status_of(history) or DEAD, WAITS: waits}
-        await (await self.cluster()).begin(run_id, name, start, packed(rows), said=said)
+        await (await self.cluster()).begin(run_id, name, start, record, said=said)
 
     def definition(
         self, standing: Standing, given: WorkflowLike[..., Any] | None = None

@@ -34,7 +34,7 @@ from temporalio.converter import ExternalStorage, StorageDriver
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from handrail.cluster_errors import ClusterUnreachable, NoWorker
+from handrail.cluster_errors import ClusterUnreachable, NoWorker, RunTerminated
 from handrail.errors import HandrailError, RunIdTaken, RunNotFound
 from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo
@@ -54,6 +54,7 @@ from handrail.temporal.wire import (
     SINCE,
     STATE,
     STATUS,
+    TOO_LARGE,
     WAITS,
     Drive,
     Ended,
@@ -224,7 +225,10 @@ class Cluster:
         return await self._asked_rows(run_id, after)
 
     async def _ended_rows(self, run_id: str, standing: Standing) -> list[Row] | None:
-        ended = await self.ended(run_id, standing.execution)
+        try:
+            ended = await self.ended(run_id, standing.execution)
+        except RunTerminated:
+            return None
         if ended is None or not ended.record:
             return None
         return list(unpacked(map(chunk_of_text, ended.record)))
@@ -285,6 +289,9 @@ class Cluster:
     async def ended(self, run_id: str, execution: str | None = None) -> Ended | None:
         """Wait for the end of an execution and those that follow it; None if it was not a run's own
         end: it was terminated, or timed out.
+
+        Raises:
+            RunTerminated: its record had no room in a further execution.
         """
         handle = self.client.get_workflow_handle(run_id, run_id=execution, result_type=RawValue)
         try:
@@ -293,6 +300,8 @@ class Cluster:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type in {FAILED, CANCELLED}:
                 return msgspec.convert(cause.details[0], Ended)
+            if isinstance(cause, ApplicationError) and cause.type == TOO_LARGE:
+                raise RunTerminated(run_id, f"ended ({cause.message})") from None
             return None
         found: Ended = read(result, Ended)
         return found

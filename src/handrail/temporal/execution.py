@@ -13,6 +13,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
 
+from handrail.cluster_errors import TooLarge
 from handrail.core.steering import check_steering
 from handrail.engine.steering import refuse_unknown
 from handrail.errors import CannotSteer, GateClosed, GateNotFound, HandrailError
@@ -21,6 +22,7 @@ from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.record.answers import accepted, check_payload
 from handrail.record.inbox import gate_in, waited_for
 from handrail.steps.verbs import SignalWait
+from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
 from handrail.temporal.host import CONTINUED, RunHost
 from handrail.temporal.serving import Serving
@@ -38,6 +40,7 @@ from handrail.temporal.wire import (
     SINCE,
     STATE,
     STATUS,
+    TOO_LARGE,
     WAITS,
     Drive,
     Ended,
@@ -46,6 +49,7 @@ from handrail.temporal.wire import (
     Start,
     State,
     event_of,
+    merged,
     packed,
     raw,
     raw_bytes,
@@ -56,6 +60,8 @@ from handrail.temporal.wire import (
 )
 
 PAGE_BYTES = 1 << 20
+SLICE = 10_000
+"""So many events of a record are read in one task."""
 
 
 _SERVING = "handrail_serving"
@@ -159,7 +165,7 @@ class Execution:
         try:
             if start.held:
                 start = await self._hold(start)
-            host = self._begin(start)
+            host = self._begin(start, await self._read() if start.resumed else [])
             while self._result is None:
                 await self._turn(host)
             if self._result.status == "suspended":
@@ -182,10 +188,27 @@ class Execution:
         go = self._go or Drive(cancel=workflow.cancellation_reason() or "cancelled")
         return _by(start, go, held=False)
 
-    def _begin(self, start: Start) -> RunHost:
+    async def _read(self) -> list[ev.Event]:
+        """The record so far, a slice in each task: one must be answered within two seconds."""
+        found: list[ev.Event] = []
+        for row in unpacked(self._chunks):
+            found.append(self._event(row))
+            if len(found) % SLICE == 0:
+                await self._breathe()
+        return found
+
+    async def _breathe(self) -> None:
+        """End this task, and go on in the next."""
+        try:
+            await asyncio.sleep(0.001)
+        except asyncio.CancelledError:
+            if workflow.cancellation_reason() is None or self._is_cancelled:
+                raise  # this execution is put out of memory
+            self._is_cancelled = True
+
+    def _begin(self, start: Start, history: list[ev.Event]) -> RunHost:
         info = workflow.info()
         run_id, name = info.workflow_id, info.workflow_type
-        history = [self._event(row) for row in unpacked(self._chunks)] if start.resumed else []
         self._began_at = history[0].at if history else workflow.time()
         self._go = None
         early, self._early = self._early, []
@@ -202,7 +225,7 @@ class Execution:
         host.changed = False
         host.send_what_waits()
         if not host.conductor.pump(host.bounds.pump):
-            await asyncio.sleep(0.001)  # a task must answer within two seconds
+            await self._breathe()
             host.changed = True
             return
         self._result = host.conductor.result
@@ -256,6 +279,11 @@ class Execution:
         held = self._go is None and CONTINUED not in host.rows[-1].body
         following = _by(start, go, inputs={}, resumed=True, held=held, homes=host.homes)
         chunks = [*self._chunks, *packed(host.rows)]
+        if host.blobs:
+            chunks = merged(chunks, LARGE_BYTES)
+        elif (size := sum(map(len, chunks))) > MOST_BYTES:
+            error = TooLarge("the record of the run", size, MOST_BYTES)
+            raise ApplicationError(str(error), type=TOO_LARGE, non_retryable=True)
         workflow.continue_as_new(
             args=[raw(following), *map(raw_bytes, chunks)], memo=self._memo(following, host)
         )

@@ -350,6 +350,8 @@ class TemporalExecutor(ReadsRuns):
                 if await cluster.ended(run_id) is not None:
                     return
                 standing = await cluster.standing(run_id)
+            except RunTerminated:
+                raise
             except (OSError, RuntimeError, HandrailError):
                 await asyncio.sleep(LOOK_S[1])
                 continue

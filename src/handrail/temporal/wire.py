@@ -49,6 +49,8 @@ ATTEMPT_FAILED = "AttemptFailed"
 FAILED = "RunFailed"
 CANCELLED = "RunCancelled"
 """The types of failure by which an execution of a run ends that did not succeed."""
+TOO_LARGE = "RecordTooLarge"
+"""The type of failure of an execution whose record is too large to go on in another."""
 
 
 class Bounds(msgspec.Struct):
@@ -281,6 +283,21 @@ def unpacked(chunks: Iterable[bytes]) -> Iterator[Row]:
     """The rows of chunks."""
     for chunk in chunks:
         yield from _row.decode_lines(zlib.decompress(chunk))
+
+
+def merged(chunks: Sequence[bytes], large: int) -> list[bytes]:
+    """The same rows, in chunks of which all but the last are at least so large."""
+    found: list[bytes] = []
+    small: list[bytes] = []
+    for chunk in chunks:
+        if len(chunk) >= large and not small:
+            found.append(chunk)
+            continue
+        small.append(chunk)
+        if sum(map(len, small)) >= large * 5 // 4:  # together they are a little smaller
+            found.append(_chunk(map(zlib.decompress, small)))
+            small = []
+    return [*found, *small]
 
 
 def text_of_chunk(chunk: bytes) -> str:
