@@ -204,7 +204,7 @@ async def test_a_worker_without_the_code_says_so(client: Client) -> None:
 async def test_a_result_that_is_too_large_fails_its_step(engine: Make) -> None:
     """With its size, what is allowed, and where larger ones go."""
     result = await engine().run(gives, LARGE)
-    assert result.error_type == "handrail.errors.TooLarge"
+    assert result.error_type == "handrail.cluster_errors.TooLarge"
     assert "blobs=" in str(result.error)
 
 
@@ -217,7 +217,7 @@ async def test_inputs_that_are_too_large_are_refused(engine: Make) -> None:
 async def test_arguments_that_are_too_large_fail_their_step(engine: Make) -> None:
     """Where they come from several steps, each of which was small enough."""
     result = await engine().run(adds_up, MOST_BYTES // 2 - 100_000)
-    assert result.error_type == "handrail.errors.TooLarge"
+    assert result.error_type == "handrail.cluster_errors.TooLarge"
     assert "arguments of step 'measure'" in str(result.error)
 
 

@@ -89,7 +89,7 @@ async def test_a_record_that_is_too_large_to_go_along_says_so_and_fits_a_store(
     """It is not the server that ends the run, by a word of its own; with a store it goes on."""
     monkeypatch.setattr("handrail.temporal.execution.MOST_BYTES", 2_000)
     monkeypatch.setattr("handrail.temporal.execution.LARGE_BYTES", 1_000)
-    monkeypatch.setattr("handrail.temporal.execution.SLICE", 10)
+    monkeypatch.setattr("handrail.temporal.execution.SLICE", 60)
     there = engine(workflows=ALL)
     with pytest.raises(RunTerminated, match=r"the record of the run has .* bytes.*--blobs"):
         await there.options(run_id="large").run(counts, 60)
