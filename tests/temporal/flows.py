@@ -40,6 +40,13 @@ async def nap(seconds: float, name: str = "") -> str:
     return name
 
 
+async def noted_nap(folder: Path, seconds: float) -> str:
+    """Leave a trace, and then sleep."""
+    note(folder)
+    await anyio.sleep(seconds)
+    return "late"
+
+
 def path_here() -> str:
     """The path of the step that calls this."""
     return current().path
@@ -141,6 +148,12 @@ def stepwise(folder: Path, n: int = 3) -> Steps[int]:
     return total
 
 
+@workflow
+def notes_late(folder: Path, seconds: float) -> Steps[str]:
+    """A step that lasts."""
+    return (yield from step("late").call(noted_nap, folder, seconds))
+
+
 FLOWS: tuple[Any, ...] = (
     counts,
     fans,
@@ -153,4 +166,5 @@ FLOWS: tuple[Any, ...] = (
     patient,
     local_only,
     stepwise,
+    notes_late,
 )

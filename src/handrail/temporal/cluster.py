@@ -295,7 +295,7 @@ class Cluster:
         """
         handle = self.client.get_workflow_handle(run_id, run_id=execution, result_type=RawValue)
         try:
-            result = await handle.result()
+            result = await self._reached(handle.result())
         except WorkflowFailureError as error:
             cause = error.cause
             if isinstance(cause, ApplicationError) and cause.type in {FAILED, CANCELLED}:
@@ -350,7 +350,8 @@ class Cluster:
             execution=Execution(workflow_id=run_id),
             maximum_page_size=10,
         )
-        answer = await self.client.workflow_service.get_workflow_execution_history_reverse(request)
+        service = self.client.workflow_service
+        answer = await self._reached(service.get_workflow_execution_history_reverse(request))
         for event in answer.history.events:
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
                 failure = event.workflow_task_failed_event_attributes.failure
