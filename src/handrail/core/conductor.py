@@ -214,9 +214,9 @@ class Conductor:
         """An attempt has ended so; ``Stopped`` if it was stopped, by whomever."""
         self._inbox.append(partial(self._finished, path, end))
 
-    def overdue(self, path: str, usage: Usage | None = None) -> None:
+    def overdue(self, path: str, known: cmd.BrokenOff = cmd.NOTHING_KNOWN) -> None:
         """An attempt was stopped where it was made, for its time was over."""
-        self._inbox.append(partial(self._overdue, path, usage))
+        self._inbox.append(partial(self._overdue, path, known))
 
     def interrupted(self, path: str, reason: str, usage: Usage | None = None) -> None:
         """An attempt was broken off because what made it is to end; it is made again later."""
@@ -484,11 +484,11 @@ class Conductor:
         else:
             self._attempt_over(command, end)
 
-    def _overdue(self, path: str, usage: Usage | None) -> None:
+    def _overdue(self, path: str, known: cmd.BrokenOff) -> None:
         flight = self.flights.get((path, "attempt"))
         if flight is not None and isinstance(flight.command, cmd.Perform):
             flight.timed_out = not flight.stopping
-            self._finished(path, cmd.Stopped(path, flight.command.attempt, usage=usage))
+            self._finished(path, cmd.Stopped(path, flight.command.attempt, launch=known))
 
     def _attempt_over(self, command: cmd.Perform, end: End) -> None:
         match end:
@@ -559,7 +559,7 @@ class Conductor:
     # -- stopping -------------------------------------------------------------------------------
 
     def _stop(self, path: str, *, again: bool) -> None:
-        """Stop what is at work, or waits for its place; ``again``: another launch takes the place."""
+        """Stop what is at work, or waits for its place; ``again``: another launch takes it."""
         queued = self._line.keep(path) if again else self._line.leave(path)
         if queued is not None:
             self._stopped(path, queued.attempt)

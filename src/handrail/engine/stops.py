@@ -6,6 +6,7 @@ import contextlib
 
 from handrail.core.run_state import RunState
 
+
 def cancelled_itself() -> bool:
     """True if a cancellation came out of the action, and nobody asked this task to stop."""
     with contextlib.suppress(RuntimeError):

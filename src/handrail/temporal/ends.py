@@ -50,13 +50,17 @@ class Ends:
         """
         return row_of(event, self._codec, self._secrets)
 
-    def usage(self, usage: Usage | None) -> msgspec.Raw | None:
-        """What an agent used, as data."""
+    def broken_off(self, known: cmd.BrokenOff | None) -> dict[str, Any] | None:
+        """What is known of a launch that was stopped, as JSON data."""
+        if known is None:
+            return None
+        found = msgspec.structs.asdict(known)
+        return {**found, "own": self._usage(known.own), "total": self._usage(known.total)}
+
+    def _usage(self, usage: Usage | None) -> msgspec.Raw | None:
         if usage is None:
             return None
         return msgspec.Raw(self._codec.dump(usage, where="usage").encode())
-
-    # -- where the run is driven ----------------------------------------------------------------
 
     def event(self, row: Row, step: Step[Any] | None = None) -> ev.Event:
         """The event of a row; an output has the type that its step declares."""
@@ -78,12 +82,16 @@ class Ends:
         assert isinstance(failed, ev.AttemptFailed)
         return cmd.LaunchFailed(path, fault, failed, end.took_s, at)
 
-    def read_usage(self, end: End) -> Usage | None:
-        """What an attempt that was stopped had used."""
-        if end.usage is None:
-            return None
-        usage: Usage = self._codec.load(text_of(end.usage), Usage)
-        return usage
+    def read_broken_off(self, end: End) -> cmd.BrokenOff:
+        """What is known of a launch that was stopped."""
+        if end.launch is None:
+            return cmd.NOTHING_KNOWN
+        own, total = (
+            None if end.launch[name] is None else self._codec.load(text_of(end.launch[name]), Usage)
+            for name in ("own", "total")
+        )
+        known: dict[str, Any] = {**end.launch, "own": own, "total": total}
+        return cmd.BrokenOff(**known)
 
 
 def _with_text(

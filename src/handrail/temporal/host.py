@@ -474,7 +474,7 @@ class RunHost:
                 self.homes[notice.session] = end.queue
             conductor.noticed(notice)
         if end.overdue:
-            conductor.overdue(path, self._ends.read_usage(end))
+            conductor.overdue(path, self._ends.read_broken_off(end))
         elif end.fault is not None:
             conductor.finished(path, self._ends.launch_failed(path, end, self.now()))
         elif end.event is not None:
@@ -485,8 +485,8 @@ class RunHost:
                 self._note_session(event, end)
             conductor.finished(path, event)
         elif end.stopped:
-            usage = self._ends.read_usage(end)
-            conductor.finished(path, cmd.Stopped(path, 0, end.abandoned, usage, self.now()))
+            known = self._ends.read_broken_off(end)
+            conductor.finished(path, cmd.Stopped(path, 0, end.abandoned, known, self.now()))
         else:
             self._broken(path, handle)
 

@@ -172,7 +172,7 @@ class Attempt:
             done, _ = await asyncio.wait({task}, timeout=left_s(self._text))
             if not done:
                 await self._left(task, current)
-                return End(overdue=True, usage=self._usage(command.path))
+                return End(overdue=True, launch=self._broken_off(command.path))
         except asyncio.CancelledError:
             abandoned = await self._left(task, current)
             return self._cancelled(command.path, abandoned=abandoned)
@@ -216,9 +216,9 @@ class Attempt:
             raise ApplicationError(
                 "its worker is to end", type=STOPPED, next_retry_delay=timedelta(milliseconds=1)
             ) from None
-        usage = self._usage(path)
-        if details is not None and details.cancel_requested and (abandoned or usage is not None):
-            return End(stopped=True, abandoned=abandoned, usage=usage)
+        known = self._broken_off(path)
+        if details is not None and details.cancel_requested and (abandoned or known is not None):
+            return End(stopped=True, abandoned=abandoned, launch=known)
         raise asyncio.CancelledError
 
     async def _beating(self) -> None:
@@ -276,11 +276,11 @@ class Attempt:
             self._beat.notices.append(self._ends.row(notice))
             activity.heartbeat(self._beat_data())
 
-    def _usage(self, path: str) -> msgspec.Raw | None:
+    def _broken_off(self, path: str) -> dict[str, Any] | None:
         performer: Performer | None = getattr(self, "_performer", None)
         if performer is None:
             return None
-        return self._ends.usage(performer.told.pop(path, (None, None))[1])
+        return self._ends.broken_off(performer.broken_off.pop(path, None))
 
     # -- its end --------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from handrail.core.steering import guidance
 from handrail.engine.outside import sync_twin
 from handrail.engine.parts import check_paths
 from handrail.errors import CannotSteer, RunNotFound
@@ -89,6 +90,16 @@ class ReachesRuns:
         """
         await self._steer(run_id, ev.RunSteered("retry", path, None, by))
 
+    async def guide(
+        self, run_id: str, text: str, *, path: str | None = None, by: str | None = None
+    ) -> None:
+        """Say something to the agents that are at work in a run, or at ``path``; see ``Executor``.
+
+        Raises:
+            RunNotFound, WrongUse, CannotSteer: as of ``Executor``. NoWorker: nobody answers for it.
+        """
+        await self.ask(run_id, guidance(run_id, text, path, by))
+
     async def _steer(self, run_id: str, event: ev.RunSteered) -> None:
         check_paths(path=(event.path,))
         await self.ask(run_id, event)
@@ -136,3 +147,4 @@ class ReachesRuns:
     complete_sync = sync_twin(complete)
     skip_sync = sync_twin(skip)
     retry_sync = sync_twin(retry)
+    guide_sync = sync_twin(guide)

@@ -147,8 +147,9 @@ class End(msgspec.Struct, omit_defaults=True):
     """How an attempt ended, or a rollback, or a launch of an agent.
 
     ``event`` is its row. ``fault`` is why a launch failed, in ``took_s``. ``overdue``: its time was
-    over. ``stopped``: as it was told to; ``abandoned``: its thread was left behind; ``usage`` what
-    its agent had used. ``notices`` are to be recorded before. ``queue``: where it was performed.
+    over. ``stopped``: as it was told to; ``abandoned``: its thread was left behind; ``launch`` what
+    is known of a launch that was stopped. ``notices`` are to be recorded before. ``queue``: where
+    it was performed.
     """
 
     event: Row | None = None
@@ -157,7 +158,7 @@ class End(msgspec.Struct, omit_defaults=True):
     overdue: bool = False
     stopped: bool = False
     abandoned: bool = False
-    usage: Any = None
+    launch: Any = None
     notices: list[Row] = []
     queue: str = ""
 
