@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from handrail import Agent, step, workflow
+import anyio
+
+from handrail import Agent, AgentReply, AgentTurn, step, workflow
 from handrail.steps.verbs import Steps
 
 claude = Agent("writer", "{{ task }}", backend="claude")
@@ -19,4 +21,25 @@ def talks(program: str) -> Steps[list[str]]:
     return [str(first.output), str(second.output)]
 
 
-FLOWS = (talks,)
+class Patient:
+    """A backend that answers once somebody says so."""
+
+    name = "patient"
+
+    async def complete(self, turn: AgentTurn, /) -> AgentReply:
+        """Wait, or answer."""
+        if "Hurry" not in turn.prompt:
+            await anyio.sleep(60)
+        return AgentReply("Hurried.")
+
+
+dreamer = Agent("dreamer", "Think.", backend=Patient())
+
+
+@workflow
+def dreams() -> Steps[str]:
+    """One agent."""
+    return str((yield from step("think").agent(dreamer)).output)
+
+
+FLOWS = (talks, dreams)

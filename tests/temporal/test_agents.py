@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from temporalio.client import Client, WorkflowHistory
 
@@ -14,7 +15,7 @@ from handrail.temporal.wire import Bounds
 from handrail.testing.conformance import by_path, essence
 from handrail.testing.contracts.host import history_of
 from handrail.testing.fake_programs import Act, Fails, Program, fake_cli
-from tests.temporal.agents import FLOWS, talks
+from tests.temporal.agents import FLOWS, dreams, talks
 from tests.temporal.plant import TemporalPlant
 
 pytestmark = pytest.mark.temporal
@@ -64,6 +65,29 @@ async def test_the_ladder_is_the_machines(client: Client, tmp_path: Path) -> Non
             history = await history_of(executor, result.run_id, tmp_path / f"{which}.jsonl")
             histories.append([type(one).__name__ for one in history])
     assert histories[0] == histories[1]
+
+
+async def test_what_a_person_says_reaches_an_agent_at_work(client: Client, tmp_path: Path) -> None:
+    """Its launch is broken off on the worker, and made again with the words, as embedded."""
+    histories: list[Any] = []
+    async with (
+        TemporalWorker(client, FLOWS, task_queue="guided"),
+        Executor(workflows=FLOWS, portable=True) as here,
+    ):
+        there = TemporalExecutor(client, task_queue="guided", workflows=FLOWS)
+        for which, executor in (("here", here), ("there", there)):
+            handle: Any = await executor.options(run_id=which).start(dreams)
+            while not any(  # noqa: ASYNC110  # a run is looked at from outside
+                one.status == "running" for one in (await handle.state()).steps
+            ):
+                await anyio.sleep(0.05)
+            await executor.guide(which, "Hurry.", by="ada")
+            with anyio.fail_after(30):
+                assert (await handle.result()).value == "Hurried."
+            history = await history_of(executor, which, tmp_path / f"{which}.jsonl")
+            histories.append([type(one).__name__ for one in history])
+    assert histories[0] == histories[1]
+    assert "AgentGuided" in histories[0]
 
 
 async def test_when_its_machine_is_gone_a_session_is_left(

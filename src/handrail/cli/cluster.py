@@ -106,6 +106,19 @@ def refuse_of_workers(typed: Mapping[str, object]) -> None:
             raise Refused(name, why, hint)
 
 
+def refuse_of_a_process(typed: Mapping[str, object]) -> None:
+    """Refuse what is of a run that a process here drives, by its option.
+
+    Raises:
+        Refused: something of it was typed.
+    """
+    for name, value in typed.items():
+        if value:
+            why = "is of a run that a process here drives, and the cluster drives this one"
+            hint = "Ctrl-C leaves the run to it; `handrail tail` shows how it ends."
+            raise Refused(name, why, hint)
+
+
 def require() -> None:
     """See to it that what clusters are reached with is there.
 

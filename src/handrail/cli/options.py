@@ -116,7 +116,7 @@ class Driving:
         Raises:
             Refused: on a cluster, with what only its workers can be told.
         """
-        from handrail.cli.cluster import ClusterPlace, refuse_of_workers
+        from handrail.cli.cluster import ClusterPlace, refuse_of_a_process, refuse_of_workers
         from handrail.cli.target import place_of
 
         place = place_of(folder, executor, temporal)
@@ -129,6 +129,7 @@ class Driving:
                     "--replay": self.replay,
                 }
             )
+            refuse_of_a_process({"--detach": self.detach, "--notify": self.notify})
         return place
 
     def options(self) -> Options:
