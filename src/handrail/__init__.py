@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from handrail.engine.stops import CoreStalled as CoreStalled
     from handrail.errors import BudgetExceeded as BudgetExceeded
     from handrail.errors import CannotSteer as CannotSteer
+    from handrail.errors import ClaimDeadlock as ClaimDeadlock
+    from handrail.errors import ClaimLost as ClaimLost
+    from handrail.errors import ClaimsFailed as ClaimsFailed
+    from handrail.errors import ClaimTimeout as ClaimTimeout
     from handrail.errors import CommandFailed as CommandFailed
     from handrail.errors import CommandNotFound as CommandNotFound
     from handrail.errors import DamagedExport as DamagedExport
@@ -127,6 +131,13 @@ if TYPE_CHECKING:
     from handrail.ports.agent import AgentTurn as AgentTurn
     from handrail.ports.agent import Capabilities as Capabilities
     from handrail.ports.agent import Probe as Probe
+    from handrail.ports.claims import Claim as Claim
+    from handrail.ports.claims import Claimant as Claimant
+    from handrail.ports.claims import ClaimList as ClaimList
+    from handrail.ports.claims import ClaimRequest as ClaimRequest
+    from handrail.ports.claims import Claims as Claims
+    from handrail.ports.claims import ClaimWait as ClaimWait
+    from handrail.ports.claims import Resource as Resource
     from handrail.ports.clock import Clock as Clock
     from handrail.ports.journal import Holder as Holder
     from handrail.ports.journal import Journal as Journal
@@ -182,8 +193,8 @@ _NAMES = {
     "handrail.engine.serving": "RunHandle",
     "handrail.engine.stops": "CancelledFromWithin CoreStalled",
     "handrail.errors": """
-        BudgetExceeded CannotSteer CommandFailed CommandNotFound DamagedExport DefinitionError
-        DuplicateStepName
+        BudgetExceeded CannotSteer ClaimDeadlock ClaimLost ClaimTimeout ClaimsFailed CommandFailed
+        CommandNotFound DamagedExport DefinitionError DuplicateStepName
         GateClosed GateNotFound GateRefusal GroupFailed HandrailError InputsDiffer InsideEventLoop
         InvalidAnswer InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost
         HubFailed
@@ -208,6 +219,9 @@ _NAMES = {
     """,
     "handrail.model.shapes": "AgentLike AgentRequest WorkflowLike",
     "handrail.ports.agent": "AgentBackend AgentReply AgentTurn Capabilities Probe",
+    "handrail.ports.claims": """
+        Claim ClaimList ClaimRequest ClaimWait Claimant Claims Resource
+    """,
     "handrail.ports.clock": "Clock",
     "handrail.ports.journal": "Holder Journal Lease Letter RunInfo",
     "handrail.ports.sink": "Sink",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from handrail.testing.contracts.backend import BackendContract
+from handrail.testing.contracts.claims import ClaimsContract
 from handrail.testing.contracts.clock import ClockContract
 from handrail.testing.contracts.journal import JournalContract
 from handrail.testing.contracts.sink import SinkContract
 
-__all__ = ["BackendContract", "ClockContract", "JournalContract", "SinkContract"]
+__all__ = ["BackendContract", "ClaimsContract", "ClockContract", "JournalContract", "SinkContract"]
