@@ -69,7 +69,6 @@ from handrail.engine.replay import (
     with_text,
     write_out,
 )
-from handrail.engine.running_loop import running_loop
 from handrail.engine.stops import (
     CoreStalled,
     interruption,
@@ -89,6 +88,7 @@ from handrail.model.results import OpenGate, WorkflowResult
 from handrail.ports.journal import GroupAppend, group_append
 from handrail.record.answers import accepted
 from handrail.steps.verbs import PLAIN
+from handrail.system.running_loop import running_loop
 
 ABANDON_AFTER_S = 10.0
 """How long a cancelled flight may take to end before it is left behind."""

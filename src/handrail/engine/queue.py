@@ -11,11 +11,11 @@ from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.engine.loop import Loop
 from handrail.engine.perform import failed
-from handrail.engine.running_loop import running_loop
 from handrail.engine.shared import Seat, SharedAdmission
 from handrail.engine.tasks import InFlight
 from handrail.errors import DefinitionError
 from handrail.steps.verbs import AgentCall, Generation, ShellCommand, StageCheck
+from handrail.system.running_loop import running_loop
 
 QUEUED = "queued"
 
