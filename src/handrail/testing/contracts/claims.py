@@ -125,7 +125,7 @@ class ClaimsContract:
         told: list[Any] = []
         requests = [
             self.request("a/1", self.files("src/**", "!src/gen/**")),
-            self.request("b/1", self.files("src/gen/**", "docs/")),
+            self.request("b/1", self.files("src/gen/**", "docs/**")),
             self.request("c/1", self.files("src/**", tree="/other")),
             self.request("d/1", self.named("src")),
             self.request("e/1", self.named("git")),
