@@ -301,6 +301,9 @@ class ClaimLost(HandrailError):
     ``epoch`` is that of its claim, ``holder`` who has it now, if anybody.
     """
 
+    usage: Any = None
+    """What an agent had used by then, if it was one that lost it."""
+
     def __init__(self, claimant: str, what: str, epoch: int, holder: str = "") -> None:
         super().__init__(claimant, what, epoch, holder)
         self.claimant = claimant

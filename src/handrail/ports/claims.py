@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -200,3 +201,16 @@ class Claims(Protocol):
         It can be used again afterwards.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchClaims:
+    """What a launch of an agent has to do with claims.
+
+    ``claim`` is held for it already, of what its step says that it writes. ``take`` holds more for
+    as long as its block lasts; whoever has to wait for that holds no place of the run's limits.
+    """
+
+    claims: Claims
+    claim: Claim | None
+    take: Callable[[tuple[Resource, ...]], AbstractAsyncContextManager[Claim]]

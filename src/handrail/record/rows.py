@@ -380,6 +380,7 @@ def _layouts() -> dict[type, Layout]:
         ev.AgentSessionStarted: _by_fields(ev.AgentSessionStarted),
         ev.ClaimWaiting: _by_fields(ev.ClaimWaiting),
         ev.ClaimGranted: _by_fields(ev.ClaimGranted, talks=False),
+        ev.ClaimLost: _by_fields(ev.ClaimLost),
         ev.LadderStep: _by_fields(ev.LadderStep),
         ev.BudgetReserved: _by_fields(ev.BudgetReserved, talks=False),
         ev.BudgetSettled: _by_fields(ev.BudgetSettled, talks=False),

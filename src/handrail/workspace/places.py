@@ -17,6 +17,7 @@ from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.paths import on_disk
 from handrail.ports.agent import AgentBackend
+from handrail.workspace.undone import Undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,13 @@ class Places:
 
     @property
     def tree_lock(self) -> Path:
-        """The file whose lock the step holds that writes into the working tree, or merges there."""
+        """The file whose lock whoever holds that takes or changes the state of the working tree."""
         return self.safe / "tree.lock"
+
+    @property
+    def undone(self) -> Undone:
+        """What checks have put back in the working tree."""
+        return Undone(self.safe / "undone", self.safe / "launches")
 
     def quarantine(self) -> Path:
         """A patch file that is not there yet."""

@@ -14,20 +14,29 @@ step begins anew: then it is set aside as a patch.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
 
-from handrail.errors import CommandFailed, DefinitionError
+from handrail.errors import ClaimLost, CommandFailed, DefinitionError
 from handrail.model.agent_options import AgentOptions
+from handrail.model.shapes import OwnTree
+from handrail.ports.claims import LaunchClaims
 from handrail.system.own_files import own_files
+from handrail.workspace.claims.holding import lost
+from handrail.workspace.claims.resources import these_files
 from handrail.workspace.errors import WorktreeConflict
 from handrail.workspace.git import Repository, head_of, repository_of
 from handrail.workspace.places import Places, prune
 from handrail.workspace.scope import Before, before_launch, left_from_before
 from handrail.workspace.shadow import Shadow
-from handrail.workspace.tree_lock import Teller, tree_locked
+from handrail.workspace.tree_lock import tree_locked
+
+_BOUND_S = 600
+"""So long a merge may take once the files are free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +51,20 @@ class Worktree:
 
     def mapped(self, options: AgentOptions) -> AgentOptions:
         """The options with folders of the working tree as those of the worktree."""
-        cwd = self._inside(options.cwd or str(Path.cwd()))
-        Path(cwd).mkdir(parents=True, exist_ok=True)
-        more = options.add_dirs and tuple(map(self._inside, options.add_dirs))
-        return AgentOptions(cwd=cwd, add_dirs=more).over(options)
-
-    def _inside(self, folder: str) -> str:
-        absolute = Path(folder).resolve()
-        if not absolute.is_relative_to(self.main.root):
-            return folder
-        return str(self.here.root / absolute.relative_to(self.main.root))
+        tree = OwnTree(str(self.here.root), str(self.main.root))
+        return in_tree(tree, options, Path(options.cwd or Path.cwd()))
 
     async def is_unchanged(self) -> bool:
         """True if nothing was changed in it."""
         now = await self.shadow.state()
         return not await self.shadow.changes(self.before.state, now)
 
-    async def merge(self, agent: str, waits_for: Teller) -> None:
-        """Bring its changes into the working tree, when that is free, and remove it.
+    async def merge(self, agent: str, claims: LaunchClaims) -> None:
+        """Bring its changes into the working tree, when nobody else has these files, and remove it.
 
         Raises:
-            WorktreeConflict: they do not fit; nothing was changed.
+            WorktreeConflict: they do not fit; nothing was changed. ClaimLost: the claim of them was
+                taken meanwhile; likewise.
         """
         done = await self.shadow.state()
         changes = await self.shadow.changes(self.before.state, done)
@@ -71,11 +73,16 @@ class Worktree:
             # A repository within the worktree is not merged: its files are in no tree of ours.
             wanted = await self.shadow.mixed(self.before.state, files)
             patch = await self.shadow.patch(self.before.state, wanted)
-            async with tree_locked(self.places, waits_for):
-                await self._apply(agent, patch)
+            resource = these_files(self.main, [path for path, _ in files])
+            async with claims.take((resource,)) as claim:
+                with anyio.fail_after(_BOUND_S, shield=True):
+                    async with tree_locked(self.places):
+                        await self._apply(agent, patch, lambda: lost(claims.claims, claim))
         await self.remove()
 
-    async def _apply(self, agent: str, patch: bytes) -> None:
+    async def _apply(
+        self, agent: str, patch: bytes, is_lost: Callable[[], Awaitable[ClaimLost | None]]
+    ) -> None:
         theirs = self.shadow.at(self.main.root, "main")
         now = await theirs.state(await head_of(self.main.git(self.shadow.marker)))
         try:
@@ -89,6 +96,8 @@ class Worktree:
         if held:
             await self._commit(agent)
             raise self._conflict(agent, f"this process has {', '.join(held)} open")
+        if (gone := await is_lost()) is not None:
+            raise gone
         await theirs.write(now, merged)
 
     def _conflict(self, agent: str, reason: str) -> WorktreeConflict:
@@ -105,6 +114,14 @@ class Worktree:
         """Remove it with its branch; what stands in the way of that is no failure of the step."""
         await _removed(self.main, self.places, self.shadow.marker)
         self.places.forget()
+
+
+def in_tree(tree: OwnTree, options: AgentOptions, folder: Path) -> AgentOptions:
+    """The options, and the folder that they mean, with what lies in one working tree in another."""
+    cwd = tree.inside(str(folder))
+    Path(cwd).mkdir(parents=True, exist_ok=True)
+    more = options.add_dirs and tuple(map(tree.inside, options.add_dirs))
+    return AgentOptions(cwd=cwd, add_dirs=more).over(options)
 
 
 async def worktree_of(main: Repository, places: Places, marker: str, *, anew: bool) -> Worktree:

@@ -72,7 +72,7 @@ from handrail.system.sqlite import is_busy, transaction
 PAGE_BYTES = 4096
 _BEGINNINGS = frozenset({
     "StepStarted", "MemberStarted", "GroupStarted", "SubworkflowStarted", "TimerSet",
-    "AgentSessionStarted", "ClaimWaiting", "ClaimGranted",
+    "AgentSessionStarted", "ClaimWaiting", "ClaimGranted", "ClaimLost",
 })  # fmt: skip
 """Without these a run does the same; the next event's sync makes them durable too."""
 _ENDS = frozenset({"WorkflowCompleted", "RunSuspended"})

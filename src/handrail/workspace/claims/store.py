@@ -260,7 +260,7 @@ class Store:
     def changed(self) -> bool:
         """True if somebody else wrote the file since this was asked last, or it is another one."""
         with self._desk("looking for changes") as desk:
-            (version,) = desk.execute("PRAGMA data_version").fetchone()
+            version = int(desk.execute("PRAGMA data_version").fetchone()[0])
             changed, self._seen = version != self._seen, version
             return changed
 
@@ -464,7 +464,7 @@ class Store:
         if row is None or _decoded(row[0]).claimant != claim.claimant:
             return False
         owner = self._claims.get(claim.epoch)
-        return owner is None or bool(owner.token == row[1])
+        return owner is None or owner.token == str(row[1])
 
     # -- the file -------------------------------------------------------------------------------
 
