@@ -24,12 +24,14 @@ from handrail.core.failing import must_not_run_again
 from handrail.core.ladder import GiveUp, Next, Park, following
 from handrail.core.ledger import Scope
 from handrail.core.nodes import Node, Phase
-from handrail.core.run_state import AgentNode, RunState, StepNode
+from handrail.core.run_state import AgentNode, Launching, RunState, StepNode
+from handrail.core.steering import hold_back
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
 from handrail.model.results import add_usage
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord
+from handrail.steps.verbs import wanted_by
 
 _BROKEN_OFF = "the process that was running it ended"
 
@@ -47,7 +49,11 @@ def first_launch(run: RunState, node: AgentNode, *, interrupted: bool) -> None:
 
 
 def launch(run: RunState, node: AgentNode, which: Launch, *, interrupted: bool = False) -> None:
-    """Have the engine make this launch; where there are budgets, once it is its turn."""
+    """Have the engine make this launch; where there are budgets, once it is its turn; not before
+    what it stands in has what it holds.
+    """
+    if run.unclaimed and hold_back(run, Launching(node, which, interrupted)):
+        return
     if not queue_launch(run, node, which, interrupted=interrupted):
         _perform(run, node, which, (), interrupted=interrupted)
 
@@ -91,6 +97,7 @@ def _perform(
             node.spent_s,
             deadline_of(run, scopes) if scopes else None,
             node.used,
+            wanted_by(node.step),
         )
     )
 

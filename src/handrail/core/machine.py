@@ -52,7 +52,8 @@ from handrail.core import commands as cmd
 from handrail.core.attempts import attempt, open_step, predicate_answered
 from handrail.core.bodies import advance, go_on
 from handrail.core.budget import settle_total
-from handrail.core.children import BranchNode, ScopeNode, WorkflowNode
+from handrail.core.children import BranchNode, HeldBodyNode, ScopeNode, WorkflowNode
+from handrail.core.claiming import claim_answered
 from handrail.core.ending import (
     cancel_requested,
     close_run,
@@ -66,7 +67,7 @@ from handrail.core.failing import attempt_failed, fallback_chosen, fallback_ende
 from handrail.core.failures import failure_from, failure_of_body
 from handrail.core.generators import call
 from handrail.core.groups import GroupNode
-from handrail.core.launches import granted, ladder_stepped, launch_failed
+from handrail.core.launches import granted, ladder_stepped, launch, launch_failed
 from handrail.core.nodes import MemberNode, Node, Phase, RunNode
 from handrail.core.replaying import keep_result
 from handrail.core.run_state import (
@@ -75,8 +76,10 @@ from handrail.core.run_state import (
     AgentNode,
     Attempt,
     BodyStepNode,
+    CompositeNode,
     EndBody,
     EndStopped,
+    Launching,
     LeafNode,
     Open,
     Pull,
@@ -119,6 +122,7 @@ from handrail.steps.verbs import (
     ChildWorkflow,
     ForEachGroup,
     Generation,
+    HeldBody,
     ParallelGroup,
     Pause,
     PythonCall,
@@ -141,6 +145,7 @@ NODE_TYPES: Mapping[type, type[StepNode]] = {
     Branching: BranchNode,
     ChildWorkflow: WorkflowNode,
     ScopedBody: ScopeNode,
+    HeldBody: HeldBodyNode,
     Validation: ValidationNode,
     ParallelGroup: GroupNode,
     ForEachGroup: GroupNode,
@@ -220,9 +225,8 @@ def _act(run: RunState, action: Action) -> None:
             advance(run, node)
         case TellParent(node, result):
             _tell_parent(run, node, result)
-        case Attempt(node):
-            if run.paused is None or not hold_back(run, action):
-                attempt(run, node)
+        case Attempt() | Launching():
+            _attempt(run, action)
         case Stop(node, reason, hard):
             stop(run, node, reason, hard=hard)
         case EndStopped(node):
@@ -233,6 +237,13 @@ def _act(run: RunState, action: Action) -> None:
             node.stop_members(run, reason, number)
         case _:
             assert_never(action)
+
+
+def _attempt(run: RunState, action: Attempt | Launching) -> None:
+    if isinstance(action, Launching):
+        launch(run, action.node, action.launch, interrupted=action.interrupted)
+    elif not (run.paused or run.unclaimed) or not hold_back(run, action):
+        attempt(run, action.node)
 
 
 # -- the run begins --------------------------------------------------------------------------------
@@ -398,7 +409,10 @@ def _evaluated(run: RunState, report: cmd.Evaluated) -> None:
         search.answer(report)
         return
     node = run.nodes.get(report.path)
-    if not isinstance(node, StepNode) or not node.asking:
+    if not isinstance(node, StepNode) or not (node.asking or report.path in run.unclaimed):
+        return
+    if report.path in run.unclaimed and isinstance(node, CompositeNode):
+        _claimed(run, node, report)
         return
     node.asking = False
     if node.stop is not None:
@@ -411,6 +425,14 @@ def _evaluated(run: RunState, report: cmd.Evaluated) -> None:
         retry_judged(run, node, node.failure, report)
     else:
         node.evaluated(run, report)
+
+
+def _claimed(run: RunState, node: CompositeNode, report: cmd.Evaluated) -> None:
+    if node.stop is None:
+        claim_answered(run, node, report)
+    elif node.asking:
+        node.asking = False
+        end_stopped(run, node)
 
 
 def _pulled(run: RunState, report: cmd.Pulled) -> None:

@@ -236,6 +236,14 @@ class Attempt(msgspec.Struct, gc=False):
     node: StepNode
 
 
+class Launching(msgspec.Struct, gc=False):
+    """Make this launch of an agent."""
+
+    node: AgentNode
+    launch: Launch
+    interrupted: bool
+
+
 class Advance(msgspec.Struct, gc=False):
     """Run a body from its beginning to its first step."""
 
@@ -295,6 +303,7 @@ class EndStopped(msgspec.Struct, gc=False):
 Action: TypeAlias = (
     Open
     | Attempt
+    | Launching
     | Advance
     | EndBody
     | TellParent
@@ -393,8 +402,14 @@ class RunState:
         """What a person wants of steps that have not ended, by path."""
         self.begins_at_once = False
         """A plain leaf needs no look at the record, nor at how many steps there were."""
-        self.held_back: dict[str, Open | Attempt] = {}
-        """What is to begin once the run is not paused any more, by path."""
+        self.held_back: dict[str, Open | Attempt | Launching] = {}
+        """What is to begin once the run is not paused any more, or what it stands in holds what it
+        wants; by path.
+        """
+        self.unclaimed: dict[str, StepNode] = {}
+        """Steps that wait for what they hold while what is below them runs, by path."""
+        self.claimed: set[str] = set()
+        """Paths of those that have it, or ask for it now."""
         self.look_at_each()
         self.held: dict[str, dict[str, tuple[StepNode, str, float, str]]] = {}
         """Steps that a limit has no room for, with the limit, by the question they wait for."""
@@ -440,7 +455,8 @@ class RunState:
     def look_at_each(self) -> None:
         """Begin plain leaves at once only where nothing is to be looked up first."""
         known = not self.recorded.is_empty or bool(self.asked)
-        self.begins_at_once = not (known or self.bounds_steps or self.paused)
+        held = self.paused or self.unclaimed
+        self.begins_at_once = not (known or self.bounds_steps or held)
 
     # -- commands and actions -------------------------------------------------------------------
 
@@ -474,13 +490,22 @@ class RunState:
             self.timers.pop(token, None)
 
     def drop_timers(self, node: StepNode) -> None:
-        """Forget the deadline of a node, and what it waits for."""
+        """Forget the deadline of a node, and what it waits for; give back what it holds."""
+        if self.claimed or self.unclaimed:
+            self._unclaim(node.path)
         if isinstance(node, CompositeNode) and node.deadline:
             self.timers.pop(node.deadline, None)
             node.deadline = 0
         if node.timer:
             self.timers.pop(node.timer, None)
             node.timer = 0
+
+    def _unclaim(self, path: str) -> None:
+        if self.unclaimed.pop(path, None) is not None:
+            self.look_at_each()
+        if path in self.claimed:
+            self.claimed.discard(path)
+            self.out.append(cmd.Unclaim(path))
 
     # -- nodes ----------------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ from handrail.core.nodes import Phase, cleans_up
 from handrail.core.waits import clock_was_set, counts_running_time, ends_by_itself
 from handrail.engine.attempt_tasks import ATTEMPT, Attempts
 from handrail.engine.callbacks import EVALUATION, GATE, Callbacks
+from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
 from handrail.engine.loop import Message, Refused
 from handrail.engine.parts import Wiring
@@ -173,6 +174,14 @@ class Driver:
             durable=wiring.journal.durable,
         )
         self._line = Line(self, wiring.admission, wiring.shared, self.attempts.start)
+        self._claiming = self.attempts.claiming = Claiming(
+            self,
+            wiring.claims,
+            folder_of=wiring.performer.folder_of,
+            begin=self._line.begin,
+            leave_place=self._line.release,
+            stopped=self.attempts.stopped_before,
+        )
         self._callbacks = Callbacks(
             self, wiring.evaluator, answer=self.answer, interrupted=self._handler_interrupted
         )
@@ -288,6 +297,7 @@ class Driver:
                 raise
             finally:
                 self._line.close()
+                await self._claiming.close()
                 if self.result is None:  # the journal failed: nothing can be recorded any more
                     close_bodies(self.machine.run)
         escaped = self._escaped or self.machine.run.escaped
@@ -384,6 +394,7 @@ class Driver:
         receive, reacts_to = machine.receive, machine.reacts_to
         emit, append = self._wiring.bus.emit, self._wiring.journal.append
         free, holders, gathers = self._line.free, self._line.holders, self._gathers
+        held = self._claiming.held
         while todo:
             command: Any = todo.popleft()
             kind = type(command)  # pyright: ignore[reportUnknownVariableType]  # of any command
@@ -400,11 +411,13 @@ class Driver:
                     or not free
                     or (modifiers is not PLAIN and modifiers.timeout_s is not None)
                     or command.deadline is not None
+                    or command.wanted is not None
+                    or held
                     or machine.run.timers
                     or machine.run.gates
                     or machine.run.listeners
                 ):  # it is not all that can happen next
-                    self._line.launch(command)
+                    self._claiming.launch(command)
                     continue
                 event = await self.attempts.perform_here(command)
                 if holders:
@@ -526,8 +539,8 @@ class Driver:
                 self.tell(command.progress)
             case cmd.Cancel():
                 self._stop(command.path)
-            case cmd.Queue() | cmd.Release() | cmd.Hold():
-                self._line.carry_out(command)
+            case cmd.Queue() | cmd.Release() | cmd.Claim() | cmd.Unclaim() | cmd.Hold():
+                self._line_up(command)
             case cmd.EndDrive():
                 self._interrupt(command.reason)
             case cmd.Ask():
@@ -543,6 +556,22 @@ class Driver:
                 self.result = command.result
             case _:
                 raise AssertionError(command)
+
+    def _line_up(
+        self, command: cmd.Queue | cmd.Release | cmd.Claim | cmd.Unclaim | cmd.Hold
+    ) -> None:
+        match command:
+            case cmd.Queue():
+                self._claiming.launch(command)
+            case cmd.Release():
+                self._line.release(command.path)
+                self._claiming.give_back(command.path)
+            case cmd.Claim():
+                self._claiming.claim(command)
+            case cmd.Unclaim():
+                self._claiming.give_back(command.path)
+            case cmd.Hold():
+                self._line.hold(on=command.on)
 
     def receive(self, event: ev.Event | cmd.Report) -> None:
         """Tell the core, and carry out what it answers behind what is to be done already."""
@@ -606,15 +635,18 @@ class Driver:
         if flight.kind == ATTEMPT:
             self._line.release(flight.path)
             self.attempts.finished(flight, outcome)
+        elif flight.kind == CLAIM:
+            self._claiming.finished(flight, outcome)
         else:
             self._callbacks.finished_flight(flight, outcome)
 
     def _stop(self, path: str) -> None:
         queued = self._line.leave(path)
         if queued is not None:
+            self._claiming.give_back(path)
             self.attempts.report_stop(path, queued.command.attempt, abandoned=False)
             self._line.admit()
-        for kind in (ATTEMPT, EVALUATION):
+        for kind in (CLAIM, ATTEMPT, EVALUATION):
             flight = self.flights.get((path, kind))
             if flight is not None:
                 self._halt(flight)
@@ -709,7 +741,7 @@ class Driver:
             self._wake = anyio.Event()
             if self._inbox:
                 return
-        busy = sum(1 for _, kind in self.flights if kind != QUEUED)
+        busy = sum(1 for one in self.flights.values() if one.kind != QUEUED and not one.waits)
         await self._wiring.clock.wait(self._wake, due, busy=busy)
 
     def _goes_on_by_itself(self) -> bool:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
+from pathlib import Path
 from typing import Any, TypeAlias, assert_never
 
 import attrs
@@ -21,6 +22,7 @@ from handrail.engine.in_place import InPlace
 from handrail.engine.replacements import Replacements
 from handrail.errors import (
     BudgetExceeded,
+    ClaimLost,
     CommandFailed,
     DefinitionError,
     OutputChanged,
@@ -46,6 +48,7 @@ from handrail.model.results import (
     qualified,
 )
 from handrail.model.shapes import AgentRequest
+from handrail.ports.claims import LaunchClaims
 from handrail.ports.clock import Clock
 from handrail.record.assemble import assembler
 from handrail.record.run_record import Recorded
@@ -69,6 +72,10 @@ Around: TypeAlias = Callable[[Current], AbstractAsyncContextManager[Any]]
 """Makes what is entered before an attempt and left behind it, in its context."""
 
 
+ClaimsOf: TypeAlias = Callable[[str], LaunchClaims]
+"""What the launch of an agent at a path has to do with claims."""
+FolderOf: TypeAlias = Callable[[Any, AgentSettings, AgentSettings, Launch], Path | None]
+"""The folder that a launch of an agent works in; None for an agent that heeds no ``writes=``."""
 Told: TypeAlias = tuple[Usage | None, Usage | None]
 """What an agent said it had used in the launch that was stopped, and in all of the attempt."""
 
@@ -84,6 +91,7 @@ class Performer:
     defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
     in_place: InPlace | None = None
     around: tuple[Around, ...] = ()
+    folder_of_agent: FolderOf | None = None
     recorded: Callable[[], Recorded] = lambda: Recorded(())
     """What earlier drives recorded."""
     session_totals: dict[str, Usage] = field(default_factory=dict[str, Usage], init=False)
@@ -92,9 +100,9 @@ class Performer:
     """What agents that were stopped had used, by path, until it is taken."""
 
     async def perform(
-        self, command: Perform, current: Current
+        self, command: Perform, current: Current, claims_of: ClaimsOf | None = None
     ) -> StepCompleted | AttemptFailed | LaunchFailed:
-        """The end of one attempt, or of a launch of its agent.
+        """The end of one attempt, or of a launch of its agent, which may claim more meanwhile.
 
         Raises:
             BaseException: cancellation, KeyboardInterrupt and SystemExit, as they come.
@@ -105,9 +113,9 @@ class Performer:
         since = elapsed()
         try:
             if self.around:
-                output, usage = await self._surrounded(command, current)
+                output, usage = await self._surrounded(command, current, claims_of)
             else:
-                output, usage = await self._output(command, current)
+                output, usage = await self._output(command, current, claims_of)
         except (KeyboardInterrupt, SystemExit, Abandoned, anyio.get_cancelled_exc_class()):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
@@ -126,7 +134,9 @@ class Performer:
             return ended
         return LaunchFailed(command.path, fault, ended, max(0.0, took_s), self.clock.now())
 
-    async def _surrounded(self, command: Perform, current: Current) -> tuple[Any, Usage | None]:
+    async def _surrounded(
+        self, command: Perform, current: Current, claims_of: ClaimsOf | None
+    ) -> tuple[Any, Usage | None]:
         """The output, with the executor's context managers round the attempt."""
         from contextlib import AsyncExitStack
 
@@ -135,14 +145,16 @@ class Performer:
             for factory in self.around:
                 await stack.enter_async_context(factory(current))
             try:
-                return await self._output(command, current)
+                return await self._output(command, current, claims_of)
             except BaseException as error:
                 raised = error
                 raise
         assert raised is not None
         raise raised  # a failure stays one, though a context manager swallowed it
 
-    async def _output(self, command: Perform, current: Current) -> tuple[Any, Usage | None]:
+    async def _output(
+        self, command: Perform, current: Current, claims_of: ClaimsOf | None
+    ) -> tuple[Any, Usage | None]:
         verb: Any = command.step.verb
         match verb:
             case PythonCall():
@@ -150,7 +162,8 @@ class Performer:
             case ShellCommand():
                 return await self._command(verb, command), None
             case AgentCall():
-                result = await self._agent(verb.agent, verb, command, current)
+                claims = None if claims_of is None else claims_of(command.path)
+                result = await self._agent(verb.agent, verb, command, current, claims)
                 return (result.output if verb.answers else result), result.usage
             case Generation():
                 return await self._generate(verb, command, current)
@@ -221,8 +234,21 @@ class Performer:
 
     # -- agents ---------------------------------------------------------------------------------
 
+    def folder_of(self, command: Perform | Queue) -> Path | None:
+        """The folder that a launch of an agent works in; None if it heeds no ``writes=``."""
+        verb = command.step.verb
+        if not isinstance(verb, AgentCall) or self.folder_of_agent is None:
+            return None
+        agent = self.agents.instead_of(verb.agent)
+        return self.folder_of_agent(agent, verb.settings, self.defaults(), command.launch)
+
     async def _agent(
-        self, agent: Any, verb: AgentCall | Generation, command: Perform, current: Current
+        self,
+        agent: Any,
+        verb: AgentCall | Generation,
+        command: Perform,
+        current: Current,
+        claims: LaunchClaims | None = None,
     ) -> AgentResult[Any]:
         assert command.view is not None
         workflow = self.contexts.of(command.view)
@@ -250,6 +276,7 @@ class Performer:
             self.clock.now,
             self.contexts.mark,
             getattr(agent, "output", Any),
+            claims=claims,
         )
         if chosen is not agent and hasattr(agent, "prompt_for"):
             request = replace(request, prompt=await agent.prompt_for(request))
@@ -480,6 +507,8 @@ def failed(
         except Exception as broken:  # noqa: BLE001  # the user's predicate
             error, retryable = broken, False
     usage = spent or command.launch.spent
+    if isinstance(error, ClaimLost):
+        usage = add_usage(usage, error.usage)
     if isinstance(error, AgentError):
         usage = error.fault.spent if error.fault is not None else add_usage(usage, error.usage)
     return AttemptFailed(

@@ -63,15 +63,12 @@ class Line:
         self._held: list[str] = []
         """Who was let in by what all runs share, and may not begin now."""
 
-    def carry_out(self, command: cmd.Queue | cmd.Release | cmd.Hold) -> None:
-        """Do what the core asks for of who waits."""
-        match command:
-            case cmd.Queue():
-                self.join(command)
-            case cmd.Release():
-                self.release(command.path)
-            case cmd.Hold():
-                self.hold(on=command.on)
+    def begin(self, command: cmd.Perform | cmd.Queue) -> None:
+        """Have an attempt begin, or a launch be granted, now or when it is its turn."""
+        if type(command) is cmd.Perform:
+            self.launch(command)
+        else:
+            self.join(command)
 
     def launch(self, command: cmd.Perform) -> None:
         """Begin an attempt, now or when it is its turn."""
@@ -165,7 +162,7 @@ class Line:
     def clock_was_set(self, jump_s: float) -> None:
         """Count the time that attempts wait here by the clock of now."""
         for flight in self._loop.flights.values():
-            if flight.kind == QUEUED and type(flight.command) is cmd.Perform:
+            if flight.current is None and type(flight.command) is cmd.Perform:  # not begun yet
                 command = flight.command
                 since = command.started_at + jump_s
                 flight.command = msgspec.structs.replace(command, started_at=since)

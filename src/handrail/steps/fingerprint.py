@@ -23,6 +23,7 @@ from handrail.steps.verbs import (
     ChildWorkflow,
     ForEachGroup,
     Generation,
+    HeldBody,
     ParallelGroup,
     Pause,
     PythonCall,
@@ -135,6 +136,10 @@ def _described(verb: Verb, identity: Identity) -> str:  # noqa: C901, PLR0911, P
             return f"{said} {identity(dict(verb.kwargs))}" if verb.kwargs else said
         case ScopedBody():
             return f"scope {verb.function}"
+        case HeldBody():
+            wanted = [*verb.wanted.names, *(verb.wanted.patterns or ())]
+            called = f"{_callable(verb.body, identity)} {identity(list(verb.args))}"
+            return f"holding {identity(wanted)} {called}"
         case Branching():
             return f"branch {identity([arm.name for _, arm in verb.arms])}"
         case ParallelGroup():

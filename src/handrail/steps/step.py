@@ -42,11 +42,13 @@ from handrail.steps.agent_step import agent_settings
 from handrail.steps.arguments import (
     MISSING,
     argv_of,
+    body_of,
     check_agent,
     check_group,
     choices_of,
     context_of,
     stages_of,
+    wanted_of,
     workflow_of,
 )
 from handrail.steps.options import Continuing, Launching, Program, Raising
@@ -57,6 +59,7 @@ from handrail.steps.verbs import (
     Context,
     ForEachGroup,
     Generation,
+    HeldBody,
     ParallelGroup,
     Pause,
     Predicate,
@@ -369,6 +372,25 @@ class StepName:
                 )
             _a_step(self.name, ".branch()", arm[1])
         return Step(self.name, Branching(arms))
+
+    def holding(
+        self,
+        what: str | Sequence[str],
+        body: Callable[[*Ts], Steps[R] | Step[R]],
+        *args: *Ts,
+        wait: float | timedelta | None = None,
+    ) -> Step[R]:
+        """Hold a name (a text), or the files that patterns cover (a list), over all steps of
+        ``body(*args)``, which gives a step, or yields steps below this one's path; its value is
+        what the body gives. Who claims what overlaps waits in line. ``wait``: how long to wait for
+        it, else the step fails.
+
+        Raises:
+            DefinitionError: a pattern leads out of the repository. WrongUse: no function was given.
+        """
+        return Step(
+            self.name, HeldBody(wanted_of(self.name, what, wait), body_of(self.name, body), args)
+        )
 
     # -- groups ---------------------------------------------------------------------------------
 

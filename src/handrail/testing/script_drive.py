@@ -141,6 +141,10 @@ class Drive:
             case cmd.Queue():  # nothing is limited here
                 given = cmd.Granted(command.path, command.launch, command.interrupted, at=self.now)
                 self._loop.receive(given)
+            case cmd.Claim():  # nor is anything held by others
+                self._loop.receive(cmd.Evaluated(command.path, at=self.now))
+            case cmd.Unclaim():
+                pass
             case cmd.Ask() | cmd.Changed() | cmd.Release() | cmd.Hold() | cmd.EndDrive():
                 pass  # whoever holds the drive answers the gate; without a record nothing changes
             case cmd.Record() | cmd.Tell() | cmd.Pull():
