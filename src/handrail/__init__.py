@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from handrail.model.results import AgentResult as AgentResult
     from handrail.model.results import BranchResult as BranchResult
     from handrail.model.results import CommandResult as CommandResult
+    from handrail.model.results import Conflict as Conflict
     from handrail.model.results import Failure as Failure
     from handrail.model.results import Incident as Incident
     from handrail.model.results import OpenGate as OpenGate
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from handrail.model.results import WorkflowResult as WorkflowResult
     from handrail.model.shapes import AgentLike as AgentLike
     from handrail.model.shapes import AgentRequest as AgentRequest
+    from handrail.model.shapes import OwnTree as OwnTree
     from handrail.model.shapes import WorkflowLike as WorkflowLike
     from handrail.ports.agent import AgentBackend as AgentBackend
     from handrail.ports.agent import AgentReply as AgentReply
@@ -213,11 +215,11 @@ _NAMES = {
     "handrail.model.plan": "Plan PlannedStep",
     "handrail.model.policy": "Backoff Budget Ladder Limits Retry",
     "handrail.model.results": """
-        AgentResult BranchResult CommandResult Failure Incident OpenGate RollbackError Skipped
-        StageFailed StageResult StepFailed StepResult Usage ValidationFailed
+        AgentResult BranchResult CommandResult Conflict Failure Incident OpenGate RollbackError
+        Skipped StageFailed StageResult StepFailed StepResult Usage ValidationFailed
         ValidationResult ValidationRoundResult WaitsFor WorkflowFailed WorkflowResult
     """,
-    "handrail.model.shapes": "AgentLike AgentRequest WorkflowLike",
+    "handrail.model.shapes": "AgentLike AgentRequest OwnTree WorkflowLike",
     "handrail.ports.agent": "AgentBackend AgentReply AgentTurn Capabilities Probe",
     "handrail.ports.claims": """
         Claim ClaimList ClaimRequest ClaimWait Claimant Claims Resource

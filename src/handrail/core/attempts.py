@@ -148,5 +148,6 @@ def _perform(run: RunState, node: StepNode, *, interrupted: bool) -> None:
             interrupted,
             used=node.used,
             wanted=wanted_by(step),
+            tree=run.tree_of(node),
         )
     )

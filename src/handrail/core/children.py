@@ -14,7 +14,13 @@ from handrail.core.generators import call
 from handrail.core.items import is_body
 from handrail.core.mistakes import not_a_step
 from handrail.core.nodes import Node, Phase
-from handrail.core.run_state import BodyStepNode, CompositeNode, RunState, declared_for
+from handrail.core.run_state import (
+    BodyStepNode,
+    CompositeNode,
+    EndBody,
+    RunState,
+    declared_for,
+)
 from handrail.errors import InvalidInput, NoArmChosen, WrongUse
 from handrail.model import events as ev
 from handrail.model.described import defined_at
@@ -244,7 +250,7 @@ def enter_called(
     try:
         made = body(*args)
     except Exception as error:  # noqa: BLE001  # the user's function
-        fail_with(run, node, error)
+        run.push(EndBody(node, None, error))
         return
     if type(made) is Step:
         run.enter(node, alone(made))

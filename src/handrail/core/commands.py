@@ -17,6 +17,7 @@ import msgspec
 from handrail.model.events import AttemptFailed, Event, Progress
 from handrail.model.launch import FIRST, Fault, Launch
 from handrail.model.results import OpenGate, StepResult, ValidationResult, WorkflowResult
+from handrail.model.shapes import OwnTree
 from handrail.steps.verbs import Rollback, Stage, Step, Wanted
 
 
@@ -49,7 +50,8 @@ class Perform(msgspec.Struct, frozen=True):
     Of an agent step, ``launch`` says which of the attempt's launches it is, ``spent_s`` how long
     those before it were at work, and ``deadline`` when a budget ends it. ``used`` is the usage of
     the attempts before. Answered by ``StepCompleted`` or ``AttemptFailed`` (events),
-    ``LaunchFailed`` or ``Stopped``. ``wanted`` is what it holds meanwhile.
+    ``LaunchFailed`` or ``Stopped``. ``wanted`` is what it holds meanwhile, ``tree`` the worktree
+    that it works in, if it has one.
     """
 
     path: str
@@ -63,6 +65,7 @@ class Perform(msgspec.Struct, frozen=True):
     deadline: Deadline | None = None
     used: Any = None
     wanted: Wanted | None = None
+    tree: OwnTree | None = None
 
 
 class Queue(msgspec.Struct, frozen=True):

@@ -98,6 +98,7 @@ def _perform(
             deadline_of(run, scopes) if scopes else None,
             node.used,
             wanted_by(node.step),
+            run.tree_of(node),
         )
     )
 

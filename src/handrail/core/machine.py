@@ -111,6 +111,7 @@ from handrail.core.waits import (
     signal_received,
     timer_fired,
 )
+from handrail.core.worktrees import WorktreeNode
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import StepResult, add_usage
@@ -132,6 +133,8 @@ from handrail.steps.verbs import (
     ShellCommand,
     SignalWait,
     StageCheck,
+    TreeBody,
+    TreeWork,
     Validation,
     is_simple,
 )
@@ -140,12 +143,14 @@ NODE_TYPES: Mapping[type, type[StepNode]] = {
     PythonCall: LeafNode,
     ShellCommand: LeafNode,
     StageCheck: LeafNode,
+    TreeWork: LeafNode,
     AgentCall: AgentNode,
     Generation: AgentNode,
     Branching: BranchNode,
     ChildWorkflow: WorkflowNode,
     ScopedBody: ScopeNode,
     HeldBody: HeldBodyNode,
+    TreeBody: WorktreeNode,
     Validation: ValidationNode,
     ParallelGroup: GroupNode,
     ForEachGroup: GroupNode,

@@ -40,6 +40,7 @@ from handrail.model.results import (
     add_usage,
     qualified,
 )
+from handrail.model.shapes import OwnTree
 from handrail.record.outputs import declared_output, member_output, recordable
 from handrail.record.results import children_of
 from handrail.record.run_record import Recorded, attempt_in
@@ -408,6 +409,8 @@ class RunState:
         """
         self.unclaimed: dict[str, StepNode] = {}
         """Steps that wait for what they hold while what is below them runs, by path."""
+        self.trees: dict[str, OwnTree] = {}
+        """The worktrees that steps work in, by the path of the step that they are of."""
         self.claimed: set[str] = set()
         """Paths of those that have it, or ask for it now."""
         self.look_at_each()
@@ -455,7 +458,7 @@ class RunState:
     def look_at_each(self) -> None:
         """Begin plain leaves at once only where nothing is to be looked up first."""
         known = not self.recorded.is_empty or bool(self.asked)
-        held = self.paused or self.unclaimed
+        held = self.paused or self.unclaimed or self.trees
         self.begins_at_once = not (known or self.bounds_steps or held)
 
     # -- commands and actions -------------------------------------------------------------------
@@ -493,6 +496,8 @@ class RunState:
         """Forget the deadline of a node, and what it waits for; give back what it holds."""
         if self.claimed or self.unclaimed:
             self._unclaim(node.path)
+        if self.trees and self.trees.pop(node.path, None) is not None:
+            self.look_at_each()
         if isinstance(node, CompositeNode) and node.deadline:
             self.timers.pop(node.deadline, None)
             node.deadline = 0
@@ -506,6 +511,15 @@ class RunState:
         if path in self.claimed:
             self.claimed.discard(path)
             self.out.append(cmd.Unclaim(path))
+
+    def tree_of(self, node: Node) -> OwnTree | None:
+        """The worktree that a step works in; None if it is the process's own folder."""
+        above: Node | None = node if self.trees else None
+        while above is not None:
+            if above.path in self.trees:
+                return self.trees[above.path]
+            above = above.parent
+        return None
 
     # -- nodes ----------------------------------------------------------------------------------
 

@@ -87,6 +87,7 @@ class Attempts:
             self._services,
             self._config,
             self._mask,
+            command.tree,
         )
         context.run(CURRENT.set, current)
         before_s = self._skew.total_s
@@ -191,6 +192,7 @@ class Attempts:
             self._services,
             self._config,
             self._mask,
+            command.tree,
         )
         flight = InFlight(command.path, ATTEMPT, command, current)
         context = self._context()

@@ -127,17 +127,28 @@ class Claiming:
     async def _resources(self, command: Waiting, wanted: Wanted) -> list[tuple[Resource, ...]]:
         """What is wanted, for each repository, in an order that is the same for all."""
         from handrail.workspace.claims.resources import files_of
+        from handrail.workspace.places import branch_of, tree_name
 
         found: list[Resource] = []
-        here = Path.cwd()
+        run = self._loop.machine.run
+        node = run.nodes.get(command.path)
+        tree = None if node is None else run.tree_of(node)
+        here = Path.cwd() if tree is None else Path(tree.inside(str(Path.cwd())))
         for name in wanted.names:
             repository = await self._repository(here)
             common = "" if repository is None else str(repository.common)
             found.append(Resource(name, repository=common))
+        if wanted.worktree:
+            repository = await self._repository(here)
+            if repository is not None:
+                name = tree_name(branch_of(self._loop.run_id, command.path))
+                found.append(Resource(name, repository=str(repository.common)))
         if wanted.patterns is not None:
             folder: Path | None = here
             if not isinstance(command, cmd.Claim) and isinstance(command.step.verb, AgentCall):
                 folder = self._folder_of(command)
+                if tree is not None and folder is not None:
+                    folder = Path(tree.inside(str(folder)))
             repository = None if folder is None else await self._repository(folder)
             if repository is not None:
                 found.append(files_of(repository, wanted.patterns))

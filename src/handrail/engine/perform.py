@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
@@ -47,7 +48,7 @@ from handrail.model.results import (
     add_usage,
     qualified,
 )
-from handrail.model.shapes import AgentRequest
+from handrail.model.shapes import AgentRequest, OwnTree
 from handrail.ports.claims import LaunchClaims
 from handrail.ports.clock import Clock
 from handrail.record.assemble import assembler
@@ -59,6 +60,7 @@ from handrail.steps.verbs import (
     PythonCall,
     ShellCommand,
     StageCheck,
+    TreeWork,
 )
 from handrail.typed.convert import DoesNotFit
 
@@ -169,6 +171,8 @@ class Performer:
                 return await self._generate(verb, command, current)
             case StageCheck():
                 return await self._stage(verb, command, current), None
+            case TreeWork():
+                return await self._git(verb, command, current, claims_of), None
             case _:
                 assert_never(verb)
 
@@ -195,6 +199,31 @@ class Performer:
             raise error
         return value
 
+    # -- worktrees ------------------------------------------------------------------------------
+
+    async def _git(
+        self, verb: TreeWork, command: Perform, current: Current, claims_of: ClaimsOf | None
+    ) -> OwnTree | None:
+        from handrail.workspace.own_tree import OwnTrees
+
+        trees = OwnTrees(self.contexts.run_id, verb.owner, f"{self._marker(command)}/git")
+        if verb.action == "make":
+            return await trees.make(Path(current.cwd), verb.base)
+        tree = verb.tree
+        assert tree is not None  # it was made
+        if verb.action == "merge":
+            assert claims_of is not None
+
+            async def called(function: Callable[..., Any], own: OwnTree) -> object:
+                return await call(function, (own,), {}, inline=False, current=current)
+
+            await trees.merge(tree, verb.merge, claims_of(command.path), called)
+        elif verb.action == "remove":
+            await trees.remove(tree)
+        else:
+            await trees.leave(tree)
+        return None
+
     # -- commands -------------------------------------------------------------------------------
 
     async def _command(self, verb: ShellCommand, command: Perform) -> CommandResult[Any]:
@@ -202,7 +231,7 @@ class Performer:
 
         done = await run_process(
             verb.argv,
-            cwd=verb.cwd,
+            cwd=_folder(verb.cwd, command),
             env=verb.env,
             stdin=verb.stdin,
             marker=self._marker(command),
@@ -276,6 +305,7 @@ class Performer:
             self.clock.now,
             self.contexts.mark,
             getattr(agent, "output", Any),
+            tree=command.tree,
             claims=claims,
         )
         if chosen is not agent and hasattr(agent, "prompt_for"):
@@ -345,6 +375,7 @@ class Performer:
 
             done = await run_process(
                 stage.check if isinstance(stage.check, str) else tuple(stage.check),
+                cwd=_folder(None, command),
                 marker=self._marker(command),
                 on_output=self._listener(command),
             )
@@ -366,6 +397,14 @@ class Performer:
             said = f"{type(error).__name__}: {text_of(error)}"
             return StageResult(name, passed=False, output=traceback_of(error), error=said)
         return stage_result(name, value)
+
+
+def _folder(cwd: Any, command: Perform) -> Any:
+    """Where a program is to work: in the step's worktree, if it has one."""
+    tree = command.tree
+    if tree is None:
+        return cwd
+    return tree.inside(os.getcwd() if cwd is None else os.fspath(cwd))  # noqa: PTH109  # as it is
 
 
 def stage_result(name: str, value: Any) -> StageResult:
@@ -499,6 +538,8 @@ def failed(
         output = CommandResult[None](error.exit_code, error.stdout, error.stderr)
     elif isinstance(error, StageFailed):
         output = error.result
+    elif isinstance(error, AgentError):
+        output = getattr(error, "conflict", None)  # of a worktree
     retryable = isinstance(error, Exception) and not _is_in_vain(command, error)
     retry = command.step.modifiers.retry
     if retry is not None and retryable:

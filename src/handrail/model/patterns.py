@@ -95,7 +95,8 @@ def _escaped(text: str) -> str:
 
 def shown(pattern: str) -> str:
     """The pattern for people: one that ``literal`` made is the path."""
-    return re.sub(r"\[([^!^])\](?=[!^]*$)", r"\1", pattern)
+    path = _only_path(pattern) if "[" in pattern else None
+    return pattern if path is None else path
 
 
 def fixed_part(pattern: str) -> str:

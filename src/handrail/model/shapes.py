@@ -32,10 +32,14 @@ class WorkflowLike(Protocol[P, R_co]):
 
 @dataclass(frozen=True, slots=True)
 class OwnTree:
-    """A worktree that steps work in: its folder, and that of the working tree it stands for."""
+    """A worktree that steps work in: its folder, and that of the working tree it stands for; the
+    branch that is checked out in it, and the commit that it began at.
+    """
 
     folder: str
     root: str
+    branch: str = ""
+    base: str = ""
 
     def inside(self, path: str) -> str:
         """Where a path of that working tree is in this one; another path stays as it is."""

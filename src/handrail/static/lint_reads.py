@@ -19,7 +19,7 @@ from handrail.static.outline import outline_of
 from handrail.static.source import FunctionNode
 from handrail.static.symbols import Symbols
 
-_NO_CONTEXT = frozenset({"call", "for_each", "command"})
+_NO_CONTEXT = frozenset({"call", "for_each", "holding", "worktree", "command"})
 """Verbs whose functions are given something else."""
 
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.paths import check_name
 from handrail.model.patterns import normal
 from handrail.model.policy import ON_ERROR_MODES, count_of, seconds_of
 from handrail.model.shapes import WorkflowLike
-from handrail.steps.verbs import Context, Stage, Wanted
+from handrail.steps.options import Merge
+from handrail.steps.verbs import Context, ShellCommand, Stage, Step, Wanted, take
 from handrail.typed.jsonsafe import short_repr
 
 
@@ -153,6 +154,31 @@ def body_of(name: str, body: object) -> Callable[..., Any]:
     raise WrongUse(
         f"step {name!r}: the body is a function that gives a step, or yields steps, and its "
         f"arguments come behind it, got {short_repr(body)}"
+    )
+
+
+def setup_of(name: str, setup: object) -> Step[Any] | None:
+    """The step that is run first in a worktree: a step, or a command."""
+    if setup is None:
+        return None
+    if isinstance(setup, Step):
+        take(setup)  # pyright: ignore[reportUnknownArgumentType]  # a step of anything
+        return setup  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(setup, str) and setup.strip():
+        return Step("setup", ShellCommand(setup))
+    if isinstance(setup, Sequence) and setup and not isinstance(setup, (str, bytes)):
+        return Step("setup", ShellCommand(argv_of(name, cast("Sequence[str]", setup))))
+    raise WrongUse(f"step {name!r}: setup= takes a step or a command, got {short_repr(setup)}")
+
+
+def merge_of(name: str, merge: object) -> str | Callable[..., Any]:
+    """How a worktree is merged."""
+    if callable(merge) or (isinstance(merge, str) and merge in get_args(Merge)):
+        return cast("str | Callable[..., Any]", merge)
+    known = ", ".join(map(repr, get_args(Merge)))
+    raise DefinitionError(
+        f"step {name!r}: merge= is one of {known}, or a function of the worktree, "
+        f"got {short_repr(merge)}"
     )
 
 

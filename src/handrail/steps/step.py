@@ -37,7 +37,7 @@ from handrail.model.results import (
     ValidationResult,
     WorkflowResult,
 )
-from handrail.model.shapes import AgentLike, WorkflowLike
+from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
 from handrail.steps.agent_step import agent_settings
 from handrail.steps.arguments import (
     MISSING,
@@ -47,11 +47,13 @@ from handrail.steps.arguments import (
     check_group,
     choices_of,
     context_of,
+    merge_of,
+    setup_of,
     stages_of,
     wanted_of,
     workflow_of,
 )
-from handrail.steps.options import Continuing, Launching, Program, Raising
+from handrail.steps.options import Continuing, Launching, Merge, Program, Raising
 from handrail.steps.verbs import (
     AgentCall,
     Branching,
@@ -71,6 +73,7 @@ from handrail.steps.verbs import (
     Stage,
     Step,
     Steps,
+    TreeBody,
     Validation,
     take,
 )
@@ -391,6 +394,28 @@ class StepName:
         return Step(
             self.name, HeldBody(wanted_of(self.name, what, wait), body_of(self.name, body), args)
         )
+
+    def worktree(
+        self,
+        body: Callable[[*Ts], Steps[R] | Step[R]],
+        *args: *Ts,
+        base: str | None = None,
+        setup: Step[Any] | str | Sequence[str] | None = None,
+        merge: Merge | Callable[[OwnTree], object] = "ff",
+    ) -> Step[R]:
+        """Run all steps of ``body(*args)`` in a git worktree of their own, then merge it.
+
+        It begins at the commit ``base`` (default: HEAD), and ``setup``, a step or a command, is run
+        in it first. ``merge``: its commits are put on top of what HEAD is by then (``"ff"``), come
+        with a merge commit (``"merge"``), stay where they are (``"keep"``), or a function is given
+        the worktree. The value is what the body gives.
+
+        Raises:
+            DefinitionError: there is no such way to merge. WrongUse: no function was given.
+        """
+        first = setup_of(self.name, setup)
+        how = merge_of(self.name, merge)
+        return Step(self.name, TreeBody(body_of(self.name, body), args, base, first, how))
 
     # -- groups ---------------------------------------------------------------------------------
 

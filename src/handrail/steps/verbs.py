@@ -12,7 +12,17 @@ from datetime import datetime, timedelta
 from inspect import CO_VARARGS
 from operator import attrgetter
 from types import CodeType, MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+)
 
 import attrs
 
@@ -40,7 +50,7 @@ from handrail.model.results import (
     ValidationResult,
     WorkflowResult,
 )
-from handrail.model.shapes import AgentLike, WorkflowLike
+from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
 from handrail.steps.forgotten import warn_if_forgotten
 from handrail.typed.reference import importable
 
@@ -49,6 +59,8 @@ U = TypeVar("U")
 V = TypeVar("V")
 R = TypeVar("R")
 
+TreeAction: TypeAlias = Literal["make", "merge", "remove", "leave"]
+"""``leave``: remove it if nothing was done in it."""
 Predicate: TypeAlias = "Callable[[WorkflowContext], bool | Awaitable[bool]]"
 ContextBuilder: TypeAlias = (
     "Callable[[WorkflowContext], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]"
@@ -174,13 +186,15 @@ class ScopedBody:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a step holds while it runs: names, and files that patterns cover, relative to the
-    repository. ``wait_s``: how long it waits for them (None: as long as it takes).
+    """What a step holds while it runs: names, files that patterns cover, relative to the
+    repository, and a worktree of its own. ``wait_s``: how long it waits for them (None: as long as
+    it takes).
     """
 
     names: tuple[str, ...] = ()
     patterns: tuple[str, ...] | None = None
     wait_s: float | None = None
+    worktree: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +206,33 @@ class HeldBody:
     wanted: Wanted
     body: Callable[..., Any]
     args: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TreeBody:
+    """Run a set-up step, and the steps of a function, in a worktree of their own; then merge it."""
+
+    kind: ClassVar[str] = "worktree"
+    leaf: ClassVar[bool] = False
+    body: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    base: str | None = None
+    setup: Step[Any] | None = None
+    merge: str | Callable[..., Any] = "ff"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeWork:
+    """Make a worktree of a step's own, merge it, or remove it; the core makes these."""
+
+    kind: ClassVar[str] = "git"
+    leaf: ClassVar[bool] = True
+    action: TreeAction
+    owner: str
+    """The path of the step whose worktree it is, in its attempt."""
+    base: str | None = None
+    merge: str | Callable[..., Any] = "ff"
+    tree: OwnTree | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +323,8 @@ Verb: TypeAlias = (
     | ChildWorkflow
     | ScopedBody
     | HeldBody
+    | TreeBody
+    | TreeWork
     | Branching
     | ParallelGroup
     | ForEachGroup
@@ -597,13 +640,15 @@ def wanted_by(step: Step[Any]) -> Wanted | None:
     wanted = verb.wanted if type(verb) is HeldBody else None
     if type(verb) is AgentCall and verb.settings.writes is not None and not verb.settings.worktree:
         wanted = Wanted(patterns=verb.settings.writes)
+    if type(verb) is TreeBody:
+        wanted = Wanted(worktree=True)
     if modifiers is PLAIN or not modifiers.holds:
         return wanted
     if wanted is None:
-        return Wanted(modifiers.holds, None, modifiers.wait_s)
+        return Wanted(modifiers.holds, wait_s=modifiers.wait_s)
     waits = [one for one in (wanted.wait_s, modifiers.wait_s) if one is not None]
-    names = dict.fromkeys((*wanted.names, *modifiers.holds))
-    return Wanted(tuple(names), wanted.patterns, min(waits, default=None))
+    names = tuple(dict.fromkeys((*wanted.names, *modifiers.holds)))
+    return replace(wanted, names=names, wait_s=min(waits, default=None))
 
 
 _TWO_FALLBACKS = (

@@ -36,15 +36,12 @@ class Places:
     @property
     def parts(self) -> tuple[str, ...]:
         """The run and the path, each part as it can be a name on disk and in a branch."""
-        # Dots would be trouble in branches: "..", ".lock", one at the edge.
-        return tuple(
-            on_disk(part).replace(".", "%2E") for part in (self.run_id, *self.path.split("/"))
-        )
+        return _parts(self.run_id, self.path)
 
     @property
     def branch(self) -> str:
         """The branch of the step's worktree."""
-        return "/".join(("handrail", *self.parts))
+        return branch_of(self.run_id, self.path)
 
     @property
     def worktree(self) -> Path:
@@ -101,6 +98,26 @@ class Places:
         """Remove what is known of the state before the launch, and folders that are empty now."""
         shutil.rmtree(self.shadow, ignore_errors=True)
         prune(self.shadow.parent, self.safe)
+
+
+BRANCHES = "handrail"
+"""What the names of the branches of worktrees begin with."""
+
+
+def branch_of(run_id: str, path: str) -> str:
+    """The branch of a step's worktree."""
+    return "/".join((BRANCHES, *_parts(run_id or "run", path)))
+
+
+def tree_name(branch: str) -> str:
+    """What is claimed for a worktree on a branch, so that nobody removes it meanwhile."""
+    return f"worktree {branch}"
+
+
+def _parts(run_id: str, path: str) -> tuple[str, ...]:
+    # Dots would be trouble in branches: "..", ".lock", one at the edge; and so would "~".
+    parts = (on_disk(part) for part in (run_id, *path.split("/")))
+    return tuple(part.replace(".", "%2E") for part in parts)
 
 
 def folder_of(options: AgentOptions, backend: AgentBackend) -> Path:
