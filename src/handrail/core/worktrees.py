@@ -95,7 +95,9 @@ class WorktreeNode(BodyStepNode):
             run.open_child(self, setup, join(self.base, setup.name))
 
     def _enter(self, run: RunState) -> None:
+        before = self.yields
         enter_called(run, self, self.verb.body, self.verb.args)
+        self.yields = before  # the steps of the body come behind those before it
 
     def _child_failed(self, run: RunState, result: StepResult[Any]) -> None:
         what = {MAKE: "its worktree was not made", MERGE: "its worktree was not merged"}

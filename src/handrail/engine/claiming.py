@@ -135,11 +135,11 @@ class Claiming:
         tree = None if node is None else run.tree_of(node)
         here = Path.cwd() if tree is None else Path(tree.inside(str(Path.cwd())))
         for name in wanted.names:
-            repository = await self._repository(here)
+            repository = await self._repository(here, command.path)
             common = "" if repository is None else str(repository.common)
             found.append(Resource(name, repository=common))
         if wanted.worktree:
-            repository = await self._repository(here)
+            repository = await self._repository(here, command.path)
             if repository is not None:
                 name = tree_name(branch_of(self._loop.run_id, command.path))
                 found.append(Resource(name, repository=str(repository.common)))
@@ -149,7 +149,7 @@ class Claiming:
                 folder = self._folder_of(command)
                 if tree is not None and folder is not None:
                     folder = Path(tree.inside(str(folder)))
-            repository = None if folder is None else await self._repository(folder)
+            repository = None if folder is None else await self._repository(folder, command.path)
             if repository is not None:
                 found.append(files_of(repository, wanted.patterns))
             elif isinstance(command, cmd.Claim):
@@ -160,13 +160,13 @@ class Claiming:
         repositories = sorted({one.repository for one in found})
         return [tuple(one for one in found if one.repository == each) for each in repositories]
 
-    async def _repository(self, folder: Path) -> Repository | None:
+    async def _repository(self, folder: Path, path: str) -> Repository | None:
         from handrail.errors import CommandNotFound
         from handrail.workspace.git import repository_of
 
         if folder not in self._repositories:
             try:
-                found = await repository_of(folder, f"{self._loop.mark}/claims")
+                found = await repository_of(folder, f"{self._loop.mark}/{path}/claims")
             except CommandNotFound:  # no git, or no folder: who works there will tell
                 found = None
             self._repositories[folder] = found

@@ -34,7 +34,7 @@ from handrail.workspace.git import Repository, head_of, repository_of
 from handrail.workspace.places import Places, prune
 from handrail.workspace.scope import Before, before_launch, left_from_before
 from handrail.workspace.shadow import Shadow
-from handrail.workspace.tree_lock import tree_locked
+from handrail.workspace.tree_lock import list_locked, tree_locked
 
 _BOUND_S = 600
 """So long a merge may take once the files are free."""
@@ -172,7 +172,8 @@ async def made(
     places.make()
     places.worktree.parent.mkdir(parents=True, exist_ok=True)
     words = ("worktree", "add", "--quiet", "--no-track", "--force", "-B", places.branch)
-    await git(*words, str(places.worktree), base or "HEAD")
+    async with list_locked(main):
+        await git(*words, str(places.worktree), base or "HEAD")
     here = await repository_of(places.worktree, marker)
     assert here is not None  # it was made just now
     return here
@@ -181,11 +182,12 @@ async def made(
 async def removed(main: Repository, places: Places, marker: str) -> None:
     """See that there is no such worktree and no such branch."""
     git = main.git(marker)
-    if places.worktree.exists():
-        await git.ends("worktree", "remove", "--force", "--force", str(places.worktree))
-        await anyio.to_thread.run_sync(shutil.rmtree, places.worktree, True)  # noqa: FBT003
-    await git.ends("worktree", "prune")
-    await git.ends("branch", "--quiet", "-D", places.branch)
+    async with list_locked(main):
+        if places.worktree.exists():
+            await git.ends("worktree", "remove", "--force", "--force", str(places.worktree))
+            await anyio.to_thread.run_sync(shutil.rmtree, places.worktree, True)  # noqa: FBT003
+        await git.ends("worktree", "prune")
+        await git.ends("branch", "--quiet", "-D", places.branch)
     prune(places.worktree.parent, places.base)
 
 
