@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from handrail import __version__
+from handrail.cli.app_claims import add_to as add_claim_commands
 from handrail.cli.exits import EXIT_CODES
 from handrail.cli.hub import HUB, HubOptions
 from handrail.cli.options import (
@@ -36,6 +37,7 @@ app = App(
     version_flags=["--version"],
     default_parameter=Parameter(negative=()),
 )
+add_claim_commands(app)
 
 # -- workflows -------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ def _run(words: list[str]) -> int:
         if words == ["--version"]:  # the one answer that needs no command-line library
             print(__version__)
             return Exit.SUCCEEDED
-        code = _dispatch(_app(), words)
+        code = _guard() if words == ["guard"] else _dispatch(_app(), words)
         _flush()
     except KeyboardInterrupt:
         _say("interrupted")
@@ -62,6 +62,13 @@ def _run(words: list[str]) -> int:
         _say(_unexpected(error))
         return Exit.FAILED
     return code
+
+
+def _guard() -> int:
+    """The hook, which a program runs at each edit: it needs no command-line library either."""
+    from handrail.cli.guard import guard
+
+    return guard()
 
 
 def _app() -> Any:
