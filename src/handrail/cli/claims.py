@@ -20,6 +20,7 @@ from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.masking import shown
 from handrail.errors import ClaimLost, DefinitionError
+from handrail.model.patterns import shown as as_typed
 from handrail.ports.claims import (
     Claim,
     Claimant,
@@ -160,7 +161,7 @@ def _data(one: Claim | ClaimWait) -> dict[str, Any]:
         "path": one.claimant.path,
         "what": text_of(one.resources),
         "names": [its.name for its in one.resources if its.name],
-        "patterns": [pattern for its in one.resources for pattern in its.patterns],
+        "patterns": [as_typed(it) for its in one.resources for it in its.patterns],
         "trees": sorted({its.tree for its in one.resources if its.tree}),
         "since": one.since,
     }
