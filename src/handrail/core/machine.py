@@ -97,6 +97,7 @@ from handrail.core.stopping import (
     attempt_stopped,
     end_rehearsal,
     end_stopped,
+    end_unbegun,
     note_stopped_before,
     stop,
     stopped_child_ended,
@@ -437,7 +438,7 @@ def _claimed(run: RunState, node: CompositeNode, report: cmd.Evaluated) -> None:
         claim_answered(run, node, report)
     elif node.asking:
         node.asking = False
-        end_stopped(run, node)
+        end_unbegun(run, node)
 
 
 def _pulled(run: RunState, report: cmd.Pulled) -> None:
