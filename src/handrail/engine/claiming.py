@@ -291,7 +291,13 @@ class Claiming:
     async def _release(self, claim: Claim) -> None:
         with suppress(ClaimsFailed):  # it ends with the process
             await self._claims.release(claim)
-        self._leaving.pop(claim.epoch, None)
+        if self._leaving.pop(claim.epoch, None) is not None:
+            self._loop.post(_nothing)  # the driver counts again who is at work
+
+    @property
+    def at_work(self) -> int:
+        """So many claims are being given back, and others may wait for them."""
+        return len(self._leaving)
 
     async def close(self) -> None:
         """Give back everything: no claim outlives the drive."""
@@ -304,6 +310,10 @@ class Claiming:
             if self._own is not None:
                 with suppress(ClaimsFailed):
                     await self._own.close()
+
+
+def _nothing() -> None:
+    """What is done about a claim that was given back."""
 
 
 def _text_of(wanted: Wanted) -> str:

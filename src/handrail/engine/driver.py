@@ -742,7 +742,7 @@ class Driver:
             if self._inbox:
                 return
         busy = sum(1 for one in self.flights.values() if one.kind != QUEUED and not one.waits)
-        await self._wiring.clock.wait(self._wake, due, busy=busy)
+        await self._wiring.clock.wait(self._wake, due, busy=busy + self._claiming.at_work)
 
     def _goes_on_by_itself(self) -> bool:
         """True if a timer is set that the process is to wait for."""

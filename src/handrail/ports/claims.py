@@ -141,7 +141,7 @@ class ClaimList:
 
 
 Waiting: TypeAlias = Callable[[tuple[Claimant, ...]], object]
-"""Is told who is in the way, whenever that changes."""
+"""Called with who is in the way, whenever that changes."""
 
 
 class Claims(Protocol):
@@ -185,9 +185,9 @@ class Claims(Protocol):
         ...
 
     async def others_since(self, claim: Claim, since: int | None = None, /) -> Sequence[Claim]:
-        """What others held at any time since an epoch (None: that of the claim), ended or not.
+        """The claims of files that others held at any time since an epoch.
 
-        Others are neither within the claimant, nor is it within them.
+        Without an epoch: since that of the claim. They may have ended since. Others are neither within the claimant, nor is it within them.
         """
         ...
 

@@ -14,6 +14,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -223,10 +224,13 @@ class _Keeper:
         self._wake.set()
 
     def end(self, claim: Claim) -> None:
-        """End a claim, and let the next one here have it at once."""
+        """End a claim; who is next in line for it here has it when this returns."""
         with self._lock:
             self._drop_abandoned()
             self.store.end(claim)
+            if self._waiters:
+                with suppress(ClaimsFailed):  # the thread looks again
+                    self._look()
             self._wake.set()
 
     def listed(self) -> ClaimList:

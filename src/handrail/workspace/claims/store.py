@@ -6,10 +6,10 @@ All that decides is done in one write transaction at a time: it drops what has d
 rows (see ``deciding``), and changes its own. So two processes never decide on what the other has
 not seen, and no server is needed.
 
-A claim's *epoch* is the value of a counter that every grant and every end raise by one. A row stays
-when its claim has ended, with the value of then: so it can be said who held what at any time since
-an epoch. It goes when nobody can ask any more: no claim of before is held, and none that was
-ended by a crash, whose step will look further back when it runs again.
+A claim's *epoch* is the value of a counter that every grant and every end raise by one. The row of
+a claim of files stays when it has ended, with the value of then: so it can be said who held what at
+any time since an epoch. It goes when nobody can ask any more: no claim of files of before is held,
+and none was ended by a crash, whose step will look further back when it runs again.
 
 What is dropped because its process died, or taken because that was stopped for too long, may have
 left programs at work: an agent that its killed run cannot end any more. They carry the mark of
@@ -66,6 +66,7 @@ INSERT INTO counter VALUES (0);
 CREATE TABLE claims (
     epoch INTEGER PRIMARY KEY,
     body TEXT NOT NULL,
+    files INTEGER NOT NULL,
     token TEXT NOT NULL,
     pid INTEGER NOT NULL,
     start_ticks INTEGER NOT NULL,
@@ -78,6 +79,7 @@ CREATE TABLE claims (
     cut INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX live_claims ON claims (epoch) WHERE ended IS NULL;
+CREATE INDEX cut_claims ON claims (epoch) WHERE cut;
 CREATE TABLE line (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     body TEXT NOT NULL,
@@ -93,8 +95,8 @@ CREATE TABLE line (
 _CLAIMS = """SELECT epoch, body, until, token, pid, start_ticks, host, boot, since, expires_at
     FROM claims"""
 _ADD_CLAIM = """INSERT INTO claims
-    (epoch, body, until, token, pid, start_ticks, host, boot, since, expires_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    (epoch, body, files, until, token, pid, start_ticks, host, boot, since, expires_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _LINE = """SELECT number, body, token, pid, start_ticks, host, boot, since, expires_at
     FROM line ORDER BY number"""
 _ADD_TO_LINE = """INSERT INTO line
@@ -224,11 +226,12 @@ class Store:
             return self._is_live(desk, claim)
 
     def others_since(self, claim: Claim, since: int | None) -> list[Claim]:
-        """What others held at any time since an epoch."""
+        """What files others held at any time since an epoch."""
         after = claim.epoch if since is None else since
         with self._desk("looking at what others held") as desk:
             rows = desk.execute(
-                f"{_CLAIMS} WHERE epoch <> ? AND (ended IS NULL OR ended > ?) ORDER BY epoch",
+                f"{_CLAIMS} WHERE files AND epoch <> ? AND (ended IS NULL OR ended > ?)"
+                " ORDER BY epoch",
                 (claim.epoch, after),
             ).fetchall()
         found = [_claim(row) for row in rows]
@@ -292,7 +295,7 @@ class Store:
                     connection.close()
 
     def forget_all(self) -> None:
-        """Count anew, in a child process: what its parent has is not its own."""
+        """Start with nothing, in a child process: what its parent has is not its own."""
         self._begin()
 
     def lock(self) -> None:
@@ -358,7 +361,8 @@ class Store:
         until = None if request.ttl_s is None else now + request.ttl_s
         columns = (*_columns(owner)[:5], now, owner.expires_at)
         desk.execute("DELETE FROM line WHERE number = ?", (one.number,))
-        desk.execute(_ADD_CLAIM, (epoch, _encoded(request), until, *columns))
+        files = any(one.tree for one in request.resources)
+        desk.execute(_ADD_CLAIM, (epoch, _encoded(request), files, until, *columns))
         if owner.pid == os.getpid():
             self._claims[epoch] = owner
         return Claim(request.claimant, request.resources, epoch, now, until, owner.host, owner.pid)
@@ -425,16 +429,18 @@ class Store:
     def _cut(self, desk: sqlite3.Connection, claim: Claim) -> None:
         """End a claim whose holder does not; what that left at work is killed."""
         desk.execute(
-            "UPDATE claims SET ended = ?, cut = 1 WHERE epoch = ? AND ended IS NULL",
-            (_next(desk), claim.epoch),
+            "UPDATE claims SET cut = 1 WHERE epoch = ? AND files AND ended IS NULL", (claim.epoch,)
         )
+        self._end(desk, claim.epoch)
         marker = marker_of(claim.claimant)
         if claim.host == host() and not is_inside(marker, os.environ):
             kill_marked(marker)
 
     def _end(self, desk: sqlite3.Connection, epoch: int) -> None:
+        ended = _next(desk)
+        desk.execute("DELETE FROM claims WHERE epoch = ? AND NOT files", (epoch,))
         desk.execute(
-            "UPDATE claims SET ended = ? WHERE epoch = ? AND ended IS NULL", (_next(desk), epoch)
+            "UPDATE claims SET ended = ? WHERE epoch = ? AND ended IS NULL", (ended, epoch)
         )
 
     def _end_epoch(self, epoch: int) -> None:
@@ -448,7 +454,7 @@ class Store:
             if _decoded(body).claimant == done:
                 desk.execute("UPDATE claims SET cut = 0 WHERE epoch = ?", (epoch,))
         (oldest,) = desk.execute(
-            "SELECT min(epoch) FROM claims WHERE ended IS NULL OR (cut AND since > ?)",
+            "SELECT min(epoch) FROM claims WHERE files AND (ended IS NULL OR (cut AND since > ?))",
             (time.time() - _KEEPS_S,),
         ).fetchone()
         if oldest is None:
