@@ -91,6 +91,14 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def outside_git(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A current folder outside this repository: what steps claim by name counts in theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("outside"))
+        yield
+
+
 @pytest.fixture(
     scope="session", params=["asyncio", pytest.param("trio", marks=pytest.mark.extra("trio"))]
 )

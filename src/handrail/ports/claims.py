@@ -187,7 +187,8 @@ class Claims(Protocol):
     async def others_since(self, claim: Claim, since: int | None = None, /) -> Sequence[Claim]:
         """The claims of files that others held at any time since an epoch.
 
-        Without an epoch: since that of the claim. They may have ended since. Others are neither within the claimant, nor is it within them.
+        Without an epoch: since that of the claim. They may have ended since. Others are neither
+        within the claimant, nor is it within them.
         """
         ...
 

@@ -100,6 +100,14 @@ class Inner:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A ``holding`` of a name, over a body."""
+
+    name: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """A question, to be answered with "yes"."""
 
@@ -120,7 +128,7 @@ class Listen:
 
 
 What: TypeAlias = (
-    Act | Together | Each | Race | Rounds | Choice | Child | Inner | Ask | Nap | Listen
+    Act | Together | Each | Race | Rounds | Choice | Child | Inner | Held | Ask | Nap | Listen
 )
 
 
@@ -139,6 +147,7 @@ class Shape:
     fallback: Shape | None = None
     settle: Literal["default", "skip"] | None = None
     rollback: Literal["succeeds", "fails"] | None = None
+    holds: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +291,12 @@ def _modified(made: Step[Any], shape: Shape) -> Step[Any]:
         made = made.on_error(lambda _context, _failed: fallback)
     if shape.rollback is not None:
         made = made.with_rollback(Undoing(shape.rollback == "fails"))
+    if shape.holds is not None:
+        made = made.holds(shape.holds)
     return made
 
 
-def _verb(what: What, label: str) -> Step[Any]:  # noqa: C901  # one case a verb
+def _verb(what: What, label: str) -> Step[Any]:  # noqa: C901, PLR0911, PLR0912  # one case a verb
     named = step(label)
     match what:
         case Act(failures=failures):
@@ -314,6 +325,8 @@ def _verb(what: What, label: str) -> Step[Any]:  # noqa: C901  # one case a verb
             return named.run_workflow(workflow_of(body))
         case Inner(body=body):
             return scope(label, _run(body.statements, ""))
+        case Held(name=name, body=body):
+            return named.holding(name, lambda: _run(body.statements, ""))
         case Ask(timeout_s=timeout_s, has_default=True):
             return named.ask("?", default="default", timeout=timeout_s)
         case Ask(timeout_s=timeout_s):

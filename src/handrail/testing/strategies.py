@@ -25,6 +25,7 @@ from handrail.testing.shapes import (
     Child,
     Choice,
     Each,
+    Held,
     Inner,
     Listen,
     Nap,
@@ -40,6 +41,8 @@ from handrail.testing.shapes import (
 
 _DEPTH = 3
 _FAILURES = st.sampled_from([0, 0, 0, 1, 2, ALWAYS])
+NAME = "name"
+"""What steps that are drawn hold: one name, so that they wait, and never in a circle."""
 
 
 def bodies(
@@ -113,6 +116,7 @@ def _shapes(drawn: _Drawn, depth: int) -> st.SearchStrategy[Shape]:
         fallback=st.none() | _shapes(drawn, depth - 2),
         settle=st.sampled_from([None, None, "default", "skip"]),
         rollback=st.sampled_from([None, None, "succeeds", "fails"]),
+        holds=st.sampled_from([None, None, None, NAME]),
     )
     return st.one_of(plain, modified)
 
@@ -162,6 +166,7 @@ def _composites(drawn: _Drawn, depth: int) -> tuple[st.SearchStrategy[Any], ...]
         st.builds(Choice, st.lists(st.tuples(verdicts, inner), min_size=1, max_size=2).map(tuple)),
         st.builds(Child, body),
         st.builds(Inner, body),
+        st.builds(Held, st.just(NAME), body),
     ]
     if not drawn.timeless:
         found.append(st.builds(Race, some))
