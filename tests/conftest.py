@@ -40,6 +40,7 @@ FOLDERS_OF_EXTRAS = {
     "agents": ["jinja2"],
     "agents/test_api_backend.py": ["jinja2", "pydantic_ai"],
     "cli": ["cyclopts", "rich"],
+    "coordination/test_hub_claims.py": ["cyclopts", "websockets"],
     "coordination/test_server.py": ["cyclopts", "websockets"],
     "examples": ["cyclopts", "jinja2", "rich"],
     "hub_programs": ["websockets"],

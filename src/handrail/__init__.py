@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from handrail.codec.codec import TypeCodec as TypeCodec
     from handrail.codec.unresolved import Unresolvable as Unresolvable
     from handrail.codec.unresolved import Unresolved as Unresolved
+    from handrail.coordination.hub_claims import HubClaims as HubClaims
     from handrail.decorator import Workflow as Workflow
     from handrail.decorator import workflow as workflow
     from handrail.engine.current import ContextNotAMapping as ContextNotAMapping
@@ -189,6 +190,7 @@ _NAMES = {
     "handrail.agents.prompt": "Files",
     "handrail.codec.codec": "Codec TypeCodec",
     "handrail.codec.unresolved": "Unresolvable Unresolved",
+    "handrail.coordination.hub_claims": "HubClaims",
     "handrail.decorator": "Workflow workflow",
     "handrail.engine.current": "ContextNotAMapping Current OutsideStep current",
     "handrail.engine.run": "Run",
