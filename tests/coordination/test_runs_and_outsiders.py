@@ -196,6 +196,32 @@ def test_what_does_not_fit_is_told_page_by_page() -> None:
     assert sorted(map(int, found)) == list(range(100))
 
 
+def test_an_outsiders_claim_is_ended_by_its_owner_alone(room: Room) -> None:
+    """What any run may do with runs' claims, none may do with those of outsiders."""
+    epoch = room.ask("ann", "claim", task_id="A", paths=["a"])["epoch"]
+    ann = {"run": "ann", "journal": "outside", "kind": "session"}
+    said = room.ask("runs", "handrail.give_back", request="g", epoch=epoch, claimant=ann)
+    assert (said["type"], said["request"]) == ("error", "g")
+    assert room.ask("runs", "handrail.is_held", request="h", epoch=epoch, claimant=ann)["held"]
+    assert list(room.claims()) == ["A"]
+
+
+def test_two_claims_of_one_step_are_two(room: Room) -> None:
+    """A step that holds a name and then files has both, and gives back one without the other."""
+    first = acquire(room, "r/s", files("a"))["epoch"]
+    claimant = {"run": "r", "path": "s"}
+    second = room.ask(
+        "runs", "handrail.acquire", request="2", claimant=claimant, resources=[files("b")]
+    )["epoch"]
+    give_back(room, "r/s", first)
+    assert room.claims()["r/s"]["epoch"] == second
+    assert room.ask("ann", "release", task_id="r/s")["payload"] == (
+        "Task 'r/s' is owned by r, not ann."
+    )
+    give_back(room, "r/s", second)
+    assert room.ask("ann", "claim", task_id="r/s")["type"] == "claim_granted"
+
+
 def test_a_restart_keeps_line_and_claims_of_runs(room: Room) -> None:
     """Who had, and who waited, has and waits; asked again, the hub says so."""
     epoch = acquire(room, "r/s", named("x"))["epoch"]
@@ -208,6 +234,17 @@ def test_a_restart_keeps_line_and_claims_of_runs(room: Room) -> None:
     heard = give_back(again, "r/s", epoch)
     assert told(heard, "q/1") == ["handrail.acquired"]
     assert told(heard, "q/2") == ["handrail.waits"]
+
+
+def test_who_is_not_there_after_a_restart_holds_nothing_for_long(room: Room) -> None:
+    """A process that does not connect within the grace loses claims and places in line."""
+    acquire(room, "r/s", named("x"))
+    acquire(room, "q/1", named("x"))
+    again = room.again()
+    again.join("ann")
+    again.wait(15)
+    assert again.claims() == {}
+    assert again.hub.state.steps.line == {}
 
 
 def test_what_a_process_held_that_is_gone_is_free_after_the_grace(room: Room) -> None:
@@ -239,6 +276,9 @@ def test_what_a_process_held_that_is_gone_is_free_after_the_grace(room: Room) ->
           "ttl_seconds": "soon"}, "ttl_seconds"),
         ({"request": "a", "claimant": {"run": "r"}, "resources": [files(*["x"] * 6_000)]},
          "5000"),
+        ({"request": "a", "claimant": {"run": "r"}, "resources": [files("[z-a]")]}, "is none"),
+        ({"request": "a", "claimant": {"run": "r"}, "resources": [files("*a" * 9)]}, "8 * or ?"),
+        ({"request": "a", "claimant": {"run": "r"}, "resources": [files(*["*"] * 51)]}, "50 are"),
     ],
 )  # fmt: skip
 def test_a_request_that_is_none_is_refused(room: Room, fields: Any, says: str) -> None:

@@ -46,10 +46,10 @@ def claim(request: Request) -> str:
     run = lines.in_the_way(state, sender, task_id, worktree, paths)
     if run is not None:
         raise _conflict(task_id, *run)
-    if known is not None and (known.worktree, known.paths) != (worktree, paths):
-        lines.ended_outside(request.reaction, known)
     claimed = _claimed(request, task_id, known, worktree, paths)
     _check_size(request, claimed)
+    if known is not None and (known.worktree, known.paths) != (worktree, paths):
+        lines.ended_outside(request.reaction, known)
     _put(request.reaction, claimed)
     if state.checkpoints.get(task_id) is not None:
         request.reaction.put("checkpoint", task_id, None)

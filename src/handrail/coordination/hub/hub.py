@@ -136,12 +136,8 @@ class Hub:
             admission.unreadable(reaction, session, str(unreadable))
             return reaction
         sender = _plain(frame.fields.get("sender"))
-        try:
-            if admission.named(reaction, session, sender, dict(frame.fields)):
-                self._answer(Request(frame, session, reaction), len(data))
-        except Exception as mistake:  # noqa: BLE001  # it harms nobody but who met it
-            reaction.mistake = mistake
-            admission.unreadable(reaction, session, "The hub made a mistake with this message.")
+        if admission.named(reaction, session, sender, dict(frame.fields)):
+            self._answer(Request(frame, session, reaction), len(data))
         return _served(reaction)
 
     # -- parts -------------------------------------------------------------------------------------
@@ -157,8 +153,8 @@ class Hub:
         state = self.state
         if not state.absent:
             return
-        limit = reaction.now - state.settings.grace_s
-        for agent in [agent for agent, since in state.absent.items() if since <= limit]:
+        now, grace_s = reaction.now, state.settings.grace_s
+        for agent in [agent for agent, since in state.absent.items() if since + grace_s <= now]:
             del state.absent[agent]
             if state.waits.get(agent) is not None:
                 reaction.put("wait", agent, None)
@@ -187,6 +183,9 @@ class Hub:
             self._perform(request, kind, handler)
         except Refusal as refusal:
             _refuse(request, kind, refusal)
+        except Exception as mistake:  # noqa: BLE001  # it harms nobody but who met it
+            request.reaction.mistake = mistake
+            _refuse(request, kind, Refusal("The hub made a mistake with this message."))
 
     def _perform(self, request: Request, kind: str, handler: Callable[[Request], str]) -> None:
         name = request.frame.name("idem_key") if kind in ONCE else ""
@@ -225,7 +224,10 @@ class Hub:
 
 def _served(reaction: Reaction) -> Reaction:
     """The reaction, with what it means for those in line."""
-    lines.serve(reaction)
+    try:
+        lines.serve(reaction)
+    except Exception as mistake:  # noqa: BLE001  # they are served with the next message
+        reaction.mistake = mistake
     return reaction
 
 

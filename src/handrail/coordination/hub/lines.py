@@ -8,6 +8,7 @@ answers are known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ from handrail.coordination.hub.translating import (
     shown_to,
     wanted,
 )
+from handrail.model.patterns import compiled
 from handrail.ports import claims as port
 from handrail.workspace.claims.deciding import InLine, Scene, related
 
@@ -38,6 +40,11 @@ MOST = 10_000
 """Of what one agent has and waits for."""
 MOST_SIZE = 16 * 1024 * 1024
 MOST_PATTERNS = 5_000
+MOST_WILD, MOST_SIGNS = 50, 8
+"""So many patterns of a request may have signs that stand for others, and each so many of them:
+whether two overlap is found out in 3 ms then, at most.
+"""
+_SIGN = re.compile(r"[*?]|\[(?!.\])")
 _LAST = 1 << 60
 """The place of who does not stand in line: behind all."""
 
@@ -82,14 +89,14 @@ def withdraw(request: Request) -> str:
 
 
 def give_back(request: Request) -> str:
-    """End a claim, whoever holds it; one that has ended stays so."""
+    """End a claim of a run, whoever acquired it; one that has ended stays so."""
     name, claimant = _request(request), _read(request, "claimant", port.Claimant)
     epoch = request.frame.whole("epoch") or 0
     held = request.state.steps.held.get(epoch)
     if held is not None and held.claimant == claimant:
         end(request.reaction, held)
-    else:
-        _end_of_outsider(request, epoch, claimant)
+    elif _of_outsider(request.state, epoch, claimant) is not None:
+        raise Refusal(f"It is the claim of {claimant.run}, who releases it.")
     return request.reply("handrail.given_back", "It is not held any more.", request=name)
 
 
@@ -280,11 +287,11 @@ def _asked(request: Request, name: str) -> Lined:
     resources = _read(request, "resources", tuple[port.Resource, ...])
     if not resources:
         raise Refusal("resources are required.")
-    patterns = sum(len(one.patterns) for one in resources)
+    _check_patterns([pattern for one in resources for pattern in one.patterns])
     size = request.state.steps.size(request.sender) + size_of(resources)
-    if patterns > MOST_PATTERNS or size > MOST_SIZE:
-        text = f"It is of {patterns} patterns, with what {request.sender} has {size} characters"
-        raise Refusal(f"{text}: {MOST_PATTERNS} and {MOST_SIZE} are the most.")
+    if size > MOST_SIZE:
+        text = f"What {request.sender} has and waits for would be {size} characters"
+        raise Refusal(f"{text}; {MOST_SIZE} is the most.")
     return Lined(
         number=request.state.steps.last_number + 1,
         claimant=_read(request, "claimant", port.Claimant),
@@ -296,6 +303,21 @@ def _asked(request: Request, name: str) -> Lined:
         host=frame.name("host"),
         pid=frame.whole("pid") or 0,
     )
+
+
+def _check_patterns(patterns: Sequence[str]) -> None:
+    """Refuse what takes too long to be compared, or cannot be."""
+    signs = [len(_SIGN.findall(pattern)) for pattern in patterns]
+    if len(signs) > MOST_PATTERNS or sum(map(bool, signs)) > MOST_WILD:
+        text = f"It is of {len(signs)} patterns, {sum(map(bool, signs))} of them with * or ?"
+        raise Refusal(f"{text}; {MOST_PATTERNS} and {MOST_WILD} are the most.")
+    for pattern, count in zip(patterns, signs, strict=True):
+        if count > MOST_SIGNS:
+            raise Refusal(f"Pattern '{pattern[:SHORT]}' has more than {MOST_SIGNS} * or ?.")
+        try:
+            compiled(pattern.removeprefix("!"))
+        except (re.error, ValueError, RecursionError) as error:
+            raise Refusal(f"Pattern '{pattern[:SHORT]}' is none: {error}.") from None
 
 
 def _grant(reaction: Reaction, lined: Lined) -> Held:
@@ -380,20 +402,6 @@ def _entries(state: State, held: Held) -> list[dict[str, Any]]:
 
 _SHOWN_S = 3600.0
 """What a claim lasts that lasts as long as its run, for those who must be told a time."""
-
-
-def _end_of_outsider(request: Request, epoch: int, claimant: port.Claimant) -> None:
-    """End an outsider's claim, if it is one."""
-    claim = _of_outsider(request.state, epoch, claimant)
-    if claim is not None:
-        request.reaction.put("claim", claim.task_id, None)
-        ended_outside(request.reaction, claim)
-        request.reaction.broadcast(
-            "release_granted",
-            f"Task '{claim.task_id}' released by {request.sender}.",
-            task_id=claim.task_id,
-            owner=claim.owner,
-        )
 
 
 def _of_outsider(state: State, epoch: int, claimant: port.Claimant) -> Claim | None:

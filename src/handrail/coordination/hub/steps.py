@@ -29,7 +29,7 @@ class Steps:
         """True if those in line may have what they want, or others are in their way now."""
         self._roots = roots
         self._cut: dict[int, float] = {}
-        self._shown: dict[str, int] = {}
+        self._shown: dict[str, dict[int, None]] = {}
         self._requests: dict[tuple[str, str], Held | Lined] = {}
         self._kept: dict[str, dict[tuple[str, str], None]] = {}
         self._sizes: dict[str, int] = {}
@@ -57,8 +57,8 @@ class Steps:
 
     def owner(self, task_id: str) -> str | None:
         """Who has the task, as outsiders see it; None if no run has."""
-        epoch = self._shown.get(task_id)
-        return None if epoch is None else self.held[epoch].claimant.run
+        epochs = self._shown.get(task_id)
+        return None if epochs is None else self.held[next(iter(epochs))].claimant.run
 
     def concerns(self, worktree: str, paths: tuple[str, ...], task_id: str = "") -> bool:
         """True if a run may have a part of this, or stand in line for one."""
@@ -108,7 +108,8 @@ class Steps:
         self.held[held.epoch] = held
         self.due = True  # who is in the way has changed
         self._keep(held)
-        self._shown |= dict.fromkeys(names_of(held), held.epoch)
+        for name in names_of(held):
+            self._shown.setdefault(name, {})[held.epoch] = None
         self._enter(self._held_scopes, str(held.epoch), held.resources)
         if held.until is not None:
             heapq.heappush(self._until, (held.until, held.epoch))
@@ -121,7 +122,9 @@ class Steps:
         if held is not None:
             self._let_go(held)
             for name in names_of(held):
-                self._shown.pop(name, None)
+                del self._shown[name][held.epoch]
+                if not self._shown[name]:
+                    del self._shown[name]
             self._leave(self._held_scopes, key, held.resources)
             self.due = True
 

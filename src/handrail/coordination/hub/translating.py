@@ -67,7 +67,9 @@ def paths_of(resources: Sequence[port.Resource]) -> tuple[str, ...] | None:
 def names_of(held: Held) -> list[str]:
     """The tasks that outsiders see of what a run holds."""
     names = [one.name for one in held.resources if one.name]
-    return [held.claimant.name, *names] if paths_of(held.resources) is not None else names
+    if paths_of(held.resources) is not None:
+        names.insert(0, held.claimant.name)
+    return list(dict.fromkeys(names))
 
 
 def _patterns(path: str) -> tuple[str, ...]:
