@@ -47,7 +47,7 @@ def give_back(room: Room, who: str, epoch: int) -> Any:
 
 
 def told(heard: Any, who: str) -> list[str]:
-    """Types of what the step is told."""
+    """Types of what the step hears."""
     return types(frame for frame in heard.get("runs", ()) if frame.get("request") == who)
 
 
@@ -139,7 +139,7 @@ def test_nobody_overtakes_a_step_in_line(room: Room) -> None:
 
 
 def test_a_circle_through_runs_and_outsiders_is_refused(room: Room) -> None:
-    """Whoever closes it, run or outsider, is told so."""
+    """Whoever closes it, run or outsider, is refused."""
     room.ask("ann", "claim", task_id="A", paths=["a"])
     acquire(room, "r/h", named("b"))
     acquire(room, "r/h/s", files("a/x"))
@@ -178,7 +178,7 @@ def test_what_outsiders_held_meanwhile_is_told(room: Room) -> None:
 
 
 def test_what_does_not_fit_is_told_page_by_page() -> None:
-    """However much others held, all of it is told."""
+    """However much others held, the step hears of all of it."""
     room = Room(max_reply=5_000)
     room.join("ann", "runs")
     mine = acquire(room, "r/s", files("mine/**"))

@@ -190,7 +190,7 @@ class _Asked:
         self._event = anyio.Event()
 
     async def answered(self, waiting: Waiting | None = None) -> dict[str, Any]:
-        """The answer; ``waiting`` is told who is in the way until then.
+        """The answer; ``waiting`` is called with who is in the way until then.
 
         Raises:
             ClaimsFailed: there will be none.
@@ -393,7 +393,7 @@ class _Link:
     def _hear(self, message: dict[str, Any]) -> None:
         word = message.get("request")
         if not isinstance(word, str):
-            return  # what all are told
+            return  # what all hear
         with self._lock:
             self._withdrawn.pop(word, None)
             asked = self._asked.get(word)
