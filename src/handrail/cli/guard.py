@@ -64,7 +64,7 @@ async def _guarded(asked: Mapping[str, Any]) -> str:
     if asked.get("hook_event_name") in _ENDS:
         await _end(session, folder)
         return ""
-    given = asked.get("tool_input") or asked.get("toolArgs") or {}
+    given: object = asked.get("tool_input") or asked.get("toolArgs") or {}
     for path in _edited(given):
         said = await _wanted(session, folder / path)
         if said:
@@ -183,9 +183,9 @@ def install(program: str, *, user: bool, remove: bool) -> int:
         raise Refused(program, "is no program whose settings are known", "Known: claude.")
     file = _settings(user=user)
     try:
-        settings = json.loads(file.read_text("utf-8")) if file.exists() else {}
+        settings: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
     except ValueError as error:
-        raise Refused(str(file), f"is no JSON: {error}", "Mend it first.") from None
+        raise Refused(str(file), f"is no JSON: {error}", "Repair it first.") from None
     changed = _with_hooks(settings, remove=remove)
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_name(f"{file.name}.new")

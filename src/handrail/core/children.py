@@ -253,7 +253,7 @@ def enter_called(
         run.push(EndBody(node, None, error))
         return
     if type(made) is Step:
-        run.enter(node, alone(made))
+        run.enter(node, alone(made))  # pyright: ignore[reportUnknownArgumentType]  # of anything
     elif is_body(made):
         run.enter(node, made)
     else:

@@ -593,7 +593,9 @@ class Driver:
         """Show progress to the sinks. What others are to see is journaled first, at once: a wait,
         and the start of an agent's session, in which an interrupted step goes on.
         """
-        if not isinstance(notice, (ev.AgentSessionStarted, ev.OfClaims)):
+        if not isinstance(
+            notice, (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted, ev.ClaimLost)
+        ):
             ev.stamp(notice, self.run_id, self._seq, self.now())
             self._wiring.bus.emit(notice)
         elif notice.path not in self.machine.run.nodes:

@@ -399,7 +399,7 @@ class Performer:
         return stage_result(name, value)
 
 
-def _folder(cwd: Any, command: Perform) -> Any:
+def _folder(cwd: str | os.PathLike[str] | None, command: Perform) -> str | os.PathLike[str] | None:
     """Where a program is to work: in the step's worktree, if it has one."""
     tree = command.tree
     if tree is None:

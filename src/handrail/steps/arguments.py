@@ -168,7 +168,8 @@ def setup_of(name: str, setup: object) -> Step[Any] | None:
         return Step("setup", ShellCommand(setup))
     if isinstance(setup, Sequence) and setup and not isinstance(setup, (str, bytes)):
         return Step("setup", ShellCommand(argv_of(name, cast("Sequence[str]", setup))))
-    raise WrongUse(f"step {name!r}: setup= takes a step or a command, got {short_repr(setup)}")
+    got = short_repr(setup)  # pyright: ignore[reportUnknownArgumentType]  # it is anything
+    raise WrongUse(f"step {name!r}: setup= takes a step or a command, got {got}")
 
 
 def merge_of(name: str, merge: object) -> str | Callable[..., Any]:

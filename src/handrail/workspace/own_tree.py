@@ -61,7 +61,7 @@ class OwnTrees:
                 f"step {self.owner!r}: .worktree() needs a git repository, and {folder} is in "
                 f"none. Make it one (git init)."
             )
-        places = self._places(main)
+        places = self.places(main)
         await self._keep_earlier(main, places)
         await removed(main, places, self.marker)
         here = await made(main, places, self.marker, base)
@@ -99,7 +99,7 @@ class OwnTrees:
         """Remove it with its branch; what stands in the way of that is no failure."""
         main = await repository_of(Path(tree.root), self.marker)
         if main is not None:
-            await removed(main, self._places(main), self.marker)
+            await removed(main, self.places(main), self.marker)
 
     async def leave(self, tree: OwnTree) -> None:
         """Remove it if nothing was done in it."""
@@ -108,12 +108,13 @@ class OwnTrees:
         if not await git("status", "--porcelain") and await head_of(git) == tree.base:
             await self.remove(tree)
 
-    def _places(self, main: Repository) -> Places:
+    def places(self, main: Repository) -> Places:
+        """Where what belongs to the worktree is."""
         return places_of(main.root, self.run_id, self.owner)
 
     async def _both(self, tree: OwnTree) -> tuple[Repository, Repository]:
         main = await repository_of(Path(tree.root), self.marker)
-        here = None if main is None else await worktree_at(self._places(main), self.marker)
+        here = None if main is None else await worktree_at(self.places(main), self.marker)
         if here is None or main is None:
             raise gone(self.owner, tree)
         return main, here
@@ -180,7 +181,7 @@ class _Merging:
         taken = await lost(self.claims.claims, claim)
         if taken is not None:
             raise taken
-        async with tree_locked(self.of._places(self.main)):  # noqa: SLF001  # of this module
+        async with tree_locked(self.of.places(self.main)):
             return await self._forward(target)
 
     async def _rebased(self, head: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
-import anyio.abc
 import pytest
 
 from handrail.errors import ClaimDeadlock, ClaimTimeout
@@ -97,7 +96,7 @@ class ClaimsContract:
         return ClaimRequest(Claimant(run, path), resources, **more)
 
     @asynccontextmanager
-    async def asking(self, claims: Claims) -> AsyncIterator[Ask]:
+    async def asking(self, claims: Claims) -> AsyncGenerator[Ask]:
         """A function that makes a request beside the test; what still waits in the end is left."""
         async with anyio.create_task_group() as tasks:
 
