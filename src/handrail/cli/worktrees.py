@@ -54,8 +54,10 @@ def worktrees(*, prune: bool, force: bool, as_json: bool) -> int:
 
 
 def _line(one: Left) -> str:
-    what = {"at work": "at work", "merged": "merged", "not merged": f"{one.commits} commits"}
-    more = f", {one.uncommitted} files not committed" if one.uncommitted else ""
+    ahead = f"not merged: {one.commits} commit{'s' * (one.commits != 1)}"
+    what = {"at work": "at work", "merged": "merged", "not merged": ahead}
+    files = "1 file" if one.uncommitted == 1 else f"{one.uncommitted} files"
+    more = f", {files} not committed" if one.uncommitted else ""
     place = one.folder or f"branch {one.branch}"
     return f"run {one.run}  step {one.path}  {what[one.state]}{more}  {place}"
 
@@ -69,11 +71,10 @@ async def _worked_off(prune: bool, force: bool) -> list[Left]:  # noqa: FBT001  
         return found
     gone: list[Left] = []
     for one in found:
-        is_safe = one.state == "merged" and not one.uncommitted
-        if one.state != "at work" and (is_safe or force):
+        if one.state == "merged" or (force and one.state != "at work"):
             await _remove(repository, one)
             gone.append(one)
-        elif one.state == "not merged" or one.uncommitted:
+        elif one.state == "not merged":
             tell(f"{_line(one)}: kept; --force removes it, too")
     return gone
 
@@ -93,7 +94,7 @@ async def _left(repository: Repository) -> list[Left]:
             status = await Git(Path(folder), marker())("status", "--porcelain")
             dirty = status.count("\n")
         _, run, *path = branch.split("/")
-        state: State = "merged" if not ahead else "not merged"
+        state: State = "not merged" if ahead or dirty else "merged"
         if _is_at_work(branch, held):
             state = "at work"
         words = (decode_key(run), "/".join(map(decode_key, path)))

@@ -3,9 +3,9 @@ r"""Patterns of paths, as in ``.gitignore``: what they cover, and whether two li
 Paths are relative to a repository, with ``/``. In a pattern ``*`` and ``?`` stand for anything but
 ``/``, ``**`` for any number of folders, ``[a-z]`` for one character of these, and ``\`` takes the
 meaning of the sign behind it away. One without ``/``, except at its end, counts in every folder; a
-``/`` at its beginning keeps it to the top one. A name without such signs covers a file, or a folder
-with all that is below it; with ``/`` at its end only the latter. Of a list the last pattern that
-covers a path decides: with ``!`` before it, against it.
+``/`` or ``./`` at its beginning keeps it to the top one. A name without such signs covers a file,
+or a folder with all that is below it; with ``/`` at its end only the latter. Of a list the last
+pattern that covers a path decides: with ``!`` before it, against it.
 
 *May two lists meet?* Each pattern is a small automaton over characters. Two of them share a path if
 both can be walked to their ends on the same characters: the walk is over pairs of their states, and
@@ -72,7 +72,7 @@ def normal(pattern: str) -> str:
             f"a pattern is relative to the repository, such as 'src/**', and {pattern!r} names "
             f"nothing in it. All of it is '**'."
         )
-    anchored = "/" in given.rstrip("/").removeprefix("./")
+    anchored = "/" in given.rstrip("/")
     top = "/" if anchored and len(parts) == 1 and parts != ["**"] else ""
     return f"{sign}{top}{'/'.join(parts)}{'/' if given.endswith('/') else ''}"
 
@@ -117,7 +117,8 @@ def fixed_part(pattern: str) -> str:
 
 def _split(pattern: str) -> tuple[list[str], bool, bool]:
     """The parts; whether what is below them is covered, and whether they themselves are."""
-    pattern = pattern.removeprefix("./")
+    if pattern.startswith("./"):
+        pattern = pattern[1:]
     folder = pattern.endswith("/")
     parts = pattern.rstrip("/").split("/")
     if parts[0] == "" and len(parts) > 1:
