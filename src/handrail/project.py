@@ -21,6 +21,10 @@ def _table(value: object) -> bool:
     return isinstance(value, dict)
 
 
+def _tables(value: object) -> bool:
+    return isinstance(value, list) and all(map(_table, cast("list[object]", value)))
+
+
 def _number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -42,6 +46,8 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "instructions": (_text, "text"),
     "sinks": (_texts, "a list of 'module:factory'"),
     "services": (_text, "'module:factory'"),
+    "notify": (_text, "a command for the shell"),
+    "schedule": (_tables, "a list of tables: [[tool.handrail.schedule]]"),
 }
 
 

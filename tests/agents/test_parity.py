@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
+from handrail import Agent, Executor, Steps, step, workflow
 from handrail.agents.routes import backend_names
 from handrail.errors import AgentError
 from handrail.model import events as ev
@@ -46,6 +47,13 @@ every_backend = pytest.mark.parametrize(
      for name in NAMES],
 )  # fmt: skip
 every_program = pytest.mark.parametrize("name", [*PROGRAMS, "command"])
+SIGNS: dict[str, type[Any]] = {
+    "command": ev.StepOutput,
+    "opencode-run": ev.AgentSessionStarted,
+    "api": ev.AgentTurnStarted,
+    "fake": ev.AgentTurnStarted,
+}
+"""That an agent is at work, where that is not told by a tool that begins."""
 
 
 @pytest.fixture
@@ -456,6 +464,45 @@ async def test_a_turn_that_is_cancelled_says_so_last(
     assert [(end.status, end.kind) for end in ends] == [("interrupted", "interrupted")]
     assert told[-1] is ends[0]
     assert left_running(run_id) == []
+
+
+@every_backend
+async def test_what_a_person_says_goes_into_the_session(
+    name: str, stage: Ask, tmp_path: Path
+) -> None:
+    """Of one at work, in place of the task; where it has none, or has not named it yet, with it."""
+    sign = SIGNS.get(name, ev.AgentToolStarted)
+    hangs = Hangs(after="tool", says=Says(tools=["ls"]))
+    if sign is not ev.AgentToolStarted:
+        hangs = Hangs(after="start", says=Says(stderr="ready"))
+    backend = stage(name, hangs, Says("With tabs."))
+    can = capabilities_of(backend)
+    options = AgentOptions(**({"cwd": tmp_path} if "cwd" in can.options else {}))
+    agent = Agent("worker", "Do it.", backend=backend, options=options)
+    prompts: list[str] = []
+    sessions: set[str] = set()
+
+    @workflow
+    def flow() -> Steps[str]:
+        return (yield from step("code").agent(agent, {}).answer())
+
+    with anyio.fail_after(60):
+        async with Executor().stream(flow) as run:
+            async for event in run:
+                if isinstance(event, ev.AgentTurnStarted):
+                    prompts.append(event.prompt)
+                elif isinstance(event, ev.AgentSessionStarted):
+                    sessions.add(event.session)
+                if isinstance(event, sign) and len(prompts) == 1:
+                    await anyio.sleep(0.05)  # those of this process begin to hang
+                    run.guide("Use tabs.")
+    assert run.result.value == "With tabs."
+    first, second = prompts
+    assert first == "Do it."
+    assert "Use tabs." in second
+    goes_on = has(name, "sessions") and name != "fake"  # which says its session with its answer
+    assert ("Do it." in second) == (not goes_on)
+    assert len(sessions) == has(name, "sessions")
 
 
 @every_backend

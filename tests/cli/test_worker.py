@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
+import shutil
 import signal
+import sqlite3
 import subprocess
-import sys
-import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Generator
 from pathlib import Path
+
+import pytest
 
 from handrail import SqliteJournal
+from handrail.cli.exits import Exit
+from handrail.ports.journal import RunInfo
 from handrail.record.inbox import runs_of
 from handrail.record.view import state_of
+from tests.cli.conftest import Outcome
+from tests.cli.machines import LEASE_S, Machine, pause, until
 
-FLOW = """\
+Cli = Callable[..., Outcome]
+FLOW = f"""\
 import os, signal, time
 from pathlib import Path
-from handrail import step, workflow
+from handrail import Executor, SqliteJournal, current, step, workflow
 
 HERE = Path(__file__).parent
+journal = SqliteJournal(HERE / ".handrail" / "runs.db", lease_s={LEASE_S})
+executor = Executor(journal=journal, suspend_timers_after_s=0.5)
 
 
 def work(name):
     with (HERE / "effects").open("a") as file:
-        file.write(name + "\\n")
+        file.write(f"{{name}} {{os.environ['MACHINE']}}\\n")
     if name == "b" and not (HERE / "died").exists():
         (HERE / "died").touch()
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def long():
-    (HERE / "long").touch()
-    time.sleep(60)
+def hold(name):
+    work(name)
+    while not (HERE / "go").exists():
+        time.sleep(0.02)
 
 
 @workflow
@@ -43,58 +57,280 @@ def flow():
 
 
 @workflow
-def endless():
-    yield step("long").call(long)
+def holds(name: str = "held"):
+    yield step("hold").call(hold, name)
+    yield step("mark").call(work, f"after {{name}}")
+
+
+@workflow
+def week():
+    for day in range(6):
+        yield step(f"work{{day}}").call(work, f"day{{day}}")
+        yield step(f"night{{day}}").sleep(1.0)
+
+
+@workflow
+def naps():
+    yield step("nap").sleep(1.5)
+
+
+@workflow
+def signalled():
+    yield step("deploy").wait_for("deployed")
+
+
+@workflow
+def asked():
+    yield step("ask").ask("Well?", choices=["yes", "no"], default="no", timeout=1.5)
+
+
+@workflow
+def ticks(word: str):
+    yield step("tick").call(work, word)
 """
 
 
-def handrail(folder: Path, *words: str) -> subprocess.Popen[bytes]:
-    """A command in the folder; what it tells is appended to a file."""
-    with (folder / "told").open("a") as told:
-        return subprocess.Popen(
-            [sys.executable, "-m", "handrail", *words],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=told,
-        )
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for it."""
-    end = time.monotonic() + 40
-    while not condition():
-        assert time.monotonic() < end
-        subprocess.run(["sleep", "0.1"], check=True)
-
-
-def test_two_workers_drive_each_run_once(tmp_path: Path) -> None:
-    """A driver is killed, a gate is answered, and both workers are told to end."""
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A project with workflows, and an executor whose leases soon end."""
     (tmp_path / "flow.py").write_text(FLOW)
-    assert handrail(tmp_path, "run", "flow.py:flow", "--run-id", "r").wait() == -signal.SIGKILL
-    workers = [handrail(tmp_path, "worker") for _ in range(2)]
-    journal = SqliteJournal(tmp_path / ".handrail" / "runs.db")
+    (tmp_path / "pyproject.toml").write_text('[tool.handrail]\nexecutor = "flow.py:executor"\n')
+    return tmp_path
 
-    def stands(run_id: str, state: str) -> bool:
-        return any(one.run_id == run_id and state_of(one) == state for one in runs_of(journal))
 
+@pytest.fixture
+def here(home: Path) -> Generator[Machine]:
+    """The machine on which it is."""
+    with Machine(home, "here") as machine:
+        yield machine
+
+
+def run_in(home: Path, run_id: str) -> RunInfo | None:
+    """How a run is listed."""
+    if not (home / ".handrail" / "runs.db").exists():
+        return None
+    journal = SqliteJournal(home / ".handrail" / "runs.db")
     try:
-        until(lambda: stands("r", "suspended"))
-        assert handrail(tmp_path, "answer", "r", "go?", "yes").wait() == 0
-        until(lambda: stands("r", "succeeded"))
-        assert (tmp_path / "effects").read_text().split() == ["a", "b", "b", "c", "d"]
-        killed = handrail(tmp_path, "run", "flow.py:endless", "--run-id", "e")
-        until((tmp_path / "long").exists)
-        killed.kill()
-        killed.wait()
-        (tmp_path / "long").unlink()
-        until((tmp_path / "long").exists)
-        for worker in workers:
-            worker.terminate()
-        assert [worker.wait(30) for worker in workers] == [0, 0]
+        return next((one for one in runs_of(journal) if one.run_id == run_id), None)
     finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-    assert stands("e", "suspended")
+        journal.close()
+
+
+def stands(home: Path, run_id: str, state: str) -> bool:
+    """True if a run is in this state."""
+    info = run_in(home, run_id)
+    return info is not None and state_of(info) == state
+
+
+def effects(home: Path) -> list[str]:
+    """What was done, in order."""
+    file = home / "effects"
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    return [line.rpartition(" ")[0] for line in lines]
+
+
+def driver(home: Path, run_id: str) -> int:
+    """The process that drives a run; the test itself is on another machine, as they see it."""
+    with contextlib.closing(sqlite3.connect(home / ".handrail" / "runs.db")) as connection:
+        words = "SELECT pid FROM leases WHERE run_id = ?"
+        return int(connection.execute(words, (run_id,)).fetchone()[0])
+
+
+def test_two_workers_drive_each_run_once(home: Path, here: Machine) -> None:
+    """A driver is killed, a gate is answered, and both workers are told to end."""
+    assert here.do("run", "flow.py:flow", "--run-id", "r") == -signal.SIGKILL
+    workers = [here.begin("worker") for _ in range(2)]
+    until(lambda: stands(home, "r", "suspended"))
+    assert here.do("answer", "r", "go?", "yes") == 0
+    until(lambda: stands(home, "r", "succeeded"))
+    assert effects(home) == ["a", "b", "b", "c", "d"]
+    killed = here.begin("run", "flow.py:holds", "--run-id", "e")
+    until(lambda: "held" in effects(home))
+    killed.kill()
+    killed.wait()
+    until(lambda: effects(home).count("held") == 2)
+    for worker in workers:
+        worker.terminate()
+    assert [worker.wait(30) for worker in workers] == [0, 0]
+    assert stands(home, "e", "suspended")
+
+
+def test_what_is_at_work_when_a_worker_is_killed_or_stopped(home: Path, here: Machine) -> None:
+    """A driver outlives its worker, and is left alone by the next one, also while it is stopped for
+    longer than its lease: on one machine it is seen that it lives.
+    """
+    worker = here.begin("worker")
+    killed = here.begin("run", "flow.py:holds", "--run-id", "r")
+    until(lambda: "held" in effects(home))
+    killed.kill()
+    killed.wait()
+    until(lambda: effects(home).count("held") == 2)
+    worker.kill()
+    worker.wait()
+    others = [here.begin("worker") for _ in range(2)]
+    pid = driver(home, "r")
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: sum("drives what is due" in line for line in here.told()) == 3)
+    pause(LEASE_S * 3)
+    assert (effects(home).count("held"), driver(home, "r")) == (2, pid)
+    (home / "go").touch()
+    os.kill(pid, signal.SIGCONT)
+    until(lambda: stands(home, "r", "succeeded"))
+    assert effects(home) == ["held", "held", "after held"]
+    assert all(other.poll() is None for other in others)
+
+
+def test_a_machine_that_froze_can_write_nothing_more(home: Path, here: Machine) -> None:
+    """Its runs go on elsewhere once their leases are over; when it goes on, it is told so."""
+    with Machine(home, "there") as there:
+        assert here.do("run", "flow.py:flow", "--run-id", "q") == -signal.SIGKILL
+        (home / "effects").unlink()
+        begun = here.begin("run", "flow.py:holds", "--run-id", "r")
+        until(lambda: effects(home) == ["held"])
+        begun.kill()
+        begun.wait()
+        here.begin("worker")
+        until(lambda: effects(home).count("held") == 2)
+        first = driver(home, "r")
+        here.freeze()
+        there.begin("worker")
+        until(lambda: effects(home).count("held") == 3, "another worker")
+        (home / "go").touch()
+        until(lambda: stands(home, "r", "succeeded"))
+        assert effects(home).count("after held") == 1
+        here.thaw()
+        begins = f"run r: process {first} could not go on: run r was taken over by"
+        until(lambda: any(line.startswith(begins) for line in here.told()), "word of it")
+        until(lambda: first not in here.processes())
+        assert effects(home).count("after held") == 1
+
+
+def test_a_laptop_that_is_off_each_night_gets_a_week_done(home: Path) -> None:
+    """All is killed each night, and in the morning a worker is begun, and nothing else."""
+    with Machine(home, "day") as day:
+        day.begin("run", "flow.py:week", "--run-id", "r", "--detach").wait()
+        until(lambda: "day0" in effects(home))
+    for count in range(1, 6):
+        with Machine(home, f"day{count}") as day:
+            day.begin("worker")
+            until(functools.partial(lambda one: one in effects(home), f"day{count}"))
+    with Machine(home, "sunday") as day:
+        day.begin("worker")
+        until(lambda: stands(home, "r", "succeeded"))
+    done = Counter(effects(home))
+    assert sorted(done) == [f"day{count}" for count in range(6)]
+    assert max(done.values()) <= 2
+
+
+def test_what_time_and_people_bring(home: Path, here: Machine) -> None:
+    """A timer, a deadline, a signal, an answer: each run goes on, whose process has long gone; and
+    one that is paused does not.
+    """
+    for name in ("naps", "signalled", "asked"):
+        assert here.do("run", f"flow.py:{name}", "--run-id", name) == Exit.SUSPENDED
+    assert here.do("run", "flow.py:signalled", "--run-id", "paused") == Exit.SUSPENDED
+    assert here.do("pause", "paused") == 0
+    worker = here.begin(
+        "worker", "--max-runs", "1", "--notify", "echo $HANDRAIL_REASON $HANDRAIL_RUN_ID >> told"
+    )
+    until(lambda: stands(home, "naps", "succeeded") and stands(home, "asked", "succeeded"))
+    assert (
+        here.do("signal", "signalled", "deployed") == here.do("signal", "paused", "deployed") == 0
+    )
+    until(lambda: stands(home, "signalled", "succeeded"))
+    assert not stands(home, "paused", "succeeded")
+    assert here.do("unpause", "paused") == 0
+    until(lambda: stands(home, "paused", "succeeded"))
+    worker.terminate()
+    assert worker.wait(30) == 0
+    told = (home / "told").read_text("utf-8").splitlines()
+    ended = [line.split()[1] for line in told if line.startswith("succeeded ")]
+    assert sorted(ended) == ["asked", "naps", "paused", "signalled"]
+
+
+def test_it_suspends_all_that_is_at_work(home: Path, here: Machine) -> None:
+    """At SIGTERM, in order; the next one goes on with it."""
+    begun: list[subprocess.Popen[bytes]] = []
+    for one in "abc":
+        words = [f"--input=name=h{one}", "--run-id", f"r{one}"]
+        begun.append(here.begin("run", "flow.py:holds", *words))
+    until(lambda: sorted(effects(home)) == ["ha", "hb", "hc"])
+    for process in begun:
+        process.kill()
+        process.wait()
+    worker = here.begin("worker", "--max-runs", "2")
+    until(lambda: len(effects(home)) == 5)
+    worker.terminate()
+    assert worker.wait(30) == 0
+    assert len([line for line in here.told() if "suspended, to go on later" in line]) == 2
+    assert not here.processes()
+    (home / "go").touch()
+    here.begin("worker")
+    until(lambda: all(stands(home, f"r{one}", "succeeded") for one in "abc"))
+    done = Counter(effects(home))
+    assert [done[f"after h{one}"] for one in "abc"] == [1, 1, 1]
+
+
+def test_a_run_that_cannot_be_driven_is_told_of_once(home: Path, here: Machine) -> None:
+    """It is not tried again and again, and somebody is told what is wrong, by any worker once."""
+    assert here.do("run", "flow.py:flow", "--run-id", "r") == -signal.SIGKILL
+    flow = home / "flow.py"
+    flow.write_text(FLOW.replace("call(work, name)", "call(work, name + name)"))
+    words = ["worker", "--notify", "echo $HANDRAIL_REASON $HANDRAIL_TEXT >> stuck"]
+    here.begin(*words)
+    until((home / "stuck").exists)
+    here.begin(*words)
+    until(lambda: [line for line in here.told() if "could not be driven" in line][1:])
+    pause(1)
+    said = (home / "stuck").read_text().splitlines()
+    assert len(said) == 1
+    assert said[0].startswith("person run r: the code no longer matches the record: step 'a'")
+    assert len([line for line in here.told() if "could not be driven" in line]) == 2
+    assert effects(home) == ["a", "b"]
+
+
+def test_instants_of_a_schedule_are_begun_once_by_two_workers(home: Path, here: Machine) -> None:
+    """Each has a run of its own, with its inputs; a question of it is told of, as of others."""
+    with (home / "pyproject.toml").open("a") as file:
+        file.write(
+            'notify = "echo $HANDRAIL_REASON $HANDRAIL_RUN_ID >> noted"\n'
+            '[[tool.handrail.schedule]]\nworkflow = "flow.py:ticks"\ncron = "*/2 * * * * *"\n'
+            'inputs = { word = "tock" }\noverlap = "start"\n'
+        )
+    workers = [here.begin("worker") for _ in range(2)]
+    until(lambda: len(effects(home)) >= 4)
+    for worker in workers:
+        worker.terminate()
+    assert [worker.wait(30) for worker in workers] == [0, 0]
+    assert set(effects(home)) == {"tock"}
+    journal = SqliteJournal(home / ".handrail" / "runs.db")
+    runs = [one for one in journal.runs() if state_of(one) == "succeeded"]
+    assert len(runs) == len(effects(home)) >= 4
+    assert {one.labels["schedule"] for one in runs} == {"ticks"}
+    noted = sorted(line.split() for line in (home / "noted").read_text().splitlines())
+    assert noted == sorted(["succeeded", one.run_id] for one in runs)
+    begun = [line for line in here.told() if "begun for" in line]
+    assert len({line.split()[1] for line in begun}) >= 4
     journal.close()
+
+
+def test_a_unit_for_systemd(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Systemd reads each word as it was typed here; where it is installed, it says so itself."""
+    odd = tmp_path / "a b$c%d"
+    odd.mkdir()
+    monkeypatch.chdir(odd)
+    monkeypatch.setenv("HANDRAIL_DIR", str(odd / "e"))
+    done = cli("worker", "--print-systemd", "--notify", 'echo "$HANDRAIL_TEXT" 50%', "--max-runs=3")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    path = str(odd).replace("%", "%%")
+    assert f"WorkingDirectory={path}" in lines
+    assert f'Environment="HANDRAIL_DIR={path}/e"' in lines
+    assert 'worker "--max-runs" 3 "--notify" "echo \\"$$HANDRAIL_TEXT\\" 50%%"' in done.out
+    assert "KillMode=mixed" in lines
+    if shutil.which("systemd-analyze") is not None:
+        unit = odd / "handrail-worker.service"
+        unit.write_text(done.out)
+        words = ["systemd-analyze", "verify", "--man=no", str(unit)]
+        said = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert str(unit.name) not in said.stderr, said.stderr

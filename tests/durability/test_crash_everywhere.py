@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import pytest
 
-from handrail import Executor, Limits, Steps, step, workflow
+from handrail import AgentResult, Executor, Limits, Steps, current, step, workflow
+from handrail.model import events as ev
+from handrail.model.shapes import AgentRequest
 from handrail.ports.journal import Journal
 from handrail.testing import Crashes, JumpClock, plugin
 from tests.durability import flows
@@ -75,3 +78,54 @@ def test_it_survives_every_crash_and_a_second_one(
     told = crash_everywhere(flow, *args, executor=jumping, twice=True, **HELP)
     assert told.left_out == 0
     assert told.crashes >= 2 * len(told.records)
+
+
+class Told:
+    """An agent that waits to be told something, and answers with that."""
+
+    name = "told"
+
+    async def run(self, request: AgentRequest) -> AgentResult[str]:
+        """What it was told, once it is."""
+        request.emit(ev.AgentSessionStarted(request.path, "s-1", self.name))
+        words = (*request.launch.said, *request.launch.guidance)
+        if not words:
+            await anyio.sleep_forever()
+        return AgentResult(" ".join(words))
+
+
+def people() -> None:
+    """All that people do to the run; each of it once, however often this is performed."""
+    run_id, journal = current().run_id, current().services["journal"]
+    hand = Executor(journal=journal)
+    events = [letter.event for letter in journal.letters(run_id, 0)]
+    done = {one.action for one in events if isinstance(one, ev.RunSteered)}
+    if "guide" not in done:
+        hand.guide_sync(run_id, "tabs", path="both/told")
+    if "complete" not in done:
+        hand.complete_sync(run_id, "given", "4")
+    if "skip" not in done:
+        hand.skip_sync(run_id, "skipped")
+
+
+@workflow
+def helped() -> Steps[Any]:
+    """Told, given and skipped by people, while it is driven."""
+    told = step("told").agent(Told(), {}).answer()
+    both = yield from step("both").parallel(told, step("people").call(people))
+    given = yield from step("given").call(int, "3")
+    skipped = yield from step("skipped").call(int, "x").skip_on_error()
+    return both, given, bool(skipped)
+
+
+def test_what_people_do_survives_crashes(crash_everywhere: CrashEverywhere) -> None:
+    """It counts once and to the same end, whenever the process dies, also between a message and its
+    record, and between that and what follows from it.
+    """
+
+    def of_people(journal: Journal) -> Executor:
+        return Executor(journal=journal, clock=JumpClock(), services={"journal": journal})
+
+    told = crash_everywhere(helped, executor=of_people, limit=IN_CI)
+    assert told.crashes == IN_CI
+    assert "AgentGuided of 'both/told'" in told.records

@@ -9,24 +9,29 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from handrail import (
     CannotSteer,
     Executor,
+    HandrailError,
     InvalidInput,
     MemoryJournal,
     RunNotFound,
     Steps,
     Workflow,
+    WrongUse,
+    current,
     step,
     workflow,
 )
 from handrail.model import events as ev
+from handrail.model.paths import is_within
+from handrail.model.shapes import AgentRequest
 from handrail.ports.journal import Letter
 from handrail.testing import JumpClock, TextJournal
-from handrail.testing.shapes import Body, workflow_of
+from handrail.testing.shapes import Body, Consult, Shape, Thinking, workflow_of
 from handrail.testing.strategies import bodies
 from tests.durability.support import (
     LAW,
@@ -45,22 +50,20 @@ GIVEN = "given by hand"
 BEGINS = (ev.StepStarted, ev.MemberStarted)
 
 
-def post(lives: Lives, action: Any) -> None:
+def post(lives: Lives, action: Any, path: str = "", value: Any = None) -> None:
     """Steer the run of these lives while nobody drives it."""
     lives.journal = lives.journal.reopened()
-    at = lives.clock.now()
-    lives.journal.post(Letter(ev.stamp(ev.RunSteered(action, by="ann"), RUN, 0, at)))
+    event = ev.RunSteered(action, path, value, "ann")
+    lives.journal.post(Letter(ev.stamp(event, RUN, 0, lives.clock.now())))
 
 
 @LAW
-@given(body=bodies(timeless=True), number=st.integers(2, 25), gates=st.sampled_from(["approve"]))
-def test_while_a_run_is_paused_nothing_of_it_is_performed(
-    body: Body, number: int, gates: Any
-) -> None:
+@given(body=bodies(timeless=True, agents=True), number=st.integers(2, 25))
+def test_while_a_run_is_paused_nothing_of_it_is_performed(body: Body, number: int) -> None:
     """Killed anywhere, paused, resumed in vain, and let go on: it ends as if nothing had been."""
     flow = workflow_of(body)
-    whole = Lives(flow, gates=gates).through()
-    lives = Lives(flow, gates=gates)
+    whole = Lives(flow, gates="approve").through()
+    lives = Lives(flow, gates="approve")
     if lives.live(stop_at=number, abrupt=True) is not None or lives.at_its_end():
         return
     post(lives, "pause")
@@ -81,7 +84,7 @@ def test_while_a_run_is_paused_nothing_of_it_is_performed(
 
 
 @LAW
-@given(body=bodies(timeless=True), number=st.integers(2, 25), pick=st.integers(0, 9))
+@given(body=bodies(timeless=True, agents=True), number=st.integers(2, 25), pick=st.integers(0, 9))
 def test_a_step_that_is_completed_is_not_performed_again(
     body: Body, number: int, pick: int
 ) -> None:
@@ -114,6 +117,60 @@ def test_a_step_that_is_completed_is_not_performed_again(
         assert (given[-1].result.output, given[-1].result.given_by) == (GIVEN, "ann")
     nothing_recorded_is_performed_again(story)
     nothing_was_lost(story)
+
+
+ONE_AGENT = Body((Shape(Consult()),))
+WORDS = {1: "use tabs", 2: "be quick"}
+
+
+@LAW
+@given(
+    body=bodies(timeless=True, agents=True),
+    number=st.integers(2, 25),
+    pick=st.integers(0, 9),
+    crashes=st.lists(st.tuples(st.integers(3, 12), st.booleans()), max_size=3),
+)
+@example(body=ONE_AGENT, number=1, pick=0, crashes=[(4, False)])
+@example(body=ONE_AGENT, number=1, pick=0, crashes=[(5, False)])
+@example(body=ONE_AGENT, number=2, pick=0, crashes=[(5, False), (6, False)])
+def test_what_is_said_is_given_once(
+    body: Body, number: int, pick: int, crashes: list[tuple[int, bool]]
+) -> None:
+    """Killed anywhere, told something, and killed again: what was said, to any agent or to
+    those below a step, is given once to each that was at work there, else to one, if one is
+    launched there; by the record, and by what the agents heard.
+    """
+    flow = workflow_of(body)
+    heard: list[AgentRequest] = []
+    lives = Lives(flow, gates="approve", options={"agents": {"thinking": Thinking(heard.append)}})
+    if lives.live(stop_at=number, abrupt=True) is not None or lives.at_its_end():
+        return
+    history = lives.journal.reopened().events(RUN)
+    begun = [one.path for one in history if isinstance(one, BEGINS)]
+    above = begun[pick % len(begun)] if begun else ""
+    at_work = {
+        one.path for one in history if isinstance(one, ev.StepStarted) and one.step_type == "agent"
+    } - {one.path for one in history if isinstance(one, ev.StepCompleted)}
+    for which, path in ((1, ""), (2, above)):
+        post(lives, "guide", path, WORDS[which])
+    del heard[:]
+    story = lives.through(crashes)
+    hold(story)
+    given = [
+        (which, one.path)
+        for one in story.history
+        if isinstance(one, ev.AgentGuided)
+        for which in one.numbers
+    ]
+    assert len(given) == len(set(given))
+    for which, path in ((1, ""), (2, above)):
+        to = {at for number, at in given if number == which}
+        there = {one.path for one in heard if is_within(one.path, path)}
+        most = sum(is_within(one, path) for one in at_work)
+        assert len(to) <= max(1, most), (to, at_work)
+        assert bool(to) == bool(there), (given, there)
+        with_it = (one for one in heard if WORDS[which] in (*one.launch.guidance, *one.launch.said))
+        assert to == {one.path for one in with_it}
 
 
 def three(log: list[str]) -> Workflow[[], str]:
@@ -190,21 +247,144 @@ async def test_a_paused_run_that_is_cancelled_unwinds() -> None:
     assert run.result.status == "cancelled"
 
 
+@workflow
+def several() -> Steps[Any]:
+    """A step of each kind that takes something, or does not; it stays at ``wide`` and ``ask``."""
+    yield from step("done").call(int, "1")
+    waits = step("ask").ask("which?", choices=["x", "y"])
+    inner = step("agent").agent(Thinking(), {"label": "a", "failures": 0})
+    group = step("group").for_each(["k"], lambda _: step("part").wait_for("never"))
+    once = step("once").call(anyio.sleep_forever).once()
+    wide = step("wide").parallel(waits, group, once, on_error="continue")
+    yield from step("both").parallel(wide, step("plain").call(anyio.sleep_forever))
+    yield from inner
+
+
+OVER = r"fork\(\) tries something else"
+AGAIN = r"resume\(\) goes on with it"
+KEPT = r"fork\(outputs=...\)"
+AT_WORK = r"At work: 'both/"
+NEXT = "without a path it is given to the next one"
+STEPS = r"Its steps: 'done'"
+REFUSED: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
+    # a path that is not there
+    ("complete", ("nope", 1), CannotSteer, f"no step 'nope'. {STEPS}"),
+    ("skip", ("don",), CannotSteer, "no step 'don'. Did you mean 'done'"),
+    ("retry", ("nope",), CannotSteer, STEPS),
+    ("guide", ("tabs", "agnet"), CannotSteer, "Did you mean 'agent'"),
+    # one that has ended
+    ("complete", ("done", 2), CannotSteer, f"'done' has ended. {KEPT}"),
+    ("skip", ("done",), CannotSteer, KEPT),
+    ("retry", ("done",), CannotSteer, KEPT),
+    ("guide", ("tabs", "done"), CannotSteer, f"'done' has ended. .*{NEXT}"),
+    # one that is of another kind
+    ("complete", ("both/wide/group/0", 1), CannotSteer, f"a member of a group.*{AT_WORK}"),
+    ("retry", ("both/wide",), CannotSteer, f"holds other steps. {AT_WORK}"),
+    ("retry", ("both/wide/once",), CannotSteer, r"\.once\(\).*complete\(\) ends it"),
+    ("retry", ("agent",), CannotSteer, f"has not begun. {AT_WORK}"),
+    ("skip", ("both/plain",), CannotSteer, r"neither .default\(\).*complete\(\) ends it"),
+    ("guide", ("tabs", "both/plain"), CannotSteer, f"launches no agent. .*{NEXT}"),
+    # a value that is not of its type
+    ("complete", ("both/wide/ask", "z"), InvalidInput, "one of: x, y"),
+    ("guide", (" ",), CannotSteer, "is empty. Say what"),
+    ("guide", (3,), WrongUse, "takes the text"),
+    ("guide", ("tabs", 3), WrongUse, "takes the path of a step"),
+    ("complete", (3, 3), WrongUse, "takes the path of a step"),
+    ("retry", ("",), WrongUse, "takes the path of a step"),
+]
+
+
+async def refused(executor: Executor, run_id: str, verb: str, args: tuple[Any, ...]) -> Exception:
+    """What the executor raises."""
+    named: dict[str, Any] = {}
+    if verb == "guide" and len(args) > 1:
+        args, named = args[:1], {"path": args[1]}
+    with pytest.raises(HandrailError) as caught:
+        await getattr(executor, verb)(run_id, *args, **named)
+    return caught.value
+
+
 @pytest.mark.anyio
-async def test_what_has_ended_takes_no_hand() -> None:
-    """And says what can be done instead."""
+@pytest.mark.parametrize("driven", [True, False])
+async def test_bad_use_is_refused_with_what_can_be_done_instead(*, driven: bool) -> None:
+    """A table of each verb; of a run that is driven here, and of one that is not."""
+    journal = TextJournal()
+    executor = Executor(journal=journal, workflows=[several])
+    async with executor.stream(several) as run:
+        async for event in run:
+            if isinstance(event, ev.StepStarted) and event.path == "both/plain":
+                break
+        if not driven:
+            run.stop()
+            async for _ in run:
+                pass
+        for verb, args, kind, said in REFUSED:
+            if args[0] == "both/wide/once" and not driven:
+                continue  # it was interrupted, and has failed by that
+            error = await refused(executor, run.run_id, verb, args)
+            assert type(error) is kind, (verb, args, error)
+            assert re.search(said, str(error)), (verb, args, error)
+        run.stop()
+        async for _ in run:
+            pass
+    steered = [one for one in journal.events(run.run_id) if isinstance(one, ev.RunSteered)]
+    assert {one.action for one in steered} == {"stop"}
+
+
+ANY: dict[str, tuple[Any, ...]] = {
+    "pause": (),
+    "unpause": (),
+    "stop": (),
+    "guide": ("tabs",),
+    "retry": ("a",),
+    "complete": ("a", 1),
+    "skip": ("a",),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("end", ["succeeded", "failed", "cancelled"])
+async def test_what_has_ended_takes_no_hand(end: str) -> None:
+    """And says what can be done instead: only a step of a run that failed may still be given."""
 
     @workflow
     def flow() -> Steps[None]:
-        yield from step("a").call(boom)
+        yield from step("a").call(
+            boom if end == "failed" else anyio.sleep, *([0.1] * (end != "failed"))
+        )
 
-    executor = Executor(journal=TextJournal())
+    executor = Executor(journal=TextJournal(), workflows=[flow])
+    async with executor.stream(flow) as run:
+        if end == "cancelled":
+            run.cancel()
+        async for _ in run:
+            pass
+    assert run.result.status == end
+    for verb, args in ANY.items():
+        if end == "succeeded" or verb not in {"complete", "skip"}:
+            error = await refused(executor, run.run_id, verb, args)
+            assert type(error) is CannotSteer
+            assert re.search(OVER if end == "succeeded" else AGAIN, str(error)), error
+        assert type(await refused(executor, "nobody", verb, args)) is RunNotFound
+
+
+@pytest.mark.anyio
+async def test_nothing_begins_behind_a_pause_that_an_action_asked_for() -> None:
+    """Though the action ends at once then, and no other process had the time to look."""
+    journal = TextJournal()
+    executor = Executor(journal=journal, clock=JumpClock())
+
+    def hand() -> None:
+        Executor(journal=journal).pause_sync(current().run_id)
+
+    @workflow
+    def flow() -> Steps[None]:
+        yield from step("hand").call(hand)
+        yield from step("after").call(int, "1")
+
     result = await executor.run(flow)
-    for verb in (executor.pause, executor.unpause, executor.stop):
-        with pytest.raises(CannotSteer, match=r"it has failed.*resume\(\) goes on"):
-            await verb(result.run_id)
-    with pytest.raises(RunNotFound):
-        await executor.pause("nobody")
+    assert (result.status, [one.path for one in result.step_results]) == ("suspended", ["hand"])
+    assert result.waits_for[0].kind == "unpause"
 
 
 @dataclass

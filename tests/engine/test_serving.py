@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,7 +10,10 @@ import anyio
 import pytest
 
 from handrail import (
+    Agent,
+    AgentError,
     Executor,
+    FakeBackend,
     InvalidInput,
     MemoryJournal,
     RunIdTaken,
@@ -23,7 +27,7 @@ from handrail.model import events as ev
 from handrail.model.results import WaitsFor
 from handrail.ports.journal import Letter
 from handrail.record.due import AGAIN_S, PERSON_S, Due
-from handrail.testing import ProcessGone, TextJournal
+from handrail.testing import JumpClock, ProcessGone, TextJournal
 
 pytestmark = pytest.mark.anyio
 done: list[str] = []
@@ -168,6 +172,7 @@ DUE: dict[str, tuple[list[ev.Event], list[Any], float, bool]] = {
     "a signal": (suspended(WANTS), [ev.SignalReceived("go")], 1, True),
     "completed": (suspended(WANTS), [ev.RunSteered("complete", "q", "yes")], 1, True),
     "paused": (suspended(), [ev.SignalReceived("go"), ev.RunSteered("pause")], 1, False),
+    "told something": (suspended(WANTS), [ev.RunSteered("guide", value="hm")], 1, False),
     "unpaused": (suspended(), [ev.RunSteered("pause"), ev.RunSteered("unpause")], 1, True),
     "to cancel": (suspended(WANTS), [ev.CancelRequested()], 1, True),
     "asleep": (suspended(WaitsFor("time", "nap", "sleep", "", 50.0)), [], 49, False),
@@ -201,9 +206,62 @@ async def test_which_runs_are_due(case: str) -> None:
         assert due.among(journal.runs(), now + AGAIN_S - 1) == []
 
 
+async def test_a_drive_in_vain_is_tried_less_and_less_often() -> None:
+    """One that writes nothing: up to an hour later, but at once if somebody sends something; one
+    whose process is gone each time: at once, then after seconds, then minutes.
+    """
+    journal = journal_of(suspended(WANTS), [ev.GateAnswered("q", "yes")])
+    due, now = Due(journal), 1.0
+    for wait_s in (60, 120, 240, 480, 960, 1920, *[3600] * 1_100):  # for more than a month
+        (info,) = due.among(journal.runs(), now)
+        due.begun(info, now)
+        assert due.among(journal.runs(), now + wait_s - 1) == []
+        now += wait_s
+    due.begun(journal.runs()[0], now)
+    assert not due.among(journal.runs(), now + 1)
+    journal.post(Letter(ev.stamp(ev.SignalReceived("go"), "r", 0, now)))
+    assert due.among(journal.runs(), now + 1)
+
+    journal = journal_of([ev.WorkflowStarted("w", {})], [])
+    due = Due(journal)
+    for number, wait_s in enumerate((1, 2, 4, 8, 16, 32, 64, 128), 2):
+        (info,) = due.among(journal.runs(), now)
+        due.begun(info, now)
+        journal.append(ev.stamp(ev.RunResumed(), "r", number, now))
+        assert due.among(journal.runs(), now + wait_s - 0.5) == []
+        now += wait_s
+
+
+async def test_a_run_goes_on_once_somebody_signed_in() -> None:
+    """It is looked at every ten minutes; nobody has to tell it."""
+    clock = JumpClock(jumps=False)
+    expired = AgentError("coder", "not logged in", kind="auth")
+    coder = Agent("coder", "Work.", backend=FakeBackend([expired, expired, "done"], name="claude"))
+
+    @workflow
+    def works() -> Steps[str]:
+        return (yield from step("work").agent(coder)).output
+
+    executor = Executor(workflows=[works], clock=clock, journal=TextJournal())
+    assert (await executor.options(run_id="r").run(works)).status == "suspended"
+    async with executor, executor.serve():
+        for _ in range(2):
+            await until(executor, "r", "person")
+            events = executor.journal.events("r")
+            await anyio.sleep(0.3)
+            assert executor.journal.events("r") == events
+            clock.advance(PERSON_S + 1)
+            following = executor.follow("r", len(events))
+            with anyio.fail_after(10):
+                async with contextlib.aclosing(following) as more:
+                    await anext(more)
+        with anyio.fail_after(5):
+            assert (await executor.result("r")).value == "done"
+
+
 async def test_a_run_that_a_person_stopped_waits_for_a_person() -> None:
     """Who drives what is due does not undo it."""
-    history = [
+    history: list[ev.Event] = [
         ev.WorkflowStarted("w", {}),
         ev.RunSteered("stop", by="ann"),
         ev.RunSuspended((), (), "stopped by ann"),

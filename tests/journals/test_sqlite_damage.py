@@ -105,6 +105,11 @@ def test_changed_rows_are_named(tmp_path: Path, change: str, said: str) -> None:
     journal = SqliteJournal(path)
     with pytest.raises(JournalDamaged, match=f"reading run r failed: run r: {said}") as caught:
         journal.events("r")
+    if said == "events 1 to 40 are missing":
+        assert journal.events_after("r", 5) is None
+    else:
+        with pytest.raises(JournalDamaged, match=f"reading run r failed: run r: {said}"):
+            journal.events_after("r", 5)
     journal.close()
     assert caught.value.journal == str(path)
     assert "Nothing in it is believed" in str(caught.value)

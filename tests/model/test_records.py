@@ -102,6 +102,8 @@ launches = st.builds(
     reasks=numbers,
     spent=st.none() | usages,
     session_usage=st.none() | usages,
+    guidance=st.lists(talk, max_size=2).map(tuple),
+    said=st.lists(talk, max_size=2).map(tuple),
 )
 
 
@@ -196,6 +198,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "cost_usd": st.none() | seconds,
     "model": optional,
     "next": launches,
+    "numbers": st.lists(numbers, max_size=2).map(tuple),
+    "said_by": st.lists(talk, max_size=2).map(tuple),
     "parked": st.booleans(),
     "action": st.sampled_from(get_args(ev.SteeringAction)),
 }

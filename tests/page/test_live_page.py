@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from handrail import Executor
 from tests.page.conftest import Opened
 from tests.page.places import Place, is_live, opened_at, row, shows
 
@@ -230,26 +229,24 @@ def test_no_key_no_page(place: Place, open_page: Open) -> None:
     opened.wrong.clear()
 
 
-if hasattr(Executor, "guide"):  # what the server cannot do the page does not offer
-
-    def test_an_agent_at_work_is_guided(place: Place, open_page: Open) -> None:
-        """What a person writes goes into its session; the page shows what was said, and by whom."""
-        _, address = place.serve()
-        place.drive("heed", "r1")
-        page = open_page(address).page
-        opened_at(page, "r1")
-        shows(page, "write", "running")
-        row(page, "write").click()
-        page.get_by_role("region", name="Prompt").get_by_text("Write a book.").wait_for()
-        page.get_by_role("complementary").get_by_role("button", name="Guide…").click()
-        dialog = page.get_by_role("dialog")
-        dialog.get_by_role("textbox").fill("be brief <b>please</b>")
-        dialog.get_by_role("button", name="Send").click()
-        page.get_by_text("Your guidance is on its way").wait_for()
-        page.get_by_role("region", name="Prompt 2").get_by_text("be brief").wait_for()
-        shows(page, "write", "succeeded")
-        page.get_by_role("region", name="Answer").get_by_text("Brief.").wait_for()
-        said = page.get_by_role("region", name="Guidance by somebody")
-        said.get_by_text("be brief <b>please</b>").wait_for()
-        page.get_by_role("tab", name="Inputs and result").click()
-        page.get_by_role("row").filter(has_text="guided").wait_for()
+def test_an_agent_at_work_is_guided(place: Place, open_page: Open) -> None:
+    """What a person writes goes into its session; the page shows what was said, and by whom."""
+    _, address = place.serve()
+    place.drive("heed", "r1")
+    page = open_page(address).page
+    opened_at(page, "r1")
+    shows(page, "write", "running")
+    row(page, "write").click()
+    page.get_by_role("region", name="Prompt").get_by_text("Write a book.").wait_for()
+    page.get_by_role("complementary").get_by_role("button", name="Guide…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("textbox").fill("be brief <b>please</b>")
+    dialog.get_by_role("button", name="Send").click()
+    page.get_by_text("Your guidance is on its way").wait_for()
+    page.get_by_role("region", name="Prompt 2").get_by_text("be brief").wait_for()
+    shows(page, "write", "succeeded")
+    page.get_by_role("region", name="Answer").get_by_text("Brief.").wait_for()
+    said = page.get_by_role("region", name="Guidance by somebody")
+    said.get_by_text("be brief <b>please</b>").wait_for()
+    page.get_by_role("tab", name="Inputs and result").click()
+    page.get_by_role("row").filter(has_text="guided").wait_for()

@@ -30,6 +30,20 @@ WAITS = "trap 'exit 130' INT; echo ready; while :; do sleep 0.05; done"
 STUBBORN = "trap '' INT TERM; echo ready; while :; do sleep 60; done"
 
 
+LINGERS = """
+import signal, subprocess, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+tool = subprocess.Popen(["sleep", "0.6"])
+signal.signal(signal.SIGINT, lambda *_: None)
+print("ready", flush=True)
+tool.wait()
+while True:
+    time.sleep(60)
+"""
+"""Its tool takes a moment to end after SIGINT, and it stays."""
+
+
 @pytest.fixture
 def marker() -> Iterator[str]:
     """A marker of its own; afterwards no process carries it, no child and no file is left."""
@@ -233,6 +247,15 @@ async def test_a_program_that_ignores_both_is_killed(marker: str) -> None:
         started_s = time.monotonic()
         assert await live.stop(interrupt_s=0.2, grace_s=0.2) == -9
         assert 0.4 <= time.monotonic() - started_s < 10
+
+
+async def test_a_program_that_only_lingers_is_killed_soon(marker: str) -> None:
+    """Once nothing that it started is left; while something is, it has all its time."""
+    async with open_live([*PYTHON, LINGERS], marker=marker, alone_s=0.2) as live:
+        await first_line(live)
+        started_s = time.monotonic()
+        assert await live.stop(interrupt_s=20, grace_s=20) == -9
+        assert 0.5 < time.monotonic() - started_s < 10
 
 
 async def test_tools_in_sessions_of_their_own_end_with_it(marker: str) -> None:

@@ -242,18 +242,42 @@ def asked_again(task: str, answer: str, reason: str, *, remembered: bool) -> str
 
 
 def put(task: str, launch: Launch, *, remembered: bool) -> str:
-    """The task as one launch puts it; ``remembered``: it goes on in a session that knows of it."""
+    """The task as one launch puts it; ``remembered``: it goes on in a session that knows of it.
+
+    What people said is part of the task from then on, wherever that is put once more.
+    """
+    task = guided(task, (*launch.said, *launch.guidance))
     match launch.form or launch.rung:
-        case "start" | "fallback":
+        case "guide" if remembered and launch.session:
+            return broken_off(launch.guidance)
+        case "start" | "fallback" | "guide":
             return task
         case "reask":
-            return asked_again(task, launch.answer, launch.reason, remembered=remembered)
+            again = asked_again(task, launch.answer, launch.reason, remembered=remembered)
+            return guided(again, launch.guidance) if remembered else again
         case "reframe":
             return reframed(task, launch.reason)
         case "summarise":
             return continued(task, launch.answer)
         case "resume" | "retry" | "wait" | "compact":
             return resumed(task, launch.reason) if remembered and launch.session else task
+
+
+def guided(text: str, said: Sequence[str]) -> str:
+    """A text, with what people said about it."""
+    if not said:
+        return text
+    words = "\n\n".join(one.strip() for one in said)
+    return f"{text}\n\nA person who looks on says:\n\n{words}"
+
+
+def broken_off(said: Sequence[str]) -> str:
+    """The prompt that goes on in a session that was interrupted for what a person says."""
+    words = "\n\n".join(one.strip() for one in said)
+    return (
+        f"{words}\n\n(A person who looks on says this, and you were interrupted for it. Go on with "
+        f"your task from where you stopped, and answer in the form that was asked for.)"
+    )
 
 
 def resumed(task: str, reason: str) -> str:

@@ -16,6 +16,7 @@ from handrail.cli.options import (
     DRIVING,
     HAND,
     Changed,
+    Command,
     Dir,
     Driving,
     ExecutorName,
@@ -557,23 +558,28 @@ def ui(
 def worker(
     *,
     max_runs: int = 10,
+    notify: Command = None,
     print_systemd: Annotated[bool, Parameter(negative="")] = False,
     folder: Dir = None,
     executor: ExecutorName = None,
 ) -> int:
-    """Drive what is due: runs whose process is gone, or for which an answer or a time has come.
+    """Drive what is due: runs whose process is gone, or for which an answer or a time has come; and
+    begin what the project's schedules say.
 
     Parameters
     ----------
     max_runs
         At most so many at once, each in a process of its own.
+    notify
+        Run this command when a run needs a person or has ended, once for each: see run --notify.
     print_systemd
         Only print a unit for systemd that runs this worker.
     """
     from handrail.cli.target import place_of
+    from handrail.cli.worker import Wanted
     from handrail.cli.worker import worker as drive_due
 
-    return drive_due(place_of(folder, executor), max_runs=max_runs, prints=print_systemd)
+    return drive_due(place_of(folder, executor), Wanted(max_runs, notify), prints=print_systemd)
 
 
 @app.command
@@ -674,6 +680,30 @@ def retry(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HA
     from handrail.cli.steer import retry as retry_step
 
     return retry_step(run, path, hand.place(), target, by=hand.by, as_json=hand.as_json)
+
+
+@app.command
+def guide(
+    run: RunId,
+    text: Annotated[str, Parameter(name="TEXT", allow_leading_hyphen=True)],
+    /,
+    *,
+    path: str | None = None,
+    target: RunTarget = None,
+    hand: Hand = HAND,
+) -> int:
+    """Say something to the agents at work, whose sessions go on with it; or to the next agent.
+
+    Parameters
+    ----------
+    text
+        What is said.
+    path
+        Only to the agent of this step, or to those of the steps that it holds.
+    """
+    from handrail.cli.steer import guide as guide_agents
+
+    return guide_agents(run, text, path, hand.place(), target, by=hand.by, as_json=hand.as_json)
 
 
 @app.command

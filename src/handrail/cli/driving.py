@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -11,6 +12,7 @@ import termios
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from types import FrameType, TracebackType
@@ -22,10 +24,12 @@ from rich.console import Console
 
 from handrail import Executor
 from handrail.agents.cassette.cassette import Cassette
+from handrail.cli.apart import Detached
 from handrail.cli.channels import silence, tell, write_json
 from handrail.cli.exits import EXIT_OF, Exit
 from handrail.cli.gates import can_ask, gate_handler
 from handrail.cli.journal import Place
+from handrail.cli.notify import Notifier
 from handrail.cli.report import tell_ending, tell_mismatch, tell_missing, write_value
 from handrail.cli.screen import Screen
 from handrail.engine.executor import Engine
@@ -167,6 +171,10 @@ class Options:
     on_change: OnChange | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
     ui: bool = False
+    detached: Detached | None = None
+    """What lets go of the terminal once the run has begun."""
+    notify: str | None = None
+    """What is run when somebody is needed."""
 
 
 @attrs.frozen
@@ -226,16 +234,27 @@ def drive(
 
     ``place`` is the journal's, if it has one on disk: what is not finished can be resumed.
     """
-    screen = None if options.quiet else Screen(Console(stderr=True))
+    is_apart = options.detached is not None
+    console = Console(stderr=True, force_terminal=False if is_apart else None)
+    screen = None if options.quiet else Screen(console)
     sinks: list[Sink] = [] if screen is None else [screen]
+    if options.detached is not None and place is not None:
+        options.detached.artifacts = place.artifacts
+        sinks.insert(0, options.detached)
     if place is not None and options.artifacts:
         sinks.append(ArtifactsSink(place.artifacts))
-    executor = _executor(options, place, screen, sinks, parts.pop("workflow", None), parts)
-    with Interruption(place) as interruption, _page(options, place, executor.journal) as tell_page:
+    with Interruption(place) as interruption, ExitStack() as stack:
+        notifier = stack.enter_context(_notifier(options, place, parts.get("journal")))
+        if notifier is not None:
+            sinks.append(notifier)
+        executor = _executor(options, place, screen, sinks, parts.pop("workflow", None), parts)
+        tell_page = stack.enter_context(_page(options, place, executor.journal))
         try:
             result = anyio.run(_streamed, executor, begin, interruption, tell_page)
         except ReplayMismatch as error:
             tell_mismatch(error, place)
+            if notifier is not None:
+                notifier.tell_stuck(error.run_id, str(error))
             return Exit.USAGE
         try:
             _report(result, data)
@@ -280,12 +299,14 @@ def _executor(  # noqa: PLR0917  # what one drive is told
             else attrs.evolve(said, unknown=said.unknown or ASKS_AFTER)
         )
         limits = attrs.evolve(limits, budget=budget)
-    gates = _gates(options.gates, screen)
+    stays = options.detached is not None and options.detached.stays
+    gates = options.gates if stays else _gates(options.gates, screen)
     return DrivingExecutor.of(
         base,
         **parts,
         sinks=(*known.sinks, *sinks),
         gates=known.gates if gates is None else gates,
+        linger_s=math.inf if stays else known.linger_s,
         limits=limits,
         agent_defaults=agents_of(options, known.agent_defaults),
         on_change=options.on_change or known.on_change,
@@ -307,6 +328,21 @@ def agents_of(options: Options, known: Callable[[], AgentSettings]) -> Callable[
         return found
 
     return cache(settings)
+
+
+@contextlib.contextmanager
+def _notifier(options: Options, place: Place | None, journal: Any) -> Generator[Notifier | None]:
+    """What tells somebody of a run by a command, if one is given."""
+    if options.notify is None or place is None or journal is None:
+        yield None
+        return
+    own = None if place.executor is None else place.executor.parts.gates
+    asks = options.gates == "ask" or (options.gates is None and own is None)
+    notifier = Notifier(options.notify, journal, place.artifacts, answers=asks)
+    try:
+        yield notifier
+    finally:
+        notifier.close()
 
 
 @contextlib.contextmanager

@@ -45,7 +45,11 @@ def _run(words: list[str]) -> int:
         if words == ["--version"]:  # the one answer that needs no command-line library
             print(__version__)
             return Exit.SUCCEEDED
-        code = _guard() if words == ["guard"] else _dispatch(_app(), words)
+        code = _guard() if words == ["guard"] else None
+        if "--detach" in words:
+            code = _detached(words)
+        if code is None:
+            code = _dispatch(_app(), words)
         _flush()
     except KeyboardInterrupt:
         _say("interrupted")
@@ -69,6 +73,13 @@ def _guard() -> int:
     from handrail.cli.guard import guard
 
     return guard()
+
+
+def _detached(words: Sequence[str]) -> int | None:
+    """The exit code, if another process is to do this; None in that process."""
+    from handrail.cli.apart import detach, detaches
+
+    return detach(words) if detaches(words) else None
 
 
 def _app() -> Any:

@@ -42,6 +42,7 @@ RunTarget = Annotated[
 ]
 Cassette = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
 Words = Annotated[list[str] | None, Parameter()]
+Command = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
 
 
 @Parameter(name="*")
@@ -78,6 +79,11 @@ class Driving:
         NAME=VALUE, recorded with the run; repeatable.
     ui
         Show the run in a browser too, while it is driven.
+    detach
+        Print the run's id once its start is recorded, and leave it to another process, which waits
+        at questions until somebody answers them, from anywhere.
+    notify
+        A command for the shell, to be run when the run needs a person, and when it has ended.
     """
 
     as_json: Json = False
@@ -94,14 +100,25 @@ class Driving:
     max_launches: int | None = None
     label: Words = None
     ui: Annotated[bool, Parameter(negative="")] = False
+    detach: Annotated[bool, Parameter(negative="")] = False
+    notify: Command = None
 
     def options(self) -> Options:
-        """The same for those who drive the run."""
+        """The same for those who drive the run.
+
+        Raises:
+            Refused: options that cannot be given together were.
+        """
+        from handrail.cli.apart import detached_here
         from handrail.cli.driving import Options
+        from handrail.cli.exits import Refused
         from handrail.cli.run import cassette_of
         from handrail.cli.settings import labels_typed, limits_of
         from handrail.project import project_table
 
+        if self.detach and self.gates == "ask":
+            raise Refused("--detach and --gates ask", "nobody sits there to be asked", "Leave one.")
+        table = project_table()
         return Options(
             as_json=self.as_json,
             quiet=self.quiet,
@@ -116,8 +133,10 @@ class Driving:
                 budget_usd=self.budget_usd,
                 max_launches=self.max_launches,
             ),
-            labels=labels_typed(self.label or [], project_table()),
+            labels=labels_typed(self.label or [], table),
             ui=self.ui,
+            detached=detached_here(),
+            notify=self.notify if self.notify is not None else table.get("notify"),
         )
 
 

@@ -26,7 +26,7 @@ from handrail.cli.waiting import answers_to, signals_to
 from handrail.model import events as ev
 from handrail.model.definition import REQUIRED
 from handrail.model.paths import decode_key
-from handrail.model.results import WaitsFor
+from handrail.model.results import A_PERSON, WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
 from handrail.record.inbox import runs_of, unread
@@ -235,6 +235,10 @@ def _step_lines(step: StepView, glyphs: Glyphs) -> list[str]:
         parts.append(_spent_text(step.spent))
     if step.given_by is not None:
         parts.append(f"given by {shown(step.given_by)}")
+    if step.told:
+        people = ", ".join(clean(one, 80) for one in dict.fromkeys(o.by for o in step.told))
+        times = f" {glyphs.times}{len(step.told)}" if len(step.told) > 1 else ""
+        parts.append(shown(f"guided by {people}{times}"))
     handled = shown(handled_text(step.state, step.handled, exit_code_of(step.output)))
     told = [handled] if handled else []
     if step.cause is None:
@@ -296,10 +300,15 @@ def _print_value(value: Any) -> None:
 def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
     for message in view.inbox:
         print(shown(f"in its inbox, for when it is resumed: {_message_text(message)}"))
+    for said in view.untold:
+        if said not in view.inbox:
+            to = f", for {said.path!r}" if said.path else ""
+            by = clean(said.by or A_PERSON)
+            print(shown(f"said by {by} and not given to an agent{to}: {one_line(said.value)}"))
     if view.suspended_for and view.suspended_for != "waiting" and not view.needs:
         print(shown(f"suspended: {one_line(view.suspended_for)}"))
     if view.paused is not None:
-        who = view.paused.by or "a person"
+        who = view.paused.by or A_PERSON
         print(shown(f"paused by {clean(who)} at {format_time(view.paused.at)}"))
         print(f"  {place.command('unpause', info.run_id)}")
     for gate in view.gates:
@@ -334,8 +343,11 @@ def _message_text(message: ev.Event) -> str:
             return f"the signal {message.name!r}{who}"
         case ev.CancelRequested():
             return f"a request to cancel it ({message.reason})"
+        case ev.RunSteered(action="guide"):
+            to = f" to {message.path!r}" if message.path else ""
+            return f"guidance{to}{who}: {one_line(message.value)}"
         case ev.RunSteered():
-            return f"{message.action}{who}"
+            return f"{message.action}{f' {message.path!r}' if message.path else ''}{who}"
         case _:
             return type(message).__name__
 

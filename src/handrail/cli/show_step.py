@@ -95,6 +95,10 @@ def _lines(
     if step.attempts > 1:
         yield f"  attempts {step.attempts}"
     failed = [one for one in events if isinstance(one, (ev.AttemptFailed, ev.LadderStep))]
+    for told in step.told:
+        yield ""
+        yield f"{format_time(told.at)}  {told.by} said, given with launch {told.launch}:"
+        yield from (f"  {printable(line)}" for line in told.text.splitlines())
     for one in failed:
         yield ""
         if isinstance(one, ev.LadderStep):

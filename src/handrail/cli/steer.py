@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import anyio
 
 from handrail import Executor
-from handrail.cli.answer import tell_who_goes_on, whoever, write_said
+from handrail.cli.answer import taken_in, tell_who_goes_on, whoever, write_said
 from handrail.cli.channels import json_channel, tell
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place, picked
@@ -16,7 +16,7 @@ from handrail.cli.masking import shown
 from handrail.cli.run import once_over
 from handrail.cli.target import workflow_of
 from handrail.ports.journal import Journal, RunInfo
-from handrail.record.inbox import runs_of
+from handrail.record.inbox import heard_by, runs_of
 
 PATIENCE_S = 12.0
 """How long to wait for a drive to end: what ignores that it is to end is left behind after ten."""
@@ -117,6 +117,39 @@ def _steer_step(
         write_said(data, {"run_id": info.run_id, "path": path, "done": done}, by=who)
         if data is None:
             print(shown(f"{path!r} is {done}, by {who}"))
+        tell_who_goes_on(journal, info, place)
+    return Exit.SUCCEEDED
+
+
+def guide(
+    name: str,
+    text: str,
+    path: str | None,
+    place: Place,
+    target: str | None,
+    *,
+    by: str | None,
+    as_json: bool,
+) -> int:
+    """Say something to the agents of a run, and tell which of them were given it.
+
+    Raises:
+        HandrailError: there is no such run or step, it has ended, or the text is empty.
+    """
+    with json_channel(wanted=as_json) as data:
+        journal = place.find()
+        info = picked(journal, name)
+        who = by or whoever()
+        known = [] if path is None else [workflow_of(info, place, target)[0]]
+        Executor(journal=journal, workflows=known).guide_sync(info.run_id, text, path=path, by=who)
+        anyio.run(taken_in, journal, info)
+        to = heard_by(journal.events(info.run_id), text, who)
+        write_said(data, {"run_id": info.run_id, "text": text, "path": path}, by=who, agents=to)
+        if data is None:
+            named = ", ".join(map(repr, to))
+            where = "" if path is None else f" in {path!r}"
+            said = f"said to {named}" if to else f"kept for the next agent{where}"
+            print(shown(f"{said}, by {who}"))
         tell_who_goes_on(journal, info, place)
     return Exit.SUCCEEDED
 

@@ -15,11 +15,11 @@ from urllib.parse import quote
 
 from handrail import Executor
 from handrail.cli.answer import whoever
+from handrail.cli.apart import resumed_apart
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place
 from handrail.cli.masking import mask
 from handrail.cli.target import workflow_of
-from handrail.cli.worker import resumed_apart
 from handrail.ports.journal import Journal, RunInfo
 from handrail.web.access import Access
 from handrail.web.acting import Acting
@@ -103,7 +103,8 @@ def _drive(place: Place) -> Callable[[RunInfo], None]:
     here = Path.cwd()
 
     def drive(info: RunInfo) -> None:
-        process = resumed_apart(place, info, here)
+        process, log = resumed_apart(place, info, here)
+        log.close()
         threading.Thread(target=process.wait, daemon=True).start()
 
     return drive

@@ -1,37 +1,54 @@
-"""``handrail worker``: drives the runs of a journal that are due, each in a process of its own."""
+"""``handrail worker``: drives the runs of a journal that are due, each in a process of its own, and
+begins those of the project's schedules.
+"""
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import IO
 
+import attrs
+
+from handrail.cli.apart import begun_apart, resumed_apart
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
-from handrail.cli.journal import Place
+from handrail.cli.journal import VARIABLE, Place
+from handrail.cli.notify import Notifier
+from handrail.cli.schedule import LABEL, Instant, Timetable, schedules_of
 from handrail.errors import HandrailError
-from handrail.model.folders import run_folder
-from handrail.ports.journal import RunInfo
+from handrail.project import project_table
 from handrail.record.due import Due
 from handrail.record.inbox import runs_of
+from handrail.shortening import clean
 
-_LOG = "resumed.log"
 EVERY_S = 0.25
 _SPARE = 150
 """A look takes at most this share of a core: one part in so many."""
+_TAIL_BYTES = 4_000
+_SAYS = "handrail: "
+_KEPT = ("PATH", VARIABLE, "HANDRAIL_BACKEND", "HANDRAIL_MODEL")
 _UNIT = """\
 [Unit]
 Description=handrail worker of {folder}
+StartLimitIntervalSec=0
 
 [Service]
 WorkingDirectory={here}
+{environment}
 ExecStart={command}
 Restart=always
+RestartSec=5
+KillMode=mixed
 TimeoutStopSec=90
 
 [Install]
@@ -39,103 +56,203 @@ WantedBy=default.target
 """
 
 
-def worker(place: Place, *, max_runs: int, prints: bool) -> int:
+@attrs.frozen
+class Wanted:
+    """How a worker is to work."""
+
+    max_runs: int = 10
+    notify: str | None = None
+
+
+def worker(place: Place, wanted: Wanted, *, prints: bool) -> int:
     """Drive what is due until SIGTERM or Ctrl-C; then what is at work is suspended.
 
     Raises:
-        Refused: ``max_runs`` is no positive number.
+        Refused: ``max_runs`` is no positive number. DefinitionError: a schedule is not as it must
+            be.
     """
-    if max_runs < 1:
-        raise Refused(f"--max-runs {max_runs}", "must be 1 or more")
+    if wanted.max_runs < 1:
+        raise Refused(f"--max-runs {wanted.max_runs}", "must be 1 or more")
     if prints:
-        words = [sys.executable, "-m", "handrail", *shlex.split(place.command("worker"))[1:]]
-        here = Path.cwd()
-        command = shlex.join([*words, "--max-runs", str(max_runs)])
-        print(_UNIT.format(folder=place.file, here=here, command=command), end="")
+        print(unit(place, wanted, Path.cwd(), os.environ), end="")
         tell("put it into ~/.config/systemd/user/handrail-worker.service, then:")
         tell("systemctl --user enable --now handrail-worker")
         return Exit.SUCCEEDED
-    _Worker(place, max_runs).work()
+    _Worker(place, wanted).work()
     return Exit.SUCCEEDED
 
 
-def resumed_apart(place: Place, info: RunInfo, here: Path) -> subprocess.Popen[bytes]:
-    """A process that goes on with a run, in a session of its own; what it says is kept in a file
-    beside the run's artifacts.
+# -- a unit of systemd -----------------------------------------------------------------------------
+
+
+def unit(place: Place, wanted: Wanted, here: Path, variables: Mapping[str, str]) -> str:
+    """The unit that runs this worker from this folder, with the PATH of now: agents are found by
+    it. No keys are in it. Only the worker is sent SIGTERM, which has each run suspended in order.
     """
-    words = shlex.split(place.command("resume", info.run_id, "--quiet"))[1:]
-    folder = place.artifacts / run_folder(info.workflow_name, info.run_id)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOG).open("ab") as log:
-        return subprocess.Popen(  # noqa: S603  # this command itself
-            [sys.executable, "-m", "handrail", *words],
-            cwd=here,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    words = [sys.executable, "-m", "handrail", *shlex.split(place.command("worker"))[1:]]
+    words += ["--max-runs", str(wanted.max_runs)]
+    words += [] if wanted.notify is None else ["--notify", wanted.notify]
+    kept = [name for name in _KEPT if variables.get(name)]
+    lines = [f"Environment={_quoted(f'{name}={variables[name]}')}" for name in kept]
+    return _UNIT.format(
+        folder=_plain(str(place.file)),
+        here=_plain(str(here)),
+        environment="\n".join(lines),
+        command=" ".join(_quoted(word).replace("$", "$$") for word in words),
+    )
+
+
+def _plain(text: str) -> str:
+    """A value of which systemd reads all as it is, but for its own ``%``."""
+    return text.replace("%", "%%")
+
+
+def _quoted(word: str) -> str:
+    """A word as systemd reads it."""
+    escaped = _plain(word).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return escaped if word and word.isascii() and word.isalnum() else f'"{escaped}"'
+
+
+# -- the worker ------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class _AtWork:
+    """A process that drives a run: what it says, and how many events there were before."""
+
+    process: subprocess.Popen[bytes]
+    log: IO[bytes]
+    events: int
+
+    def last_said(self) -> str:
+        """What it said last, without what followed on more lines."""
+        size = self.log.seek(0, os.SEEK_END)
+        self.log.seek(max(0, size - _TAIL_BYTES))
+        lines = self.log.read().decode("utf-8", "replace").splitlines()
+        said = [line.removeprefix(_SAYS) for line in lines if line.startswith(_SAYS)]
+        return clean((said or lines or [""])[-1], _TAIL_BYTES)
 
 
 class _Worker:
     """Mutable: it holds the processes that it started."""
 
-    def __init__(self, place: Place, max_runs: int) -> None:
+    def __init__(self, place: Place, wanted: Wanted) -> None:
         self._place = place
-        self._max_runs = max_runs
+        self._max_runs = wanted.max_runs
         self._journal = place.make()
         self._due = Due(self._journal)
         self._here = Path.cwd()
-        self._at_work: dict[str, subprocess.Popen[bytes]] = {}
+        table = project_table()
+        command = wanted.notify if wanted.notify is not None else table.get("notify")
+        self._more = [] if wanted.notify is None else ["--notify", wanted.notify]
+        self._notifier = (
+            None
+            if command is None
+            else Notifier(command, self._journal, place.artifacts, answers=True)
+        )
+        self._timetable = Timetable(schedules_of(table), place.folder, time.time())
+        self._at_work: dict[str, _AtWork] = {}
         self._ends = threading.Event()
+        self._said = ""
 
     def work(self) -> None:
         """Until somebody ends it."""
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(name, self._end)
         tell(f"drives what is due in {self._place.file}, until Ctrl-C")
+        for one in self._timetable.schedules:
+            following = _at(one.following(time.time()))
+            tell(f"schedule {one.name}: {one.cron} {one.timezone}, next {following}")
         while not self._ends.is_set():
             began = time.monotonic()
             try:
                 self._look()
-            except HandrailError as error:  # a journal that is busy, or a full disk: look again
-                tell(str(error))
+                self._said = ""
+            except (HandrailError, OSError) as error:  # a journal that is busy, or a full disk
+                if str(error) != self._said:
+                    tell(str(error))
+                self._said = str(error)
             self._ends.wait(max(EVERY_S, _SPARE * (time.monotonic() - began)))
         self._suspend_all()
 
     def _end(self, number: int, frame: FrameType | None) -> None:
+        """The first time in order; then those that are still at work leave at once."""
         del number, frame
+        if self._ends.is_set():
+            for one in self._at_work.values():
+                one.process.terminate()
         self._ends.set()
 
     def _look(self) -> None:
-        for run_id, process in list(self._at_work.items()):
-            if process.poll() is not None:
+        for run_id, one in list(self._at_work.items()):
+            if one.process.poll() is not None:
                 del self._at_work[run_id]
-                tell(f"run {run_id}: {_ENDS.get(process.returncode, f'exit {process.returncode}')}")
-        room = self._max_runs - len(self._at_work)
-        if room <= 0:
-            return
+                self._ended(run_id, one)
         now = time.time()
-        due = self._due.among(runs_of(self._journal), now)
-        for info in [one for one in due if one.run_id not in self._at_work][:room]:
+        infos = runs_of(self._journal)
+        for instant in self._timetable.due(infos, now):
+            self._begin(instant)
+        due = self._due.among(infos, now)
+        room = self._max_runs - len(self._at_work)
+        for info in [one for one in due if one.run_id not in self._at_work][: max(0, room)]:
             self._due.begun(info, now)
-            process = resumed_apart(self._place, info, self._here)
-            self._at_work[info.run_id] = process
+            process, log = resumed_apart(self._place, info, self._here, self._more)
+            self._at_work[info.run_id] = _AtWork(process, log, info.events)
             tell(f"run {info.run_id}: goes on, in process {process.pid}")
 
+    def _begin(self, instant: Instant) -> None:
+        """Begin the run of an instant, if there is room; else it is looked at again."""
+        schedule = instant.schedule
+        if instant.skipped:
+            self._timetable.begun(instant)
+            tell(f"schedule {schedule.name}: {_at(instant.at)} is skipped, {instant.skipped}")
+        elif len(self._at_work) < self._max_runs:
+            words = [schedule.workflow, "--run-id", instant.run_id, "--new", *self._more]
+            words += ["--label", f"{LABEL}={schedule.name}"]
+            process, log = begun_apart(self._place, words, schedule.inputs, self._here)
+            self._timetable.begun(instant)
+            self._at_work[instant.run_id] = _AtWork(process, log, 0)
+            tell(f"run {instant.run_id}: begun for {_at(instant.at)}, in process {process.pid}")
+
+    def _ended(self, run_id: str, one: _AtWork) -> None:
+        """Tell how a process ended; and somebody, if it could do nothing with its run."""
+        code = one.process.returncode
+        info = next((info for info in self._journal.runs() if info.run_id == run_id), None)
+        events = 0 if info is None else info.events
+        status = None if info is None else info.status
+        if info is not None and info.holder is not None:
+            tell(f"run {run_id}: another process drives it")
+        elif code in _IN_VAIN and events == one.events:
+            why = one.last_said()
+            tell(f"run {run_id}: could not be driven: {why}")
+            if self._notifier is not None:
+                self._notifier.tell_stuck(run_id, why)
+        elif code == Exit.USAGE and not one.events:
+            tell(f"run {run_id}: another worker was first")
+        elif code in _IN_VAIN and status != "failed":
+            tell(f"run {run_id}: process {one.process.pid} could not go on: {one.last_said()}")
+        elif status == "suspended" and code in _TOLD_TO_END:
+            tell(f"run {run_id}: suspended, to go on later")
+        elif status is not None and code >= 0:
+            tell(f"run {run_id}: {status}")
+        else:
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+            tell(f"run {run_id}: process {one.process.pid} {how}")
+        one.log.close()
+
     def _suspend_all(self) -> None:
-        for process in self._at_work.values():
-            process.terminate()
-        for run_id, process in self._at_work.items():
-            process.wait()
-            tell(f"run {run_id}: {_ENDS.get(process.returncode, f'exit {process.returncode}')}")
+        for one in self._at_work.values():
+            one.process.terminate()
+        for run_id, one in self._at_work.items():
+            one.process.wait()
+            self._ended(run_id, one)
+        if self._notifier is not None:
+            self._notifier.close()
 
 
-_ENDS = {
-    int(Exit.SUCCEEDED): "succeeded",
-    int(Exit.FAILED): "failed, or another process drives it",
-    int(Exit.SUSPENDED): "suspended",
-    int(Exit.CANCELLED): "cancelled",
-    int(Exit.TERMINATED): "suspended, to go on later",
-    int(Exit.INTERRUPTED): "suspended, to go on later",
-}
+def _at(instant: float) -> str:
+    return f"{datetime.fromtimestamp(instant, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+_IN_VAIN = frozenset({int(Exit.FAILED), int(Exit.USAGE)})
+_TOLD_TO_END = frozenset({int(Exit.TERMINATED), int(Exit.INTERRUPTED)})

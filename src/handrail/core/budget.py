@@ -263,10 +263,11 @@ def settle(run: RunState, node: AgentNode, usage: Usage | None, took_s: float = 
     _release_held(run)
 
 
-def settle_total(run: RunState, node: AgentNode, total: Usage | None) -> None:
+def settle_total(run: RunState, node: AgentNode, total: Usage | None, took_s: float = 0.0) -> None:
     """The same, where what is known is the sum with the launches before."""
     before = node.launch_spent
-    settle(run, node, total if total is None or before is None else own_usage(total, before))
+    used = total if total is None or before is None else own_usage(total, before)
+    settle(run, node, used, took_s)
 
 
 def _release_held(run: RunState) -> None:

@@ -16,7 +16,13 @@ import msgspec
 
 from handrail.model.events import AttemptFailed, Event, Progress
 from handrail.model.launch import FIRST, Fault, Launch
-from handrail.model.results import OpenGate, StepResult, ValidationResult, WorkflowResult
+from handrail.model.results import (
+    OpenGate,
+    StepResult,
+    Usage,
+    ValidationResult,
+    WorkflowResult,
+)
 from handrail.model.shapes import OwnTree
 from handrail.steps.verbs import Rollback, Stage, Step, Wanted
 
@@ -166,6 +172,14 @@ class Cancel(msgspec.Struct, frozen=True):
     reason: str
 
 
+class BreakOff(msgspec.Struct, frozen=True):
+    """Stop the launch at this path, which is to be made again at once: it keeps its place, or its
+    place in line. Answered by ``Stopped``; ``Release`` gives the place back if it is not made.
+    """
+
+    path: str
+
+
 class Undo(msgspec.Struct, frozen=True):
     """Run the rollback of the step at this path; answered by ``RollbackCompleted``."""
 
@@ -213,6 +227,7 @@ Command: TypeAlias = (
     | Wait
     | Ask
     | Cancel
+    | BreakOff
     | Undo
     | Pull
     | Tell
@@ -251,15 +266,30 @@ class GateRefused(msgspec.Struct, frozen=True):
     at: float = 0.0
 
 
-class Stopped(msgspec.Struct, frozen=True):
-    """An attempt ended because it was told to; ``abandoned``: its thread was left behind;
-    ``usage``: what its agent said it had used by then, in all launches of the attempt.
+class BrokenOff(msgspec.Struct, frozen=True):
+    """What is known of a launch that was stopped: what its agent said it had used (``own``) and had
+    used in all of the attempt (``total``), the ``session`` and whose it is, whether the agent had
+    said or done anything by then, and how long it was at work.
     """
+
+    own: Usage | None = None
+    total: Usage | None = None
+    session: str | None = None
+    backend: str = ""
+    answered: bool = False
+    took_s: float = 0.0
+
+
+NOTHING_KNOWN = BrokenOff()
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """An attempt ended because it was told to; ``abandoned``: its thread was left behind."""
 
     path: str
     attempt: int
     abandoned: bool = False
-    usage: Any = None
+    launch: BrokenOff = NOTHING_KNOWN
     at: float = 0.0
 
 

@@ -291,8 +291,8 @@ def _deadline(node: StepNode) -> int:
 
 
 def _why(node: StepNode) -> str:
-    if isinstance(node, AgentNode) and node.pending is not None and node.ladder:
-        return node.ladder[-1].kind
+    if isinstance(node, AgentNode) and node.pending is not None and node.rungs:
+        return node.rungs[-1].kind
     return "retry" if node.phase is Phase.PAUSED else node.step.verb.kind
 
 

@@ -63,7 +63,7 @@ _RETRIED = {
 }
 _WORDED: frozenset[Rung] = frozenset({"reask", "summarise", "reframe"})
 _THE_SAME_AGAIN: frozenset[Rung] = frozenset({"retry", "wait"})
-_IN_A_NEW_SESSION: frozenset[Rung] = frozenset({"summarise", "reframe", "fallback"})
+IN_A_NEW_SESSION: frozenset[Rung] = frozenset({"summarise", "reframe", "fallback"})
 _PAUSED = frozenset({"transient", "rate_limit"})
 _GONE = frozenset({"bad_request", "config", "crashed"})
 """Kinds of failures of a launch in a session that say that it is not there."""
@@ -263,8 +263,10 @@ def _launch(
         fault.spent,
         fault.session_usage if session is not None else None,
         form,
-        last.fresh or rung in _IN_A_NEW_SESSION,
+        last.fresh or rung in IN_A_NEW_SESSION,
         fault.backend if session is not None else "",
+        last.guidance if form is not None else (),
+        last.said if form is not None else (*last.said, *last.guidance),
     )
 
 

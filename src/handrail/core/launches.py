@@ -19,19 +19,20 @@ from handrail.core.budget import (
     reserve,
     scopes_above,
     settle,
+    settle_total,
 )
 from handrail.core.failing import must_not_run_again
-from handrail.core.ladder import GiveUp, Next, Park, following
+from handrail.core.ladder import IN_A_NEW_SESSION, GiveUp, Next, Park, following
 from handrail.core.ledger import Scope
 from handrail.core.nodes import Node, Phase
-from handrail.core.run_state import AgentNode, Launching, RunState, StepNode
+from handrail.core.run_state import AgentNode, MakeLaunch, RunState, StepNode
 from handrail.core.steering import hold_back
 from handrail.model import events as ev
 from handrail.model.launch import FIRST, Launch
-from handrail.model.results import add_usage
+from handrail.model.results import A_PERSON, SILENT, add_usage
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord
-from handrail.steps.verbs import wanted_by
+from handrail.steps.verbs import launches_agent, wanted_by
 
 _BROKEN_OFF = "the process that was running it ended"
 
@@ -45,14 +46,22 @@ def first_launch(run: RunState, node: AgentNode, *, interrupted: bool) -> None:
         node.launched = run.recorded.launched.get(node.path, 0)
     node.ladder = ()
     node.spent_s = 0.0
-    launch(run, node, Launch(node.launched + 1, reasks=node.reasks), interrupted=interrupted)
+    which = Launch(node.launched + 1, reasks=node.reasks, said=node.said)
+    launch(run, node, which, interrupted=interrupted)
+
+
+def go_on_with(run: RunState, node: AgentNode, which: Launch, *, interrupted: bool = False) -> None:
+    """Make this launch, which is not the first of its attempt, once the run is not paused."""
+    action = MakeLaunch(node, which, interrupted)
+    if run.paused is None or not hold_back(run, action):
+        launch(run, node, which, interrupted=interrupted)
 
 
 def launch(run: RunState, node: AgentNode, which: Launch, *, interrupted: bool = False) -> None:
     """Have the engine make this launch; where there are budgets, once it is its turn; not before
     what it stands in has what it holds.
     """
-    if run.unclaimed and hold_back(run, Launching(node, which, interrupted)):
+    if run.unclaimed and hold_back(run, MakeLaunch(node, which, interrupted)):
         return
     if not queue_launch(run, node, which, interrupted=interrupted):
         _perform(run, node, which, (), interrupted=interrupted)
@@ -85,6 +94,9 @@ def granted(run: RunState, report: cmd.Granted) -> None:
 def _perform(
     run: RunState, node: AgentNode, which: Launch, scopes: tuple[Scope, ...], *, interrupted: bool
 ) -> None:
+    if run.guidance.waiting and launches_agent(node.step.verb):
+        which = _with_guidance(run, node, which)
+    node.at_work = which
     run.emit(
         cmd.Perform(
             node.path,
@@ -101,6 +113,23 @@ def _perform(
             run.tree_of(node),
         )
     )
+
+
+def _with_guidance(run: RunState, node: AgentNode, which: Launch) -> Launch:
+    """The launch, with what people said that its agent was not given yet; which is recorded."""
+    sayings = run.guidance.for_launch(node.path)
+    if not sayings:
+        return which
+    said = (one.event for one in sayings)
+    which = replace(which, guidance=(*which.guidance, *(one.value for one in said)))
+    by = tuple([one.event.by or A_PERSON for one in sayings])
+    numbers = tuple([one.number for one in sayings])
+    event = ev.AgentGuided(node.path, node.attempt, which, numbers, by)
+    run.guidance.gave(event)
+    node.ladder = (*node.ladder, event)
+    node.said = (*which.said, *which.guidance)
+    run.record(event)
+    return which
 
 
 def validation_above(node: Node) -> Any:
@@ -127,6 +156,7 @@ def launch_failed(run: RunState, report: cmd.LaunchFailed) -> None:
     node = _agent_at(run, report.path)
     if node is None:
         return
+    launch_over(run, node)
     if node.reserved:
         settle(run, node, report.fault.usage, report.took_s)
     if node.stop is not None:
@@ -138,7 +168,7 @@ def launch_failed(run: RunState, report: cmd.LaunchFailed) -> None:
     chosen = (
         GiveUp()
         if node.step.modifiers.once  # it may have taken effect
-        else following(fault, node.ladder, run.now, seed)
+        else following(fault, node.rungs, run.now, seed)
     )
     match chosen:
         case Next(which, due):
@@ -192,7 +222,7 @@ def ladder_stepped(run: RunState, event: ev.LadderStep) -> None:
     elif event.due > run.now:
         _wait_for_rung(run, node, event)
     else:
-        launch(run, node, event.next)
+        go_on_with(run, node, event.next)
 
 
 def _wait_for_rung(run: RunState, node: AgentNode, event: ev.LadderStep) -> None:
@@ -202,6 +232,52 @@ def _wait_for_rung(run: RunState, node: AgentNode, event: ev.LadderStep) -> None
     node.phase = Phase.PAUSED
     node.pending = event.next
     node.timer = run.wait(node, event.due)
+
+
+# -- broken off ------------------------------------------------------------------------------------
+
+
+def launch_over(run: RunState, node: AgentNode) -> None:
+    """Note that its launch has ended, and not as one that is to be made again at once."""
+    node.at_work = None
+    if node.guided:
+        node.guided = False
+        run.emit(cmd.Release(node.path))
+
+
+def launch_again(run: RunState, node: AgentNode, report: cmd.Stopped) -> None:
+    """Go on after a launch that was broken off for what somebody said: within its session, if it
+    has opened one, else with the same words as before and those of that person.
+    """
+    last, known = node.at_work or FIRST, report.launch
+    node.at_work, node.guided = None, False
+    if known is cmd.NOTHING_KNOWN and not report.abandoned:
+        launch(run, node, last)  # it waited for its place, and had not begun
+        return
+    if node.reserved:
+        settle_total(run, node, known.total, known.took_s)
+    node.spent_s += known.took_s
+    unheard = () if known.answered else last.guidance
+    following = replace(
+        last,
+        number=last.number + 1,
+        turn=last.turn + 1,
+        spent=known.total or last.spent or (SILENT if known.session else None),
+        guidance=unheard,
+        said=last.said if unheard else (*last.said, *last.guidance),
+    )
+    session = known.session or last.session
+    if session is not None:
+        following = replace(
+            following,
+            rung="guide",
+            form=None,
+            session=session,
+            session_usage=add_usage(last.session_usage, known.own),
+            backend=known.backend or last.backend,
+            fresh=last.fresh or last.rung in IN_A_NEW_SESSION,
+        )
+    launch(run, node, following)
 
 
 # -- resuming --------------------------------------------------------------------------------------
@@ -224,12 +300,12 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
     node.attempt = attempt
     node.ladder = ladder
     last = ladder[-1] if ladder else None
-    if session is None and last is not None and last.due > run.now:
+    if session is None and isinstance(last, ev.LadderStep) and last.due > run.now:
         _wait_for_rung(run, node, last)
         return True
     if record.interrupted and must_not_run_again(run, node):
         return True
-    base = last.next if last is not None else FIRST
+    base = last.next if last is not None else replace(FIRST, said=node.said)
     if record.spent is not None:
         base = replace(base, spent=add_usage(base.spent, record.spent))
     if session is not None:
@@ -241,8 +317,10 @@ def resume_launches(run: RunState, node: AgentNode, record: PathRecord, launched
             backend=session.backend,
             reason=_BROKEN_OFF,
             session_usage=add_usage(base.session_usage, record.spent),
+            guidance=(),
+            said=(*base.said, *base.guidance),
         )
     node.interrupted = False
     number = max(launched + 1, base.number)
-    launch(run, node, replace(base, number=number), interrupted=record.interrupted)
+    go_on_with(run, node, replace(base, number=number), interrupted=record.interrupted)
     return True

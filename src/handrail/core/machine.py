@@ -67,7 +67,13 @@ from handrail.core.failing import attempt_failed, fallback_chosen, fallback_ende
 from handrail.core.failures import failure_from, failure_of_body
 from handrail.core.generators import call
 from handrail.core.groups import GroupNode
-from handrail.core.launches import granted, ladder_stepped, launch, launch_failed
+from handrail.core.launches import (
+    go_on_with,
+    granted,
+    ladder_stepped,
+    launch_failed,
+    launch_over,
+)
 from handrail.core.nodes import MemberNode, Node, Phase, RunNode
 from handrail.core.replaying import keep_result
 from handrail.core.run_state import (
@@ -79,8 +85,8 @@ from handrail.core.run_state import (
     CompositeNode,
     EndBody,
     EndStopped,
-    Launching,
     LeafNode,
+    MakeLaunch,
     Open,
     Pull,
     RunState,
@@ -218,7 +224,7 @@ class Machine:
         return bool(run.timers or run.gates or run.listeners or run.parked or run.paused)
 
 
-def _act(run: RunState, action: Action) -> None:
+def _act(run: RunState, action: Action) -> None:  # noqa: C901, PLR0912  # one arm an action
     """Carry out an internal action: the table of who does what."""
     match action:
         case EndBody(node, value, error):
@@ -231,8 +237,11 @@ def _act(run: RunState, action: Action) -> None:
             advance(run, node)
         case TellParent(node, result):
             _tell_parent(run, node, result)
-        case Attempt() | Launching():
-            _attempt(run, action)
+        case Attempt(node):
+            if not (run.paused or run.unclaimed) or not hold_back(run, action):
+                attempt(run, node)
+        case MakeLaunch(node, which, interrupted):
+            go_on_with(run, node, which, interrupted=interrupted)
         case Stop(node, reason, hard):
             stop(run, node, reason, hard=hard)
         case EndStopped(node):
@@ -243,13 +252,6 @@ def _act(run: RunState, action: Action) -> None:
             node.stop_members(run, reason, number)
         case _:
             assert_never(action)
-
-
-def _attempt(run: RunState, action: Attempt | Launching) -> None:
-    if isinstance(action, Launching):
-        launch(run, action.node, action.launch, interrupted=action.interrupted)
-    elif not (run.paused or run.unclaimed) or not hold_back(run, action):
-        attempt(run, action.node)
 
 
 # -- the run begins --------------------------------------------------------------------------------
@@ -301,8 +303,8 @@ def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
     if not isinstance(node, StepNode):
         return
     result = event.result
-    if isinstance(node, AgentNode) and node.reserved:
-        settle_total(run, node, event.used)
+    if isinstance(node, AgentNode):
+        _agent_ended(run, node, event)
     step, parent = node.step, node.parent
     if (  # the road of most steps: a leaf without modifiers, below a body that just goes on
         result.status == "succeeded"
@@ -320,10 +322,19 @@ def _step_completed(run: RunState, event: ev.StepCompleted) -> None:
         _tell_parent(run, node, result)
 
 
+def _agent_ended(run: RunState, node: AgentNode, event: ev.StepCompleted) -> None:
+    if node.reserved:
+        settle_total(run, node, event.used)
+    if run.guidance.waiting:
+        run.guidance.ended(event.path)
+
+
 def _attempt_failed(run: RunState, event: ev.AttemptFailed) -> None:
     node = run.step_at(event.path)
-    if isinstance(node, AgentNode) and node.reserved:
-        settle_total(run, node, event.usage)
+    if isinstance(node, AgentNode):
+        launch_over(run, node)
+        if node.reserved:
+            settle_total(run, node, event.usage)
     if node is not None:
         node.used = add_usage(node.used, event.usage)
     attempt_failed(run, event)

@@ -184,6 +184,8 @@ def _pick_up(run: RunState, node: StepNode, record: PathRecord) -> None:
     """Go on from the last thing that is recorded of a step without an end."""
     if isinstance(node, LeafNode):
         node.interrupted = record.interrupted
+    if isinstance(node, AgentNode):
+        node.said = record.said
     launched = run.recorded.launched.get(node.path, 0)
     if (
         isinstance(node, AgentNode)

@@ -166,13 +166,16 @@ class AgentNode(LeafNode):
     """A step that an agent is launched for, once or several times an attempt."""
 
     __slots__ = (
+        "at_work",
         "budget_gate",
+        "guided",
         "ladder",
         "launch_spent",
         "launched",
         "pending",
         "reasks",
         "reserved",
+        "said",
         "spent_s",
     )
 
@@ -180,8 +183,14 @@ class AgentNode(LeafNode):
         self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
     ) -> None:
         super().__init__(step, path, parent, inputs)
-        self.ladder: tuple[ev.LadderStep, ...] = ()
-        """How its attempt went on after launches that failed."""
+        self.ladder: tuple[ev.LadderStep | ev.AgentGuided, ...] = ()
+        """How its attempt went on after launches that failed, and what its agent was told."""
+        self.at_work: Launch | None = None
+        """The launch that the engine was asked for, and that has not ended."""
+        self.guided = False
+        """That launch is being broken off, to be made again with what somebody said."""
+        self.said: tuple[str, ...] = ()
+        """What people said to its agent."""
         self.pending: Launch | None = None
         """What is launched when its pause is over."""
         self.launched = 0
@@ -195,6 +204,11 @@ class AgentNode(LeafNode):
         """What the launches before that one used."""
         self.budget_gate = ""
         """Where it is asked whether its launch may be made."""
+
+    @property
+    def rungs(self) -> list[ev.LadderStep]:
+        """How its attempt went on after launches that failed."""
+        return [one for one in self.ladder if isinstance(one, ev.LadderStep)]
 
     def used_at_end(self, run: RunState, last: Usage | None) -> Usage | None:
         """With the launches of an attempt that was stopped before the next of them."""
@@ -237,8 +251,8 @@ class Attempt(msgspec.Struct, gc=False):
     node: StepNode
 
 
-class Launching(msgspec.Struct, gc=False):
-    """Make this launch of an agent."""
+class MakeLaunch(msgspec.Struct, gc=False):
+    """Make a launch of an agent within its attempt."""
 
     node: AgentNode
     launch: Launch
@@ -304,7 +318,7 @@ class EndStopped(msgspec.Struct, gc=False):
 Action: TypeAlias = (
     Open
     | Attempt
-    | Launching
+    | MakeLaunch
     | Advance
     | EndBody
     | TellParent
@@ -403,7 +417,9 @@ class RunState:
         """What a person wants of steps that have not ended, by path."""
         self.begins_at_once = False
         """A plain leaf needs no look at the record, nor at how many steps there were."""
-        self.held_back: dict[str, Open | Attempt | Launching] = {}
+        self.guidance = recorded.guidance.copy()
+        """What people said to agents, and is not given to them yet."""
+        self.held_back: dict[str, Open | Attempt | MakeLaunch] = {}
         """What is to begin once the run is not paused any more, or what it stands in holds what it
         wants; by path.
         """

@@ -1,5 +1,5 @@
 """A person's hand on a run that is at work: nothing begins while it is paused, a step ends with the
-output that is given for it, or is begun again.
+output that is given for it, or is begun again, and agents are told what the person says.
 """
 
 from __future__ import annotations
@@ -8,20 +8,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from handrail.core import commands as cmd
-from handrail.core.nodes import Node, Phase, cleans_up
+from handrail.core.nodes import MemberNode, Node, Phase, cleans_up
 from handrail.core.run_state import (
+    AgentNode,
     Attempt,
     CompositeNode,
-    Launching,
+    MakeLaunch,
     Open,
     RunState,
     StepNode,
     Stop,
 )
-from handrail.errors import CannotSteer, InvalidInput
+from handrail.errors import CannotSteer, InvalidInput, WrongUse
 from handrail.model import events as ev
+from handrail.model.paths import is_within
 from handrail.model.results import A_PERSON
 from handrail.record.answers import given_output
+from handrail.steps.verbs import launches_agent
 
 _DONE: Mapping[str, str] = {"complete": "completed", "skip": "skipped", "retry": "begun again"}
 _TRY_OTHERWISE = "fork(outputs=...) tries another output from there."
@@ -39,6 +42,8 @@ def run_steered(run: RunState, event: ev.RunSteered) -> None:
             run.emit(cmd.EndDrive(f"stopped by {event.by or A_PERSON}"))
         case "complete" | "skip" | "retry":
             _steer_step(run, event)
+        case "guide":
+            _guide(run, event)
 
 
 def pause(run: RunState, by: ev.RunSteered) -> None:
@@ -68,7 +73,7 @@ def go_on_with_held(run: RunState) -> None:
             run.push(action)
 
 
-def hold_back(run: RunState, action: Open | Attempt | Launching) -> bool:
+def hold_back(run: RunState, action: Open | Attempt | MakeLaunch) -> bool:
     """True if this is to begin only when the run is not paused any more, and all that it stands in
     has what it holds; not what is entered again because an earlier drive was in it.
     """
@@ -114,16 +119,19 @@ def check_steering(run: RunState, event: ev.RunSteered) -> ev.RunSteered:
             of its type.
     """
     path, run_id = event.path, run.setting.run_id
+    if event.action == "guide":
+        _check_guide(run, event)
+        return event
     node = run.nodes.get(path)
-    if node is None:
-        if path in run.results:
-            raise CannotSteer(run_id, f"step {path!r} has ended", _TRY_OTHERWISE)
+    if path in run.results:
+        raise CannotSteer(run_id, f"step {path!r} has ended", _TRY_OTHERWISE)
+    if isinstance(node, MemberNode) or (node is None and run.recorded.at(path).member):
+        below = f"Name a step in it. {_at_work(run)}"
+        raise CannotSteer(run_id, f"{path!r} is a member of a group, and no step", below)
+    if not isinstance(node, StepNode):
         if event.action == "retry":
             raise CannotSteer(run_id, f"step {path!r} has not begun", _at_work(run))
         return event
-    if not isinstance(node, StepNode):
-        below = f"Name a step in it. {_at_work(run)}"
-        raise CannotSteer(run_id, f"{path!r} is a member of a group, and no step", below)
     if node.phase is Phase.ENDING or node.stop is not None:
         raise CannotSteer(run_id, f"step {path!r} is ending just now", _TRY_OTHERWISE)
     if event.action == "complete":
@@ -152,6 +160,80 @@ def _at_work(run: RunState) -> str:
         if isinstance(node, StepNode) and not node.children() and node.phase is not Phase.ENDING
     ]
     return f"At work: {', '.join(at_work[:_MOST])}." if at_work else "No step is at work."
+
+
+# -- an agent --------------------------------------------------------------------------------------
+
+
+def _guide(run: RunState, event: ev.RunSteered) -> None:
+    """Break off the launches of the agents that it is for, so that they are made again with it."""
+    at_work = {node.path: node for node in _agents_at_work(run)}
+    run.guidance.heard(event, at_work)
+    for path, node in at_work.items():
+        if is_within(path, event.path) and not node.guided:
+            node.guided = True
+            run.emit(cmd.BreakOff(path))
+
+
+def _agents_at_work(run: RunState) -> list[AgentNode]:
+    return [
+        node
+        for node in run.nodes.values()
+        if isinstance(node, AgentNode)
+        and node.at_work is not None
+        and node.stop is None
+        and node.phase is Phase.RUNNING
+        and launches_agent(node.step.verb)
+    ]
+
+
+def guidance(run_id: str, text: str, path: str | None, by: str | None) -> ev.RunSteered:
+    """What somebody says to the agents at and below a path, or to any.
+
+    Raises:
+        WrongUse: the text is none. CannotSteer: it is empty.
+    """
+    if not isinstance(text, str):
+        raise WrongUse(f"guide() takes the text that is said to the agent, got {text!r}")
+    if not text.strip():
+        why = "the text of the guidance is empty"
+        raise CannotSteer(run_id, why, "Say what the agent is to do otherwise.")
+    return ev.RunSteered("guide", "" if path is None else check_path(path), text, by)
+
+
+def check_path(path: object) -> str:
+    """The path itself.
+
+    Raises:
+        WrongUse: it is no text, or an empty one.
+    """
+    if not isinstance(path, str) or not path:
+        raise WrongUse(f"path= takes the path of a step, such as 'review/lint', got {path!r}")
+    return path
+
+
+def _check_guide(run: RunState, event: ev.RunSteered) -> None:
+    path, run_id = event.path, run.setting.run_id
+    if not path:
+        return
+    node = run.nodes.get(path)
+    if node is None:
+        if path in run.results or any(is_within(one, path) for one in run.results):
+            raise CannotSteer(run_id, f"step {path!r} has ended", _guide_otherwise(run))
+    elif isinstance(node, StepNode) and node.is_leaf and not launches_agent(node.step.verb):
+        raise CannotSteer(run_id, f"step {path!r} launches no agent", _guide_otherwise(run))
+    elif node.phase is Phase.ENDING or node.stop is not None:
+        raise CannotSteer(run_id, f"step {path!r} is ending just now", _guide_otherwise(run))
+
+
+def _guide_otherwise(run: RunState) -> str:
+    agents = [repr(node.path) for node in _agents_at_work(run)]
+    if agents:
+        return f"Agents at work: {', '.join(agents[:_MOST])}."
+    return "No agent is at work: without a path it is given to the next one that is launched."
+
+
+# -- a step, ended or begun again ------------------------------------------------------------------
 
 
 def _steer_step(run: RunState, event: ev.RunSteered) -> None:

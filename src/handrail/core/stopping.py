@@ -8,6 +8,7 @@ from handrail.core.budget import close_budget_gate, settle_total
 from handrail.core.ending import partially_compensated, root_ended, undo, was_hard
 from handrail.core.failing import fail
 from handrail.core.failures import failure_of
+from handrail.core.launches import launch_again, launch_over
 from handrail.core.limits import stop_asking
 from handrail.core.nodes import Node, Phase, RunNode
 from handrail.core.run_state import AgentNode, BodyStepNode, CompositeNode, RunState, StepNode, Stop
@@ -77,12 +78,18 @@ def note_stopped_before(run: RunState, node: Node, reason: str | None) -> None:
 def attempt_stopped(run: RunState, report: cmd.Stopped) -> None:
     """End a leaf whose attempt was stopped."""
     node = run.step_at(report.path)
-    if node is not None:
+    if node is None:
+        return
+    used = report.launch.total
+    if isinstance(node, AgentNode):
+        if node.guided and node.stop is None:
+            launch_again(run, node, report)
+            return
+        launch_over(run, node)
         asked = run.asked.get(node.path)
-        again = asked is not None and asked.action == "retry"
-        if again and isinstance(node, AgentNode) and node.reserved:
-            settle_total(run, node, report.usage)
-        run.end_cancelled(node, usage=report.usage, abandoned=report.abandoned)
+        if asked is not None and asked.action == "retry" and node.reserved:
+            settle_total(run, node, used)
+    run.end_cancelled(node, usage=used, abandoned=report.abandoned)
 
 
 def end_stopped(run: RunState, node: Node) -> None:

@@ -14,7 +14,7 @@ from handrail.core.budget import budget_answered, budget_refused
 from handrail.core.ending import hit_limit
 from handrail.core.failing import fail, fail_with
 from handrail.core.failures import failure_of
-from handrail.core.launches import launch
+from handrail.core.launches import go_on_with
 from handrail.core.limits import limit_answered, limit_refused
 from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import AgentNode, Attempt, CompositeNode, RunState, StepNode
@@ -209,7 +209,7 @@ def _wait_ended(run: RunState, node: Node) -> None:
         elif isinstance(node, StepNode):
             node.timer_fired(run)
     elif isinstance(node, AgentNode) and node.pending is not None:
-        launch(run, node, node.pending)
+        go_on_with(run, node, node.pending)
     else:
         run.push(Attempt(node))
 
@@ -237,8 +237,8 @@ def counts_running_time(run: RunState, token: int) -> bool:
         return True
     if node.phase is not Phase.PAUSED:
         return node.generator is not None
-    of_cap = isinstance(node, AgentNode) and node.ladder and node.ladder[-1].kind == "usage_cap"
-    return not of_cap
+    rungs = node.rungs if isinstance(node, AgentNode) else ()
+    return not (rungs and rungs[-1].kind == "usage_cap")
 
 
 def clock_was_set(run: RunState, jump_s: float) -> None:

@@ -15,7 +15,7 @@ from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
 from handrail.engine.claiming import Claiming
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.loop import Loop
-from handrail.engine.perform import Performer, Told, bound, failed, succeeded
+from handrail.engine.perform import Performer, bound, failed, succeeded
 from handrail.engine.stops import CancelledFromWithin, cancelled_itself, interruption
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, InFlight
 from handrail.engine.timers import Skew
@@ -173,11 +173,11 @@ class Attempts:
             self._stopped(path, attempt, abandoned=abandoned)
 
     def _stopped(self, path: str, attempt: int, *, abandoned: bool = False) -> None:
-        spent = self._told(path)[1]
-        self._loop.receive(cmd.Stopped(path, attempt, abandoned, spent, at=self._loop.now()))
+        known = self._broken_off(path)
+        self._loop.receive(cmd.Stopped(path, attempt, abandoned, known, at=self._loop.now()))
 
-    def _told(self, path: str) -> Told:
-        return self._performer.told.pop(path, (None, None))
+    def _broken_off(self, path: str) -> cmd.BrokenOff:
+        return self._performer.broken_off.pop(path, cmd.NOTHING_KNOWN)
 
     # -- in a task of its own -------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Attempts:
             self.interrupted(flight.path, outcome)
         elif flight.timed_out:
             error = bound(command, self._loop.now())[1]
-            self._loop.record(failed(command, error, self._told(flight.path)[1]))
+            self._loop.record(failed(command, error, self._broken_off(flight.path).total))
         elif flight.stopping:
             self.report_stop(flight.path, command.attempt, abandoned=outcome is ABANDONED)
         elif outcome is STOPPED or outcome is ABANDONED:
@@ -239,7 +239,7 @@ class Attempts:
 
     def _note_interruption(self, path: str, reason: str) -> None:
         if self._durable:
-            self._loop.record(ev.StepInterrupted(path, reason, self._told(path)[0]))
+            self._loop.record(ev.StepInterrupted(path, reason, self._broken_off(path).own))
         else:
             node = self._loop.machine.run.nodes.get(path)
             if node is not None:

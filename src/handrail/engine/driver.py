@@ -393,8 +393,8 @@ class Driver:
         todo, machine, run_id, now = self._todo, self.machine, self.run_id, self.now
         receive, reacts_to = machine.receive, machine.reacts_to
         emit, append = self._wiring.bus.emit, self._wiring.journal.append
-        free, holders, gathers = self._line.free, self._line.holders, self._gathers
-        held = self._claiming.held
+        free, holders, kept = self._line.free, self._line.holders, self._line.kept
+        held, gathers = self._claiming.held, self._gathers
         while todo:
             command: Any = todo.popleft()
             kind = type(command)  # pyright: ignore[reportUnknownVariableType]  # of any command
@@ -409,6 +409,7 @@ class Driver:
                     or self._inbox
                     or self.flights
                     or not free
+                    or kept
                     or (modifiers is not PLAIN and modifiers.timeout_s is not None)
                     or command.deadline is not None
                     or command.wanted is not None
@@ -422,6 +423,8 @@ class Driver:
                 event = await self.attempts.perform_here(command)
                 if holders:
                     self._line.release(command.path)
+                if self._inbox:  # what its own thread sent before its end
+                    self._read_mail_if_it_can_be()
                 if todo:
                     await self._until_written()
                 if event is None:
@@ -537,8 +540,8 @@ class Driver:
                 self.timers.wait(command.due, command.token)
             case cmd.Tell():
                 self.tell(command.progress)
-            case cmd.Cancel():
-                self._stop(command.path)
+            case cmd.Cancel() | cmd.BreakOff():
+                self._stop(command.path, again=isinstance(command, cmd.BreakOff))
             case cmd.Queue() | cmd.Release() | cmd.Claim() | cmd.Unclaim() | cmd.Hold():
                 self._line_up(command)
             case cmd.EndDrive():
@@ -564,6 +567,7 @@ class Driver:
             case cmd.Queue():
                 self._claiming.launch(command)
             case cmd.Release():
+                self._line.kept.discard(command.path)
                 self._line.release(command.path)
                 self._claiming.give_back(command.path)
             case cmd.Claim():
@@ -642,10 +646,14 @@ class Driver:
         else:
             self._callbacks.finished_flight(flight, outcome)
 
-    def _stop(self, path: str) -> None:
-        queued = self._line.leave(path)
+    def _stop(self, path: str, *, again: bool) -> None:
+        """Stop what is at work, or waits for its place; ``again``: another launch takes the place.
+        What is in the driver's own task has been stopped: that was urgent.
+        """
+        queued = self._line.keep(path) if again else self._line.leave(path)
         if queued is not None:
-            self._claiming.give_back(path)
+            if not again:
+                self._claiming.give_back(path)
             self.attempts.report_stop(path, queued.command.attempt, abandoned=False)
             self._line.admit()
         for kind in (CLAIM, ATTEMPT, EVALUATION):
@@ -725,16 +733,16 @@ class Driver:
     async def _wait(self) -> None:
         self._callbacks.dismiss()
         due = self.timers.next_due(self._stale)
-        if not self.flights and not self._goes_on_by_itself():
+        if self._nothing_is_at_work() and not self._goes_on_by_itself():
             if not self.machine.waits and due is None:
                 raise CoreStalled
             now = self.now()
             if self._linger_until is None:
-                self._linger_until = now + stays_s(self._wiring.linger_s, self.machine.run.paused)
+                self._linger_until = now + stays_s(self._wiring.linger_s, self.machine.run)
             if now >= self._linger_until:
                 self.read_mail()  # an answer that was accepted must not wait for the next drive
                 if not self._todo and not self._inbox:
-                    self._suspend("waiting")
+                    (self._end_drive if self.flights else self._suspend)("waiting")
                 return
             due = self._linger_until if due is None else min(due, self._linger_until)
         else:
@@ -745,6 +753,12 @@ class Driver:
                 return
         busy = sum(1 for one in self.flights.values() if one.kind != QUEUED and not one.waits)
         await self._wiring.clock.wait(self._wake, due, busy=busy + self._claiming.at_work)
+
+    def _nothing_is_at_work(self) -> bool:
+        """True if nothing is under way but what waits for a place and gets none: it is paused."""
+        if self.flights and self.machine.run.paused is not None:
+            return all(kind == QUEUED for _, kind in self.flights)
+        return not self.flights
 
     def _goes_on_by_itself(self) -> bool:
         """True if a timer is set that the process is to wait for."""

@@ -14,11 +14,12 @@ from handrail.core.steering import check_steering
 from handrail.engine.tasks import InFlight
 from handrail.errors import GateClosed
 from handrail.model import events as ev
+from handrail.model.paths import is_within
 from handrail.model.results import OpenGate
 from handrail.ports.journal import Journal, Letter
 from handrail.record.answers import check_payload
 from handrail.record.inbox import TIMEOUT, event_of, gate_key, is_signal
-from handrail.steps.verbs import SignalWait
+from handrail.steps.verbs import SignalWait, launches_agent
 
 
 class Inbox:
@@ -96,11 +97,13 @@ class Inbox:
 
 def is_urgent(event: ev.Event, at_work: InFlight | None) -> bool:
     """True for what stops the attempt that the drive performs in its own task, if there is one."""
-    if isinstance(event, ev.RunSteered):
-        below = at_work is not None and at_work.path.startswith(f"{event.path}/")
-        is_it = at_work is not None and at_work.path == event.path
-        return event.action == "stop" or (event.path != "" and (is_it or below))
-    return isinstance(event, ev.CancelRequested)
+    if not isinstance(event, ev.RunSteered):
+        return isinstance(event, ev.CancelRequested)
+    if at_work is None or not is_within(at_work.path, event.path):
+        return event.action == "stop"
+    if event.action == "guide":
+        return launches_agent(at_work.command.step.verb)
+    return event.action == "stop" or event.path != ""
 
 
 def post_answer(

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, assert_never
 
 import attrs
 
-from handrail.core.commands import LaunchFailed, Perform, Queue
+from handrail.core.commands import BrokenOff, LaunchFailed, Perform, Queue
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
 from handrail.engine.in_place import InPlace
@@ -33,7 +33,18 @@ from handrail.errors import (
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.dataclass import dataclass
 from handrail.model.described import bases_of, text_of, traceback_of
-from handrail.model.events import AgentFinished, AttemptFailed, Notice, StepCompleted, StepOutput
+from handrail.model.events import (
+    AgentFinished,
+    AgentMessage,
+    AgentReasoning,
+    AgentSessionStarted,
+    AgentToolStarted,
+    AgentUsage,
+    AttemptFailed,
+    Notice,
+    StepCompleted,
+    StepOutput,
+)
 from handrail.model.launch import AgentError, Launch, PromptError, fault_of
 from handrail.model.results import (
     SILENT,
@@ -78,8 +89,13 @@ ClaimsOf: TypeAlias = Callable[[str], LaunchClaims]
 """What the launch of an agent at a path has to do with claims."""
 FolderOf: TypeAlias = Callable[[Any, AgentSettings, AgentSettings, Launch], Path | None]
 """The folder that a launch of an agent works in; None for an agent that heeds no ``writes=``."""
-Told: TypeAlias = tuple[Usage | None, Usage | None]
-"""What an agent said it had used in the launch that was stopped, and in all of the attempt."""
+_SIGNS_OF_LIFE = (
+    AgentMessage,
+    AgentReasoning,
+    AgentToolStarted,
+    AgentUsage,
+)
+"""What an agent tells only when it has read its prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +114,8 @@ class Performer:
     """What earlier drives recorded."""
     session_totals: dict[str, Usage] = field(default_factory=dict[str, Usage], init=False)
     """The same in this drive, whichever step went on in it."""
-    told: dict[str, Told] = field(default_factory=dict[str, Told], init=False)
-    """What agents that were stopped had used, by path, until it is taken."""
+    broken_off: dict[str, BrokenOff] = field(default_factory=dict[str, BrokenOff], init=False)
+    """What is known of launches that were stopped, by path, until it is taken."""
 
     async def perform(
         self, command: Perform, current: Current, claims_of: ClaimsOf | None = None
@@ -111,8 +127,7 @@ class Performer:
         """
         import anyio
 
-        began, elapsed = self.clock.now(), getattr(self.clock, "elapsed", self.clock.now)
-        since = elapsed()
+        began, since = self.clock.now(), self._elapsed()
         try:
             if self.around:
                 output, usage = await self._surrounded(command, current, claims_of)
@@ -121,8 +136,12 @@ class Performer:
         except (KeyboardInterrupt, SystemExit, Abandoned, anyio.get_cancelled_exc_class()):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
-            return self._failed(command, error, elapsed() - since)
-        return succeeded(command, output, usage, began + elapsed() - since)
+            return self._failed(command, error, self._elapsed() - since)
+        return succeeded(command, output, usage, began + self._elapsed() - since)
+
+    def _elapsed(self) -> float:
+        """The clock's time, as far as that is never set."""
+        return float(getattr(self.clock, "elapsed", self.clock.now)())
 
     def _failed(
         self, command: Perform, error: BaseException, took_s: float
@@ -282,11 +301,10 @@ class Performer:
         assert command.view is not None
         workflow = self.contexts.of(command.view)
         chosen = self.agents.instead_of(agent)
-        used: list[Usage] = []
+        heard = _Heard(command.launch, self._elapsed())
 
         def hears(notice: Notice) -> None:
-            if isinstance(notice, AgentFinished) and notice.usage is not None:
-                used.append(notice.usage)
+            heard.take(notice)
             self.tell(notice)
 
         request = AgentRequest(
@@ -315,8 +333,7 @@ class Performer:
         except AgentError:
             raise
         except BaseException:
-            own = used[-1] if used else None
-            self.told[command.path] = own, add_launch(command.launch.spent, own) or SILENT
+            self.broken_off[command.path] = heard.broken_off(self._elapsed())
             raise
         if not isinstance(result, AgentResult):
             raise WrongUse(
@@ -397,6 +414,39 @@ class Performer:
             said = f"{type(error).__name__}: {text_of(error)}"
             return StageResult(name, passed=False, output=traceback_of(error), error=said)
         return stage_result(name, value)
+
+
+class _Heard:
+    """What an agent tells of itself in one launch. Mutable."""
+
+    def __init__(self, launch: Launch, since: float) -> None:
+        self._launch = launch
+        self._since = since
+        self._used: Usage | None = None
+        self._session: AgentSessionStarted | None = None
+        self._answered = False
+
+    def take(self, notice: Notice) -> None:
+        """Take note of it."""
+        match notice:
+            case AgentFinished():
+                self._used = notice.usage or self._used
+            case AgentSessionStarted():
+                self._session = notice
+            case _:
+                self._answered = self._answered or isinstance(notice, _SIGNS_OF_LIFE)
+
+    def broken_off(self, now: float) -> BrokenOff:
+        """What is known of the launch, which was stopped now."""
+        own, session = self._used, self._session
+        return BrokenOff(
+            own,
+            add_launch(self._launch.spent, own) or SILENT,
+            None if session is None else session.session,
+            "" if session is None else session.backend,
+            self._answered,
+            max(0.0, now - self._since),
+        )
 
 
 def _folder(cwd: str | os.PathLike[str] | None, command: Perform) -> str | os.PathLike[str] | None:

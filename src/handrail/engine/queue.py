@@ -14,7 +14,7 @@ from handrail.engine.perform import failed
 from handrail.engine.shared import Seat, SharedAdmission
 from handrail.engine.tasks import InFlight
 from handrail.errors import DefinitionError
-from handrail.steps.verbs import AgentCall, Generation, ShellCommand, StageCheck
+from handrail.steps.verbs import ShellCommand, StageCheck, launches_agent
 from handrail.system.running_loop import running_loop
 
 QUEUED = "queued"
@@ -27,9 +27,7 @@ def starts_process(command: cmd.Perform | cmd.Queue) -> bool:
     verb = command.step.verb
     if isinstance(verb, StageCheck):
         return not callable(verb.stage.check)
-    if isinstance(verb, Generation):
-        return callable(getattr(verb.generator, "run", None))
-    return isinstance(verb, (AgentCall, ShellCommand))
+    return isinstance(verb, ShellCommand) or launches_agent(verb)
 
 
 class Line:
@@ -53,6 +51,10 @@ class Line:
         self._loop = loop
         self._admission = admission
         self._start_flight = start
+        self.kept: set[str] = set()
+        """Whose launch is broken off, and will be made again in its place."""
+        self._come: set[str] = set()
+        """The same, whose turn has come."""
         self._granted: set[str] = set()
         """Whose launch has a place, and is not made yet."""
         self._look_at = self._look_at_shared = 0.0
@@ -72,7 +74,9 @@ class Line:
 
     def launch(self, command: cmd.Perform) -> None:
         """Begin an attempt, now or when it is its turn."""
-        if command.path in self._granted:
+        if command.path in self.kept:
+            self._take_place(command)
+        elif command.path in self._granted:
             self._granted.discard(command.path)
             self._start_flight(command)
         elif self.free and not starts_process(command):
@@ -82,6 +86,9 @@ class Line:
 
     def join(self, command: cmd.Perform | cmd.Queue) -> None:
         """Wait for what the attempt needs of the run's limits."""
+        if command.path in self.kept:
+            self._take_place(command)
+            return
         uses = command.step.modifiers.uses
         try:
             self._admission.request(command.path, uses, process=starts_process(command))
@@ -91,6 +98,28 @@ class Line:
         flight = InFlight(command.path, QUEUED, command, None)
         self._loop.flights[command.path, QUEUED] = flight
         self.admit()
+
+    def keep(self, path: str) -> InFlight | None:
+        """Keep the place of a launch that is broken off, or its place in line, for the one that is
+        made of it. What waits in line, if it does.
+        """
+        waiting = self._loop.flights.get((path, QUEUED))
+        if waiting is not None or path in self.holders or self._is_held:
+            self.kept.add(path)
+        return waiting
+
+    def _take_place(self, command: cmd.Perform | cmd.Queue) -> None:
+        """Have a launch take the place that was kept for it, also while nobody's turn comes."""
+        path, flights = command.path, self._loop.flights
+        self.kept.discard(path)
+        if (path, QUEUED) in flights:
+            flights[path, QUEUED].command = command
+        else:
+            flights[path, QUEUED] = InFlight(path, QUEUED, command, None)
+            self.holders.add(path)
+            self._come.add(path)
+        if path in self._come:
+            self._begin(path)
 
     def hold(self, *, on: bool) -> None:
         """Let nobody begin, or again those whose turn has come."""
@@ -119,6 +148,10 @@ class Line:
         self._look()
 
     def _begin(self, path: str) -> None:
+        if path in self.kept:
+            self._come.add(path)  # what is made of it begins in its place
+            return
+        self._come.discard(path)
         loop, flight = self._loop, self._loop.flights[path, QUEUED]
         if type(flight.command) is cmd.Queue:  # once what made the place is settled
             loop.next(partial(self._grant, flight))
@@ -177,6 +210,8 @@ class Line:
 
     def release(self, path: str) -> None:
         """Give back what an attempt held of the run's limits, or a launch that is not made."""
+        if path in self.kept:
+            return
         self._granted.discard(path)
         if path in self.holders:
             self.holders.discard(path)

@@ -11,6 +11,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+from handrail.core.steering import check_path, guidance
 from handrail.engine.driver import Driver
 from handrail.engine.stops import interruption
 from handrail.errors import WrongUse
@@ -110,15 +111,19 @@ class Run(Generic[R_co]):
 
     def complete(self, path: str, output: Any, *, by: str | None = None) -> None:
         """End a step with this output; see ``Executor.complete``."""
-        self._steer(RunSteered("complete", path, output, by))
+        self._steer(RunSteered("complete", check_path(path), output, by))
 
     def skip(self, path: str, *, by: str | None = None) -> None:
         """End a step as its ``.default()`` or ``.skip_on_error()`` says; see ``Executor.skip``."""
-        self._steer(RunSteered("skip", path, None, by))
+        self._steer(RunSteered("skip", check_path(path), None, by))
 
     def retry(self, path: str, *, by: str | None = None) -> None:
         """Stop a step's attempt and begin it again; see ``Executor.retry``."""
-        self._steer(RunSteered("retry", path, None, by))
+        self._steer(RunSteered("retry", check_path(path), None, by))
+
+    def guide(self, text: str, *, path: str | None = None, by: str | None = None) -> None:
+        """Say something to the agents at work, or that at ``path``; see ``Executor.guide``."""
+        self._steer(guidance(self.run_id, text, path, by))
 
     def _steer(self, event: RunSteered) -> None:
         if self.driver is None:

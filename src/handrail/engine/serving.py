@@ -20,6 +20,7 @@ from handrail.errors import HandrailError, RunLocked, WrongUse
 from handrail.model.events import Event
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
+from handrail.ports.journal import read_after
 from handrail.record.inbox import with_letters
 from handrail.record.reading import ended, history_of, recorded_result, workflow_for
 
@@ -217,15 +218,19 @@ class ServingEngine(SteeredEngine):
         Raises:
             RunNotFound: there is no such run.
         """
-        journal = self._journal
+        journal, known = self._journal, 0
         with self._users.using():
+            read = read_after(journal)
             while True:
                 began = time.monotonic()
-                history = history_of(journal, run_id, _SECRET)
-                for event in history[after:]:
-                    yield event
-                after = max(after, len(history))
-                if ended(history) is not None:
+                new = read(run_id, known, secrets=_SECRET) if known else None
+                if new is None:  # the first time, or the run is not there any more
+                    known, new = 0, history_of(journal, run_id, _SECRET)
+                known += len(new)
+                for event in new:
+                    if event.seq > after:
+                        yield event
+                if ended(new) is not None:
                     return
                 handle = self._handles.get(run_id)
                 if handle is not None:

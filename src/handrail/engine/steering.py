@@ -1,4 +1,5 @@
-"""A hand on a run that is at work, or is to be: pause, stop, give a step's output, try it again.
+"""A hand on a run that is at work, or is to be: pause, stop, give a step's output, try it again,
+say something to its agents.
 
 All of it is a message through the journal. So it reaches a run that another process drives, and one
 that nobody drives now; it counts once, also over a crash, and the record says who it was.
@@ -8,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from handrail.core.steering import check_steering
+from handrail.core.steering import check_path, check_steering, guidance
 from handrail.engine.executor import Engine
 from handrail.engine.outside import sync_twin
-from handrail.engine.parts import check_paths
 from handrail.engine.step_names import no_step_at
 from handrail.errors import CannotSteer
 from handrail.model import events as ev
@@ -83,6 +83,28 @@ class SteeredEngine(Engine):
         """
         await self._steer_step(run_id, ev.RunSteered("retry", path, None, by))
 
+    async def guide(
+        self, run_id: str, text: str, *, path: str | None = None, by: str | None = None
+    ) -> None:
+        """Say something to the agents that are at work in a run, or to the one at ``path``: its
+        turn is interrupted, and its session goes on with the text. Where the backend has no
+        sessions, the agent begins again with the text. ``path`` may also be that of a group, or of
+        another step that holds agents. If no agent is at work there, it is said to the next one
+        that is launched.
+
+        An agent that is interrupted so has not failed, and what it used counts.
+
+        Raises:
+            RunNotFound: there is no such run. WrongUse: the text is none. CannotSteer: it is empty,
+                the run has ended, there is no such step, it has ended, or it launches no agent.
+                WorkflowNotFound: with a path, as ``complete``.
+        """
+        event = guidance(run_id, text, path, by)
+        if event.path:
+            await self._steer_step(run_id, event)
+        else:
+            self._steer(run_id, event)
+
     def _steer(self, run_id: str, event: ev.RunSteered) -> None:
         driver = self._users.drivers.get(run_id)
         if driver is not None:
@@ -95,7 +117,7 @@ class SteeredEngine(Engine):
             self._post(run_id, event)
 
     async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
-        check_paths(path=(event.path,))
+        check_path(event.path)
         driver = self._users.drivers.get(run_id)
         if driver is not None:
             run = driver.machine.run
@@ -106,7 +128,8 @@ class SteeredEngine(Engine):
         with self._users.using():
             history = history_of(self._journal, run_id, self._secrets())
             last = ended(history)
-            if last is not None and (last.status == "succeeded" or event.action == "retry"):
+            needs_work = event.action in {"retry", "guide"}
+            if last is not None and (last.status == "succeeded" or needs_work):
                 raise CannotSteer(run_id, *_over(last))
             definition = workflow_for(history, None, self._parts.workflows)
             run = await self._gone_through(history, definition, self._parts.clock.now())
@@ -120,6 +143,7 @@ class SteeredEngine(Engine):
     complete_sync = sync_twin(complete)
     skip_sync = sync_twin(skip)
     retry_sync = sync_twin(retry)
+    guide_sync = sync_twin(guide)
 
 
 def _over(last: ev.WorkflowCompleted) -> tuple[str, str]:
@@ -131,6 +155,6 @@ def _over(last: ev.WorkflowCompleted) -> tuple[str, str]:
 
 def _refuse_unknown(run_id: str, definition: WorkflowDefinition, path: str) -> None:
     """Raise if no step of the workflow has this path, as far as its source tells."""
-    near = no_step_at(definition, path)
-    if near is not None:
-        raise CannotSteer(run_id, f"its workflow has no step {path!r}", near.strip())
+    instead = no_step_at(definition, path)
+    if instead is not None:
+        raise CannotSteer(run_id, f"its workflow has no step {path!r}", instead)

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from handrail.static.may_run import PossibleStep
 
 
+_MOST = 8
+"""So many steps are listed, for who names one that is not there."""
+
+
 @attrs.define
 class StepNames:
     """The names of a workflow's steps, read from its source when they are first needed."""
@@ -47,8 +51,8 @@ class StepNames:
 
 
 def no_step_at(definition: WorkflowDefinition, path: str) -> str | None:
-    """The nearest name, or "", if no step of the workflow can have this path; None if one can, or
-    that cannot be known.
+    """The nearest name, or else the first of all, if no step of the workflow can have this path;
+    None if one can, or that cannot be known.
     """
     steps = _steps_of(definition)
     top, _, rest = path.partition("/")
@@ -56,7 +60,9 @@ def no_step_at(definition: WorkflowDefinition, path: str) -> str | None:
         return None
     if rest and any(one.matches(top) for one in steps):
         return None  # in a sub-workflow or a group: its steps are not all seen
-    return did_you_mean([path], [one.path for one in steps if one.literal])
+    paths = [one.path for one in steps if one.literal]
+    near = did_you_mean([path], paths).strip()
+    return near or f"Its steps: {', '.join(map(repr, paths[:_MOST]))}."
 
 
 def unchanged_since(definition: WorkflowDefinition, mismatch: ReplayMismatch, at: float) -> str:

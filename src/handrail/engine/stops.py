@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from handrail.core.run_state import RunState
 from handrail.errors import HandrailError
 
 
@@ -50,6 +51,10 @@ PAUSED_S = 5.0
 """How long a drive with nothing at work stays, at least, for somebody to unpause its run."""
 
 
-def stays_s(linger_s: float, paused: object) -> float:
-    """How long a drive in which nothing is at work stays before it suspends its run."""
-    return linger_s if paused is None else max(linger_s, PAUSED_S)
+def stays_s(linger_s: float, run: RunState) -> float:
+    """How long a drive in which nothing is at work stays before it suspends its run: for somebody
+    who answers it, sends it something, or lets it go on.
+    """
+    if run.paused is not None:
+        return max(linger_s, PAUSED_S)
+    return linger_s if run.gates or run.listeners else 0.0

@@ -113,6 +113,14 @@ class MemoryJournal:
         del secrets  # none was replaced
         return list(self._events.get(run_id, ()))
 
+    def events_after(
+        self, run_id: str, after: int, /, *, secrets: Mapping[str, str] | None = None
+    ) -> list[Event] | None:
+        """Those behind a number; None if it has no event of that number."""
+        del secrets
+        kept = self._events.get(run_id, ())
+        return list(kept[after:]) if len(kept) >= after else None
+
     def runs(self) -> list[RunInfo]:
         """Every run, oldest first."""
         leases = self._leases

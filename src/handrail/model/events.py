@@ -133,14 +133,16 @@ class CancelRequested(Stamped):
     letter: int = 0
 
 
-SteeringAction: TypeAlias = Literal["pause", "unpause", "stop", "complete", "skip", "retry"]
+SteeringAction: TypeAlias = Literal[
+    "pause", "unpause", "stop", "complete", "skip", "retry", "guide"
+]
 """What a person can do to a run that is at work, or to a step of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSteered(Stamped):
     """Somebody (``by``) steered the run, or its step at ``path``; ``value`` is the output that
-    ``complete`` gives. ``letter`` is the number of the message.
+    ``complete`` gives, or what ``guide`` says. ``letter`` is the number of the message.
     """
 
     action: SteeringAction
@@ -475,6 +477,21 @@ class LadderStep(Stamped):
 
 
 @dataclass(frozen=True, slots=True)
+class AgentGuided(Stamped):
+    """A launch of an agent is about to be made, ``next``, which gives it what people said.
+
+    ``numbers`` say which: they count what people said in the run, from 1. ``said_by`` are those
+    people, in the same order. If a launch was broken off for it, it is no failure.
+    """
+
+    path: str
+    attempt: int
+    next: Launch
+    numbers: tuple[int, ...] = ()
+    said_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetReserved(Stamped):
     """A launch is about to be made, and this much of the budgets above ``path`` is set aside."""
 
@@ -548,6 +565,7 @@ Event: TypeAlias = (
     | ClaimGranted
     | ClaimLost
     | LadderStep
+    | AgentGuided
     | BudgetReserved
     | BudgetSettled
     | BudgetWarning

@@ -10,7 +10,7 @@ from handrail.model.paths import on_disk
 # Of files that stand beside the folders of steps: a step of such a name has another folder.
 _TAKEN = re.compile(
     r"(run\.json|events\.jsonl|output\.json|error\.txt|transcript\.jsonl|activity\.jsonl|stdout|stderr"
-    r"|reasoning\.md|(prompt|answer)(-\d+)?\.md)\Z"
+    r"|reasoning\.md|(prompt|answer)(-\d+)?\.md|(resumed|detached|notify)\.log|notified\.jsonl)\Z"
 )
 _MOST = 600
 """Characters of the path of a step's folder; what lies deeper is told by a hash."""

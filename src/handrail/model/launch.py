@@ -19,6 +19,7 @@ Rung: TypeAlias = Literal[
     "summarise",  # a new session, told what the full one had done
     "reframe",  # a new session, told how earlier answers did not fit
     "fallback",  # the next backend or model of the agent's chain
+    "guide",  # the same session, told what a person said
 ]
 
 
@@ -34,6 +35,8 @@ class Launch:
     far, as its backend counts it. ``form`` is the rung whose words it is put in, where that is not
     its own: the one before, if that did not get through. ``fresh``: it goes on from a session that
     was left, so the step's given session is not gone back to. ``backend`` is whose the session is.
+    ``guidance`` is what people said that this launch gives to the agent, ``said`` what they had
+    said to it before.
     """
 
     number: int = 1
@@ -49,6 +52,8 @@ class Launch:
     form: Rung | None = None
     fresh: bool = False
     backend: str = ""
+    guidance: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
 
 
 FIRST = Launch()

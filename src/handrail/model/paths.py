@@ -19,6 +19,7 @@ from handrail.errors import DefinitionError
 
 MAX_NAME = 120
 _ATTEMPT_SUFFIX = re.compile(r"~\d+\Z")
+_ATTEMPT_OF_IT = re.compile(r"~\d+/")
 _UNSAFE_IN_KEY = re.compile(r"[/%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _UNSAFE_ON_DISK = re.compile(r"[^A-Za-z0-9._-]")
 _ENCODED = re.compile(r"(?:%[0-9A-F]{2})+")
@@ -131,6 +132,16 @@ def all_above(path: str, known: Container[str]) -> Iterator[str]:
     while above:
         yield above
         above = home_of(above, known)
+
+
+def is_within(path: str, above: str) -> bool:
+    """True if a path is this one or stands in it, in whichever attempt; all stand in the run, whose
+    path is empty.
+    """
+    if not above or path == above:
+        return True
+    rest = path.removeprefix(above)
+    return rest != path and (rest[0] == "/" or _ATTEMPT_OF_IT.match(rest) is not None)
 
 
 def on_disk(part: str) -> str:

@@ -167,10 +167,44 @@ def group_append(journal: Journal) -> GroupAppend | None:
     """What stores several events as one, if the journal has it; not where its class has an
     ``append`` of its own that this would go past.
     """
+    return cast("GroupAppend | None", _besides(journal, "append_all", "append"))
+
+
+class ReadAfter(Protocol):
+    """``events_after`` of a journal: the events of a run behind the number of one that it has.
+
+    A journal may have it, and is asked for it where a run is followed: what was read before need
+    not be read again. ``secrets`` as in ``events``.
+    """
+
+    def __call__(
+        self, run_id: str, after: int, /, *, secrets: Mapping[str, str] | None = None
+    ) -> Sequence[Event] | None:
+        """Them, in order; None if it has no event of that number."""
+        ...
+
+
+def read_after(journal: Journal) -> ReadAfter:
+    """What reads the events behind a number; of a journal that has no such way, all are read."""
+    own = cast("ReadAfter | None", _besides(journal, "events_after", "events"))
+    if own is not None:
+        return own
+
+    def of_all(
+        run_id: str, after: int, /, *, secrets: Mapping[str, str] | None = None
+    ) -> Sequence[Event] | None:
+        found = journal.events(run_id, secrets=secrets)
+        return found[after:] if len(found) >= after else None
+
+    return of_all
+
+
+def _besides(journal: Journal, name: str, plain: str) -> object:
+    """A method that a journal need not have; None where a class has only the plain one."""
     for kind in type(journal).__mro__:
-        if "append_all" in vars(kind):
-            return cast("GroupAppend", getattr(journal, "append_all"))  # noqa: B009  # it need not be there
-        if "append" in vars(kind):
+        if name in vars(kind):
+            return getattr(journal, name)
+        if plain in vars(kind):
             return None
     return None
 
@@ -181,8 +215,8 @@ class Journal(Protocol):
     Events of a run are numbered by ``seq`` from 1 without a hole; ``append`` of any other number
     is refused. What ``append`` returned from (or whose awaitable completed) survives whatever the
     journal promises to survive. ``events`` gives them back in order, equal to what was appended;
-    a value whose class cannot be found comes back as ``Unresolved``. It may have ``append_all`` as
-    well: see ``GroupAppend``.
+    a value whose class cannot be found comes back as ``Unresolved``. It may have ``append_all`` and
+    ``events_after`` as well: see ``GroupAppend`` and ``ReadAfter``.
 
     Contract suite: ``handrail.testing.contracts.JournalContract``.
     """

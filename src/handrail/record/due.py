@@ -10,13 +10,19 @@ from handrail.model import events as ev
 from handrail.ports.journal import Journal, Letter, RunInfo
 from handrail.record.inbox import last_message, paused_by
 
-AGAIN_S = 60.0
-"""A drive that wrote nothing, for an error before it began, is tried again after so long."""
+AGAIN_S, AT_MOST_S = 60.0, 3_600.0
+"""A drive that wrote nothing, for an error before it began, is tried again after so long, then
+after twice as long, up to an hour. One whose process is gone again and again waits, too.
+"""
 PERSON_S = 600.0
 """So often a run is tried that waits for a person to do something elsewhere: to sign in, say."""
+_DOUBLINGS = 12
+"""After so many a wait has long been an hour."""
 _OVER = frozenset({"succeeded", "failed", "cancelled"})
 _BY_ITSELF = frozenset({"waiting", "paused"})
 """Why a drive was suspended that had nothing left to do."""
+_FOR_LATER = frozenset({"pause", "stop", "guide"})
+"""What people send to a run for which it does not go on."""
 
 
 @attrs.frozen
@@ -36,6 +42,16 @@ class _Begun:
     at: float
     events: int
     letter: int
+    in_vain: int = 0
+    """So many before it wrote nothing."""
+    died: int = 0
+    """The processes of so many before it were gone soon."""
+
+    def may_go_on(self, info: RunInfo, now: float) -> bool:
+        """True if another drive may follow it, of which the state of the run is no news."""
+        if info.events == self.events:
+            return now >= self.at + _wait_s(AGAIN_S, self.in_vain)
+        return info.status is not None or now >= self.at + _wait_s(1.0, self.died)
 
 
 class Due:
@@ -54,7 +70,13 @@ class Due:
         """Note that a drive of this run is begun: what it was begun for is no reason again."""
         letters = self._journal.letters(info.run_id, 0)
         number = max((one.number for one in letters), default=0)
-        self._begun[info.run_id] = _Begun(now, info.events, number)
+        last = self._begun.get(info.run_id)
+        in_vain = died = 0
+        if last is not None and (last.events, last.letter) == (info.events, number):
+            in_vain = last.in_vain + 1
+        elif last is not None and info.status is None and now < last.at + AT_MOST_S:
+            died = last.died + 1
+        self._begun[info.run_id] = _Begun(now, info.events, number, in_vain, died)
 
     def _is_due(self, info: RunInfo, now: float) -> bool:
         if info.holder is not None or info.damaged or info.status in _OVER:
@@ -64,12 +86,14 @@ class Due:
         if paused_by(one.event for one in letters) is not None:
             return False
         begun = self._begun.get(info.run_id)
-        if begun is not None and begun.events == info.events and now < begun.at + AGAIN_S:
-            return False
+        if begun is not None and not begun.may_go_on(info, now):
+            return any(_goes_on_for(letter) for letter in letters if letter.number > begun.letter)
         if info.status is None:
             return True  # its process is gone
         seen = self._look(info)
-        read = seen.letter if begun is None else max(seen.letter, begun.letter)
+        read = seen.letter
+        if begun is not None and begun.events != info.events:  # that drive has heard of these
+            read = max(read, begun.letter)
         if any(_goes_on_for(letter) for letter in letters if letter.number > read):
             return True
         if any(one.until is not None and one.until <= now for one in info.waits_for):
@@ -85,6 +109,10 @@ class Due:
             seen = _Seen(info.events, _broke_off(history), last_message(history))
             self._seen[info.run_id] = seen
         return seen
+
+
+def _wait_s(first_s: float, count: int) -> float:
+    return min(first_s * 2.0 ** min(count, _DOUBLINGS), AT_MOST_S)
 
 
 def _broke_off(history: Sequence[ev.Event]) -> bool:
@@ -105,4 +133,4 @@ def _goes_on_for(letter: Letter) -> bool:
     event = letter.event
     if isinstance(event, ev.GateAnswered):
         return event.by != "timeout"
-    return not isinstance(event, ev.RunSteered) or event.action not in {"pause", "stop"}
+    return not isinstance(event, ev.RunSteered) or event.action not in _FOR_LATER

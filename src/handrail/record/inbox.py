@@ -136,6 +136,19 @@ def unpause_of(paused: ev.RunSteered) -> WaitsFor:
     return WaitsFor("unpause", "", paused.by or A_PERSON, A_PERSON)
 
 
+def heard_by(history: Sequence[ev.Event], text: str, by: str) -> list[str]:
+    """The agents that were given what a person said last in these words, or that are just being
+    broken off for it; none if it waits for the next one.
+    """
+    said = [one for one in history if isinstance(one, ev.RunSteered) and one.action == "guide"]
+    numbers = (n for n, one in enumerate(said, 1) if (one.value, one.by) == (text, by))
+    number = max(numbers, default=0)
+    given = (one for one in history if isinstance(one, ev.AgentGuided) and number in one.numbers)
+    left = (one for one in Recorded(history).guidance.waiting if one.number == number)
+    waiting = itertools.chain.from_iterable(sorted(one.waiting) for one in left)
+    return [*(one.path for one in given), *waiting]
+
+
 def last_message(history: Sequence[ev.Event]) -> int:
     """The number of the last letter that a run has read."""
     if set(map(type, history)).isdisjoint(WITH_LETTER):

@@ -27,8 +27,9 @@ from handrail.model import events as ev
 from handrail.model.described import raised_in
 from handrail.model.paths import is_budget_gate, is_limit_gate
 from handrail.model.results import Failure, RunStatus, Skipped, StepResult, Usage, add_usage
-from handrail.record.view import LAUNCHED, Cause, StepView, exit_code_of
+from handrail.record.view import Cause, StepView, exit_code_of
 from handrail.shortening import last_line
+from handrail.steps.verbs import LAUNCHED
 
 AnyEvent: TypeAlias = ev.Event | ev.Progress
 State: TypeAlias = Literal[
@@ -447,7 +448,7 @@ class LiveRun:
     def _note_of_run(
         self, event: ev.CancelRequested | ev.RunSteered | ev.LimitReached | ev.BudgetWarning
     ) -> None:
-        if not isinstance(event, ev.RunSteered) or not event.path:
+        if not isinstance(event, ev.RunSteered) or (not event.path and event.action != "guide"):
             self.root.note = event
 
     # -- events that steps begin with, or may -------------------------------------------------
@@ -658,6 +659,7 @@ class LiveRun:
         ev.AgentPermission: _notice,
         ev.ClaimWaiting: _notice,
         ev.ClaimGranted: _notice,
+        ev.AgentGuided: _notice,
         ev.LadderStep: _launch_failed,
     }
 

@@ -99,6 +99,8 @@ def _launch(body: Body) -> Launch:
     known: Body = {name: body[name] for name in _LAUNCH if name in body}
     for name in ("spent", "session_usage"):
         known[name] = _usage(known.get(name))
+    for name in ("guidance", "said"):
+        known[name] = tuple(known.get(name, ()))
     return Launch(**known)
 
 
@@ -163,7 +165,7 @@ _RESTORED: Mapping[str, Callable[[Any], Any]] = {
     "waits_for": waits_from,
     "forked_from": _forked_from,
     **dict.fromkeys(("error_bases", "signals", "notes", "superseded", "reused", "rerun"), tuple),
-    **dict.fromkeys(("orphaned", "left_out"), tuple),
+    **dict.fromkeys(("orphaned", "left_out", "numbers", "said_by"), tuple),
 }
 
 
@@ -382,6 +384,7 @@ def _layouts() -> dict[type, Layout]:
         ev.ClaimGranted: _by_fields(ev.ClaimGranted, talks=False),
         ev.ClaimLost: _by_fields(ev.ClaimLost),
         ev.LadderStep: _by_fields(ev.LadderStep),
+        ev.AgentGuided: _by_fields(ev.AgentGuided),
         ev.BudgetReserved: _by_fields(ev.BudgetReserved, talks=False),
         ev.BudgetSettled: _by_fields(ev.BudgetSettled, talks=False),
         ev.BudgetWarning: _by_fields(ev.BudgetWarning, talks=False),

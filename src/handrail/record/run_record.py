@@ -17,8 +17,9 @@ from handrail.model import events as ev
 from handrail.model.paths import all_above, home_of, is_budget_gate, is_limit_gate
 from handrail.model.results import AgentResult, Incident, OpenGate, StepResult, Usage, add_usage
 from handrail.record.assemble import copier
+from handrail.record.guidance import Guidance
 from handrail.record.results import incident_of
-from handrail.steps.verbs import LEAF_KINDS
+from handrail.steps.verbs import LAUNCHED, LEAF_KINDS
 
 FORKED = "forked"
 """Why a fork is suspended before it is driven for the first time."""
@@ -59,13 +60,15 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     """What a child workflow returned, when, and its name."""
     value_at: float = 0.0
     workflow_name: str = ""
-    ladder: tuple[ev.LadderStep, ...] = ()
+    ladder: tuple[ev.LadderStep | ev.AgentGuided, ...] = ()
     session: ev.AgentSessionStarted | None = None
     """Of the launch that was at work last; None once it is known how that ended."""
     spent: Usage | None = None
     """What interrupted launches of this attempt said they had used."""
     used: Usage | None = None
     """What attempts that failed had used."""
+    said: tuple[str, ...] = ()
+    """What people said to its agent."""
     reasks: int = 0
     crashes: int = 0
     """How often the process died without a word while this was at work."""
@@ -79,7 +82,9 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     def waits_at(self, moment: float) -> bool:
         """True if at this time a pause before its next attempt, or launch, was not yet over."""
         last = self.ladder[-1] if self.ladder else None
-        due = self.retry_due or (last.due if last is not None and self.session is None else 0.0)
+        due = self.retry_due or 0.0
+        if isinstance(last, ev.LadderStep) and self.session is None:
+            due = due or last.due
         return due > moment
 
     def ended(self) -> bool:
@@ -122,6 +127,8 @@ class Recorded:
         counts or not, or each resume would fail by them again.
         """
         self._at_work: dict[str, None] = {}
+        self._agents = set[str]()
+        """Steps that an agent is launched for."""
         self._unwinding = False
         """The run is to be cancelled, and has not ended since: what is superseded is reopened."""
         self._rehearses = False
@@ -133,6 +140,7 @@ class Recorded:
         """Who paused the run, and when; nobody let it go on since."""
         self.asked: dict[str, ev.RunSteered] = {}
         """What a person wants of steps that have not ended since."""
+        self.guidance = Guidance()
         self.limit: ev.LimitReached | None = None
         """What the run is to fail by; it has not ended since."""
         self.undoing: dict[str, str | None] = {}
@@ -168,6 +176,7 @@ class Recorded:
             ev.BudgetRaised: self.spending.append,
             ev.BudgetWarning: self.spending.append,
             ev.LadderStep: self._ladder_step,
+            ev.AgentGuided: self._agent_guided,
             ev.StepCompleted: self._step_completed,
             ev.MemberStarted: self._member_started,
             ev.MemberCompleted: self._member_completed,
@@ -252,7 +261,9 @@ class Recorded:
 
     def _run_steered(self, event: ev.RunSteered) -> None:
         self.read_messages(event.letter)
-        if event.path:  # whether a step can be skipped is not known before it begins
+        if event.action == "guide":
+            self.guidance.heard(event, self._agents & self._at_work.keys())
+        elif event.path:  # whether a step can be skipped is not known before it begins
             if event.action != "skip" or event.path not in self.asked:
                 self.asked[event.path] = event
         elif event.action != "stop":
@@ -281,6 +292,8 @@ class Recorded:
             self.begun_once.add(path)
         if event.step_type in LEAF_KINDS:
             record.leaf = True
+            if event.step_type in LAUNCHED:
+                self._agents.add(path)
             if not self._rehearses and not record.waits_at(event.at):
                 self._at_work[path] = None
 
@@ -316,6 +329,16 @@ class Recorded:
         record.session = event
         self._at_work[path] = None
         self._note_launch(path, event.launch)
+
+    def _agent_guided(self, event: ev.AgentGuided) -> None:
+        path, launch = event.path, event.next
+        record = self._record(path)
+        record.ladder = (*record.ladder, event)
+        record.said = (*launch.said, *launch.guidance)
+        record.session = record.spent = None
+        self.guidance.gave(event)
+        self._at_work[path] = None
+        self._note_launch(path, launch.number - 1)
 
     def _ladder_step(self, event: ev.LadderStep) -> None:
         path = event.path
@@ -370,8 +393,10 @@ class Recorded:
             record.retry_due = event.due
 
     def _step_completed(self, event: ev.StepCompleted) -> None:
-        self.asked.pop(event.path, None)
         path = event.path
+        self.asked.pop(path, None)
+        if self.guidance.waiting:
+            self.guidance.ended(path)
         record = self._paths.get(path) or self._record(path)
         record.end = event.result
         if self._is_lent:

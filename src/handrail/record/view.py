@@ -32,13 +32,12 @@ from handrail.model.results import (
     own_usage,
 )
 from handrail.ports.journal import RunInfo, wait_begun
+from handrail.record.guidance import Told, told_by
 from handrail.record.inbox import paused_by, unpause_of
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord, Recorded
+from handrail.steps.verbs import LAUNCHED
 from handrail.typed.jsonsafe import json_safe
-
-LAUNCHED = frozenset({"agent", "generate"})
-"""The kinds of steps that launch agents."""
 
 StepState: TypeAlias = StepStatus | Literal["running", "waiting", "interrupted", "open"]
 """``open``: it has begun, no process is running it, and it was not at work itself."""
@@ -169,7 +168,8 @@ class StepView:
 
     ``duration_ms`` is None while it has no end, ``cause`` None if it has no error, ``answer`` that
     of a question that was answered, ``undone`` the end of its rollback, ``spent`` of an agent's
-    step, ``handled`` the failures that it got over, ``given_by`` who gave its output for it.
+    step, ``handled`` the failures that it got over, ``given_by`` who gave its output for it,
+    ``told`` what people said to its agent.
     """
 
     path: str
@@ -185,6 +185,7 @@ class StepView:
     spent: Spent | None = None
     handled: tuple[Failure, ...] = ()
     given_by: str | None = None
+    told: tuple[Told, ...] = ()
 
     @property
     def status(self) -> StepState:
@@ -206,6 +207,7 @@ class StepView:
             **({} if self.answer is None else {"answered_by": self.answer.by}),
             **({"handled": json_safe(self.handled)} if self.handled else {}),
             **({"given_by": self.given_by} if self.given_by else {}),
+            **({"told": json_safe(self.told)} if self.told else {}),
             **({} if self.undone is None else {"undone": {"error": self.undone.error}}),
         }
 
@@ -216,7 +218,7 @@ class RunView:
 
     ``end`` is None if it has none, or was resumed after it. ``suspended_for`` says why its last
     drive was suspended, ``needs`` what a person must do first. ``inbox`` are messages that it has
-    not read yet.
+    not read yet, ``untold`` what people said to agents that was given to none.
     """
 
     inputs: Any
@@ -231,6 +233,7 @@ class RunView:
     spent: Spent
     times: tuple[WaitsFor, ...] = ()
     paused: ev.RunSteered | None = None
+    untold: tuple[ev.RunSteered, ...] = ()
 
     @property
     def waits_for(self) -> tuple[WaitsFor, ...]:
@@ -259,6 +262,7 @@ class RunView:
             "needs": self.needs,
             "waits_for": self.waits_for,
             "incidents": [incident_of(one.step) for one in self.incidents],
+            "untold": [{"text": one.value, "path": one.path, "by": one.by} for one in self.untold],
             "unread": [{"type": type(one).__name__, **_fields(one)} for one in self.inbox],
         }
         steps = [step.to_dict() for step in self.steps]
@@ -307,7 +311,13 @@ def view_of(
         fold.apply(event)
     recorded = Recorded(history)
     spent = {path: account.spent(alive=alive) for path, account in fold.accounts.items()}
-    steps = _with_causes(list(_steps(recorded, fold.kinds, spent, alive=alive)))
+    steps = _with_causes(
+        [
+            replace(one, told=tuple(fold.told[one.path])) if one.path in fold.told else one
+            for one in _steps(recorded, fold.kinds, spent, alive=alive)
+        ]
+    )
+    new = (one for one in inbox if isinstance(one, ev.RunSteered) and one.action == "guide")
     return RunView(
         fold.inputs,
         fold.end,
@@ -321,6 +331,7 @@ def view_of(
         sum(spent.values(), Spent()),
         () if fold.end is not None else tuple(fold.times_left(now, alive=alive)),
         None if fold.end is not None else paused_by((*history, *inbox)),
+        (*(one.event for one in recorded.guidance.waiting), *new),
     )
 
 
@@ -339,6 +350,8 @@ class _Fold:
         self.times: dict[str, WaitsFor] = {}
         """Of steps that wait for a time: until when, and why."""
         self.accounts: dict[str, _Account] = {}
+        self.told: dict[str, list[Told]] = {}
+        """What people said to agents, by path."""
         self._failed: list[ev.LadderStep] = []
         self._followed: dict[int, float] = {}
         """When something followed a failed launch, by the launch's place in the list."""
@@ -369,6 +382,10 @@ class _Fold:
             case ev.LadderStep() | ev.AttemptFailed() | ev.StepCompleted():
                 self._launch_over(event)
             case ev.AgentSessionStarted() | ev.BudgetReserved() | ev.BudgetSettled():
+                self._account(event)
+            case ev.AgentGuided():
+                self.told.setdefault(event.path, []).extend(told_by(event))
+                self.times.pop(event.path, None)
                 self._account(event)
             case _:
                 pass
@@ -615,6 +632,13 @@ class _Account:
         self._next = event.next.number
         self._before = event.next.spent
 
+    def _guided(self, event: ev.AgentGuided) -> None:
+        if event.next.turn > 1:  # the launch before it was broken off, if it did not fail
+            self._ended(event.next.number - 1, event.next.spent)
+        self._next = event.next.number
+        self._before = event.next.spent
+        self._over = False
+
     def _failed(self, event: ev.AttemptFailed) -> None:
         if event.error_type not in _REFUSED or self._next in self._used:
             self._ended(self._next, event.usage)
@@ -655,6 +679,7 @@ class _Account:
         ev.BudgetReserved: _known,
         ev.BudgetSettled: _settled,
         ev.LadderStep: _climbed,
+        ev.AgentGuided: _guided,
         ev.AttemptFailed: _failed,
         ev.StepCompleted: _completed,
     }

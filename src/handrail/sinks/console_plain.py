@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from handrail.model import events as ev
 from handrail.model.events import RunSuspended, WorkflowCompleted
-from handrail.model.results import A_PERSON, Skipped, StepResult
+from handrail.model.results import Skipped, StepResult
 from handrail.record.live_view import GROUPS, LiveRun, LiveStep
 from handrail.record.view import Cause
 from handrail.shortening import clean
@@ -40,11 +40,13 @@ from handrail.sinks.console_words import (
     claim_text,
     error_lines,
     first_line,
+    guided_text,
     handled_text,
     heard_text,
     ladder_text,
     origin_from,
     question_of,
+    steered_text,
     usage_text,
     whose_budget,
 )
@@ -149,10 +151,10 @@ class PlainLog:
         return [self._line("cancelled", "cancelling", "", clean(event.reason))]
 
     def _run_steered(self, event: ev.RunSteered, _: object) -> list[Line]:
-        done, who = STEERED[event.action], clean(event.by or A_PERSON)
         if event.path:
-            return [self._line("waiting", path_text(event.path), "", f"{done} by {who}")]
-        return [self._line("waiting", done, "", f"by {who}")]
+            return [self._line("waiting", path_text(event.path), "", steered_text(event))]
+        done, text = STEERED[event.action], steered_text(event)
+        return [self._line("waiting", done, "", text.removeprefix(f"{done} "))]
 
     def _limit_reached(self, event: ev.LimitReached, _: object) -> list[Line]:
         where = path_text(event.path) or "the run"
@@ -280,6 +282,9 @@ class PlainLog:
         sign = "waiting" if event.parked or event.due > event.at else "again"
         return [self._line(sign, path_text(event.path), "", ladder_text(event), tone="warn")]
 
+    def _agent_guided(self, event: ev.AgentGuided, _: object) -> list[Line]:
+        return [self._line("again", path_text(event.path), "", guided_text(event))]
+
     def _claim_waiting(self, event: ev.ClaimWaiting, _: object) -> list[Line]:
         return [self._line("waiting", path_text(event.path), "", claim_text(event), tone="warn")]
 
@@ -387,6 +392,7 @@ class PlainLog:
         ev.SignalReceived: _signal_received,
         ev.RollbackCompleted: _rollback_completed,
         ev.LadderStep: _ladder_step,
+        ev.AgentGuided: _agent_guided,
         ev.BudgetWarning: _budget_warning,
         ev.BudgetRaised: _budget_raised,
         ev.ClaimWaiting: _claim_waiting,

@@ -26,6 +26,7 @@ STEERED = {
     "complete": "completed",
     "skip": "skipped",
     "retry": "to begin again",
+    "guide": "guided",
 }
 """What somebody did to a run."""
 INDENT = "    "
@@ -107,7 +108,7 @@ def _of_run(event: ev.CancelRequested | ev.RunSteered | ev.LimitReached) -> str:
         case ev.CancelRequested():
             return f"cancelling: {clean(event.reason)}"
         case ev.RunSteered():
-            return f"{STEERED[event.action]} by {clean(event.by or A_PERSON)}"
+            return steered_text(event)
         case ev.LimitReached():
             return f"limit reached: {clean(event.name)}={clean(event.value)}"
 
@@ -268,6 +269,20 @@ def claim_text(event: ev.ClaimWaiting) -> str:
     return f"waits for {clean(event.what)}: {clean(event.holder) or 'another step'} has it"
 
 
+def steered_text(event: ev.RunSteered) -> str:
+    """``completed by ann``, ``guided by ann: use tabs``."""
+    said = f": {clean(event.value, 120)}" if event.action == "guide" else ""
+    return f"{STEERED[event.action]} by {clean(event.by or A_PERSON)}{said}"
+
+
+def guided_text(event: ev.AgentGuided) -> str:
+    """``goes on with what ann said: use tabs``, ``begins with what ann said: use tabs``."""
+    people = ", ".join(clean(one, 80) for one in dict.fromkeys(event.said_by))
+    said = "; ".join(clean(one, 120) for one in event.next.guidance)
+    does = "begins" if event.next.turn == 1 else "goes on"
+    return f"{does} with what {people} said: {said}"
+
+
 def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:
     """What a step is at, in a few words: the last line it printed, or what its agent does."""
     match latest:
@@ -277,6 +292,8 @@ def activity_text(latest: str | ev.Event | ev.Progress | None) -> str:
             return ladder_text(latest)
         case ev.ClaimWaiting():
             return claim_text(latest)
+        case ev.AgentGuided():
+            return guided_text(latest)
         case ev.AgentTurnCompleted(problem=str(problem)):
             return f"asked again: {clean(problem)}"
         case ev.AgentToolStarted():

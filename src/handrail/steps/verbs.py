@@ -337,6 +337,15 @@ Verb: TypeAlias = (
 
 LEAF_KINDS: frozenset[str] = frozenset(verb.kind for verb in get_args(Verb) if verb.leaf)
 """What results call the verbs that the engine performs by itself, without steps below."""
+LAUNCHED: frozenset[str] = frozenset({AgentCall.kind, Generation.kind})
+"""The same of those that an agent is launched for."""
+
+
+def launches_agent(verb: Verb) -> bool:
+    """True if an agent is launched for it; text may be written by a plain function, too."""
+    if isinstance(verb, Generation):
+        return callable(getattr(verb.generator, "run", None))
+    return isinstance(verb, AgentCall)
 
 
 @dataclass(frozen=True, slots=True)

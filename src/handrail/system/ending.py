@@ -8,6 +8,7 @@ whatever breaks into the ending itself (a second interruption) kills the tree at
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import signal
@@ -126,6 +127,8 @@ KILL_S = 1.0
 REAP_S = 0.2
 """How long a dead child may take to be reaped; one that the kernel cannot stop is left to it."""
 LOOK_S = 0.02
+ALONE_LOOK_S = 0.1
+"""How often it is looked whether anything but the child is left; that reads all of ``/proc``."""
 
 
 @contextlib.contextmanager
@@ -164,18 +167,25 @@ async def leave(tree: ProcessTree, pump: Pump) -> None:
 
 
 async def end(
-    tree: ProcessTree, pump: Pump, grace_s: float, *, interrupt_s: float | None = None
+    tree: ProcessTree,
+    pump: Pump,
+    grace_s: float,
+    *,
+    interrupt_s: float | None = None,
+    alone_s: float | None = None,
 ) -> int:
     """End what lives of the tree; how many processes that were, the child itself not counted.
 
     SIGTERM, up to ``grace_s`` seconds, SIGKILL. With ``interrupt_s`` the child's group is first
-    sent SIGINT, as by Ctrl-C, and has that long for the child to exit by itself.
+    sent SIGINT, as by Ctrl-C, and has that long for the child to exit by itself. With ``alone_s``
+    it has only so long, and no ``grace_s``, once nothing that it started is left.
     """
     try:
         if interrupt_s is not None and not pump.exited:
             tree.interrupt()
             with anyio.CancelScope(shield=True), anyio.move_on_after(interrupt_s):
-                await _exited(pump)
+                if await _exited_or_alone(tree, pump, alone_s):
+                    grace_s = 0.0
         rest = tree.signal(signal.SIGTERM)
         if rest or not pump.exited:
             with anyio.CancelScope(shield=True):
@@ -194,6 +204,22 @@ async def _exited(pump: Pump) -> None:
     """Return when the child has exited; until then its output is read, lest it block on it."""
     while not pump.exited:
         await pump.turn()
+
+
+async def _exited_or_alone(tree: ProcessTree, pump: Pump, alone_s: float | None) -> bool:
+    """Return when the child has exited, or, True, when it has been alone for so long."""
+    if alone_s is None:
+        await _exited(pump)
+        return False
+    since, looked_s = math.inf, -math.inf
+    while not pump.exited:
+        await pump.turn(LOOK_S)
+        now = time.monotonic()
+        if now - looked_s >= ALONE_LOOK_S:
+            looked_s, since = now, math.inf if tree.rest() else min(since, now)
+        if now - since >= alone_s:
+            return not pump.exited
+    return False
 
 
 async def _ended(tree: ProcessTree, pump: Pump, told: set[int]) -> None:

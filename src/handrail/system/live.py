@@ -168,14 +168,16 @@ async def open_live(
     env: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
     exit_s: float = EXIT_S,
+    alone_s: float | None = None,
 ) -> AsyncGenerator[LiveProcess, None]:
     """A running program, of which nothing is left after the block, also if that is cancelled.
 
     ``env`` is its whole environment (None: this process's), but for ``HANDRAIL_STEP=<marker>``; no
     two programs may run under one marker at the same time. ``stdin`` is all that it can read; with
     None its stdin stays open for ``send``. ``exit_s`` is how long it may go on in silence after it
-    has closed its stdout. A program that is being updated on disk at this moment is waited for, two
-    seconds at most.
+    has closed its stdout, ``alone_s`` how long it may take to exit when it is stopped, once nothing
+    that it started is left. A program that is being updated on disk at this moment is waited for,
+    two seconds at most.
 
     Raises:
         CommandNotFound, CommandNotStarted, DefinitionError: see ``spawn``.
@@ -187,7 +189,8 @@ async def open_live(
     with open_selector(argv) as selector:
         child = await spawn_patiently(argv, cwd=cwd, env=environment, has_stdin=stdin != b"")
         with attended(child, stdin or b"", unread.feed, selector, more=stdin is None) as pump:
-            live = LiveProcess(child, ProcessTree(child, marker), pump, unread, exit_s)
+            tree = ProcessTree(child, marker)
+            live = LiveProcess(child, tree, pump, unread, exit_s, alone_s=alone_s)
             try:
                 yield live
             finally:
@@ -207,12 +210,15 @@ class LiveProcess:
         pump: Pump,
         unread: _Unread,
         exit_s: float,
+        *,
+        alone_s: float | None = None,
     ) -> None:
         self._child = child
         self._tree = tree
         self._pump = pump
         self._unread = unread
         self._exit_s = exit_s
+        self._alone_s = alone_s
         self._moved_s = time.monotonic()
         self._exited_s = math.inf
         self._ended: Exited | None = None
@@ -279,7 +285,13 @@ class LiveProcess:
         """
         if self._ended is None:
             try:
-                await end(self._tree, self._pump, grace_s, interrupt_s=interrupt_s)
+                await end(
+                    self._tree,
+                    self._pump,
+                    grace_s,
+                    interrupt_s=interrupt_s,
+                    alone_s=self._alone_s,
+                )
             finally:
                 self._pump.empty()
                 self._unread.finish()

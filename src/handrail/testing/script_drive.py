@@ -134,7 +134,7 @@ class Drive:
                 self._answer(command)
             case cmd.Wait():
                 self._at(command.due, command)
-            case cmd.Cancel():
+            case cmd.Cancel() | cmd.BreakOff():
                 self._stop(command.path)
             case cmd.Finish():
                 self.result = command.result

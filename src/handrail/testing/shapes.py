@@ -12,7 +12,7 @@ executor, where actions really run, as by hand, where ``Action.fails`` is asked.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -20,8 +20,10 @@ from handrail.decorator import Workflow, workflow
 from handrail.engine.current import current
 from handrail.errors import WorkflowError
 from handrail.model.context import WorkflowContext
+from handrail.model.events import AgentMessage, AgentSessionStarted
 from handrail.model.policy import OnError
-from handrail.model.results import StepFailed
+from handrail.model.results import AgentResult, StepFailed
+from handrail.model.shapes import AgentRequest
 from handrail.steps.scope import scope
 from handrail.steps.step import step
 from handrail.steps.verbs import ForEachGroup, ParallelGroup, Stage, Step, Steps
@@ -40,6 +42,13 @@ class Broken(Exception):
 @dataclass(frozen=True, slots=True)
 class Act:
     """A call whose first ``failures`` attempts raise ``Broken``."""
+
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Consult:
+    """An agent whose first ``failures`` attempts raise ``Broken``; see ``Thinking``."""
 
     failures: int = 0
 
@@ -128,7 +137,19 @@ class Listen:
 
 
 What: TypeAlias = (
-    Act | Together | Each | Race | Rounds | Choice | Child | Inner | Held | Ask | Nap | Listen
+    Act
+    | Consult
+    | Together
+    | Each
+    | Race
+    | Rounds
+    | Choice
+    | Child
+    | Inner
+    | Held
+    | Ask
+    | Nap
+    | Listen
 )
 
 
@@ -210,6 +231,32 @@ class Action:
         if self.fails(here.path, here.attempt):
             raise Broken(f"{self.label} is broken")
         return self.value(here.attempt)
+
+
+class Thinking:
+    """The agent of all shapes: it opens a session, says something, and does what the shape says.
+    ``hears`` is shown each launch; to put another one in its place: ``Executor(agents=)``.
+    """
+
+    name = "thinking"
+
+    def __init__(self, hears: Callable[[AgentRequest], None] = lambda _: None) -> None:
+        self._hears = hears
+
+    async def run(self, request: AgentRequest, /) -> AgentResult[str | None]:
+        """What the shape says of this attempt.
+
+        Raises:
+            Broken: the attempt is one that fails.
+        """
+        label, failures = request.context["label"], request.context["failures"]
+        request.emit(AgentSessionStarted(request.path, f"s-{label}", self.name))
+        request.emit(AgentMessage(request.path, "I see."))
+        self._hears(request)
+        action = Action(label, failures)
+        if action.fails(request.path, request.attempt):
+            raise Broken(f"{label} is broken")
+        return AgentResult(action.value(request.attempt), session=f"s-{label}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +348,8 @@ def _verb(what: What, label: str) -> Step[Any]:  # noqa: C901, PLR0911, PLR0912 
     match what:
         case Act(failures=failures):
             return named.call(Action(label, failures))
+        case Consult(failures=failures):
+            return named.agent(Thinking(), {"label": label, "failures": failures}).answer()
         case Together(members=members, on_error=on_error, window=window):
             steps = [step_of(member, str(index)) for index, member in enumerate(members)]
             return Step(label, ParallelGroup(tuple(steps), on_error, window))

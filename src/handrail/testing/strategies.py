@@ -24,6 +24,7 @@ from handrail.testing.shapes import (
     Body,
     Child,
     Choice,
+    Consult,
     Each,
     Held,
     Inner,
@@ -46,22 +47,22 @@ NAME = "name"
 
 
 def bodies(
-    *, timeless: bool = False, waits: bool = True, depth: int = _DEPTH
+    *, timeless: bool = False, waits: bool = True, agents: bool = False, depth: int = _DEPTH
 ) -> st.SearchStrategy[Body]:
     """Whole workflows.
 
     ``timeless``: only those whose result does not depend on the order in which steps end: no race,
     no timeout, and no ``fail_fast`` group. ``waits``: with questions, signals and sleep.
-    ``depth``: how deep steps may nest.
+    ``agents``: with agents. ``depth``: how deep steps may nest.
     """
-    return _bodies(_Drawn(timeless, waits), depth)
+    return _bodies(_Drawn(timeless, waits, agents), depth)
 
 
 def shapes(
-    *, timeless: bool = False, waits: bool = True, depth: int = _DEPTH
+    *, timeless: bool = False, waits: bool = True, agents: bool = False, depth: int = _DEPTH
 ) -> st.SearchStrategy[Shape]:
     """Single steps, with all that they contain; the arguments are those of ``bodies``."""
-    return _shapes(_Drawn(timeless, waits), depth)
+    return _shapes(_Drawn(timeless, waits, agents), depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class _Drawn:
 
     timeless: bool
     waits: bool
+    agents: bool
 
 
 # Each is in many of the others, and is made once: else it would be made some thousand times.
@@ -130,6 +132,8 @@ def _whats(drawn: _Drawn, depth: int) -> st.SearchStrategy[What]:
             st.builds(Nap, st.sampled_from([1.0, 2.0])),
             st.builds(Listen),
         ]
+    if drawn.agents:
+        leaves[0] = st.one_of(leaves[0], st.builds(Consult, _FAILURES))
     if depth <= 0:
         return leaves[0]
     return st.one_of(leaves[0], *leaves, *_composites(drawn, depth - 1))

@@ -256,8 +256,7 @@ class Acting:
 
     async def guide(self, info: RunInfo, body: GuideBody, by: str | None) -> dict[str, Json]:
         """Tell the agents that are at work something."""
-        executor: Any = self._knowing(info)
-        await executor.guide(info.run_id, body.text, path=body.path, by=by)
+        await self._knowing(info).guide(info.run_id, body.text, path=body.path, by=by)
         return {}
 
     async def complete(self, info: RunInfo, body: CompleteBody, by: str | None) -> dict[str, Json]:
@@ -363,17 +362,12 @@ class Verb:
     summary: str
 
 
-_IF_THERE: Mapping[str, Verb] = (
-    {"guide": Verb(GuideBody, Acting.guide, "Tell an agent something; its session goes on.")}
-    if hasattr(Executor, "guide")
-    else {}
-)
 VERBS: Mapping[str, Verb] = {
     "answer": Verb(AnswerBody, Acting.answer, "Answer a question that the run waits for."),
     "signal": Verb(SignalBody, Acting.signal, "Send a signal; it is kept until it is taken."),
     "pause": Verb(NoBody, Acting.pause, "Let no step begin; what is at work goes on."),
     "unpause": Verb(NoBody, Acting.unpause, "Let a paused run go on."),
-    **_IF_THERE,
+    "guide": Verb(GuideBody, Acting.guide, "Tell an agent something; its session goes on."),
     "complete": Verb(CompleteBody, Acting.complete, "End a step with an output that is given."),
     "skip": Verb(StepBody, Acting.skip, "End a step with its default, or as skipped."),
     "retry": Verb(StepBody, Acting.retry, "Stop the attempt of a step, and begin it again."),

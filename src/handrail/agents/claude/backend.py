@@ -19,6 +19,7 @@ import attrs
 from handrail.agents.claude.protocol import ClaudeTurn
 from handrail.agents.transport.cli import Put, child_environment, private_files, run_cli, unblank
 from handrail.agents.transport.loose_json import Object, as_object, json_value, object_in, text_in
+from handrail.agents.transport.turn import patience_of
 from handrail.errors import CommandNotFound, DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, OPTION_NAMES, PERMISSIONS, AgentOptions
 from handrail.model.events import AgentFinished, AgentSessionStarted, AgentUsage, Notice
@@ -205,6 +206,10 @@ def _read(file: Path) -> Object:
 _INSTALL = "npm install -g @anthropic-ai/claude-code"
 _VERSION = re.compile(r"\d+\.\d+\.\d+\S*")
 _PROBE_S = 20.0
+_ALONE_S = 0.6
+"""An interrupted claude has ended its tools and written its session after 40 ms, and then stays for
+another 1.5 s. Source: measured with 2.1.331.
+"""
 _NESTED = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT")
 """What a claude sets for the programs that it starts; another claude would take itself for one."""
 
@@ -340,6 +345,7 @@ class ClaudeBackend:
                 env=child_environment(options, drop=_NESTED, add=variables),
                 cwd=options.cwd,
                 options=options,
+                patience=replace(patience_of(options), alone_s=_ALONE_S),
                 program="claude",
                 install=_INSTALL,
             )

@@ -38,7 +38,8 @@ GRACE_S = 5.0
 class Patience:
     """How many seconds a program may take: to its first sign of life, from one sign to the next,
     the same while a tool is at work, in all, and to exit once it has said that it is done, or has
-    closed its stdout; and, if it can be asked to end its turn itself, for that.
+    closed its stdout; if it can be asked to end its turn itself, for that; and, if it is known to
+    have nothing left to do then, to exit when it is interrupted and nothing it started is left.
     """
 
     start_s: float = START_S
@@ -48,6 +49,7 @@ class Patience:
     grace_s: float = GRACE_S
     exit_s: float = EXIT_S
     interrupt_s: float = 0.0
+    alone_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +315,7 @@ class _Talk:
             env=env,
             stdin=self._voice.stdin,
             exit_s=self._patience.exit_s,
+            alone_s=self._patience.alone_s,
         ) as live:
             self._live = live
             _STARTED[_known(argv, env)] = None

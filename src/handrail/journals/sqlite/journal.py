@@ -66,7 +66,7 @@ from handrail.model.events import Event
 from handrail.model.history import Fault, Pruned
 from handrail.model.policy import positive_seconds, seconds_of
 from handrail.ports.journal import Letter, RunInfo
-from handrail.record.rows import Record, to_record
+from handrail.record.rows import Read, Record, reader, to_record
 from handrail.system.sqlite import is_busy, transaction
 
 PAGE_BYTES = 4096
@@ -200,9 +200,24 @@ class SqliteJournal:
         Raises:
             JournalDamaged: they are not what was written; run and number are named.
         """
-        known, name = self._secrets(run_id) if secrets is None else secrets, self._store.name
+        name, read = self._store.name, self._reader(run_id, secrets)
         return self._store.read(
-            f"reading run {run_id}", lambda desk: read_events(name, desk, run_id, self.codec, known)
+            f"reading run {run_id}",
+            lambda desk: read_events(name, desk, run_id, read) or [],
+        )
+
+    def events_after(
+        self, run_id: str, after: int, /, *, secrets: Mapping[str, str] | None = None
+    ) -> list[Event] | None:
+        """The events of a run behind a number; None if it has no event of that number.
+
+        Raises:
+            JournalDamaged: they are not what was written; run and number are named.
+        """
+        name, read = self._store.name, self._reader(run_id, secrets)
+        return self._store.read(
+            f"reading run {run_id}",
+            lambda desk: read_events(name, desk, run_id, read, after),
         )
 
     def runs(self) -> list[RunInfo]:
@@ -336,6 +351,10 @@ class SqliteJournal:
             store.wal.sync()
             return None
         return store.scribe.ask(None, pending, sync=True)
+
+    def _reader(self, run_id: str, secrets: Mapping[str, str] | None) -> Read:
+        known = self._secrets(run_id) if secrets is None else secrets
+        return reader(run_id, self.codec, known)
 
     def _secrets(self, run_id: str) -> Mapping[str, str] | None:
         tail = self._store.tails.get(run_id)

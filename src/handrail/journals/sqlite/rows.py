@@ -413,8 +413,10 @@ def _labels(text: str) -> dict[str, str]:
 
 
 _EVENTS = (
-    "SELECT seq, at, kind, path, body, value, blob, crc FROM events WHERE run = ? ORDER BY seq"
+    "SELECT seq, at, kind, path, body, value, blob, crc FROM events "
+    "WHERE run = ? AND seq > ? ORDER BY seq"
 )
+_CRC = "SELECT crc FROM events WHERE run = ? AND seq = ?"
 _AFTER = "SELECT seq FROM events WHERE (run, seq) > (?, ?) ORDER BY run, seq LIMIT 1"
 _BLOB = "SELECT cast(data AS blob) FROM blobs WHERE hash = ?"
 
@@ -427,10 +429,10 @@ def read_events(
     journal: str,
     connection: sqlite3.Connection,
     run_id: str,
-    codec: Codec,
-    secrets: Mapping[str, str] | None,
-) -> list[Event]:
-    """All events of a run, in order.
+    read: Read,
+    after: int = 0,
+) -> list[Event] | None:
+    """The events of a run behind a number, in order; None if it has no event of that number.
 
     Raises:
         JournalDamaged: a row is missing, or is not as it was written; the text says which.
@@ -440,7 +442,12 @@ def read_events(
         with snapshot(connection):
             run = connection.execute(f"{RUN} WHERE run_id = ?", (run_id,)).fetchone()
             if run is not None:
-                _read(connection, run, reader(run_id, codec, secrets), events)
+                begin = _checksum_at(connection, run, after)
+                if begin is None:
+                    return None
+                _read(connection, run, read, events, begin)
+            elif after:
+                return None
     except _NotAsWritten as wrong:
         said = f"run {run_id}: {wrong}"
         error = damaged(journal, f"reading run {run_id}", said)
@@ -449,18 +456,33 @@ def read_events(
     return events
 
 
+def _checksum_at(
+    connection: sqlite3.Connection, run: tuple[Any, ...], after: int
+) -> tuple[int, int] | None:
+    """A number and the checksum up to it, if the run has an event of that number."""
+    if after <= 0:
+        return 0, begin_checksum(run[1])
+    found = connection.execute(_CRC, (run[0], after)).fetchone()
+    return None if found is None else (after, found[0])
+
+
 def _read(
-    connection: sqlite3.Connection, run: tuple[Any, ...], read: Read, events: list[Event]
+    connection: sqlite3.Connection,
+    run: tuple[Any, ...],
+    read: Read,
+    events: list[Event],
+    begin: tuple[int, int],
 ) -> None:
-    """Read the events of the run with this row of its own."""
-    number, run_id, tail_seq = run[0], run[1], run[5]
+    """Read the events of the run with this row of its own, behind where they ``begin``."""
+    number, tail_seq = run[0], run[5]
     if run_checksum(run[:7]) != run[7]:
         raise _NotAsWritten("its entry is not as it was written")
     try:
-        _chain(connection, number, run_id, (tail_seq, run[6]), read, events)
+        _chain(connection, number, begin, (tail_seq, run[6]), read, events)
     except (TypeError, struct.error) as error:  # a column is of a type that was never written
-        raise _NotAsWritten(f"event {len(events) + 1} is not as it was written") from error
-    count = len(events)
+        where = begin[0] + len(events) + 1
+        raise _NotAsWritten(f"event {where} is not as it was written") from error
+    count = begin[0] + len(events)
     if count < tail_seq:
         raise _NotAsWritten(f"events {count + 1} to {tail_seq} are missing")
     after = connection.execute(_AFTER, (number, count)).fetchone()
@@ -471,7 +493,7 @@ def _read(
 def _chain(  # noqa: PLR0917 - they are one row's parts, and where to
     connection: sqlite3.Connection,
     number: int,
-    run_id: str,
+    begin: tuple[int, int],
     tail: tuple[int, int],
     read: Read,
     events: list[Event],
@@ -480,15 +502,15 @@ def _chain(  # noqa: PLR0917 - they are one row's parts, and where to
 
     One loop, and as few calls as can be: half of a replay's time is spent here.
     """
-    crc = begin_checksum(run_id)
+    after, crc = begin
     tail_seq, tail_crc = tail
     keep = events.append
     connection.text_factory = bytes  # so they were checksummed, and msgspec reads them
     try:
-        rows = connection.execute(_EVENTS, (number,)).fetchall()
+        rows = connection.execute(_EVENTS, (number, after)).fetchall()
     finally:
         connection.text_factory = str
-    for expected, (seq, at, kind, path, body, value, blob, said) in enumerate(rows, 1):
+    for expected, (seq, at, kind, path, body, value, blob, said) in enumerate(rows, after + 1):
         if seq != expected:
             raise _NotAsWritten(f"event {expected} is missing")
         parts = (kind, path, body, b"None" if blob is None else blob, value or b"")

@@ -24,7 +24,7 @@ from handrail.model.events import (
     stamp,
 )
 from handrail.model.results import WaitsFor
-from handrail.ports.journal import Journal, Letter, Message, group_append
+from handrail.ports.journal import Journal, Letter, Message, group_append, read_after
 from handrail.testing.contracts.sample_events import RUN, sample_events
 
 MakeJournal: TypeAlias = Callable[[], Journal]
@@ -121,6 +121,18 @@ class JournalContract:
         journal.close()
         assert found == sample_events()
         assert then == large
+
+    @pytest.mark.anyio
+    async def test_events_behind_a_number(self, make_journal: MakeJournal) -> None:
+        """Those that follow, also none; and word that the run has no event of that number."""
+        journal, events = make_journal(), sample_events()
+        await store(journal, *events, *sample_events("other")[:3])
+        read = read_after(journal)
+        found = [read(RUN, after) for after in range(1, len(events) + 1)]
+        missing = read(RUN, len(events) + 1), read("other", 4), read("none", 1)
+        journal.close()
+        assert found == [events[after:] for after in range(1, len(events) + 1)]
+        assert missing == (None, None, None)
 
     @pytest.mark.anyio
     async def test_runs_are_numbered_apart(self, make_journal: MakeJournal) -> None:

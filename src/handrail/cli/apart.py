@@ -1,0 +1,162 @@
+"""Runs that are driven apart from who asked for it: in a session of their own, with a log beside
+their files.
+
+``handrail run --detach`` begins another of itself (``detach``), which is as a run at a terminal
+until its start is recorded: what is wrong is told there, with the same exit code. Then it lets go
+of the terminal (``Detached``), and the first process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from handrail.cli.channels import tell
+from handrail.cli.exits import Exit
+from handrail.cli.journal import Place
+from handrail.model import events as ev
+from handrail.model.folders import run_folder
+from handrail.ports.journal import RunInfo
+
+FLAG = "--detach"
+VARIABLE = "HANDRAIL_DETACHED"
+"""Names the pipe on which the other process says that the start is recorded; or nothing, if nobody
+waits for that.
+"""
+RESUMED, DETACHED = "resumed.log", "detached.log"
+
+
+def detaches(words: Sequence[str]) -> bool:
+    """True if this is to be done by another process, and this is not that."""
+    commands = words[:1] in (["run"], ["resume"])
+    return commands and FLAG in words and VARIABLE not in os.environ
+
+
+def detach(words: Sequence[str]) -> int:
+    """Have another process do it, and print the id of its run when the start is recorded; the exit
+    code. If that process ends before, it is its own.
+    """
+    reading, writing = os.pipe()
+    told = [word for word in words if word != "--json"]
+    process = subprocess.Popen(  # noqa: S603  # this command itself
+        [sys.executable, "-m", "handrail", *told],
+        pass_fds=(writing,),
+        env={**os.environ, VARIABLE: str(writing)},
+        start_new_session=True,
+    )
+    os.close(writing)
+    try:
+        with os.fdopen(reading, "rb") as pipe:
+            said = pipe.read()
+        if not said:
+            return process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        raise
+    begun = json.loads(said)
+    process.returncode = Exit.SUCCEEDED  # it lives on, and nobody here waits for it
+    if "--json" in words:
+        print(said.decode())
+    else:
+        print(begun["run_id"])
+        tell(f"driven by process {begun['pid']}; what it says is in {begun['log']}")
+    return Exit.SUCCEEDED
+
+
+def detached_here() -> Detached | None:
+    """What lets go of the terminal, if this is the other process; asked once, before it starts any
+    program, which is not to be taken for one.
+    """
+    said = os.environ.pop(VARIABLE, None)
+    return None if said is None else Detached(int(said) if said else None)
+
+
+class Detached:
+    """A sink that lets go of the terminal at the first event of the run. Mutable.
+
+    ``artifacts`` is the folder of the runs' files; it is known later. ``stays`` says that the run
+    is not suspended when it has nothing to do but to wait for a person.
+    """
+
+    def __init__(self, pipe: int | None) -> None:
+        self.artifacts = Path()
+        self.stays = pipe is not None
+        self._pipe = pipe
+        self._has_begun = False
+
+    def emit(self, event: ev.Event | ev.Progress, /) -> None:
+        """Say that the run has begun, and write into its log from now on."""
+        if self._has_begun or not isinstance(event, (ev.WorkflowStarted, ev.RunResumed)):
+            return
+        self._has_begun = True
+        folder = self.artifacts / run_folder(event.workflow_name, event.run_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        log = folder / DETACHED
+        with log.open("ab") as file, Path(os.devnull).open("rb") as nothing:
+            sys.stdout.flush()
+            for descriptor in (1, 2):
+                os.dup2(file.fileno(), descriptor)
+            os.dup2(nothing.fileno(), 0)
+        if self._pipe is None:
+            return
+        begun = {"run_id": event.run_id, "pid": os.getpid(), "log": str(log)}
+        with (
+            contextlib.suppress(OSError),
+            os.fdopen(self._pipe, "w") as out,
+        ):  # who asked may have gone
+            json.dump(begun, out)
+
+
+def resumed_apart(
+    place: Place, info: RunInfo, here: Path, more: Sequence[str] = ()
+) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+    """A process that goes on with a run, told ``more`` words; and the file in which is kept what it
+    says, beside the run's artifacts.
+    """
+    log = place.artifacts / run_folder(info.workflow_name, info.run_id) / RESUMED
+    log.parent.mkdir(parents=True, exist_ok=True)
+    file = log.open("a+b")
+    return _apart(place.command("resume", info.run_id, "--quiet", *more), file, here), file
+
+
+def begun_apart(
+    place: Place, words: Sequence[str], inputs: Mapping[str, Any], here: Path
+) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
+    """A process that begins a run with these inputs, which it reads from its stdin; and a file with
+    what it says until then. From then on that is kept beside the run's artifacts.
+    """
+    file = tempfile.TemporaryFile()  # noqa: SIM115  # who asked closes it
+    command = place.command("run", *words, "--inputs", "-", "--quiet")
+    process = _apart(command, file, here, stdin=subprocess.PIPE, env={**os.environ, VARIABLE: ""})
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
+        stdin.write(json.dumps(dict(inputs), default=str).encode())
+    return process, file
+
+
+def _apart(
+    command: str,
+    file: IO[bytes],
+    here: Path,
+    *,
+    stdin: int = subprocess.DEVNULL,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603  # this command itself
+        [sys.executable, "-m", "handrail", *shlex.split(command)[1:]],
+        cwd=here,
+        stdin=stdin,
+        stdout=file,
+        stderr=file,
+        env=env,
+        start_new_session=True,
+    )

@@ -1,0 +1,162 @@
+"""A command that is run when a run needs a person, or has ended: ``--notify``.
+
+What was told is kept in a file beside the run's other files, so that each thing is told once, in
+whichever process it comes up, and however often the run is resumed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from handrail.cli.channels import tell
+from handrail.errors import HandrailError
+from handrail.model import events as ev
+from handrail.model.folders import run_folder
+from handrail.ports.journal import Journal
+from handrail.shortening import clean
+
+Reason: TypeAlias = Literal["answer", "person", "succeeded", "failed", "cancelled"]
+"""Somebody must answer a question, or do something elsewhere; or how the run ended."""
+TOLD, LOG = "notified.jsonl", "notify.log"
+LONGEST_S = 60.0
+"""So long a command may take; then it is killed, with what it started in its group."""
+AT_END_S = 5.0
+"""The same at the end of the process."""
+_TEXT_CHARS = 2_000
+_LOOK_S = 0.1
+_NAME = "--notify"
+_OF_LAUNCHES = (ev.LadderStep, ev.AttemptFailed, ev.StepCompleted)
+
+
+class Notifier:
+    """A sink that runs a command, once for each thing; nothing of it reaches the run. Mutable.
+
+    ``answers``: questions are answered by nobody but a person. ``command`` is for the shell; it has
+    ``HANDRAIL_RUN_ID``, ``HANDRAIL_WORKFLOW``, ``HANDRAIL_REASON``, ``HANDRAIL_PATH`` (of the step)
+    and ``HANDRAIL_TEXT`` (the question, what is to be done, or the error) in its environment.
+    """
+
+    def __init__(self, command: str, journal: Journal, artifacts: Path, *, answers: bool) -> None:
+        self._command = command
+        self._journal = journal
+        self._artifacts = artifacts
+        self._answers = answers
+        self._at_work: list[threading.Thread] = []
+        self._ends_by = float("inf")
+        self._workflow = ""
+
+    def emit(self, event: ev.Event | ev.Progress, /) -> None:
+        """Run the command, if this is what it is for."""
+        match event:
+            case ev.WorkflowStarted() | ev.RunResumed():
+                self._workflow = event.workflow_name or self._workflow
+            case ev.GateOpened() if self._answers:
+                key = f"answer {event.path}#{event.gate.opening}"
+                self.tell(event.run_id, "answer", key, event.path, event.gate.question)
+            case ev.LadderStep(parked=True):
+                with contextlib.suppress(HandrailError):  # a journal that is busy: it is told again
+                    since = _since(self._journal.events(event.run_id), event)
+                    key = f"person {event.path} {since}"
+                    self.tell(event.run_id, "person", key, event.path, event.error)
+            case ev.WorkflowCompleted(status=("succeeded" | "failed" | "cancelled") as how):
+                key, path = f"end {event.seq}", event.failed_step or ""
+                self.tell(event.run_id, how, key, path, event.error or "")
+            case _:
+                pass
+
+    def tell(self, run_id: str, reason: Reason, key: str, path: str = "", text: str = "") -> None:
+        """Run the command for this, unless that was done for the same ``key`` before."""
+        folder = self._artifacts / run_folder(self._workflow, run_id)
+        told = {
+            "HANDRAIL_RUN_ID": run_id,
+            "HANDRAIL_WORKFLOW": self._workflow,
+            "HANDRAIL_REASON": reason,
+            "HANDRAIL_PATH": path,
+            "HANDRAIL_TEXT": clean(text, _TEXT_CHARS),
+        }
+        try:
+            if _is_new(folder, key):
+                thread = threading.Thread(target=self._run, args=(told, folder), daemon=True)
+                self._at_work = [one for one in self._at_work if one.is_alive()]
+                self._at_work.append(thread)
+                thread.start()
+        except OSError as error:
+            tell(f"{_NAME}: {error}")
+
+    def tell_stuck(self, run_id: str, why: str) -> None:
+        """Tell of a run that cannot be driven as it is; once, for as long as nothing happens."""
+        events = self._journal.events(run_id)
+        first = events[0] if events else None
+        self._workflow = first.workflow_name if isinstance(first, ev.WorkflowStarted) else ""
+        self.tell(run_id, "person", f"stuck {len(events)}", "", why)
+
+    def close(self) -> None:
+        """Give the commands that run a moment, then end them."""
+        self._ends_by = time.monotonic() + AT_END_S
+        for thread in self._at_work:
+            thread.join()
+
+    def _run(self, told: Mapping[str, str], folder: Path) -> None:
+        try:
+            with (folder / LOG).open("ab") as log:
+                process = subprocess.Popen(  # noqa: S602  # the user's own command
+                    self._command,
+                    shell=True,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, **told},
+                    start_new_session=True,
+                )
+            code = self._awaited(process)
+        except OSError as error:
+            tell(f"{_NAME}: {error}")
+            return
+        if code:
+            how = "was killed, it took too long" if code == -signal.SIGKILL else f"exit {code}"
+            tell(f"{_NAME} {self._command!r}: {how}; what it said is in {folder / LOG}")
+
+    def _awaited(self, process: subprocess.Popen[bytes]) -> int:
+        began = time.monotonic()
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(_LOOK_S)
+            if time.monotonic() > min(began + LONGEST_S, self._ends_by):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+def _is_new(folder: Path, key: str) -> bool:
+    """True if nothing was told of this; it counts as told from now on."""
+    line = json.dumps(key)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / TOLD).open("a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until it is closed
+        file.seek(0)
+        if line in file.read().splitlines():
+            return False
+        file.write(f"{line}\n")
+    return True
+
+
+def _since(history: Sequence[ev.Event], parked: ev.LadderStep) -> int:
+    """The number of the event from which on the run has needed the same thing of a person."""
+    since = parked.seq
+    earlier = [one for one in history if one.seq < parked.seq and isinstance(one, _OF_LAUNCHES)]
+    for event in reversed(earlier):
+        if event.path != parked.path:
+            continue
+        if not (isinstance(event, ev.LadderStep) and event.parked and event.kind == parked.kind):
+            break
+        since = event.seq
+    return since

@@ -1,0 +1,215 @@
+"""``[[tool.handrail.schedule]]``: which runs are to be begun when; each instant of each once.
+
+Who begins an instant is decided by the journal: its run has an id that is made of the schedule's
+name and the instant, and of two that begin a run of one id one is refused. So all workers come to
+the same. What they need to know besides, since when a schedule is there, is in a file beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+from zoneinfo import ZoneInfo
+
+from handrail.errors import DefinitionError, HandrailError, MissingExtra
+from handrail.model.dataclass import dataclass
+from handrail.ports.journal import RunInfo
+from handrail.project import no_such_key
+
+Overlap: TypeAlias = Literal["skip", "wait", "start"]
+Missed: TypeAlias = Literal["once", "skip"]
+LABEL = "schedule"
+"""The label of a run that names its schedule."""
+SEEN = "schedules.json"
+SOON_S = 120.0
+"""What a worker that is begun again in so short a time makes up for was not missed."""
+_NAME = re.compile(r"[\w.-]+")
+_TABLE = "[[tool.handrail.schedule]]"
+_OVER = frozenset({"succeeded", "failed", "cancelled"})
+_TEXTS = ("workflow", "cron", "name", "timezone", "overlap", "missed")
+_KEYS = (*_TEXTS, "inputs")
+_CHOICES: Mapping[str, tuple[str, ...]] = {"overlap": get_args(Overlap), "missed": get_args(Missed)}
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When a workflow is to be run, with which inputs.
+
+    ``overlap`` says what becomes of an instant at which an earlier run of the schedule has not
+    ended: ``"skip"`` it, ``"wait"`` for that run, or ``"start"`` one beside it. ``missed`` says
+    what becomes of those at which no worker was up: the last of them is made up for (``"once"``),
+    or none is (``"skip"``).
+    """
+
+    name: str
+    cron: str
+    workflow: str
+    inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    overlap: Overlap = "skip"
+    missed: Missed = "once"
+    timezone: str = "UTC"
+
+    def last(self, now: float) -> float:
+        """The last of its instants that is not after now (unix seconds)."""
+        return next(one for one in _instants(self, int(now) + 1, reverse=True) if one <= now)
+
+    def following(self, now: float) -> float:
+        """The next of its instants."""
+        return next(_instants(self, int(now)))
+
+    def run_id(self, instant: float) -> str:
+        """The id of the run of an instant."""
+        return f"{self.name}-{datetime.fromtimestamp(instant, UTC):%Y%m%dT%H%M%SZ}"
+
+    @property
+    def key(self) -> str:
+        """What it is known by; at other times it is another schedule."""
+        return f"{self.name} {self.cron} {self.timezone}"
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """A run that a schedule begins now, or, with ``skipped``, why it does not."""
+
+    schedule: Schedule
+    at: float
+    run_id: str
+    skipped: str = ""
+
+
+def schedules_of(table: Mapping[str, Any]) -> list[Schedule]:
+    """Those of a project.
+
+    Raises:
+        DefinitionError: one is not as it must be; the text names the file and the key.
+        MissingExtra: cronsim is not installed.
+    """
+    file = table["file"]
+    found = [_schedule(file, said) for said in table.get("schedule", ())]
+    for name, count in Counter(one.name for one in found).items():
+        if count > 1:
+            why = f"{count} schedules are named {name!r}: give each another name"
+            raise DefinitionError(f"{file}: {_TABLE} {why}")
+    return found
+
+
+def _schedule(file: str, given: dict[str, Any]) -> Schedule:
+    for key, value in given.items():
+        if key not in _KEYS:
+            raise no_such_key(file, _TABLE, key, _KEYS)
+        if key in _TEXTS and not isinstance(value, str):
+            raise DefinitionError(f"{file}: {_TABLE} {key} must be text, got {value!r}")
+        if key in _CHOICES and value not in _CHOICES[key]:
+            wanted = ", ".join(map(repr, _CHOICES[key]))
+            raise DefinitionError(f"{file}: {_TABLE} {key} must be one of {wanted}, got {value!r}")
+    for key in ("cron", "workflow"):
+        if key not in given:
+            raise DefinitionError(f"{file}: {_TABLE} lacks {key}")
+    inputs = given.get("inputs", {})
+    if not isinstance(inputs, dict):
+        raise DefinitionError(f"{file}: {_TABLE} inputs must be a table, got {inputs!r}")
+    target = given["workflow"]
+    name = given["name"] if "name" in given else Path(target.rpartition(":")[2]).stem
+    fields: dict[str, Any] = {**given, "name": name}
+    schedule = Schedule(**fields)
+    if not _NAME.fullmatch(name):
+        raise _none(file, "name", name, "letters, digits, '.', '_' and '-' make one")
+    try:
+        ZoneInfo(schedule.timezone)
+    except (KeyError, ValueError, OSError) as error:
+        why = str(error).strip("'\"")
+        raise _none(file, "timezone", schedule.timezone, why) from None
+    try:
+        schedule.following(0.0)
+    except HandrailError:
+        raise
+    except Exception as error:  # noqa: BLE001  # of the library: its error is of no kind
+        raise _none(file, "cron", schedule.cron, str(error)) from None
+    return schedule
+
+
+def _none(file: str, key: str, value: str, why: str) -> DefinitionError:
+    return DefinitionError(f"{file}: {_TABLE} {key} {value!r} is none: {why}")
+
+
+def _instants(schedule: Schedule, since: int, *, reverse: bool = False) -> Iterator[float]:
+    try:
+        from cronsim import CronSim
+    except ImportError as error:
+        raise MissingExtra("A schedule", "cronsim", "cli") from error
+    begin = datetime.fromtimestamp(since, ZoneInfo(schedule.timezone))
+    return (one.timestamp() for one in CronSim(schedule.cron, begin, reverse=reverse))
+
+
+class Timetable:
+    """The schedules of a project, looked at again and again. Mutable: it keeps what was decided.
+
+    ``folder`` is where the journal is; it is made ``now``, and instants before that were missed.
+    """
+
+    def __init__(self, schedules: Sequence[Schedule], folder: Path, now: float) -> None:
+        self.schedules = schedules
+        self._began = now
+        self._seen = _first_seen(folder / SEEN, schedules, now) if schedules else {}
+        self._done: dict[str, float] = {}
+        """The last instant of each schedule of which it was decided."""
+
+    def due(self, infos: Iterable[RunInfo], now: float) -> list[Instant]:
+        """What is to be begun, or skipped, and was not yet."""
+        last = [(one, one.last(now)) for one in self.schedules]
+        open_ = [(one, at) for one, at in last if self._is_open(one, at)]
+        if not open_:
+            return []
+        runs = list(infos)
+        found = [self._decided(one, at, runs) for one, at in open_]
+        return [one for one in found if one is not None]
+
+    def begun(self, instant: Instant) -> None:
+        """Note that this was done: whether the run goes well is not for the timetable."""
+        self._done[instant.schedule.name] = instant.at
+
+    def _is_open(self, schedule: Schedule, at: float) -> bool:
+        known = max(self._seen[schedule.key], self._done.get(schedule.name, 0.0))
+        is_missed = at < self._began - SOON_S
+        return at > known and not (is_missed and schedule.missed == "skip")
+
+    def _decided(self, schedule: Schedule, at: float, runs: Sequence[RunInfo]) -> Instant | None:
+        run_id = schedule.run_id(at)
+        if any(one.run_id == run_id for one in runs):  # another worker was first
+            self._done[schedule.name] = at
+            return None
+        mine = [one for one in runs if one.labels.get(LABEL) == schedule.name]
+        at_work = [one for one in mine if one.status not in _OVER]
+        match schedule.overlap:
+            case "wait" if at_work:
+                return None
+            case "skip":
+                was = [one for one in mine if one.started_at <= at < one.updated_at]
+                for one in (*at_work, *was):
+                    why = f"run {one.run_id} had not ended"
+                    return Instant(schedule, at, run_id, why)
+            case _:
+                pass
+        return Instant(schedule, at, run_id)
+
+
+def _first_seen(file: Path, schedules: Sequence[Schedule], now: float) -> dict[str, float]:
+    """When each schedule was first seen: instants before that are not its own."""
+    known: dict[str, float] = {}
+    with contextlib.suppress(OSError, ValueError):
+        known = json.loads(file.read_text("utf-8"))
+    seen = {one.key: known.get(one.key, now) for one in schedules}
+    if seen != known:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside = file.with_name(f"{file.name}.{os.getpid()}")
+        beside.write_text(json.dumps(seen, indent=2), "utf-8")
+        beside.replace(file)
+    return seen

@@ -1,0 +1,122 @@
+"""``run --detach``: a run that is driven apart from who began it, and waits to be answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handrail import SqliteJournal
+from handrail.ports.journal import RunInfo
+from handrail.record.view import state_of
+from tests.cli.conftest import Outcome, notes
+
+Cli = Callable[..., Outcome]
+JOURNAL = Path(".handrail", "runs.db")
+
+
+def info_of(run_id: str) -> RunInfo:
+    """A run's line in the journal."""
+    return next(one for one in SqliteJournal(JOURNAL).runs() if one.run_id == run_id)
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """Wait for it; what it gives."""
+    end = time.monotonic() + 30
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.02)  # noqa: TID251  # another process
+    return found
+
+
+@pytest.fixture
+def begun(process: Cli, durable: Path) -> Generator[Callable[..., dict[str, Any]]]:
+    """Begins a detached run; what is said of it. What is left of it is ended afterwards."""
+    del durable
+    ids: list[str] = []
+
+    def begin(target: str, *words: str) -> dict[str, Any]:
+        done = process("run", f"durable.py:{target}", "--detach", "--json", *words)
+        assert done.code == 0, done
+        ids.append(done.data["run_id"])
+        return dict(done.data)
+
+    yield begin
+    Path("go").touch()
+    for run_id in ids:
+        process("stop", run_id)
+
+
+def test_it_waits_at_a_question_until_somebody_answers(process: Cli, begun: Any) -> None:
+    """The command returns when the start is recorded; the run is in a session of its own, without a
+    terminal, its log beside its files; the answer comes from another process, and is followed.
+    """
+    run = begun("asks")
+    assert info_of(run["run_id"]).events >= 1
+    until(lambda: notes() == ["before"])
+    assert os.getsid(run["pid"]) == run["pid"] != os.getsid(0)
+    assert Path(f"/proc/{run['pid']}/fd/0").readlink() == Path(os.devnull)
+    until(lambda: "Merge it?" in Path(run["log"]).read_text("utf-8"))
+    time.sleep(0.5)  # noqa: TID251  # it might be suspended
+    info = info_of(run["run_id"])
+    assert info.holder is not None
+    assert (state_of(info), info.holder.pid) == ("running", run["pid"])
+    assert Path(run["log"]).parent == Path(f".handrail/runs/asks-{run['run_id']}").resolve()
+    assert process("answer", run["run_id"], "merge?", "yes").code == 0
+    until(lambda: state_of(info_of(run["run_id"])) == "succeeded")
+    until(lambda: "merged: yes" in Path(run["log"]).read_text("utf-8"))
+    assert notes() == ["before", "merged: yes"]
+
+
+def test_a_run_that_was_stopped_goes_on_apart(process: Cli, begun: Any) -> None:
+    """`resume --detach` prints the id, and so does `run` with that id; a run that has ended has its
+    result printed.
+    """
+    run = begun("asks", "--run-id", "r")
+    until(lambda: notes() == ["before"])
+    assert process("stop", "r").code == 0
+    assert state_of(info_of("r")) == "suspended"
+    again = process("resume", "r", "--detach")
+    assert (again.code, again.out) == (0, "r\n")
+    assert f"driven by process {info_of('r').holder.pid}" in again.err  # type: ignore[union-attr]
+    assert info_of("r").holder.pid != run["pid"]  # type: ignore[union-attr]
+    assert process("answer", "r", "merge?", "no").code == 0
+    until(lambda: state_of(info_of("r")) == "succeeded")
+    assert process("resume", "r", "--detach").out == "merged: no\n"
+    assert notes() == ["before", "merged: no"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere.py"], "there is no such file"),
+        (["durable.py:dies", "--input", "third=1"], "third"),
+        (["durable.py:asks", "--gates", "ask"], "nobody sits there"),
+    ],
+)
+def test_what_is_wrong_is_told_as_without_it(
+    process: Cli, durable: Path, words: list[str], said: str
+) -> None:
+    """At once, with the same exit code; no run was made."""
+    del durable
+    done = process("run", *words, "--detach")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert "Traceback" not in done.err
+
+
+def test_inputs_are_read_before_it_lets_go(process: Cli, durable: Path) -> None:
+    """Also those that come on stdin."""
+    del durable
+    Path("go").touch()
+    told = process(
+        "run", "durable.py:dies", "--detach", "--inputs", "-", text=json.dumps({"first": "x"})
+    )
+    assert told.code == 0
+    until(lambda: state_of(info_of(told.out.strip())) == "succeeded")
+    assert notes()[0] == "x"
