@@ -146,7 +146,7 @@ def test_every_verb_is_drawn() -> None:
     seen = set[type[Any]]()
 
     @settings(phases=[Phase.generate], max_examples=300)
-    @given(strategies.shapes())
+    @given(strategies.shapes(agents=True))
     def look(shape: Shape) -> None:
         seen.add(type(shape.what))
 
