@@ -129,6 +129,14 @@ if TYPE_CHECKING:
     from handrail.model.shapes import AgentRequest as AgentRequest
     from handrail.model.shapes import OwnTree as OwnTree
     from handrail.model.shapes import WorkflowLike as WorkflowLike
+    from handrail.model.work import Found as Found
+    from handrail.model.work import Tally as Tally
+    from handrail.model.work import Task as Task
+    from handrail.model.work import TaskDone as TaskDone
+    from handrail.model.work import TaskFailed as TaskFailed
+    from handrail.model.work import TaskRefused as TaskRefused
+    from handrail.model.work import Work as Work
+    from handrail.model.work import plateau as plateau
     from handrail.ports.agent import AgentBackend as AgentBackend
     from handrail.ports.agent import AgentReply as AgentReply
     from handrail.ports.agent import AgentTurn as AgentTurn
@@ -222,6 +230,7 @@ _NAMES = {
         ValidationResult ValidationRoundResult WaitsFor WorkflowFailed WorkflowResult
     """,
     "handrail.model.shapes": "AgentLike AgentRequest OwnTree WorkflowLike",
+    "handrail.model.work": "Found Tally Task TaskDone TaskFailed TaskRefused Work plateau",
     "handrail.ports.agent": "AgentBackend AgentReply AgentTurn Capabilities Probe",
     "handrail.ports.claims": """
         Claim ClaimList ClaimRequest ClaimWait Claimant Claims Resource

@@ -7,7 +7,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from handrail import Stage, Step, StepFailed, Steps, WorkflowContext, current, step, workflow
+from handrail import (
+    Found,
+    Stage,
+    Step,
+    StepFailed,
+    Steps,
+    Task,
+    WorkflowContext,
+    current,
+    plateau,
+    step,
+    workflow,
+)
 
 
 @dataclass(frozen=True)
@@ -199,6 +211,36 @@ def passes_later(context: WorkflowContext) -> bool:
     return "/2/" in current().path
 
 
+async def explore(task: Task) -> Found[str]:
+    """Finds more the deeper it may go; one task is broken, another at first, some come twice."""
+    if task.id == "a/1" or (task.id == "b" and current().attempt == 1):
+        raise Broken(f"{task.id} is no way")
+    below = [Task(f"{task.id}/{n}", task.payload - 1, -n) for n in range(task.payload)]
+    return Found(task.id, [*below, Task("a", 9)])
+
+
+def explored(task: Task) -> Steps[Found[str]]:
+    """A task whose body is a generator."""
+    found = yield from step("explore").call(explore, task).retry(2, backoff=0).with_rollback(undo)
+    return Found(found.value.upper(), found.children)
+
+
+def one_step(task: Task) -> Step[Found[str]]:
+    """A task whose body is a step."""
+    return step("explore").call(explore, task)
+
+
+@workflow
+def grows() -> Steps[Any]:
+    """Tasks that bring tasks, side by side and one by one, to the last one, or to a bound."""
+    roots = [Task("a", 2), Task("b", 1, -1), Task("a", 1)]
+    wide = yield from step("wide").work(roots, explored, max_concurrency=2)
+    narrow = yield from step("narrow").work(
+        roots, one_step, max_concurrency=1, stop=plateau(2), at_most=4
+    )
+    return wide, narrow
+
+
 FLOWS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sequence": (sequence, ("task",)),
     "groups": (groups, ()),
@@ -207,5 +249,6 @@ FLOWS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "waits": (waits, ()),
     "checks": (checks, ()),
     "retries": (retries, ()),
+    "grows": (grows, ()),
 }
 """Those that a crash must not change, with their inputs; ``buys`` may be told of one."""

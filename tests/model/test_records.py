@@ -29,6 +29,7 @@ from handrail.model.results import (
     ValidationRoundResult,
     WaitsFor,
 )
+from handrail.model.work import Task
 from handrail.record.rows import (
     Record,
     UnreadableRecord,
@@ -146,6 +147,8 @@ gates = st.builds(
     st.booleans(),
 )
 names = st.lists(texts, max_size=2).map(tuple)
+priorities = st.floats(allow_nan=False, allow_infinity=False)
+tasks = st.lists(st.builds(Task, talk.filter(bool), values, priorities), max_size=2).map(tuple)
 by_name = st.dictionaries(talk, values, max_size=3)
 statuses = st.sampled_from(["succeeded", "failed", "cancelled", "suspended"])
 optional = st.none() | talk
@@ -160,7 +163,12 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("size", "max_concurrency"), st.none() | numbers),
     **dict.fromkeys(("retryable", "rollback", "once", "passed", "cleanup"), st.booleans()),
     **dict.fromkeys(("signals", "superseded", "reused", "rerun", "error_bases"), names),
-    **dict.fromkeys(("orphaned", "left_out"), names),
+    **dict.fromkeys(("orphaned", "left_out", "order", "drop"), names),
+    **dict.fromkeys(("tasks", "add"), tasks),
+    "priority": st.dictionaries(talk, priorities, max_size=2),
+    "found": st.lists(st.tuples(talk, priorities), max_size=2).map(tuple),
+    "why_stopped": optional,
+    "ended": numbers,
     "accepts": st.sampled_from([None, str, dict[str, int], Report, int | None]),
     **dict.fromkeys(("error", "reason"), talk),
     **dict.fromkeys(("traceback", "by", "failed_step"), optional),

@@ -22,6 +22,7 @@ from handrail.model.results import (
     WorkflowResult,
 )
 from handrail.model.shapes import WorkflowLike
+from handrail.model.work import Found, Work
 from handrail.record.run_record import Recorded
 from handrail.testing.script_drive import Drive, undone
 from handrail.testing.shapes import Action, Body, Broken, Undoing, workflow_of
@@ -170,6 +171,13 @@ def essence(value: Any) -> Any:
             return [(essence(one.stages), essence(one.fix)) for one in value.rounds]
         case StageResult():
             return (value.name, value.passed)
+        case Work():
+            done = [(one.id, one.parent, essence(one.value)) for one in value.done]
+            others = [[one.id for one in some] for some in (value.failed, value.left)]
+            refused = [(one.id, one.parent) for one in value.refused]
+            return (done, *others, refused, value.why_stopped)
+        case Found():
+            return (essence(value.value), [one.id for one in value.children])
         case BranchResult():
             return (value.index, value.name, essence(value.output))
         case Skipped():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -156,11 +157,33 @@ def _end_key(path: str) -> tuple[Any, ...]:
 
 
 def commands_in_tree_order(hand: Hand) -> None:
-    """Within one batch, what begins, what is stopped and what ends come in tree order."""
+    """Within one batch, what begins, what is stopped and what ends come in tree order; but tasks
+    beside one another in that of their urgency.
+    """
+    works = {
+        event.path
+        for event in hand.events
+        if isinstance(event, ev.GroupStarted) and event.kind == "work"
+    }
     for happened, commands in hand.batches:
         for kind in (_begun, _stopped, _ended):
             there = [path for command in commands for path in kind(command)]
-            assert there == sorted(there, key=tree_key), (happened, there)
+            for each in _tasks_apart(there, works):
+                assert each == sorted(each, key=tree_key), (happened, there)
+
+
+def _tasks_apart(there: list[str], works: Collection[str]) -> list[list[str]]:
+    """The paths of each task, and those that stand in none, with one for all tasks of a work."""
+    found: dict[str, list[str]] = {}
+    for path in there:
+        home, parts = "", path.split("/")
+        for depth in range(1, len(parts)):
+            here = "/".join(parts[:depth])
+            if re.sub(r"~\d+$", "", here) in works:
+                found.setdefault(home, []).append(here)
+                home = "/".join(parts[: depth + 1])
+        found.setdefault(home, []).append(path)
+    return list(found.values())
 
 
 def _begun(command: cmd.Command) -> list[str]:
@@ -221,3 +244,34 @@ def nothing_left(hand: Hand) -> None:
     run = hand.machine.run
     assert (run.nodes, run.gates, run.listeners, run.timers) == ({}, {}, {}, {})
     assert hand.flights == {}
+
+
+def the_most_urgent_begins_first(events: Events) -> None:
+    """Of the tasks that wait the most urgent begins; of equal ones the one that came first. Of a
+    drive whose queues nobody edits.
+    """
+    waiting: dict[str, dict[str, tuple[float, int]]] = {}
+    known: dict[str, set[str]] = {}
+    for event in events:
+        group = getattr(event, "path", "").rpartition("/")[0]
+        match event:
+            case ev.TasksQueued(path=path, tasks=tasks):
+                waiting[path], known[path] = {}, set()
+                brought = [(one.id, one.priority) for one in tasks]
+                _bring(brought, waiting[path], known[path])
+            case ev.MemberCompleted(found=brought) if group in waiting:
+                _bring(brought, waiting[group], known[group])
+            case ev.MemberStarted(key=key) if group in waiting:
+                place = waiting[group].pop(key)
+                assert place <= min(waiting[group].values(), default=place), (event, waiting[group])
+            case _:
+                pass
+
+
+def _bring(
+    tasks: Sequence[tuple[str, float]], waiting: dict[str, tuple[float, int]], known: set[str]
+) -> None:
+    for one, priority in tasks:
+        if one not in known:
+            known.add(one)
+            waiting[one] = priority, len(known)

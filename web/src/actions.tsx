@@ -11,7 +11,7 @@ import { draftOf, shapeOf, valueOf, type Draft, type Shape } from "./schema";
 import { Refused, type Verb } from "./source";
 import { Dialog, Foreign, notify } from "./ui";
 
-const NEEDS_A_DRIVER: ReadonlySet<Verb> = new Set(["answer", "signal", "guide", "complete", "skip", "retry"]);
+const NEEDS_A_DRIVER: ReadonlySet<Verb> = new Set(["answer", "signal", "guide", "complete", "skip", "retry", "work"]);
 
 /** Do it, and say so; what the server refuses is said in its words. The answer, if it was done. */
 export async function perform(

@@ -110,6 +110,19 @@ export interface Act {
   readonly by: string | null;
 }
 
+/** The queue of a `work` step. */
+export interface Queue {
+  readonly path: string;
+  /** The next one first. */
+  readonly queued: readonly { readonly id: string; readonly priority: number }[];
+  readonly running: readonly string[];
+  readonly done: number;
+  readonly failed: number;
+  readonly refused: readonly string[];
+  readonly why_stopped: string | null;
+  readonly over: boolean;
+}
+
 export interface RunDetail {
   readonly run: RunRow;
   readonly seq: number;
@@ -124,6 +137,7 @@ export interface RunDetail {
   readonly acts: readonly Act[];
   /** When it was driven: from, to (null: it is now). */
   readonly drives: readonly (readonly [number, number | null])[];
+  readonly work: readonly Queue[];
   readonly steps: readonly StepRow[];
 }
 

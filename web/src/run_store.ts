@@ -11,7 +11,7 @@ import { Tree } from "./tree";
 const KEPT = 256 * 1024;
 const RUN_CHANGED = new Set([
   "GateOpened", "GateAnswered", "SignalReceived", "WorkflowCompleted", "RunSuspended", "RunResumed",
-  "LadderStep", "CancelRequested", "RunSteered",
+  "LadderStep", "CancelRequested", "RunSteered", "TasksQueued", "WorkEdited", "WorkStopped",
 ]);
 
 const DRIVEN: ReadonlySet<string> = new Set(["running", "paused"]);
@@ -129,8 +129,15 @@ export class RunStore extends Changing {
     this.seq = event.seq;
     if (event.step) this.tree.put(event.step);
     if (event.path !== undefined && event.path === this.watched) this.touched += 1;
-    if (RUN_CHANGED.has(event.type)) this.refresh();
+    if (RUN_CHANGED.has(event.type) || this.isOfAQueue(event.path)) this.refresh();
     this.changed();
+  }
+
+  /** True for a `work` step, and for a task of one. */
+  private isOfAQueue(path: string | undefined): boolean {
+    if (path === undefined) return false;
+    const parent = path.slice(0, Math.max(0, path.lastIndexOf("/")));
+    return this.detail?.work.some((one) => one.path === path || one.path === parent) ?? false;
   }
 
   /** Load what is told of the run besides its steps, a moment after the last change of it. */

@@ -28,7 +28,7 @@ export class Refused extends Error {
 }
 
 export type Verb =
-  | "answer" | "signal" | "pause" | "unpause" | "guide" | "complete" | "skip" | "retry" | "stop"
+  | "answer" | "signal" | "pause" | "unpause" | "guide" | "complete" | "skip" | "retry" | "work" | "stop"
   | "cancel" | "resume" | "fork";
 
 export type TextKind = "message" | "reasoning" | "activity" | "stdout" | "stderr";

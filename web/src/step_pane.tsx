@@ -10,6 +10,7 @@ import { useClock } from "./hooks";
 import { Icon, StatePill } from "./icons";
 import { waitText } from "./list";
 import { Members, Rounds } from "./member_parts";
+import { QueuePart } from "./queue";
 import type { RunStore } from "./run_store";
 import { outputOf } from "./outputs";
 import { pretty } from "./text";
@@ -73,6 +74,7 @@ export function StepPane({ store, detail: run, path, onClose, onStep }: Props) {
       </aside>
     );
   }
+  const queue = run.work.find((one) => one.path === path);
   const gate = run.gates.find((one) => one.path === path);
   const wait = run.run.waits_for.find((one) => one.path === path && one.kind !== "answer");
   const agent = step.step_type === "agent" || step.step_type === "generate";
@@ -95,6 +97,7 @@ export function StepPane({ store, detail: run, path, onClose, onStep }: Props) {
         {problem && <p class="wrong"><Foreign text={problem} /></p>}
         {gate && <GatePart key={`${gate.path} ${gate.since}`} gate={gate} store={store} now={now} />}
         {wait && <p class="note"><Foreign text={waitText(wait, now)} /></p>}
+        {queue && <QueuePart queue={queue} store={store} />}
         <Facts step={step} detail={detail} now={now} />
         <Errors step={step} detail={detail} />
         <Members tree={store.tree} path={path} onStep={onStep} />

@@ -29,6 +29,7 @@ from handrail.cli.options import (
     Statuses,
     Words,
 )
+from handrail.cli.work_app import work_app
 
 app = App(
     name="handrail",
@@ -724,6 +725,9 @@ def stop(
     from handrail.cli.steer import stop as stop_runs
 
     return stop_runs(run, hand.place(), every=every, by=hand.by, as_json=hand.as_json)
+
+
+app.command(work_app)
 
 
 @app.command

@@ -23,6 +23,7 @@ from handrail.cli.report import format_time, in_lines, left_behind, one_line, re
 from handrail.cli.show_step import show_step
 from handrail.cli.target import is_file, is_module, load, target_of
 from handrail.cli.waiting import answers_to, signals_to
+from handrail.cli.work import counts_text
 from handrail.model import events as ev
 from handrail.model.definition import REQUIRED
 from handrail.model.paths import decode_key
@@ -158,6 +159,8 @@ def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None
     for line in _tree(view.steps):
         print(shown(line))
     print()
+    for line in _work_lines(view):
+        print(shown(line))
     _print_end(view, alive=info.holder is not None)
     _print_waits(info, view, place)
     sys.stdout.flush()
@@ -203,6 +206,13 @@ def _tree(steps: Sequence[StepView]) -> list[str]:
         lines += _hidden_line(hidden.pop(above, 0), step.depth, glyphs)
         lines += _step_lines(step, glyphs)
     return lines or ["  (no step has begun)"]
+
+
+def _work_lines(view: RunView) -> Iterator[str]:
+    """What waits in the queues that are open, and why others left tasks."""
+    for work in view.works:
+        if not work.over or work.why_stopped is not None or work.refused:
+            yield f"queue of {clean(work.path)}: {counts_text(work)}"
 
 
 def _above(step: StepView) -> str:
@@ -348,6 +358,8 @@ def _message_text(message: ev.Event) -> str:
             return f"guidance{to}{who}: {one_line(message.value)}"
         case ev.RunSteered():
             return f"{message.action}{f' {message.path!r}' if message.path else ''}{who}"
+        case ev.WorkEdited():
+            return f"changes to the queue of {message.path!r}{who}"
         case _:
             return type(message).__name__
 

@@ -14,10 +14,10 @@ from typing import Any
 from uuid import UUID
 
 from handrail.codec.writing import class_of
-from handrail.model import results
+from handrail.model import results, work
 from handrail.typed.reference import name_now, recorded_name, reference
 
-_RESULTS = (
+_RESULTS: tuple[type, ...] = (
     results.AgentResult,
     results.BranchResult,
     results.CommandResult,
@@ -33,6 +33,12 @@ _RESULTS = (
     results.ValidationRoundResult,
     results.WaitsFor,
     results.WorkflowResult,
+    work.Found,
+    work.Task,
+    work.TaskDone,
+    work.TaskFailed,
+    work.TaskRefused,
+    work.Work,
 )
 OWN_TAGS: dict[type, str] = {cls: f"handrail:{cls.__name__}" for cls in _RESULTS}
 OWN_CLASSES: dict[str, type] = {tag: cls for cls, tag in OWN_TAGS.items()}

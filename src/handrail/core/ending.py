@@ -257,6 +257,9 @@ def workflow_completed(run: RunState, event: ev.WorkflowCompleted) -> None:
 def close_run(run: RunState, report: cmd.CloseRun) -> None:
     """Suspend: generators are closed without rollbacks; what they yield then is dropped."""
     notes = close_bodies(run)
+    for node in run.nodes.values():
+        if isinstance(node, StepNode):
+            node.put_in_order(run)
     gates, signals = tuple(run.gates.values()), tuple(sorted(run.listeners))
     waits = tuple(open_waits(run))
     reason = "; ".join(dict.fromkeys(run.parked.values())) or report.reason

@@ -1,4 +1,4 @@
-"""The verbs with many children: ``parallel``, ``for_each`` and ``race``.
+"""The verbs with many children: ``parallel``, ``for_each`` and ``race``; what ``work`` shares.
 
 A group pulls its members one by one into a sliding window, so items may be an endless iterator and
 a slow member holds nobody back. Whatever the order in which members end, what the group gives does
@@ -17,7 +17,7 @@ from handrail.core import commands as cmd
 from handrail.core.ending import partially_compensated, undo
 from handrail.core.failing import fail
 from handrail.core.failures import AttemptFailure, failure_from, failure_of
-from handrail.core.items import Items, function_of, is_body, keyed
+from handrail.core.items import Items, function_of, is_body, keyed, told_of
 from handrail.core.mistakes import not_a_step
 from handrail.core.nodes import MemberNode, Node, Phase, RollbackEntry, is_late
 from handrail.core.replaying import replay_member
@@ -36,7 +36,7 @@ from handrail.model.described import defined_at
 from handrail.model.results import StepResult
 from handrail.record.outputs import OUTPUTS, RESULTS, winner
 from handrail.steps.fingerprint import item_digest
-from handrail.steps.verbs import ForEachGroup, ParallelGroup, RaceGroup, Step
+from handrail.steps.verbs import ForEachGroup, ParallelGroup, RaceGroup, Step, WorkGroup, take
 
 PULLS_PER_TURN = 256
 """How many members are started before the event loop gets a turn."""
@@ -44,13 +44,16 @@ PULLS_PER_TURN = 256
 Mode: TypeAlias = Literal["fail_fast", "continue", "all_or_nothing", "race"]
 _FAILURES_TOLD = 5
 """A group that failed tells so many failures of members whole; of more, the first one."""
-GroupVerb: TypeAlias = ParallelGroup | ForEachGroup | RaceGroup
+GroupVerb: TypeAlias = ParallelGroup | ForEachGroup | RaceGroup | WorkGroup
+Bodied: TypeAlias = ForEachGroup | WorkGroup
+"""The groups whose members have a body."""
 
 
 class Members:
     """How far an attempt of a group has come. Mutable."""
 
     __slots__ = (
+        "awaits_turn",
         "cancelled",
         "closed",
         "decided",
@@ -79,6 +82,7 @@ class Members:
         self.closed = False
         self.started = 0
         self.pulls = 0
+        self.awaits_turn = False
         self.results: dict[int, StepResult[Any]] = {}
         self.rollbacks: dict[int, list[RollbackEntry]] = {}
         self.first_failure: StepResult[Any] | None = None
@@ -136,7 +140,9 @@ class Members:
 
 
 class GroupNode(CompositeNode):
-    """One node for the three verbs; they differ in where members come from and in the end."""
+    """One node for the three verbs; they differ in where members come from and in the end. That of
+    ``work`` (``core.work``) derives from it.
+    """
 
     __slots__ = ("items", "live", "members")
 
@@ -179,9 +185,13 @@ class GroupNode(CompositeNode):
             return
         on_error = "fail_fast" if isinstance(verb, RaceGroup) else verb.on_error
         run.record(ev.GroupStarted(self.path, verb.kind, _size(verb), on_error, members.window))
+        self.opened(run)
         if run.rehearses and is_late(self):
             self._begin_no_more(run)
         run.push(Pull(self))
+
+    def opened(self, run: RunState) -> None:
+        """Record more of the start, before any member is."""
 
     def _first_members(self, verb: GroupVerb) -> Members:
         match verb:
@@ -193,6 +203,8 @@ class GroupNode(CompositeNode):
                 if self.items is None:
                     self.items = Items(verb.items, again=self.step.modifiers.retry is not None)
                 return Members(verb.on_error, verb.max_concurrency, self.items.from_first())
+            case WorkGroup():
+                raise AssertionError(verb)  # its node makes its own
             case _:
                 assert_never(verb)
 
@@ -201,6 +213,7 @@ class GroupNode(CompositeNode):
     def turn(self, run: RunState) -> None:
         """Go on starting members, after a turn of the loop."""
         self.members.pulls = 0
+        self.members.awaits_turn = False
         run.push(Pull(self))
 
     def pull(self, run: RunState) -> None:
@@ -212,7 +225,9 @@ class GroupNode(CompositeNode):
             self._perhaps_end(run)
             return
         if members.pulls >= PULLS_PER_TURN and not run.rehearses:
-            run.emit(cmd.Pull(self.path))
+            if not members.awaits_turn:
+                members.awaits_turn = True
+                run.emit(cmd.Pull(self.path))
             return
         try:
             item = next(members.items)
@@ -226,16 +241,19 @@ class GroupNode(CompositeNode):
         members.pulls += 1
         run.push(Pull(self))
         verb = self.verb
-        if isinstance(verb, ForEachGroup):
+        if isinstance(verb, (ForEachGroup, WorkGroup)):
             self._open_member(run, verb, item)
         else:
             self._open_step(run, item)
 
     def _items_failed(self, run: RunState, error: Exception) -> None:
-        members = self.members
-        members.exhausted = True
+        self._give_up(run, error, f"its items raised after {self.members.started}")
+
+    def _give_up(self, run: RunState, error: Exception, what: str) -> None:
+        """Fail by what a function of the user's raised; members are stopped first."""
+        self.members.exhausted = True
         failure = failure_of(error)
-        failure.error = f"its items raised after {members.started}: {failure.error}"
+        failure.error = f"{what}: {failure.error}"
         self.failure = failure
         self._stop_members(run, failure.error)
         self._perhaps_end(run)
@@ -249,9 +267,15 @@ class GroupNode(CompositeNode):
             index, members.started = members.started, members.started + 1
             run.open_child(self, step, path, index)
 
-    def _open_member(self, run: RunState, verb: ForEachGroup, item: Any) -> None:
+    def index_of(self, run: RunState, item: Any) -> int:
+        """The place of the next member, whose item this is."""
+        del run, item
+        return self.members.started
+
+    def _open_member(self, run: RunState, verb: Bodied, item: Any) -> None:
         members = self.members
-        index, members.started = members.started, members.started + 1
+        index = self.index_of(run, item)
+        members.started += 1
         try:
             value, key = keyed(verb, item, index)
         except DefinitionError as error:
@@ -275,9 +299,10 @@ class GroupNode(CompositeNode):
         member.started_at = run.now
         assert self.live is not None
         self.live[path] = run.nodes[path] = member
-        if replay_member(run, member, verb, item, value):
+        told = told_of(verb, item)
+        if replay_member(run, member, verb, told, value):
             return
-        digest = "" if run.codec is None else item_digest(item, run.codec, run.setting.secrets)
+        digest = "" if run.codec is None else item_digest(told, run.codec, run.setting.secrets)
         member.phase = Phase.RUNNING
         run.record(ev.MemberStarted(path, index, key, digest))
         _begin_body(run, member, verb, value)
@@ -366,18 +391,37 @@ class GroupNode(CompositeNode):
             return
         self.stopped(run)
         undone = partially_compensated(run, self)
-        failure = self.failure or _failure(self.path, self.verb, members)
+        failure = self.failure or _failure(self.path, self.verb, members, self.not_begun())
         if failure is None and undone is not None:
             failure = failure_of(undone)
         if failure is None:
-            output = _output(self.verb, members)
-            run.succeed(self, output, derived=_derived(members))
+            output, derived = self.output()
+            run.succeed(self, output, derived=derived)
             return
-        failure.output, failure.derived = _results(self.verb, members), RESULTS
+        failure.output, failure.derived = self.results()
         if undone is not None or members.mode == "all_or_nothing":
             undo(run, self, lambda: fail(run, self, failure))
         else:
             fail(run, self, failure)
+
+    def output(self) -> tuple[Any, str]:
+        """What the group gives, and how that follows from its members."""
+        return _output(self.verb, self.members), _derived(self.members)
+
+    def results(self) -> tuple[Any, str]:
+        """What it gives although it failed."""
+        return _results(self.verb, self.members), RESULTS
+
+    def not_begun(self) -> int:
+        """How many members were never begun, as far as that is known."""
+        return max(0, (_size(self.verb) or 0) - self.members.started)
+
+    def order(self, run: RunState) -> tuple[tuple[str, ...], str | None]:
+        """The keys of the members, if they began in another order than theirs; and why some were
+        left.
+        """
+        del run
+        return (), None
 
     def stopped(self, run: RunState) -> None:
         """Record how many members there were, now that all have ended."""
@@ -385,6 +429,7 @@ class GroupNode(CompositeNode):
         if members.closed:
             return
         members.closed = True
+        order, why_stopped = self.order(run)
         run.concurrent.discard(self.base)  # all have ended: nothing depends on who was faster
         members.close_items()
         gathered = members.gathered()
@@ -401,11 +446,13 @@ class GroupNode(CompositeNode):
                 members.failed,
                 members.cancelled,
                 members.skipped,
+                order,
+                why_stopped,
             )
         )
 
 
-def _begin_body(run: RunState, member: MemberNode, verb: ForEachGroup, value: Any) -> None:
+def _begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> None:
     function = function_of(verb)
     try:
         made: Step[Any] | Generator[Any, Any, Any] = function(value)
@@ -413,6 +460,7 @@ def _begin_body(run: RunState, member: MemberNode, verb: ForEachGroup, value: An
         run.end_member(member, "failed", failure=failure_of(error))
         return
     if type(made) is Step:
+        take(made)
         path = f"{member.base}/{made.name}"
         run.tree[member.path] = path  # its only child; a dict would cost 200 bytes more
         run.open_child(member, made, path)
@@ -436,14 +484,21 @@ def _decision(members: Members) -> str:
 
 
 def _size(verb: GroupVerb) -> int | None:
-    held: Any = verb.items if isinstance(verb, ForEachGroup) else verb.steps
+    held: Any
+    match verb:
+        case ForEachGroup():
+            held = verb.items
+        case WorkGroup():
+            held = verb.tasks
+        case _:
+            held = verb.steps
     try:
         return len(held)
     except Exception:  # noqa: BLE001  # no __len__, or the user's own
         return None
 
 
-def _failure(path: str, verb: GroupVerb, members: Members) -> AttemptFailure | None:
+def _failure(path: str, verb: GroupVerb, members: Members, not_begun: int) -> AttemptFailure | None:
     """Why the group fails, or None if it does not."""
     match members.mode:
         case "race":
@@ -454,7 +509,7 @@ def _failure(path: str, verb: GroupVerb, members: Members) -> AttemptFailure | N
             if members.first_failure is None:
                 return None
             text = _what_failed(members, members.first_failure)
-            return failure_from(members.first_failure, text + _what_else(verb, members))
+            return failure_from(members.first_failure, text + _what_else(members, not_begun))
 
 
 def _what_failed(members: Members, first: StepResult[Any] | None = None) -> str:
@@ -473,14 +528,13 @@ def _what_failed(members: Members, first: StepResult[Any] | None = None) -> str:
     return text
 
 
-def _what_else(verb: GroupVerb, members: Members) -> str:
+def _what_else(members: Members, not_begun: int) -> str:
     stopped = [
         result.name for _, result in sorted(members.results.items()) if result.status == "cancelled"
     ]
     text = f"; cancelled: {_listed(stopped)}" if stopped else ""
-    size = _size(verb)
-    if size is not None and size > members.started:
-        text += f"; {size - members.started} not begun"
+    if not_begun:
+        text += f"; {not_begun} not begun"
     return text
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from handrail.errors import DefinitionError
 from handrail.model.paths import encode_key
-from handrail.steps.verbs import ForEachGroup, Step
+from handrail.steps.verbs import ForEachGroup, Step, WorkGroup
 from handrail.typed.reference import reference
 
 
@@ -44,13 +44,15 @@ class Items:
         return copy.copy(self._kept)
 
 
-def keyed(verb: ForEachGroup, item: Any, index: int) -> tuple[Any, str]:
+def keyed(verb: ForEachGroup | WorkGroup, item: Any, index: int) -> tuple[Any, str]:
     """The value that the body gets, and the member's encoded key.
 
     Raises:
         DefinitionError: there is no such key.
         Exception: what the user's ``key`` raised.
     """
+    if isinstance(verb, WorkGroup):
+        return item, encode_key(item.id)
     if isinstance(verb.items, Mapping):
         given, value = item
         key = given if verb.key is None else verb.key(value)
@@ -63,7 +65,12 @@ def keyed(verb: ForEachGroup, item: Any, index: int) -> tuple[Any, str]:
         raise DefinitionError(f"item {index} of {reference(verb.body)}: {error}") from None
 
 
-def function_of(verb: ForEachGroup) -> Any:
+def told_of(verb: ForEachGroup | WorkGroup, item: Any) -> Any:
+    """What of a member's item must be as it was recorded: of a task its payload."""
+    return item.payload if isinstance(verb, WorkGroup) else item
+
+
+def function_of(verb: ForEachGroup | WorkGroup) -> Any:
     """The function that makes a member from its value: the body itself, or a workflow's."""
     body: Any = verb.body
     definition = getattr(body, "definition", None)

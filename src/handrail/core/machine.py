@@ -37,8 +37,8 @@ nothing else ends as cancelled.
 
 *The parts.* All state is one ``RunState``; the parts are functions over it, in modules that call
 only those below them. Each verb that has children or waits has a node class of its own, in
-``children``, ``groups``, ``validation`` and ``waits``. What a part asks of one above it is an
-action on *the agenda*, a stack of things to do within one ``receive``: ``_act`` says who does
+``children``, ``groups``, ``work``, ``validation`` and ``waits``. What a part asks of one above it
+is an action on *the agenda*, a stack of things to do within one ``receive``: ``_act`` says who does
 what. There is no recursion anywhere: a group of any number of members, or of members that are all
 recorded, takes one loop. Pushing in reverse keeps commands in tree order.
 """
@@ -118,10 +118,13 @@ from handrail.core.waits import (
     signal_received,
     timer_fired,
 )
+from handrail.core.work import WorkNode
+from handrail.core.work_edits import work_edited
 from handrail.core.worktrees import WorktreeNode
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
-from handrail.model.results import StepResult, add_usage
+from handrail.model.results import Skipped, StepResult, StepStatus, add_usage
+from handrail.model.work import is_found
 from handrail.record.outputs import CHILD
 from handrail.steps.verbs import (
     PLAIN,
@@ -143,6 +146,7 @@ from handrail.steps.verbs import (
     TreeBody,
     TreeWork,
     Validation,
+    WorkGroup,
     is_simple,
 )
 
@@ -162,6 +166,7 @@ NODE_TYPES: Mapping[type, type[StepNode]] = {
     ParallelGroup: GroupNode,
     ForEachGroup: GroupNode,
     RaceGroup: GroupNode,
+    WorkGroup: WorkNode,
     Pause: TimerNode,
     Question: GateNode,
     SignalWait: SignalNode,
@@ -187,6 +192,7 @@ class Machine:
             ev.RunSuspended: run_suspended,
             ev.CancelRequested: cancel_requested,
             ev.RunSteered: run_steered,
+            ev.WorkEdited: work_edited,
             ev.GateAnswered: gate_answered,
             ev.SignalReceived: signal_received,
             ev.RollbackCompleted: rollback_completed,
@@ -380,10 +386,25 @@ def _adopt(parent: Node, node: Node) -> None:
 
 def _member_step_ended(run: RunState, node: Node, result: StepResult[Any]) -> None:
     if result.success:
-        run.end_member(node, result.status, output=result.output, derived=CHILD)
+        _member_gave(run, node, result.status, result.output, CHILD)
     else:
         failure = failure_from(result, f"step {result.name!r} failed: {result.error}")
         run.end_member(node, "failed", failure=failure)
+
+
+def _member_gave(
+    run: RunState, node: Node, status: StepStatus, output: Any, derived: str = ""
+) -> None:
+    """End a member with what it gives; a task may give nothing but what it found."""
+    found: tuple[tuple[str, float], ...] = ()
+    if isinstance(node.parent, WorkNode):
+        if is_found(output):
+            if output.children:
+                found = tuple([(task.id, task.priority) for task in output.children])
+        elif not isinstance(output, Skipped):
+            run.end_member(node, "failed", failure=node.parent.unfit(node, output))
+            return
+    run.end_member(node, status, output=output, derived=derived, found=found)
 
 
 def _body_ended(run: RunState, node: Node, value: Any, error: BaseException | None) -> None:
@@ -412,7 +433,7 @@ def _member_body_ended(
     if error is None:
         error = run.unrecordable(value, f"member {node.path!r}", lambda: declared_for(node))
     if error is None:
-        run.end_member(node, "succeeded", output=value)
+        _member_gave(run, node, "succeeded", value)
     else:
         run.end_member(node, "failed", failure=failure_of_body(error))
 

@@ -30,7 +30,7 @@ from handrail.record.assemble import assembler
 from handrail.record.outputs import derive, resolve
 from handrail.record.run_record import PathRecord, replayed
 from handrail.steps.fingerprint import matches
-from handrail.steps.verbs import ForEachGroup, Question, Step
+from handrail.steps.verbs import ForEachGroup, Question, Step, WorkGroup
 
 _step_replayed = assembler(ev.StepReplayed)
 
@@ -224,7 +224,7 @@ def _went_on(run: RunState, node: StepNode, record: PathRecord) -> bool:
 
 
 def replay_member(
-    run: RunState, member: MemberNode, verb: ForEachGroup, item: Any, value: Any
+    run: RunState, member: MemberNode, verb: ForEachGroup | WorkGroup, item: Any, value: Any
 ) -> bool:
     """Take a member's recorded end from the record; False if it has none."""
     recorded, path = run.recorded, member.path

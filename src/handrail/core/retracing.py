@@ -28,6 +28,7 @@ from handrail.model.paths import attempt_base, join
 from handrail.model.results import StepFailed, StepResult, qualified
 from handrail.record.outputs import derive, resolve
 from handrail.record.run_record import PathRecord
+from handrail.record.work import RecordedTasks
 from handrail.steps.verbs import (
     Branching,
     ChildWorkflow,
@@ -39,6 +40,7 @@ from handrail.steps.verbs import (
     Step,
     TreeBody,
     Validation,
+    WorkGroup,
     alone,
     take,
 )
@@ -186,7 +188,7 @@ class Retracing:
     counts_open = 0
     """1 if an attempt that has no end is to be gone through, too."""
 
-    def member(self, path: str, verb: ForEachGroup, value: Any, inputs: Inputs) -> Walk:
+    def member(self, path: str, verb: ForEachGroup | WorkGroup, value: Any, inputs: Inputs) -> Walk:
         """What a member of a group left."""
         try:
             made = function_of(verb)(value)
@@ -234,6 +236,8 @@ class Retracing:
         elif isinstance(verb, ForEachGroup):
             assert items is not None
             yield self._members(place, verb, inputs, items)
+        elif isinstance(verb, WorkGroup):
+            yield self._tasks(place, verb, inputs)
         elif isinstance(verb, ChildWorkflow):
             yield self._child(place, verb)
         elif isinstance(verb, ScopedBody) and _is_new(verb.body):
@@ -274,6 +278,27 @@ class Retracing:
             beyond = index >= last and not isinstance(verb.items, Sized)
             if not self.goes_on(place, left=bool(left), beyond=beyond):
                 break
+        self._concurrent.discard(place.base)
+        self.group_ended(place)
+
+    def _tasks(self, place: Place, verb: WorkGroup, inputs: Inputs) -> Walk:
+        """The tasks that began, in the order of their tree, as the record has that."""
+        recorded = self.recorded
+        derive(recorded, place.path, self.run.setting.run_id)
+        tasks = RecordedTasks(recorded, place.path, place.attempt, verb.tasks)
+        left = {one for one in self.in_place(place) if self.enters(one)}
+        known = {task.id for task in recorded.tasks.get(place.path, ())}
+        new = {task.id for task in verb.tasks} - known
+        self._concurrent.add(place.base)
+        for task in tasks.in_order():
+            member = tasks.path_of(task.id)
+            if member in left:
+                left.discard(member)
+                place.seen.add(member)
+                self.met_item(member, task.payload)
+                yield self.member(member, verb, task, inputs)
+            elif task.id in new and not recorded.knows(member):
+                self.strayed(place, member, None, stopped=False)
         self._concurrent.discard(place.base)
         self.group_ended(place)
 

@@ -45,7 +45,7 @@ from handrail.record.outputs import declared_output, member_output, recordable
 from handrail.record.results import children_of
 from handrail.record.run_record import Recorded, attempt_in
 from handrail.steps.fingerprint import fingerprint, matches
-from handrail.steps.verbs import ForEachGroup, SignalWait, Step
+from handrail.steps.verbs import ForEachGroup, SignalWait, Step, WorkGroup
 
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec  # attrs keeps the annotation as text
@@ -107,6 +107,9 @@ class StepNode(Node):
 
     def stop_members(self, run: RunState, reason: str, attempt: int, /) -> None:
         """Stop its members, if it is still at this attempt."""
+
+    def put_in_order(self, run: RunState, /) -> None:
+        """List its children in their order, where that is another than that of their starts."""
 
     def stopped(self, run: RunState, /) -> None:
         """Close what it holds open: it was stopped, and has no child left."""
@@ -415,11 +418,24 @@ class RunState:
         self.bounds_steps = setting.limits.bounds_steps
         self.asked: dict[str, ev.RunSteered] = dict(recorded.asked)
         """What a person wants of steps that have not ended, by path."""
+        self.edits: dict[str, list[ev.WorkEdited]] = {
+            path: list(edits) for path, edits in recorded.edits.items()
+        }
+        """What was done to the queue of ``work``, by its path, in order."""
+        self.last_edit = 0
+        """The number of the last message that was one of these."""
+        self.more_ended = False
+        """Another end is on record, and comes next: no task begins before what it brings is known.
+        """
+        self.deferred: dict[str, None] = {}
+        """The ``work`` that waits for that, by path."""
+        self.roomy = set[str]()
+        """The ``work`` that would begin a task at once if somebody added one."""
         self.begins_at_once = False
         """A plain leaf needs no look at the record, nor at how many steps there were."""
         self.guidance = recorded.guidance.copy()
         """What people said to agents, and is not given to them yet."""
-        self.held_back: dict[str, Open | Attempt | MakeLaunch] = {}
+        self.held_back: dict[str, Open | Attempt | MakeLaunch | Pull] = {}
         """What is to begin once the run is not paused any more, or what it stands in holds what it
         wants; by path.
         """
@@ -793,8 +809,9 @@ class RunState:
         failure: AttemptFailure | None = None,
         error: str | None = None,
         derived: str = "",
+        found: tuple[tuple[str, float], ...] = (),
     ) -> None:
-        """Record the end of a member that is no step itself."""
+        """Record the end of a member that is no step itself; ``found``: what it brings."""
         self.drop_timer(node.timer)
         node.timer = 0
         node.phase = Phase.ENDING
@@ -811,7 +828,7 @@ class RunState:
             max(0.0, (self.now - node.started_at) * 1000),
         )
         unreached = self.unreached_children(node)
-        ended = ev.MemberCompleted(node.path, node.index, result, derived, unreached)
+        ended = ev.MemberCompleted(node.path, node.index, result, derived, unreached, found)
         self.out.append(cmd.Record(ended))
 
     def unreached_children(self, node: Node) -> tuple[str, ...]:
@@ -864,6 +881,6 @@ def declared_for(node: Node) -> tuple[Any, ...]:
     by_member = member is node or (member is not None and member.generator is None)
     if by_member and isinstance(member, MemberNode) and isinstance(member.parent, StepNode):
         verb = member.parent.step.verb
-        if isinstance(verb, ForEachGroup):
+        if isinstance(verb, (ForEachGroup, WorkGroup)):
             declared.append(member_output(verb))
     return tuple(declared)

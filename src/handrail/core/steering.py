@@ -15,6 +15,7 @@ from handrail.core.run_state import (
     CompositeNode,
     MakeLaunch,
     Open,
+    Pull,
     RunState,
     StepNode,
     Stop,
@@ -28,6 +29,13 @@ from handrail.steps.verbs import launches_agent
 
 _DONE: Mapping[str, str] = {"complete": "completed", "skip": "skipped", "retry": "begun again"}
 _TRY_OTHERWISE = "fork(outputs=...) tries another output from there."
+_DUE: Mapping[type, Phase] = {
+    Open: Phase.STARTING,
+    Attempt: Phase.PAUSED,
+    MakeLaunch: Phase.PAUSED,
+    Pull: Phase.RUNNING,
+}  # fmt: skip
+"""Where the node of what was held back must still be."""
 _MOST = 5
 
 
@@ -68,19 +76,18 @@ def go_on_with_held(run: RunState) -> None:
     free = {path: it for path, it in run.held_back.items() if not _is_held_back(run, it.node)}
     for path, action in reversed(free.items()):
         del run.held_back[path]
-        due = Phase.STARTING if isinstance(action, Open) else Phase.PAUSED
-        if run.nodes.get(path) is action.node and action.node.phase is due:
+        if run.nodes.get(path) is action.node and action.node.phase is _DUE[type(action)]:
             run.push(action)
 
 
-def hold_back(run: RunState, action: Open | Attempt | MakeLaunch) -> bool:
+def hold_back(run: RunState, action: Open | Attempt | MakeLaunch | Pull) -> bool:
     """True if this is to begin only when the run is not paused any more, and all that it stands in
     has what it holds; not what is entered again because an earlier drive was in it.
     """
     node = action.node
     if not _is_held_back(run, node):
         return False
-    if not isinstance(action, Open):
+    if isinstance(action, (Attempt, MakeLaunch)):
         if run.rehearses and isinstance(node, CompositeNode):
             return False
         node.phase = Phase.PAUSED

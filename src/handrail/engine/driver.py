@@ -228,7 +228,7 @@ class Driver:
         self._messages.signal(name, payload, by, self.now())
         self._look_for_mail()
 
-    def steer(self, event: ev.RunSteered) -> None:
+    def steer(self, event: ev.RunSteered | ev.WorkEdited) -> None:
         """Do to the run, or to a step of it, what somebody asked for; returns at once."""
         self._messages.steer(event, self.now())
         self._look_for_mail()
@@ -417,6 +417,7 @@ class Driver:
                     or machine.run.timers
                     or machine.run.gates
                     or machine.run.listeners
+                    or machine.run.roomy
                 ):  # it is not all that can happen next
                     self._claiming.launch(command)
                     continue
@@ -521,9 +522,15 @@ class Driver:
         if pending is not None:
             await self._written(pending)
         todo.extendleft(reversed(attempts))
+        run = self.machine.run
+        run.more_ended = True
         for event in events:
             self._wiring.bus.emit(event)
             self.receive(event)
+        run.more_ended = False
+        for path in run.deferred:
+            self.receive(cmd.Pulled(path, at=self.now()))
+        run.deferred.clear()
         return True
 
     async def _written(self, pending: Awaitable[None]) -> None:

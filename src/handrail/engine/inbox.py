@@ -11,6 +11,7 @@ from typing import Any
 
 from handrail.core.machine import Machine
 from handrail.core.steering import check_steering
+from handrail.core.work_edits import check_edit
 from handrail.engine.tasks import InFlight
 from handrail.errors import GateClosed
 from handrail.model import events as ev
@@ -54,15 +55,24 @@ class Inbox:
         event = ev.stamp(ev.SignalReceived(name, payload, by), self._run_id, 0, at)
         self._journal.post(Letter(event))
 
-    def steer(self, event: ev.RunSteered, at: float) -> None:
+    def steer(self, event: ev.RunSteered | ev.WorkEdited, at: float) -> None:
         """Post what somebody wants done to the run.
 
         Raises:
             CannotSteer, InvalidInput: the step does not take it.
         """
-        if event.path:
+        if isinstance(event, ev.WorkEdited):
+            event = check_edit(self._machine.run, event, self._edits_coming(), driven=True)
+        elif event.path:
             event = check_steering(self._machine.run, event)
         self._journal.post(Letter(ev.stamp(event, self._run_id, 0, at)))
+
+    def _edits_coming(self) -> list[ev.WorkEdited]:
+        """The edits to queues that are posted, and have not come to the machine."""
+        run = self._machine.run
+        arrived = max(run.recorded.last_message, run.last_edit)
+        posted = (letter.event for letter in self._journal.letters(self._run_id, arrived))
+        return [event for event in posted if isinstance(event, ev.WorkEdited)]
 
     def _on_the_way(self, name: str) -> int:
         """How many signals of a name are posted, and have not come to the machine."""

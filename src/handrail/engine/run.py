@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -12,11 +12,13 @@ import anyio.abc
 import anyio.lowlevel
 
 from handrail.core.steering import check_path, guidance
+from handrail.core.work_edits import edit_of
 from handrail.engine.driver import Driver
 from handrail.engine.stops import interruption
 from handrail.errors import WrongUse
-from handrail.model.events import Event, Progress, RunSteered
+from handrail.model.events import Event, Progress, RunSteered, WorkEdited
 from handrail.model.results import WorkflowResult
+from handrail.model.work import Task
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -125,7 +127,19 @@ class Run(Generic[R_co]):
         """Say something to the agents at work, or that at ``path``; see ``Executor.guide``."""
         self._steer(guidance(self.run_id, text, path, by))
 
-    def _steer(self, event: RunSteered) -> None:
+    def edit_work(
+        self,
+        path: str | None = None,
+        *,
+        add: Sequence[Task] = (),
+        drop: Sequence[str] = (),
+        priority: Mapping[str, float] | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Change the queue of a ``work`` step; see ``Executor.edit_work``."""
+        self._steer(edit_of(path, add, drop, priority, by))
+
+    def _steer(self, event: RunSteered | WorkEdited) -> None:
         if self.driver is None:
             raise RuntimeError(f"run {self.run_id} has not begun yet")
         self.driver.steer(event)

@@ -15,7 +15,7 @@ import anyio
 
 from handrail.engine.background import Background, background
 from handrail.engine.parts import Existing, Parts
-from handrail.engine.steering import SteeredEngine
+from handrail.engine.work import WorkEngine
 from handrail.errors import HandrailError, RunLocked, WrongUse
 from handrail.model.events import Event
 from handrail.model.results import WorkflowResult
@@ -100,7 +100,7 @@ class RunHandle(Generic[R_co]):
             self._is_over = True
 
 
-class ServingEngine(SteeredEngine):
+class ServingEngine(WorkEngine):
     """Drives runs in the background, and tells how they stand."""
 
     def __init__(self, parts: Parts) -> None:

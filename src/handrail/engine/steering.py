@@ -113,7 +113,7 @@ class SteeredEngine(Engine):
         with self._users.using():
             last = ended(history_of(self._journal, run_id, self._secrets()))
             if last is not None:
-                raise CannotSteer(run_id, *_over(last))
+                raise CannotSteer(run_id, *over(last))
             self._post(run_id, event)
 
     async def _steer_step(self, run_id: str, event: ev.RunSteered) -> None:
@@ -130,7 +130,7 @@ class SteeredEngine(Engine):
             last = ended(history)
             needs_work = event.action in {"retry", "guide"}
             if last is not None and (last.status == "succeeded" or needs_work):
-                raise CannotSteer(run_id, *_over(last))
+                raise CannotSteer(run_id, *over(last))
             definition = workflow_for(history, None, self._parts.workflows)
             run = await self._gone_through(history, definition, self._parts.clock.now())
             if event.path not in run.nodes and event.path not in run.results:
@@ -146,7 +146,8 @@ class SteeredEngine(Engine):
     guide_sync = sync_twin(guide)
 
 
-def _over(last: ev.WorkflowCompleted) -> tuple[str, str]:
+def over(last: ev.WorkflowCompleted) -> tuple[str, str]:
+    """Why a run that has ended takes nothing, and what can be done."""
     if last.status == "succeeded":
         return "it has succeeded, nothing of it is at work", "fork() tries something else from it."
     what = "was cancelled" if last.status == "cancelled" else "has failed"

@@ -27,6 +27,7 @@ from handrail.model.results import (
     WaitsFor,
     own_usage,
 )
+from handrail.model.work import Task
 from handrail.typed.reference import NEWER
 
 TimerReason: TypeAlias = Literal["sleep", "retry", "timeout", "gate", "cap", "backoff", "run"]
@@ -290,7 +291,11 @@ class GroupStarted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class GroupCompleted(Stamped):
-    """A group closed, with how its members ended."""
+    """A group closed, with how its members ended.
+
+    Of ``work``, ``order`` are the keys of its tasks in the order of their tree, if they began in
+    another one, and ``why_stopped`` says why tasks were left.
+    """
 
     path: str
     kind: str
@@ -299,11 +304,15 @@ class GroupCompleted(Stamped):
     failed: int = 0
     cancelled: int = 0
     skipped: int = 0
+    order: tuple[str, ...] = field(default=(), metadata=NEWER)
+    why_stopped: str | None = field(default=None, metadata=NEWER)
 
 
 @dataclass(frozen=True, slots=True)
 class MemberStarted(Stamped):
-    """A member of a ``for_each`` began: its index (from 0), key, and a digest of its item."""
+    """A member of a ``for_each``, or a task of ``work``, began: its index (from 0), key, and a
+    digest of its item, or payload.
+    """
 
     path: str
     index: int
@@ -313,18 +322,55 @@ class MemberStarted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class MemberCompleted(Stamped):
-    """A member of a ``for_each`` ended; ``composed`` and ``left_out`` as in ``StepCompleted``."""
+    """A member of a ``for_each`` ended, or a task; ``composed`` and ``left_out`` as in
+    ``StepCompleted``. ``found`` are the tasks that a task brought, by id, with their priorities.
+    """
 
     path: str
     index: int
     result: StepResult[Any]
     composed: str = ""
     left_out: tuple[str, ...] = ()
+    found: tuple[tuple[str, float], ...] = field(default=(), metadata=NEWER)
 
     @property
     def status(self) -> StepStatus:
         """How it ended."""
         return self.result.status
+
+
+@dataclass(frozen=True, slots=True)
+class TasksQueued(Stamped):
+    """The tasks that ``work`` begins with, as the code has them now."""
+
+    path: str
+    tasks: tuple[Task, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkEdited(Stamped):
+    """Somebody (``by``) changed the queue of ``work``: tasks to ``add`` or, by their ids, to
+    ``drop``, and new priorities. ``letter`` is the number of the message.
+    """
+
+    path: str
+    add: tuple[Task, ...] = ()
+    drop: tuple[str, ...] = ()
+    priority: Mapping[str, float] = field(default_factory=dict[str, float])
+    by: str | None = None
+    letter: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkStopped(Stamped):
+    """The ``stop`` of ``work`` said why no task is to begin any more, after so many had ``ended``
+    in this ``attempt``.
+    """
+
+    path: str
+    attempt: int
+    reason: str
+    ended: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -552,6 +598,9 @@ Event: TypeAlias = (
     | GroupCompleted
     | MemberStarted
     | MemberCompleted
+    | TasksQueued
+    | WorkEdited
+    | WorkStopped
     | SubworkflowStarted
     | SubworkflowEnded
     | GateOpened
@@ -591,6 +640,17 @@ class StepReplayed(Stamped):
 
     path: str
     result: StepResult[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkGrew(Stamped):
+    """So many tasks of ``work`` are known now, whether they wait, are at work or have ended, and so
+    many were refused.
+    """
+
+    path: str
+    total: int
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -738,6 +798,7 @@ class SinkDropped(Stamped):
 Progress: TypeAlias = (
     StepOutput
     | StepReplayed
+    | WorkGrew
     | AgentMessage
     | AgentReasoning
     | AgentToolStarted

@@ -20,6 +20,7 @@ from handrail.model.events import (
     SignalReceived,
     StepStarted,
     TimerSet,
+    WorkEdited,
     WorkflowCompleted,
     WorkflowStarted,
 )
@@ -29,7 +30,7 @@ from handrail.typed.reference import NEWER
 if TYPE_CHECKING:
     from handrail.codec.codec import Codec
 
-Message: TypeAlias = GateAnswered | SignalReceived | CancelRequested | RunSteered
+Message: TypeAlias = GateAnswered | SignalReceived | CancelRequested | RunSteered | WorkEdited
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,8 @@ def failing(history: Iterable[ev.Event], among: Iterable[str]) -> list[str]:
 def _goes_on(event: ev.Event) -> bool:
     if not isinstance(event, ev.GroupStarted):
         return False
-    return event.kind not in {"parallel", "for_each"} or event.on_error == "continue"
+    grouped = {"parallel", "for_each", "work"}
+    return event.kind not in grouped or event.on_error == "continue"
 
 
 def causes_of(

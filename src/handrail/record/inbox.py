@@ -30,6 +30,7 @@ WITH_LETTER = (
     ev.SignalReceived,
     ev.CancelRequested,
     ev.RunSteered,
+    ev.WorkEdited,
     ev.RunResumed,
 )
 
@@ -169,7 +170,7 @@ def event_of(letter: Letter) -> Message:
             made = ev.SignalReceived(event.name, event.payload, event.by, letter.number)
         case ev.CancelRequested():
             made = ev.CancelRequested(event.reason, letter.number)
-        case ev.RunSteered():
+        case ev.RunSteered() | ev.WorkEdited():
             made = replace(event, letter=letter.number)
     return ev.stamp(made, event.run_id, 0, event.at)
 

@@ -43,7 +43,7 @@ State: TypeAlias = Literal[
     "interrupted",
 ]
 
-GROUPS = frozenset({"parallel", "for_each", "race"})
+GROUPS = frozenset({"parallel", "for_each", "race", "work"})
 
 # How many children that ended well, and how many that failed, are remembered at each depth. So a
 # loop of a million steps, or a group of as many members, takes no more memory than these.
@@ -74,6 +74,7 @@ class LiveStep:
         "path",
         "problem",
         "recorded",
+        "refused",
         "replayed",
         "running",
         "size",
@@ -83,6 +84,7 @@ class LiveStep:
         "tally",
         "verdict",
         "waiting",
+        "why_stopped",
     )
 
     def __init__(
@@ -118,6 +120,10 @@ class LiveStep:
         """How many of its children that ended were taken from the record."""
         self.aliases: list[str] | None = None
         self.size: int | None = None
+        self.refused = 0
+        """Of work: how many tasks were not taken."""
+        self.why_stopped = ""
+        """Of work: why no further task begins."""
         self.tally: dict[str, int] | None = None
         self.running: dict[int, LiveStep] | None = None
         self.waiting: dict[int, LiveStep] | None = None
@@ -578,6 +584,7 @@ class LiveRun:
     def _group_completed(self, step: LiveStep, event: ev.GroupCompleted) -> None:
         """Its counts stand: members that were taken from the record came without an event."""
         step.size = max(step.size or 0, event.total)
+        step.why_stopped = event.why_stopped or ""
         counts = {
             "succeeded": event.succeeded,
             "failed": event.failed,
@@ -585,6 +592,12 @@ class LiveRun:
             "skipped": event.skipped,
         }
         step.tally = {state: count for state, count in counts.items() if count}
+
+    def _work_grew(self, step: LiveStep, event: ev.WorkGrew) -> None:
+        step.size, step.refused = event.total, event.refused
+
+    def _work_stopped(self, step: LiveStep, event: ev.WorkStopped) -> None:
+        step.why_stopped = event.reason
 
     def _child_started(self, step: LiveStep, event: ev.SubworkflowStarted) -> None:
         if event.workflow_name != step.name:
@@ -643,6 +656,8 @@ class LiveRun:
         ev.StepInterrupted: _step_interrupted,
         ev.ValidationRound: _round_ended,
         ev.GroupCompleted: _group_completed,
+        ev.WorkGrew: _work_grew,
+        ev.WorkStopped: _work_stopped,
         ev.SubworkflowStarted: _child_started,
         ev.GateAnswered: _gate_answered,
         ev.TimerSet: _timer_set,

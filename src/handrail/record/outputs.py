@@ -19,8 +19,10 @@ from handrail.model.results import (
     StepResult,
     WorkflowResult,
 )
+from handrail.model.work import Work
 from handrail.record.results import children_of, tree_order, workflow_result
 from handrail.record.run_record import PathRecord, Recorded, attempt_in
+from handrail.record.work import RecordedTasks
 from handrail.steps.verbs import (
     AgentCall,
     Branching,
@@ -37,6 +39,7 @@ from handrail.steps.verbs import (
     StageCheck,
     Step,
     TreeBody,
+    WorkGroup,
 )
 from handrail.typed.schema import hints_of
 
@@ -84,7 +87,7 @@ def _described(recorded: Recorded, path: str, step: Step[Any]) -> Iterator[tuple
     """The path and those below it whose type the step says, with that type; first attempts only."""
     for here, one in held_steps(path, step):
         yield here, declared_output(one)
-        if isinstance(one.verb, ForEachGroup):
+        if isinstance(one.verb, (ForEachGroup, WorkGroup)):
             declared = member_output(one.verb)
             for member in recorded.children(here):
                 yield member, declared
@@ -152,7 +155,7 @@ def _of(generic: Any, argument: Any) -> Any:
     return generic if argument is None else generic[argument]
 
 
-def member_output(group: ForEachGroup) -> Any:
+def member_output(group: ForEachGroup | WorkGroup) -> Any:
     """What a member gives."""
     return body_output(group.body)
 
@@ -209,6 +212,7 @@ def recordable(
 # child              the output of the only step below
 # winner PATH        the output of the member that won
 # arm INDEX PATH     a ``BranchResult`` with the output of the arm's step
+# work               the ``Work`` of the tasks, in the order of their tree
 # workflow           the ``WorkflowResult`` of a child, which returned what ``SubworkflowEnded``
 # holds
 #
@@ -220,6 +224,7 @@ Tree: TypeAlias = Mapping[str, dict[str, None] | str]
 OUTPUTS = "outputs"
 RESULTS = "results"
 CHILD = "child"
+WORK = "work"
 WORKFLOW = "workflow"
 
 
@@ -256,6 +261,8 @@ def _output(recorded: Recorded, path: str, record: PathRecord, derived: str, run
             values = members if how == "results" else [member.output for member in members]
             kind = record.end.step_type if record.end is not None else ""
             return values if kind in {"for_each", ""} else tuple(values)
+        case "work":
+            return recorded_work(recorded, path, 1 if record.end is None else record.end.attempts)
         case "child":
             return _result(recorded, _ended(recorded, path)[0]).output
         case "winner":
@@ -274,10 +281,17 @@ def _members(recorded: Recorded, path: str, record: PathRecord) -> list[str]:
     return [one for one in _ended(recorded, path) if one.startswith(f"{base}/")]
 
 
+def recorded_work(recorded: Recorded, path: str, attempt: int) -> Work[Any]:
+    """What became of the tasks of an attempt, as its record has it."""
+    return RecordedTasks(recorded, path, attempt, recorded.tasks.get(path, ())).work()
+
+
 def members_results(
     recorded: Recorded, path: str, attempt: int, step: Step[Any]
-) -> list[StepResult[Any]] | tuple[StepResult[Any], ...]:
-    """The results of the members of a group's attempt that failed, as they are recorded."""
+) -> list[StepResult[Any]] | tuple[StepResult[Any], ...] | Work[Any]:
+    """What a group's attempt that failed has of its members, as they are recorded."""
+    if isinstance(step.verb, WorkGroup):
+        return recorded_work(recorded, path, attempt)
     base = attempt_base(path, attempt)
     found = [
         _result(recorded, one)

@@ -25,6 +25,7 @@ from handrail.model.results import (
     ValidationRoundResult,
     WaitsFor,
 )
+from handrail.model.work import Task
 from handrail.record.assemble import assembler
 from handrail.secrets.sealing import sealed, unsealed, variables_in
 
@@ -56,7 +57,10 @@ class Layout:
 
 
 _ROW = ("run_id", "seq", "at")
-_EMPTIES: Mapping[str, Callable[..., Any]] = {"inputs": dict, "waiting": tuple}  # rather than None
+_EMPTIES: Mapping[str, Callable[..., Any]] = {  # rather than None
+    "inputs": dict,
+    **dict.fromkeys(("waiting", "tasks", "add"), tuple),
+}
 _REQUIRED = object()
 
 
@@ -149,6 +153,7 @@ def _forked_from(said: Any) -> tuple[str, str | None] | None:
 
 _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "labels": dict,
+    "priority": dict,
     "handled": _handled_body,
     "next": _launch_body,
     "rollback_errors": _rollback_errors_body,
@@ -158,6 +163,7 @@ _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
 }
 _RESTORED: Mapping[str, Callable[[Any], Any]] = {
     "labels": dict,
+    "priority": dict,
     "handled": _handled,
     "next": _launch,
     "rollback_errors": _rollback_errors,
@@ -165,7 +171,7 @@ _RESTORED: Mapping[str, Callable[[Any], Any]] = {
     "waits_for": waits_from,
     "forked_from": _forked_from,
     **dict.fromkeys(("error_bases", "signals", "notes", "superseded", "reused", "rerun"), tuple),
-    **dict.fromkeys(("orphaned", "left_out", "numbers", "said_by"), tuple),
+    **dict.fromkeys(("orphaned", "left_out", "order", "drop", "numbers", "said_by"), tuple),
 }
 
 
@@ -219,7 +225,7 @@ def _by_fields(
             items[index] = restored(items[index])
         return assembler(kind)(*row, *items)
 
-    each = value == "waiting"
+    each = value in {"waiting", "tasks", "add"}
     return Layout(kind.__name__, write, read, value, of, own, each, strict)
 
 
@@ -268,13 +274,16 @@ def _write_member_completed(event: ev.MemberCompleted) -> Parts:
         body["composed"] = composed
     if event.left_out:
         body["left_out"] = event.left_out
+    if event.found:
+        body["found"] = event.found
     return body, None if composed else result.output, _talks(body)
 
 
 def _read_member_completed(row: Row, path: str, body: Body, value: Any) -> ev.MemberCompleted:
     index, composed, left_out = body["index"], body.get("composed", ""), _left_out(body)
+    found = tuple((str(one), float(priority)) for one, priority in body.get("found", ()))
     result = _result(row[2], path, body, value)
-    return assembler(ev.MemberCompleted)(*row, path, index, result, composed, left_out)
+    return assembler(ev.MemberCompleted)(*row, path, index, result, composed, left_out, found)
 
 
 def _left_out(body: Body) -> tuple[str, ...]:
@@ -368,7 +377,10 @@ def _layouts() -> dict[type, Layout]:
         ev.StepInterrupted: _by_fields(ev.StepInterrupted),
         ev.ValidationRound: _by_fields(ev.ValidationRound, "round", of=_step, own=True),
         ev.GroupStarted: _by_fields(ev.GroupStarted, talks=False),
-        ev.GroupCompleted: _by_fields(ev.GroupCompleted, talks=False),
+        ev.GroupCompleted: _by_fields(ev.GroupCompleted),
+        ev.TasksQueued: _by_fields(ev.TasksQueued, "tasks", of=_step, own=True),
+        ev.WorkEdited: _by_fields(ev.WorkEdited, "add", of=_step, own=True),
+        ev.WorkStopped: _by_fields(ev.WorkStopped),
         ev.SubworkflowStarted: _by_fields(ev.SubworkflowStarted, "inputs", of=_step, own=True),
         ev.SubworkflowEnded: _by_fields(ev.SubworkflowEnded, "value", of=_step, strict=True),
         ev.GateOpened: _by_fields(ev.GateOpened, "gate", of=_step, own=True),
@@ -396,7 +408,7 @@ LAYOUTS: Mapping[type, Layout] = _layouts()
 
 _OWN: Mapping[str, type] = {
     f"handrail:{cls.__name__}": cls
-    for cls in (OpenGate, StageResult, StepResult, Usage, ValidationRoundResult)
+    for cls in (OpenGate, StageResult, StepResult, Task, Usage, ValidationRoundResult)
 }
 
 _encode = msgspec.json.Encoder().encode

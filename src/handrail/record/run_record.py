@@ -14,8 +14,9 @@ import msgspec
 
 from handrail.codec.unresolved import Unresolved
 from handrail.model import events as ev
-from handrail.model.paths import all_above, home_of, is_budget_gate, is_limit_gate
+from handrail.model.paths import all_above, attempt_base, home_of, is_budget_gate, is_limit_gate
 from handrail.model.results import AgentResult, Incident, OpenGate, StepResult, Usage, add_usage
+from handrail.model.work import Task
 from handrail.record.assemble import copier
 from handrail.record.guidance import Guidance
 from handrail.record.results import incident_of
@@ -52,6 +53,10 @@ class PathRecord(msgspec.Struct, eq=False, gc=False):  # it is in no cycle
     """What the step was when its gate opened: a process may die between the two."""
     digest: str = ""
     member: bool = False
+    ended_seq: int = 0
+    """Of a member: the number of its end, in the order in which ends came."""
+    found: tuple[tuple[str, float], ...] = ()
+    """Of a task: the tasks that it brought, by id, with their priorities."""
     derived: str = ""
     member_derived: str = ""
     unreached_children: tuple[str, ...] = ()
@@ -154,6 +159,14 @@ class Recorded:
         """The number of the event that set the run on its way to a bad end; 0 if it is on none."""
         self.questions: dict[str, OpenGate] = {}
         """What the run itself asks, whether a limit may be raised, by path."""
+        self.tasks: dict[str, tuple[Task, ...]] = {}
+        """What each ``work`` begins with, by path."""
+        self.edits: dict[str, list[ev.WorkEdited]] = {}
+        """What was done to the queue of each, in order."""
+        self.stops: dict[str, ev.WorkStopped] = {}
+        """Why each was to begin no more tasks, as its ``stop`` said last."""
+        self.why_stopped: dict[tuple[str, int], str | None] = {}
+        """The same of what has ended, by path and attempt; also for its bound."""
         self._items: dict[str, str] = {}
         """What the items of members were whose own record is dropped."""
         self._paths: dict[str, PathRecord] = {}
@@ -180,6 +193,10 @@ class Recorded:
             ev.StepCompleted: self._step_completed,
             ev.MemberStarted: self._member_started,
             ev.MemberCompleted: self._member_completed,
+            ev.GroupCompleted: self._group_completed,
+            ev.TasksQueued: self._tasks_queued,
+            ev.WorkEdited: self._work_edited,
+            ev.WorkStopped: self._work_stopped,
             ev.GateOpened: self._gate_opened,
             ev.GateAnswered: self._gate_answered,
             ev.SignalReceived: self._signal_received,
@@ -425,10 +442,33 @@ class Recorded:
     def _member_completed(self, event: ev.MemberCompleted) -> None:
         record = self._record(event.path)
         record.member_end = event.result
+        record.ended_seq, record.found = event.seq, event.found
         self.undoing.pop(event.path, None)
         record.member_derived, record.unreached_children = event.composed, event.left_out
         if type(event.result.output) is Unresolved:
             self.unresolved.add(event.path)
+
+    def _group_completed(self, event: ev.GroupCompleted) -> None:
+        """Keep the order of a tree of tasks: they began in another one."""
+        if event.kind != "work":
+            return
+        attempt = self.at(event.path).attempts + 1
+        self.why_stopped[event.path, attempt] = event.why_stopped
+        base = attempt_base(event.path, attempt)
+        for index, key in enumerate(event.order):
+            record = self._paths.get(f"{base}/{key}")
+            if record is not None:
+                record.index = index
+
+    def _tasks_queued(self, event: ev.TasksQueued) -> None:
+        self.tasks[event.path] = event.tasks
+
+    def _work_edited(self, event: ev.WorkEdited) -> None:
+        self.read_messages(event.letter)
+        self.edits.setdefault(event.path, []).append(event)
+
+    def _work_stopped(self, event: ev.WorkStopped) -> None:
+        self.stops[event.path] = event
 
     def _subworkflow_ended(self, event: ev.SubworkflowEnded) -> None:
         record = self._record(event.path)

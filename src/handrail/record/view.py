@@ -36,6 +36,7 @@ from handrail.record.guidance import Told, told_by
 from handrail.record.inbox import paused_by, unpause_of
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord, Recorded
+from handrail.record.work_view import WorkView, works_of
 from handrail.steps.verbs import LAUNCHED
 from handrail.typed.jsonsafe import json_safe
 
@@ -234,6 +235,7 @@ class RunView:
     times: tuple[WaitsFor, ...] = ()
     paused: ev.RunSteered | None = None
     untold: tuple[ev.RunSteered, ...] = ()
+    works: tuple[WorkView, ...] = ()
 
     @property
     def waits_for(self) -> tuple[WaitsFor, ...]:
@@ -262,6 +264,7 @@ class RunView:
             "needs": self.needs,
             "waits_for": self.waits_for,
             "incidents": [incident_of(one.step) for one in self.incidents],
+            "work": [one.to_dict() for one in self.works],
             "untold": [{"text": one.value, "path": one.path, "by": one.by} for one in self.untold],
             "unread": [{"type": type(one).__name__, **_fields(one)} for one in self.inbox],
         }
@@ -332,6 +335,7 @@ def view_of(
         () if fold.end is not None else tuple(fold.times_left(now, alive=alive)),
         None if fold.end is not None else paused_by((*history, *inbox)),
         (*(one.event for one in recorded.guidance.waiting), *new),
+        tuple(works_of(recorded)),
     )
 
 

@@ -219,7 +219,13 @@ class Drawing:
             if count:
                 tone = TONES[state]
                 spans += [Span(f" {self._glyphs.dot} ", "dim"), Span(f"{count} {state}", tone)]
-        if step.live and size is not None and size > BAR:
+        if step.refused:
+            told = f"{step.refused} refused"
+            spans += [Span(f" {self._glyphs.dot} ", "dim"), Span(told, "dim")]
+        if step.why_stopped:
+            told = f"stopped: {clean(step.why_stopped)}"
+            spans += [Span(f" {self._glyphs.dot} ", "dim"), Span(told, "wait")]
+        elif step.live and size is not None and size > BAR:
             told = pace(ended - step.recorded, size - ended, self._now - step.started_at)
             spans += [Span(f" {self._glyphs.dot} {told}", "dim")] if told else []
         return spans

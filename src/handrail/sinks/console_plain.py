@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from handrail.model import events as ev
 from handrail.model.events import RunSuspended, WorkflowCompleted
-from handrail.model.results import Skipped, StepResult
+from handrail.model.results import A_PERSON, Skipped, StepResult
 from handrail.record.live_view import GROUPS, LiveRun, LiveStep
 from handrail.record.view import Cause
 from handrail.shortening import clean
@@ -219,8 +219,22 @@ class PlainLog:
     def _group_started(self, event: ev.GroupStarted, step: LiveStep | None) -> list[Line]:
         if _is_hushed(step):
             return []
-        members = "" if event.size is None else counted(event.size, "member")
+        what = "task" if event.kind == "work" else "member"
+        members = "" if event.size is None else counted(event.size, what)
         return [self._line("started", path_text(event.path), event.kind, members)]
+
+    def _work_edited(self, event: ev.WorkEdited, _: object) -> list[Line]:
+        parts = [(len(event.add), "added"), (len(event.drop), "dropped")]
+        parts.append((len(event.priority), "given another priority"))
+        done = ", ".join(f"{counted(count, 'task')} {what}" for count, what in parts if count)
+        who = clean(event.by or A_PERSON)
+        return [self._line("started", path_text(event.path), "work", f"{done} by {who}")]
+
+    def _work_stopped(self, event: ev.WorkStopped, step: LiveStep | None) -> list[Line]:
+        if _is_hushed(step):
+            return []
+        told = f"begins no more tasks: {clean(event.reason)}"
+        return [self._line("waiting", path_text(event.path), "work", told)]
 
     def _member_completed(self, event: ev.MemberCompleted, step: LiveStep) -> list[Line]:
         lines = self._member_of_group_ended(event.path, event.result, step)
@@ -386,6 +400,8 @@ class PlainLog:
         ev.StepReplayed: _step_replayed,
         ev.GroupStarted: _group_started,
         ev.MemberCompleted: _member_completed,
+        ev.WorkEdited: _work_edited,
+        ev.WorkStopped: _work_stopped,
         ev.GateOpened: _gate_opened,
         ev.GateAnswered: _gate_answered,
         ev.TimerSet: _timer_set,
@@ -432,7 +448,12 @@ def _counts(group: LiveStep) -> str:
     done = group.ended - sum(counts.values())
     if not group.live and group.size is not None:
         counts["not begun"] = group.size - group.ended
-    return ", ".join([f"{done}{of} done", *(f"{n} {what}" for what, n in counts.items() if n)])
+    if group.refused:
+        counts["refused"] = group.refused
+    told = [f"{done}{of} done", *(f"{n} {what}" for what, n in counts.items() if n)]
+    if group.why_stopped:
+        told.append(f"stopped: {clean(group.why_stopped)}")
+    return ", ".join(told)
 
 
 _STATES = ("failed", "cancelled", "defaulted", "skipped")

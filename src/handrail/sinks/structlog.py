@@ -36,9 +36,10 @@ Ended: TypeAlias = StepCompleted | MemberCompleted | WorkflowCompleted | Subwork
 # Values of the user's may be large or secret, and a log is no place to read a traceback in.
 _LEFT_OUT = frozenset({
     "digest", "error_bases", "fingerprint", "inputs", "output", "payload", "prompt", "round",
-    "traceback", "value", "line", "input",
+    "traceback", "value", "line", "input", "tasks", "add",
     # What only a replay needs:
-    "accepts", "cleanup", "composed", "index", "left_out", "letter", "once", "rollback", "took",
+    "accepts", "cleanup", "composed", "found", "index", "left_out", "letter", "once", "order",
+    "rollback", "took",
 })  # fmt: skip
 _PROGRESS = frozenset(get_args(Progress))
 _OF_RESULTS = ("status", "step_type", "duration_ms", "attempts", "error", "error_type", "usage")

@@ -25,6 +25,7 @@ VERBS = frozenset(
         "holding",
         "worktree",
         "race",
+        "work",
         "ask",
         "wait_for",
         "sleep",
@@ -48,7 +49,7 @@ MODIFIERS = frozenset(
         "holds",
     }
 )
-BODIES: Mapping[str, int] = {"for_each": 1, "holding": 1, "worktree": 0}
+BODIES: Mapping[str, int] = {"for_each": 1, "work": 1, "holding": 1, "worktree": 0}
 """The place of the function whose steps run below the step, by verb."""
 
 

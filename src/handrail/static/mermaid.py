@@ -176,7 +176,12 @@ _SHAPES: dict[str, Shape] = {
     "branch": "diamond",
 }
 _INLINE = frozenset({"scope", "holding", "worktree"})
-_GROUPS = {"parallel": "all done", "race": "first done", "for_each": "all done"}
+_GROUPS = {
+    "parallel": "all done",
+    "race": "first done",
+    "for_each": "all done",
+    "work": "none left",
+}
 _ANYTHING = {"", "Exception", "BaseException"}
 
 
@@ -342,6 +347,9 @@ class _Drawing:
             fork = self.chart.node("pill", *_lines(node)[1:], step=node)
             left = [end for part in parts for end in self.member(part, Port(fork))]
             join = self.chart.node("pill", _GROUPS[node.verb])
+        if node.verb == "work":
+            more = [replace(port.labelled("brings tasks"), dashed=True) for port in left]
+            self.join(more, fork)
         self.join(ports, fork)
         self.join(left, join)
         return join, [Port(join)]

@@ -2,7 +2,7 @@
 
 Expressions are read in the order in which they are evaluated; what cannot run (the code after a
 ``return``) and what yields nothing (a loop that only adds up) is left out. Functions of the same
-text are followed: helpers under ``yield from``, bodies of ``for_each``, and functions that return
+text are followed: helpers under ``yield from``, bodies of groups, and functions that return
 steps. A function that is being read already is named and not entered again.
 """
 
@@ -215,7 +215,7 @@ def parts_of(chain: Chain, reading: Reads) -> Iterator[Part]:
         case "branch" if chain.call:
             for one in chain.call.args:
                 yield _arm(one, reading)
-        case "for_each" | "holding" | "worktree":
+        case "for_each" | "work" | "holding" | "worktree":
             setup = argument(chain.call, 99, "setup") if chain.verb == "worktree" else None
             if setup is not None and read_chain(setup, reading.symbols) is not None:
                 yield Part("setup", reading.built(setup))

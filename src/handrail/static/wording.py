@@ -30,7 +30,7 @@ def detail_of(chain: Chain, symbols: Symbols) -> str:
             return _text(argument(call, 0, "signal"), symbols)
         case "sleep":
             return _source(argument(call, 0, "seconds_or_timedelta_or_datetime"))
-        case "for_each" | "holding" | "worktree":
+        case "for_each" | "work" | "holding" | "worktree":
             return _around_body(chain, symbols)
         case _:
             return ", ".join(_group(call))
@@ -127,6 +127,8 @@ def _around_body(chain: Chain, symbols: Symbols) -> str:
     match chain.verb:
         case "for_each":
             return ", ".join([_source(argument(call, 0, "items")), *_group(call)])
+        case "work":
+            return ", ".join([_source(argument(call, 0, "tasks")), *_group(call), *_bounds(call)])
         case "holding":
             return _held(argument(call, 0, "what"))
         case _:
@@ -142,6 +144,13 @@ def _held(node: ast.expr | None) -> str:
             return shorten(", ".join(shown(part).strip("'\"") for part in parts))
         case _:
             return _source(node)
+
+
+def _bounds(call: ast.Call | None) -> list[str]:
+    """When work stops, in words."""
+    at_most, stop = argument(call, 99, "at_most"), argument(call, 99, "stop")
+    words = [] if at_most is None else [f"at most {_source(at_most)}"]
+    return words if stop is None else [*words, f"until {_action(stop)}"]
 
 
 def _group(call: ast.Call | None) -> list[str]:

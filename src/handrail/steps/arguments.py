@@ -14,6 +14,7 @@ from handrail.model.paths import check_name
 from handrail.model.patterns import normal
 from handrail.model.policy import ON_ERROR_MODES, count_of, seconds_of
 from handrail.model.shapes import WorkflowLike
+from handrail.model.work import Task
 from handrail.steps.options import Merge
 from handrail.steps.verbs import Context, ShellCommand, Stage, Step, Wanted, take
 from handrail.typed.jsonsafe import short_repr
@@ -27,6 +28,7 @@ class Missing:
 
 
 MISSING: Any = Missing()
+WORK_MODES = ("continue", "fail_fast")
 
 
 def argv_of(name: str, argv: Sequence[str]) -> tuple[str, ...]:
@@ -206,6 +208,56 @@ def check_group(
         raise DefinitionError(
             f"step {name!r}: min_success as a float is a share from 0.0 to 1.0, got {min_success!r}"
         )
+
+
+def tasks_of(name: str, tasks: object) -> tuple[Task, ...]:
+    """The tasks that work begins with."""
+    if isinstance(tasks, Task) or not isinstance(tasks, Iterable) or isinstance(tasks, str):
+        raise WrongUse(f"step {name!r}: .work() takes a collection of Tasks, got {tasks!r}")
+    found = tuple(cast("Iterable[object]", tasks))
+    for one in found:
+        if not isinstance(one, Task):
+            raise WrongUse(
+                f"step {name!r}: .work() takes Tasks, got {one!r}. "
+                f"Write Task(id, payload): the id is unique in the work."
+            )
+    return cast("tuple[Task, ...]", found)
+
+
+def check_work(
+    name: str,
+    body: object,
+    stop: object,
+    *,
+    on_error: str,
+    max_concurrency: int | None,
+    at_most: int | None,
+) -> None:
+    """Do nothing if work can have these options."""
+    if not callable(body):
+        raise WrongUse(
+            f"step {name!r}: the body of .work() is a function of one Task that returns a step or "
+            f"yields steps, and gives Found(value, children), got {body!r}"
+        )
+    if stop is not None and not callable(stop):
+        raise WrongUse(
+            f"step {name!r}: stop is a function of the Tally that says why to stop, or None, "
+            f"got {stop!r}"
+        )
+    if on_error not in WORK_MODES:
+        why = (
+            ". What grows is not undone as a whole: with 'continue' look at .failed, and raise"
+            if on_error == "all_or_nothing"
+            else ""
+        )
+        raise DefinitionError(
+            f"step {name!r}: on_error of .work() is one of {', '.join(WORK_MODES)}, "
+            f"got {on_error!r}{why}"
+        )
+    if max_concurrency is not None:
+        count_of(max_concurrency, f"max_concurrency of step {name!r}")
+    if at_most is not None:
+        count_of(at_most, f"at_most of step {name!r}")
 
 
 def choices_of(name: str, choices: Sequence[Any], default: Any) -> tuple[Any, ...]:

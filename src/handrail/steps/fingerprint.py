@@ -39,6 +39,7 @@ from handrail.steps.verbs import (
     TreeWork,
     Validation,
     Verb,
+    WorkGroup,
 )
 from handrail.typed.reference import reference
 
@@ -153,6 +154,8 @@ def _described(verb: Verb, identity: Identity) -> str:  # noqa: C901, PLR0911, P
             return f"parallel {verb.on_error} {identity([step.name for step in verb.steps])}"
         case ForEachGroup():
             return f"for_each {verb.on_error} {_callable(verb.body, identity)}"
+        case WorkGroup():
+            return f"work {verb.on_error} {_callable(verb.body, identity)}"
         case RaceGroup():
             return f"race {identity([step.name for step in verb.steps])}"
         case Question():

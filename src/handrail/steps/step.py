@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import (
     TYPE_CHECKING,
     Any,
+    Literal,
     ParamSpec,
     TypeVar,
     TypeVarTuple,
@@ -38,6 +39,7 @@ from handrail.model.results import (
     WorkflowResult,
 )
 from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
+from handrail.model.work import Found, StopRule, Task, Work
 from handrail.steps.agent_step import agent_settings
 from handrail.steps.arguments import (
     MISSING,
@@ -45,11 +47,13 @@ from handrail.steps.arguments import (
     body_of,
     check_agent,
     check_group,
+    check_work,
     choices_of,
     context_of,
     merge_of,
     setup_of,
     stages_of,
+    tasks_of,
     wanted_of,
     workflow_of,
 )
@@ -75,6 +79,7 @@ from handrail.steps.verbs import (
     Steps,
     TreeBody,
     Validation,
+    WorkGroup,
     take,
 )
 
@@ -698,6 +703,38 @@ class StepName:
             self.name,
             ForEachGroup(items, body, on_error, max_concurrency, key, min_success),
         )
+
+    def work(
+        self,
+        tasks: Iterable[Task],
+        body: Callable[[Task], Step[Found[T]] | Steps[Found[T]]],
+        *,
+        max_concurrency: int | None = None,
+        at_most: int | None = None,
+        stop: StopRule | None = None,
+        on_error: Literal["continue", "fail_fast"] = "continue",
+    ) -> Step[Work[T]]:
+        """Run ``body(task)`` for each task, the most urgent first; what it finds brings more tasks.
+
+        ``body`` returns a step, or is a generator function whose steps nest under ``name/<id>/``;
+        it gives ``Found(value, children)``, and the children join the queue. A second task of one
+        id is refused. While the window of ``max_concurrency`` is full, tasks wait: of those the
+        lowest ``priority`` begins first, and of equal ones the one that came first. No more than
+        ``at_most`` tasks begin, in all drives. ``stop`` is asked after each end, with the ``Tally``
+        so far; if it gives a text, none begins any more, and those at work go on to their ends.
+        A task that fails is told in ``Work.failed``; with ``on_error="fail_fast"`` it fails the
+        step and stops the others.
+        """
+        found = tasks_of(self.name, tasks)
+        check_work(
+            self.name,
+            body,
+            stop,
+            on_error=on_error,
+            max_concurrency=max_concurrency,
+            at_most=at_most,
+        )
+        return Step(self.name, WorkGroup(found, body, on_error, max_concurrency, at_most, stop))
 
     @overload
     def race(self, a: Step[T1], /) -> Step[T1]: ...

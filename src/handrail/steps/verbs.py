@@ -51,6 +51,7 @@ from handrail.model.results import (
     WorkflowResult,
 )
 from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
+from handrail.model.work import StopRule, Task, Work
 from handrail.steps.forgotten import warn_if_forgotten
 from handrail.typed.reference import importable
 
@@ -271,6 +272,20 @@ class ForEachGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkGroup:
+    """Give each task to a body, the most urgent first; what it finds may bring further tasks."""
+
+    kind: ClassVar[str] = "work"
+    leaf: ClassVar[bool] = False
+    tasks: tuple[Task, ...]
+    body: Callable[[Task], Any]
+    on_error: Literal["continue", "fail_fast"] = "continue"
+    max_concurrency: int | None = None
+    at_most: int | None = None
+    stop: StopRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RaceGroup:
     """Run steps side by side until one succeeds."""
 
@@ -328,6 +343,7 @@ Verb: TypeAlias = (
     | Branching
     | ParallelGroup
     | ForEachGroup
+    | WorkGroup
     | RaceGroup
     | Question
     | SignalWait
@@ -390,7 +406,7 @@ CHECKPOINT = Modifiers(checkpoint=True)
 ONCE = Modifiers(once=True)
 _NAMES = tuple(field.name for field in attrs.fields(Modifiers))
 _values = attrgetter(*_NAMES)
-_OUTPUTS = (AgentResult, BranchResult, CommandResult, ValidationResult, WorkflowResult)
+_OUTPUTS = (AgentResult, BranchResult, CommandResult, ValidationResult, Work, WorkflowResult)
 _CALLED = {"rollback": "with_rollback", "timeout_s": "timeout", "wait_s": "holds"}
 _MODIFIERS: tuple[str, ...] = tuple(_CALLED.get(str(name), str(name)) for name in _NAMES)
 _OF_RESULTS = frozenset(

@@ -24,9 +24,10 @@ from handrail.model.events import AgentMessage, AgentSessionStarted
 from handrail.model.policy import OnError
 from handrail.model.results import AgentResult, StepFailed
 from handrail.model.shapes import AgentRequest
+from handrail.model.work import Found, Tally, Task
 from handrail.steps.scope import scope
 from handrail.steps.step import step
-from handrail.steps.verbs import ForEachGroup, ParallelGroup, Stage, Step, Steps
+from handrail.steps.verbs import ForEachGroup, ParallelGroup, Stage, Step, Steps, WorkGroup
 
 ALWAYS = 99
 """As a number of failures: every attempt fails."""
@@ -69,6 +70,32 @@ class Each:
     members: tuple[Shape | Body, ...]
     on_error: OnError = "fail_fast"
     window: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """A task of ``Grow``, and what it brings. Its id is its place in the tree: ``0c1`` is the
+    second child of the first task. One that ``repeats`` brings tasks of ids that there are, too:
+    its own, and that of the first task.
+    """
+
+    what: Shape | Body
+    children: tuple[Chore, ...] = ()
+    priority: float = 0.0
+    repeats: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    """A ``work``: the body of a call returns a step, that of anything else is a generator.
+    ``enough`` is after how many ends its ``stop`` says so.
+    """
+
+    tasks: tuple[Chore, ...]
+    on_error: Literal["continue", "fail_fast"] = "continue"
+    window: int | None = None
+    at_most: int | None = None
+    enough: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +168,7 @@ What: TypeAlias = (
     | Consult
     | Together
     | Each
+    | Grow
     | Race
     | Rounds
     | Choice
@@ -221,11 +249,11 @@ class Action:
         number = int(path.split("/")[-2]) if self.by_round else attempt
         return number <= self.failures
 
-    def value(self, attempt: int) -> str | None:
+    def value(self, attempt: int) -> Any:
         """What the attempt gives if it does not fail."""
         return None if self.by_round else f"{self.label}#{attempt}"
 
-    async def __call__(self) -> str | None:
+    async def __call__(self) -> Any:
         """Do what the shape says of this attempt."""
         here = current()
         if self.fails(here.path, here.attempt):
@@ -257,6 +285,21 @@ class Thinking:
         if action.fails(request.path, request.attempt):
             raise Broken(f"{label} is broken")
         return AgentResult(action.value(request.attempt), session=f"s-{label}")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding(Action):
+    """What a task calls whose body is one step."""
+
+    children: tuple[Task, ...] = ()
+
+    def value(self, attempt: int) -> Any:
+        """What the attempt finds if it does not fail."""
+        return Found(f"{self.label}#{attempt}", self.children)
+
+    async def __call__(self) -> Any:
+        """Do what the shape says of this attempt."""
+        return await Action.__call__(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +361,10 @@ def _try(statement: Try, label: str) -> Generator[Step[Any], Any, tuple[Any, ...
 
 def step_of(shape: Shape, label: str) -> Step[Any]:
     """The step that a shape describes, named by ``label``."""
-    made = _modified(_verb(shape.what, label), shape)
+    return _settled(_modified(_verb(shape.what, label), shape), shape)
+
+
+def _settled(made: Step[Any], shape: Shape) -> Step[Any]:
     if shape.settle == "default":
         return made.default("default")
     if shape.settle == "skip":
@@ -355,6 +401,8 @@ def _verb(what: What, label: str) -> Step[Any]:  # noqa: C901, PLR0911, PLR0912 
             return Step(label, ParallelGroup(tuple(steps), on_error, window))
         case Each(members=members, on_error=on_error, window=window):
             return Step(label, ForEachGroup(members, _member, on_error, window))
+        case Grow():
+            return _grow(what, label)
         case Race(members=members):
             return named.race(*(step_of(member, str(i)) for i, member in enumerate(members)))
         case Rounds(stages=stages, retry=retry, fix=fix):
@@ -388,6 +436,36 @@ def _verb(what: What, label: str) -> Step[Any]:  # noqa: C901, PLR0911, PLR0912 
 
 def _member(item: Shape | Body) -> Any:
     return step_of(item, "0") if isinstance(item, Shape) else _run(item.statements, "")
+
+
+def _grow(what: Grow, label: str) -> Step[Any]:
+    def stop(tally: Tally[Any]) -> str | None:
+        return "enough" if len(tally.ends) >= (what.enough or ALWAYS) else None
+
+    tasks = tuple(_task(chore, str(index)) for index, chore in enumerate(what.tasks))
+    verb = WorkGroup(tasks, _chore, what.on_error, what.window, what.at_most, stop)
+    return Step(label, verb)
+
+
+def _task(chore: Chore, place: str) -> Task:
+    return Task(place, chore, chore.priority)
+
+
+def _chore(task: Task) -> Any:
+    chore: Chore = task.payload
+    brought = [_task(one, f"{task.id}c{index}") for index, one in enumerate(chore.children)]
+    if chore.repeats:
+        brought[:0] = [Task(task.id, chore), Task("0", chore)]
+    children = tuple(brought)
+    if isinstance(chore.what, Shape) and isinstance(chore.what.what, Act):
+        action = Finding("0", chore.what.what.failures, children=children)
+        return _settled(_modified(step("0").call(action), chore.what), chore.what)
+    return _chore_body(chore.what, children)
+
+
+def _chore_body(what: Shape | Body, children: tuple[Task, ...]) -> Steps[Found[Any]]:
+    statements = (what,) if isinstance(what, Shape) else what.statements
+    return Found((yield from _run(statements, "")), children)
 
 
 def _predicate(verdict: object) -> Any:

@@ -11,7 +11,7 @@ every modifier, failures that are handled and such that are not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -24,8 +24,10 @@ from handrail.testing.shapes import (
     Body,
     Child,
     Choice,
+    Chore,
     Consult,
     Each,
+    Grow,
     Held,
     Inner,
     Listen,
@@ -63,6 +65,26 @@ def shapes(
 ) -> st.SearchStrategy[Shape]:
     """Single steps, with all that they contain; the arguments are those of ``bodies``."""
     return _shapes(_Drawn(timeless, waits, agents), depth)
+
+
+def growing(*, timeless: bool = False, waits: bool = True) -> st.SearchStrategy[Body]:
+    """Workflows of work whose tasks bring tasks, also such as there are, in one attempt or two;
+    ``timeless`` and ``waits`` as in ``bodies``.
+    """
+    drawn = _Drawn(timeless, waits, agents=False)
+    work = st.builds(
+        Shape,
+        _work(drawn, 1),
+        attempts=st.sampled_from([1, 1, 2]),
+        settle=st.sampled_from([None, "default"]),
+        rollback=st.sampled_from([None, "succeeds"]),
+    )
+    more = st.one_of(_shapes(drawn, 0), st.builds(Raise))
+    return st.builds(_one_work, work, st.lists(more, max_size=2))
+
+
+def _one_work(work: Shape, more: list[Statement]) -> Body:
+    return Body((work, *more))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +194,34 @@ def _composites(drawn: _Drawn, depth: int) -> tuple[st.SearchStrategy[Any], ...]
         st.builds(Inner, body),
         st.builds(Held, st.just(NAME), body),
     ]
+    found.append(_work(drawn, depth))
     if not drawn.timeless:
         found.append(st.builds(Race, some))
     return tuple(found)
+
+
+@cache
+def _work(drawn: _Drawn, depth: int) -> st.SearchStrategy[Grow]:
+    """Work; where its window is more than one wide, it is decided by time which tasks are left."""
+    inner = st.one_of(st.builds(Shape, st.builds(Act, _FAILURES)), _shapes(drawn, depth))
+    chore = st.builds(
+        Chore,
+        st.one_of(inner, _bodies(drawn, depth, 2)),
+        priority=st.sampled_from([0.0, 0.0, -1.0, 2.0]),
+        repeats=st.sampled_from([False, False, True]),
+    )
+    few = st.lists(chore, max_size=2).map(tuple)
+    grown = st.builds(_with_children, chore, st.lists(st.tuples(chore, few), max_size=2))
+    tasks = st.lists(grown, max_size=2).map(tuple)
+    modes = st.sampled_from(["continue"] if drawn.timeless else ["continue", "fail_fast"])
+    bound = st.sampled_from([None, 2, 4])
+    one_by_one = st.builds(Grow, tasks, modes, st.just(1), bound, bound)
+    if drawn.timeless:
+        return st.one_of(st.builds(Grow, tasks, modes, st.sampled_from([None, 2])), one_by_one)
+    beside = st.builds(Grow, tasks, modes, st.sampled_from([None, 1, 2]), bound, bound)
+    return st.one_of(beside, one_by_one)
+
+
+def _with_children(chore: Chore, children: list[tuple[Chore, tuple[Chore, ...]]]) -> Chore:
+    below = tuple(replace(child, children=grandchildren) for child, grandchildren in children)
+    return replace(chore, children=below)

@@ -29,6 +29,7 @@ from handrail.errors import (
 )
 from handrail.executor import Executor
 from handrail.model import events as ev
+from handrail.model.work import Task
 from handrail.ports.journal import Journal, Letter, RunInfo
 from handrail.typed.jsonsafe import Json, json_safe
 
@@ -89,6 +90,23 @@ class CompleteBody(_Body, frozen=True):
 
     path: str
     output: Any
+
+
+class AddedTask(_Body, frozen=True):
+    """A task for a queue, as ``Task`` takes it."""
+
+    id: str
+    payload: Any = None
+    priority: float = 0.0
+
+
+class WorkBody(_Body, frozen=True):
+    """What is to be done to the queue of a ``work`` step, as ``Executor.edit_work`` takes it."""
+
+    path: str | None = None
+    add: list[AddedTask] = []
+    drop: list[str] = []
+    priority: dict[str, float] = {}
 
 
 class PageError(Exception):
@@ -274,6 +292,18 @@ class Acting:
         await self._knowing(info).retry(info.run_id, body.path, by=by)
         return {}
 
+    async def work(self, info: RunInfo, body: WorkBody, by: str | None) -> dict[str, Json]:
+        """Change the queue of a step."""
+        await self._knowing(info).edit_work(
+            info.run_id,
+            body.path,
+            add=[Task(one.id, one.payload, one.priority) for one in body.add],
+            drop=body.drop,
+            priority=body.priority,
+            by=by,
+        )
+        return {}
+
     async def resume(self, info: RunInfo, body: NoBody, by: str | None) -> dict[str, Json]:
         """Go on with a run."""
         del body, by
@@ -371,6 +401,7 @@ VERBS: Mapping[str, Verb] = {
     "complete": Verb(CompleteBody, Acting.complete, "End a step with an output that is given."),
     "skip": Verb(StepBody, Acting.skip, "End a step with its default, or as skipped."),
     "retry": Verb(StepBody, Acting.retry, "Stop the attempt of a step, and begin it again."),
+    "work": Verb(WorkBody, Acting.work, "Add tasks to a queue, drop them, or make them urgent."),
     "stop": Verb(NoBody, Acting.stop, "End the drive of the run; it can be resumed."),
     "cancel": Verb(CancelBody, Acting.cancel, "Cancel the run: it is unwound."),
     "resume": Verb(NoBody, Acting.resume, "Go on with a run that nobody drives."),

@@ -96,6 +96,15 @@ _SCHEMAS: dict[str, Any] = {
         "needs": {"type": "array", "items": _TEXT}, "acts": _many("Act"),
         "drives": {"type": "array", "items": {"type": "array", "items": _or_null(_NUMBER)}},
         "steps": _many("StepRow"),
+        "work": _many("Queue"),
+    }),
+    "Queue": _object({
+        "path": _TEXT, "queued": {"type": "array", "items": _object({
+            "id": _TEXT, "priority": _NUMBER,
+        })},
+        "running": {"type": "array", "items": _TEXT}, "done": _WHOLE, "failed": _WHOLE,
+        "refused": {"type": "array", "items": _TEXT}, "why_stopped": _or_null(_TEXT),
+        "over": _FLAG,
     }),
     "Step": _object({
         **_STEP_ROW, "output": _ANY, "output_cut": _FLAG, "traceback": _or_null(_TEXT),

@@ -28,7 +28,7 @@ _MOST_ACTS = 200
 _MOST_AT_WORK = 3
 _HOLDS_STEPS = frozenset({
     "parallel", "for_each", "race", "member", "validate", "branch", "subworkflow", "run_workflow",
-    "scope",
+    "scope", "work",
 })  # fmt: skip
 
 
@@ -103,6 +103,7 @@ def detail_of(told: Told, *, steps: bool = True) -> dict[str, Json]:
         "acts": acts_of((*told.history, *view.inbox)),
         "drives": json_safe(times_of(told.history).drives_until(_last(told))),
         "steps": cast("Json", step_rows(view, told.history)) if steps else [],
+        "work": [one.to_dict() for one in view.works],
     }
 
 
@@ -122,6 +123,14 @@ def _act(event: ev.Event) -> Json:
     match event:
         case ev.RunSteered():
             what, path, value, by = event.action, event.path, event.value, event.by
+        case ev.WorkEdited():
+            edits = (
+                ("add", [one.id for one in event.add]),
+                ("drop", list(event.drop)),
+                ("priority", dict(event.priority)),
+            )
+            changed: Json = {name: json_safe(ids) for name, ids in edits if ids}
+            what, path, value, by = "edit", event.path, changed, event.by
         case ev.GateAnswered():
             what, path, value, by = "answer", event.path, event.answer, event.by
         case ev.SignalReceived():

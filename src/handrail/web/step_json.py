@@ -24,6 +24,7 @@ def step_rows(view: RunView, history: Sequence[ev.Event]) -> list[dict[str, Json
     """The steps, those above before those below them."""
     works = times_of(history).steps
     sizes = {one.path: one.size for one in history if isinstance(one, ev.GroupStarted)}
+    sizes.update((one.path, one.size) for one in view.works)
     return [_row(step, works.get(step.path), sizes) for step in view.steps]
 
 

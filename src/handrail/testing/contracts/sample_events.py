@@ -14,6 +14,7 @@ from handrail.model.results import (
     Usage,
     ValidationRoundResult,
 )
+from handrail.model.work import Found, Task
 
 RUN = "sample-1"
 
@@ -26,6 +27,9 @@ def sample_events(run_id: str = RUN) -> list[ev.Event]:
         ("builtins.Exception",), "Traceback ...", 2.0, 2, usage=Usage(10, 5, 0.01, 1),
     )  # fmt: skip
     member: StepResult[Any] = StepResult("0", "each/0", "member", "skipped")
+    found: StepResult[Any] = StepResult(
+        "a", "grow/a", "member", "succeeded", Found(1, [Task("a/1", None, 0.5)])
+    )
     stages = (StageResult("lint", passed=False, output="E1", error="exit code 1"),)
     gate = OpenGate("merge?", "Merge?", ("yes", "no"), since=3.0, deadline=60.0)
     kinds: list[ev.Event] = [
@@ -43,6 +47,14 @@ def sample_events(run_id: str = RUN) -> list[ev.Event]:
         ev.MemberStarted("each/0", 0, "0", "d1"),
         ev.MemberCompleted("each/0", 0, member),
         ev.GroupCompleted("each", "for_each", 1, skipped=1),
+        ev.StepStarted("grow", "work"),
+        ev.GroupStarted("grow", "work", 1, "continue", 2),
+        ev.TasksQueued("grow", (Task("a", {"n": 1}), Task("b", "text", 2.0))),
+        ev.MemberStarted("grow/a", 0, "a", "d2"),
+        ev.WorkEdited("grow", (Task("c"),), ("b",), {"c": -1.0}, "ann"),
+        ev.MemberCompleted("grow/a", 0, found, "", (), (("a/1", 0.5),)),
+        ev.WorkStopped("grow", 1, "enough", 1),
+        ev.GroupCompleted("grow", "work", 1, 1, order=("a",), why_stopped="enough"),
         ev.StepStarted("child", "subworkflow"),
         ev.SubworkflowStarted("child", "other", {"n": 1}),
         ev.StepMoved("child/step", 2),
@@ -104,6 +116,7 @@ def sample_progress(run_id: str = RUN) -> list[ev.Progress]:
     kinds: list[ev.Progress] = [
         ev.StepOutput("plan", "stdout", "half a li"),
         ev.StepReplayed("plan", StepResult("plan", "plan", "python", "succeeded")),
+        ev.WorkGrew("plan", 12, 1),
         ev.AgentTurnStarted("plan", 1, "Plan it."),
         ev.AgentTranscript("plan", '{"prompt":"Plan it."}', "sent"),
         ev.AgentReasoning("plan", "Hm."),

@@ -1,0 +1,84 @@
+"""``handrail work summary``: what a protocol says of the folder that an Orchestrator works in."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+from handrail.cli.channels import tell
+from handrail.cli.exits import Exit, Refused
+from handrail.cli.journal import FILE, FOLDER, Place
+from handrail.cli.target import load_object
+from handrail.cli.work import told, works_in
+from handrail.model.events import WorkflowStarted
+from handrail.ports.journal import Journal, RunInfo
+from handrail.record.reading import history_of
+from handrail.work.board import WORK
+
+
+def summary(workdir: Path, target: str | None) -> int:
+    """Print what the protocol says; if it cannot be found, what the journal does.
+
+    Raises:
+        HandrailError: ``target`` cannot be found, or there is neither it nor a journal; or the
+            protocol says nothing.
+    """
+    journal = Place((workdir / FOLDER).resolve(), named=True)
+    if target is not None:
+        return _print(_summarized(_protocol(target, workdir), target, workdir))
+    if not journal.is_there():
+        why = f"no Orchestrator has worked there: there is no {FOLDER}/{FILE}"
+        raise Refused(str(workdir), why, "Name the protocol: WORKDIR file.py:name.")
+    runs = journal.find()
+    info = _last(runs, workdir)
+    started = history_of(runs, info.run_id)[0]
+    reference = str(started.inputs["protocol"]) if isinstance(started, WorkflowStarted) else ""
+    try:
+        protocol = _protocol(reference, workdir)
+    except Refused as refused:
+        tell(f"{refused} So this is what the journal says. Name the protocol: file.py:name.")
+        return _print("\n".join(told(works_in(runs, info))))
+    return _print(_summarized(protocol, reference, workdir))
+
+
+def _last(runs: Journal, workdir: Path) -> RunInfo:
+    mine = [one for one in runs.runs() if one.workflow_name == WORK]
+    if not mine:
+        raise Refused(str(workdir), "no Orchestrator has worked there")
+    return max(mine, key=lambda one: one.started_at)
+
+
+def _protocol(target: str, workdir: Path) -> Any:
+    """The protocol that a TARGET names, or what makes one of the folder.
+
+    Raises:
+        Refused: there is none.
+    """
+    found: Any = load_object(target, "protocol")
+    if not inspect.isclass(found) and callable(getattr(found, "summarize", None)):
+        return found
+    maker: Any = found
+    try:
+        made = maker(workdir) if inspect.signature(maker).parameters else maker()
+    except Exception as error:
+        why = f"cannot be made of the folder alone: {type(error).__name__}: {error}"
+        raise Refused(f"protocol {target!r}", why) from error
+    if not callable(getattr(made, "summarize", None)):
+        raise Refused(f"protocol {target!r}", "has no summarize()")
+    return made
+
+
+def _summarized(protocol: Any, target: str, workdir: Path) -> str:
+    try:
+        return str(protocol.summarize(workdir))
+    except Exception as error:
+        why = f"raised {type(error).__name__}: {error}"
+        raise Refused(f"summarize() of {target}", why) from error
+
+
+def _print(text: str) -> int:
+    print(text.rstrip("\n"))
+    sys.stdout.flush()
+    return Exit.SUCCEEDED

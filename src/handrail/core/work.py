@@ -1,0 +1,577 @@
+"""``work``: a group whose members are tasks, and whose tasks bring further tasks.
+
+A task is *known* from when it was brought until the end; a second one of its id is refused. It
+*waits* until the window has room and nothing more urgent waits. What an earlier drive began is
+taken before anything begins: first what has ended, in the order of those ends, so that what was
+brought then is brought in the same order now; then what was at work. Edits to the queue take their
+place among the ends by their numbers.
+
+What the step gives, the order of its tasks and that of its rollbacks follow from the tree of what
+was brought (``model.work.in_tree_order``), so they do not depend on who was faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, cast
+
+from handrail.core import commands as cmd
+from handrail.core.failing import fail_with
+from handrail.core.failures import AttemptFailure, failure_of
+from handrail.core.groups import GroupNode, GroupVerb, Members
+from handrail.core.nodes import Node, Phase, RollbackEntry
+from handrail.core.run_state import Pull, RunState
+from handrail.core.steering import hold_back
+from handrail.errors import WrongUse
+from handrail.model import events as ev
+from handrail.model.paths import encode_key
+from handrail.model.results import StepResult
+from handrail.model.work import Tally, Task, TaskDone, TaskFailed, in_tree_order, is_found, work_of
+from handrail.record.assemble import assembler
+from handrail.record.outputs import WORK
+from handrail.record.work import dropped_by, task_ended
+from handrail.steps.verbs import Step, WorkGroup
+
+_task_done: Callable[[Task, Any, str | None], TaskDone[Any]] = assembler(TaskDone)
+
+
+class Queue:
+    """The tasks of one attempt: which are known, and which of them begins next. Mutable.
+
+    Tasks are by key, the part of the path that stands for their id. It is the iterator that the
+    group pulls its members from; it stops whenever none may begin now.
+    """
+
+    __slots__ = (
+        "_arrivals",
+        "_begun",
+        "_waiting",
+        "at_most",
+        "ended",
+        "known",
+        "only_begun",
+        "stopped",
+        "taken",
+        "urgency",
+    )
+
+    def __init__(self, at_most: int | None) -> None:
+        self.at_most = math.inf if at_most is None else at_most
+        self.known: dict[str, tuple[Task, str | None]] = {}
+        """Every task, with the id of the one that brought it."""
+        self.urgency: dict[str, tuple[float, int]] = {}
+        """Of the tasks that wait: the lowest is next."""
+        self.stopped: str | None = None
+        """Why no task begins any more."""
+        self.only_begun = False
+        """Nor any that an earlier drive had not begun."""
+        self.taken = 0
+        """How many have begun, in this drive and before."""
+        self._arrivals = 0
+        self._waiting: list[tuple[float, int, str]] = []  # a heap, with places that are given up
+        self.ended: list[tuple[int, str]] = []
+        """Tasks whose recorded end is to be taken, by its number: a heap."""
+        self._begun: list[tuple[int, str]] = []
+
+    def wait(self, key: str, priority: float) -> None:
+        """Let a task wait for its turn."""
+        self._arrivals += 1
+        self.urgency[key] = priority, self._arrivals
+        heappush(self._waiting, (priority, self._arrivals, key))
+
+    def take_up(self, key: str, *, ended: int | None, index: int) -> None:
+        """Take a task that an earlier drive began, and perhaps ended, before any other."""
+        if ended is None:
+            heappush(self._begun, (index, key))
+        else:
+            heappush(self.ended, (ended, key))
+
+    def move(self, key: str, priority: float) -> None:
+        """Give a task that waits another priority; it keeps its place among equal ones."""
+        known = self.urgency.get(key)
+        if known is not None:
+            self.urgency[key] = priority, known[1]
+            heappush(self._waiting, (priority, known[1], key))
+
+    def drop(self, key: str) -> bool:
+        """Let a task wait no more; False if it does not."""
+        return self.urgency.pop(key, None) is not None
+
+    @property
+    def next_end(self) -> float:
+        """The number of the next recorded end that is to be taken; infinite if there is none."""
+        return self.ended[0][0] if self.ended else math.inf
+
+    @property
+    def takes_up(self) -> bool:
+        """True if the next one is a task that an earlier drive began."""
+        return bool(self.ended or self._begun)
+
+    @property
+    def may_begin(self) -> bool:
+        """True if a task waits, and nothing but the window speaks against it."""
+        within = self.stopped is None and self.taken < self.at_most
+        return bool(self.urgency) and within and not self.only_begun
+
+    def __iter__(self) -> Queue:
+        return self
+
+    def __next__(self) -> Task:
+        """The next task to begin, or to take up."""
+        if self.ended:
+            _, key = heappop(self.ended)
+        elif self._begun:
+            _, key = heappop(self._begun)
+        elif self.may_begin:
+            key = self._most_urgent()
+        else:
+            raise StopIteration
+        self.taken += 1
+        return self.known[key][0]
+
+    def _most_urgent(self) -> str:
+        waiting, urgency = self._waiting, self.urgency
+        while True:
+            priority, arrival, key = heappop(waiting)
+            if urgency.get(key) == (priority, arrival):
+                del urgency[key]
+                if len(waiting) > 2 * len(urgency) + 64:  # places that were given up
+                    waiting[:] = [(*place, one) for one, place in urgency.items()]
+                    heapify(waiting)
+                return key
+
+
+class TaskMembers(Members):
+    """How far the tasks have come: those that failed, and how many ended otherwise. Mutable."""
+
+    __slots__ = ("queue", "undo_at")
+
+    def __init__(self, verb: WorkGroup, queue: Queue) -> None:
+        super().__init__(verb.on_error, verb.max_concurrency, queue)
+        self.queue = queue
+        self.undo_at: dict[int, int] = {}
+        """The place of a task in the order of the tree, by its place in that of the starts."""
+
+    def count(self, child: Node, result: StepResult[Any]) -> None:
+        """Count a task that ended; what is done is kept by the node, in short."""
+        if result.status == "succeeded" and child.rollbacks is None:  # most of them
+            self.succeeded += 1
+            return
+        super().count(child, result)
+        if result.status not in {"failed", "cancelled"}:
+            del self.results[child.index]
+
+    def may_pull(self, node: Node) -> bool:
+        """True if a task may be taken; one that has ended before needs no room."""
+        if self.closed or node.stop is not None:
+            return False
+        if self.queue.ended:
+            return True
+        return self.has_room(node) and (not self.decided or bool(self.left))
+
+    def has_room(self, node: Node) -> bool:
+        """True if the window is open."""
+        window = self.window
+        return window is None or node.live is None or len(node.live) < window
+
+    def gathered(self) -> list[RollbackEntry]:
+        """The rollbacks of all tasks, in the order of their tree."""
+        in_order = sorted(self.rollbacks, key=lambda index: self.undo_at.get(index, index))
+        return [entry for index in in_order for entry in self.rollbacks[index]]
+
+    def close_items(self) -> None:
+        """Nothing: a queue holds nothing open."""
+
+
+class WorkNode(GroupNode):
+    """Carries out ``work``."""
+
+    __slots__ = (
+        "_asks",
+        "_children",
+        "_dropped",
+        "_edits",
+        "_in_order",
+        "_indices",
+        "_is_behind",
+        "_is_roomy",
+        "_moved",
+        "_next_index",
+        "_refused",
+        "_roots",
+        "_searching",
+        "_stop",
+        "_unwelcome",
+        "_verdict",
+        "queue",
+        "tally",
+    )
+
+    def __init__(
+        self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
+    ) -> None:
+        super().__init__(step, path, parent, inputs)
+        self._reset()
+
+    def _reset(self) -> None:
+        verb = self.verb
+        self.queue = Queue(verb.at_most)
+        self._stop = verb.stop
+        self.tally: Tally[Any] = Tally()
+        self._roots: list[Task] = []
+        """The tasks that nobody brought: those of the start, and those that were added."""
+        self._in_order: Sequence[tuple[Task, str | None, bool]] = ()
+        """All tasks in the order of their tree, once the work has ended."""
+        self._children: dict[str, Sequence[Task]] = {}
+        """What the tasks brought that are done, by id."""
+        self._dropped: dict[str, str] = {}
+        """Why a task was dropped, by id."""
+        self._unwelcome: dict[str, str] = {}
+        """Why a task is to be dropped as soon as it is brought, by id."""
+        self._moved: dict[str, float] = {}
+        """The priorities that tasks were given, by id."""
+        self._refused = 0
+        self._indices: dict[str, int] = {}
+        """The place of each task that has begun, by path, if an earlier drive began any."""
+        self._next_index = 0
+        self._searching = set[str]()
+        """Tasks whose recorded end waits for what can be undone below it."""
+        self._edits: deque[ev.WorkEdited] = deque()
+        """What was done to the queue, and is not taken yet."""
+        self._verdict: ev.WorkStopped | None = None
+        """What ``stop`` said in an earlier drive."""
+        self._asks = False
+        """``stop`` is to be asked once all recorded ends are taken."""
+        self._is_roomy = False
+        """No task waits, and one that is added would begin at once."""
+        self._is_behind = False
+        """There are recorded ends, or edits, that are not taken yet."""
+
+    @property
+    def verb(self) -> WorkGroup:
+        """What the step is."""
+        return cast("WorkGroup", self.step.verb)
+
+    # -- the start ------------------------------------------------------------------------------
+
+    def begin(self, run: RunState) -> None:
+        """Queue the tasks of the start; payloads that cannot be recorded fail the attempt."""
+        tasks, where = self.verb.tasks, f"step {self.path!r}"
+        if run.unrecordable(tasks, where) is not None:
+            for task in tasks:  # which of them it is
+                error = run.unrecordable(task.payload, f"{where}: the payload of {task.id!r}")
+                if error is not None:
+                    fail_with(run, self, error, retryable=False)
+                    return
+        super().begin(run)
+
+    def _first_members(self, verb: GroupVerb) -> Members:
+        del verb
+        self._reset()
+        return TaskMembers(self.verb, self.queue)
+
+    def opened(self, run: RunState) -> None:
+        """Record the tasks of the start, unless the record has just these."""
+        recorded, tasks = run.recorded, self.verb.tasks
+        if not _same(run, recorded.tasks.get(self.path), tasks):
+            run.record(ev.TasksQueued(self.path, tasks))
+        self._edits.extend(run.edits.get(self.path, ()))
+        self._is_behind = not recorded.is_empty or bool(self._edits)
+        begun = [one for one in recorded.children(self.path) if self._is_mine(one)]
+        if begun:
+            self._next_index = 1 + max(recorded.at(one).index for one in begun)
+            self._asks = any(recorded.at(one).member_end is not None for one in begun)
+            verdict = recorded.stops.get(self.path)
+            if verdict is not None and verdict.attempt == self.attempt:
+                self._verdict = verdict
+        self._bring(run, tasks, None)
+        if self._not_taken:
+            self._tell(run)
+
+    def _is_mine(self, path: str) -> bool:
+        """True for a path just below this attempt."""
+        return path.startswith(f"{self.base}/")
+
+    # -- the queue ------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """True if a task that is brought now would begin, sooner or later."""
+        at_work = self.phase is Phase.RUNNING and self.live is not None and self.stop is None
+        decided = self.members.closed or self.members.decided or self.failure is not None
+        return at_work and not decided and self.queue.stopped is None
+
+    @property
+    def _not_taken(self) -> int:
+        """How many tasks were refused: of an id that was there, or dropped."""
+        return self._refused + len(self._dropped)
+
+    def dropped(self, task_id: str) -> str | None:
+        """Why a task was dropped, or None if it was not."""
+        return self._dropped.get(task_id)
+
+    def _bring(self, run: RunState, tasks: Iterable[Task], parent: str | None) -> None:
+        """Let tasks join the queue. ``parent`` is the id of the one that brought them."""
+        queue, known = self.queue, self.queue.known
+        is_new = run.recorded.is_empty and not self._unwelcome and not self._moved
+        for task in tasks:
+            if parent is None:
+                self._roots.append(task)
+            key = encode_key(task.id)
+            if key in known:
+                self._refused += 1
+                continue
+            known[key] = task, parent
+            self.members.exhausted = False
+            if is_new:
+                queue.wait(key, task.priority)
+            else:
+                self._bring_known(run, key, task)
+
+    def _bring_known(self, run: RunState, key: str, task: Task) -> None:
+        """Let a task join of which something may be recorded already."""
+        queue, record = self.queue, run.recorded.known(f"{self.base}/{key}")
+        if record is None and task.id in self._unwelcome:
+            self._dropped[task.id] = self._unwelcome[task.id]
+        elif record is None:
+            queue.wait(key, self._moved.get(task.id, task.priority))
+        else:
+            ended = None if record.member_end is None else record.ended_seq
+            queue.take_up(key, ended=ended, index=record.index)
+
+    def _tell(self, run: RunState) -> None:
+        total = len(self.queue.known) - len(self._dropped)
+        run.emit(cmd.Tell(ev.WorkGrew(self.path, total, self._not_taken)))
+
+    def edited(self, run: RunState, event: ev.WorkEdited) -> None:
+        """Take what somebody did to the queue, in its turn."""
+        self._edits.append(event)
+        self._is_behind = True
+        run.push(Pull(self))
+
+    def _take_edit(self, run: RunState, event: ev.WorkEdited) -> None:
+        queue = self.queue
+        self._bring(run, event.add, None)
+        for one in event.drop:
+            key = encode_key(one)
+            if key not in queue.known:  # the end that brings it is on its way
+                self._unwelcome.setdefault(one, dropped_by(event))
+            elif queue.drop(key):
+                self._dropped[one] = dropped_by(event)
+        for one, priority in event.priority.items():
+            self._moved[one] = priority
+            queue.move(encode_key(one), priority)
+        self._tell(run)
+
+    # -- members --------------------------------------------------------------------------------
+
+    def pull(self, run: RunState) -> None:
+        """Take up, or begin, the next task; end the work if there is none, and none is at work."""
+        if (self._is_behind or run.more_ended or run.paused is not None) and not self._goes_on(run):
+            return
+        if self._is_roomy and self.live and not self.queue.urgency:
+            return  # as it was before
+        super().pull(run)
+
+    def _goes_on(self, run: RunState) -> bool:
+        """True if a task may be taken now: nothing is on its way that comes before that."""
+        members, queue = self.members, self.queue
+        if self.phase is not Phase.RUNNING or members.closed:
+            return True
+        if self._searching and queue.next_end == math.inf:
+            return False  # what the task brought is not known yet
+        if run.more_ended:
+            run.deferred[self.path] = None
+            return False
+        if self._is_behind:
+            self._catch_up(run)
+        begins = not queue.takes_up and queue.may_begin and members.may_pull(self)
+        return not (run.paused is not None and begins and hold_back(run, Pull(self)))
+
+    def _perhaps_end(self, run: RunState) -> None:
+        super()._perhaps_end(run)
+        members = cast("TaskMembers", self.members)
+        self._is_roomy = not members.closed and members.has_room(self) and not self.queue.takes_up
+        if self._is_roomy:
+            run.roomy.add(self.path)  # what is added would begin at once
+        else:
+            run.roomy.discard(self.path)
+
+    def _catch_up(self, run: RunState) -> None:
+        """Take the edits that stand before the next recorded end; behind the last one, know whether
+        the work is to stop.
+        """
+        edits, following = self._edits, self.queue.next_end
+        while edits and edits[0].seq < following:
+            self._take_edit(run, edits.popleft())
+        if following < math.inf:
+            return
+        self._is_behind = False
+        if not self._asks:
+            return
+        self._asks = False
+        verdict = self._verdict
+        if verdict is not None and len(self.tally.ends) >= verdict.ended:
+            self.queue.stopped = verdict.reason
+        else:
+            self._ask(run)
+
+    def index_of(self, run: RunState, item: Task) -> int:
+        """The place that is recorded, or the next one."""
+        if run.recorded.is_empty:
+            self._next_index += 1
+            return self._next_index - 1
+        path = f"{self.base}/{encode_key(item.id)}"
+        record = run.recorded.known(path)
+        index = self._next_index if record is None else record.index
+        self._indices[path] = index
+        self._next_index = max(index + 1, self._next_index)
+        return index
+
+    def _open_member(self, run: RunState, verb: Any, item: Task) -> None:
+        super()._open_member(run, verb, item)
+        if not run.rehearses:
+            return
+        path = f"{self.base}/{encode_key(item.id)}"
+        node = (self.live or {}).get(path)
+        if node is not None and node.phase is Phase.SEARCHING:
+            self._searching.add(path)
+
+    def unfit(self, member: Node, value: Any) -> AttemptFailure:
+        """Why a task's body cannot give this."""
+        task = self.queue.known[_key(member.path)][0]
+        return failure_of(
+            WrongUse(
+                f"the body of {self.path!r} gives Found(value, children) for each task, "
+                f"got {value!r} for {task.id!r}. Write Found({value!r})"
+            )
+        )
+
+    def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
+        """Let what the task brought join the queue; ask whether the work is to stop."""
+        recorded = run.recorded
+        new = recorded.is_empty or recorded.at(child.path).member_end is None
+        self._searching.discard(child.path)
+        self._note_end(run, child, result)
+        super().child_ended(run, child, result)
+        if new and self._stop is not None and not self.members.decided:
+            self._ask(run)
+
+    def _note_end(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
+        task, parent = self.queue.known[child.path.rpartition("/")[2]]
+        output = result.output
+        if result.status == "succeeded" and is_found(output):  # nearly always
+            self.tally.ends.append(_task_done(task, output.value, parent))
+            self.tally.done += 1
+        else:
+            end = task_ended(task, parent, result)
+            if end is not None:
+                self.tally.add(end)
+            if not result.success or not is_found(output):
+                return
+        if output.children:
+            self._children[task.id] = output.children
+            self._bring(run, output.children, task.id)
+            self._tell(run)
+
+    def _ask(self, run: RunState) -> None:
+        """Ask ``stop``; what it says is recorded before anything follows from it."""
+        stop, queue, tally = self._stop, self.queue, self.tally
+        if stop is None or queue.stopped is not None:
+            return
+        tally.queued, tally.refused = len(queue.urgency), self._not_taken
+        tally.running = len(self.live or ())
+        try:
+            reason: object = stop(tally)
+            if reason is not None and not isinstance(reason, str):
+                raise WrongUse(f"it must give a text or None, got {reason!r}")  # noqa: TRY301
+        except Exception as error:  # noqa: BLE001  # the user's function
+            self._begin_no_more(run)
+            self._give_up(run, error, f"its stop raised after {len(tally.ends)} ends")
+            return
+        if reason is not None:
+            queue.stopped = reason
+            run.record(ev.WorkStopped(self.path, self.attempt, reason, len(tally.ends)))
+
+    def _begin_no_more(self, run: RunState) -> None:
+        super()._begin_no_more(run)
+        self.queue.only_begun = True
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def _why_stopped(self) -> str | None:
+        """Why tasks were left that could have begun."""
+        queue = self.queue
+        if queue.stopped is not None:
+            return queue.stopped
+        if queue.urgency and queue.taken >= queue.at_most:
+            return f"at_most: {queue.taken} tasks have begun"
+        return None
+
+    def output(self) -> tuple[Any, str]:
+        """What became of all tasks."""
+        ends: dict[str, TaskDone[Any] | TaskFailed] = {end.task.id: end for end in self.tally.ends}
+        return work_of(self._in_order, ends, self._dropped, self._why_stopped()), WORK
+
+    def results(self) -> tuple[Any, str]:
+        """The same, of work that failed."""
+        return self.output()
+
+    def not_begun(self) -> int:
+        """How many tasks wait."""
+        return len(self.queue.urgency)
+
+    def stopped(self, run: RunState) -> None:
+        """Take no more edits."""
+        super().stopped(run)
+        run.roomy.discard(self.path)
+
+    def order(self, run: RunState) -> tuple[tuple[str, ...], str | None]:
+        """The keys in the order of the tree, if tasks began in another one, and why some were left;
+        the steps of the run are listed in that order, too.
+        """
+        before = list(self.seen or ())
+        self.put_in_order(run)
+        paths = list(self.seen or ())
+        if paths == before and not self._indices:  # nothing was more urgent than what came earlier
+            return (), self._why_stopped()
+        mine = filter(self._is_mine, before)
+        indices = self._indices or {path: index for index, path in enumerate(mine)}
+        paths = [one for one in paths if one in indices]
+        begun = [indices[path] for path in paths]
+        keys = tuple(map(_key, paths)) if begun != sorted(begun) else ()
+        cast("TaskMembers", self.members).undo_at = {index: at for at, index in enumerate(begun)}
+        return keys, self._why_stopped()
+
+    def put_in_order(self, run: RunState) -> None:
+        """List what has begun in the order of the tree."""
+        self._in_order = in_tree_order(self._roots, self._children)
+        seen, base = self.seen, self.base
+        if not seen:
+            return
+        paths = [f"{base}/{encode_key(task.id)}" for task, _, counts in self._in_order if counts]
+        begun = dict.fromkeys([path for path in paths if path in seen])
+        before = {path: None for path in seen if path not in begun}
+        self.seen = run.tree[self.path] = {**before, **begun} if before else begun
+
+
+def _key(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _same(run: RunState, known: Sequence[Task] | None, tasks: Sequence[Task]) -> bool:
+    """True if these are the recorded tasks."""
+    if known is None or run.codec is None:
+        return False
+    if not known and not tasks:
+        return True
+    identity = run.codec.identity
+    return len(known) == len(tasks) and all(
+        one.id == other.id
+        and one.priority == other.priority
+        and identity(one.payload) == identity(other.payload)
+        for one, other in zip(known, tasks, strict=True)
+    )

@@ -1,0 +1,152 @@
+"""Edits to the queue of ``work`` by a person: what is possible, and how it takes effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from handrail.core.run_state import RunState
+from handrail.core.work import WorkNode
+from handrail.errors import CannotSteer, WrongUse, did_you_mean
+from handrail.model import events as ev
+from handrail.model.paths import encode_key
+from handrail.model.work import Task, priority_of
+from handrail.record.work import dropped_by
+
+_PLAIN = frozenset({type(None), bool, int, float, str, list, dict, tuple})
+
+
+def work_edited(run: RunState, event: ev.WorkEdited) -> None:
+    """Change the queue of work that has begun; keep it for work that has not."""
+    run.last_edit = max(run.last_edit, event.letter)
+    run.edits.setdefault(event.path, []).append(event)
+    node = run.nodes.get(event.path)
+    if isinstance(node, WorkNode) and node.is_open:
+        node.edited(run, event)
+
+
+def edit_of(
+    path: str | None,
+    add: Sequence[Task],
+    drop: Sequence[str],
+    priority: Mapping[str, float] | None,
+    by: str | None,
+) -> ev.WorkEdited:
+    """What somebody wants done to a queue.
+
+    Raises:
+        WrongUse, DefinitionError: it is nothing that can be done.
+    """
+    if path is not None and not isinstance(path, str):
+        raise WrongUse(f"edit_work(path=) takes the path of a step, got {path!r}")
+    if isinstance(add, Task) or not all(isinstance(one, Task) for one in add):
+        raise WrongUse(f"edit_work(add=) takes a list of Tasks, got {add!r}")
+    if isinstance(drop, str) or not all(isinstance(one, str) for one in drop):
+        raise WrongUse(f"edit_work(drop=) takes a list of ids, got {drop!r}")
+    moved = {
+        one: priority_of(value, f"task {one!r}") for one, value in dict(priority or {}).items()
+    }
+    if not (add or drop or moved):
+        raise WrongUse("edit_work() takes what is to be done: add=, drop= or priority=")
+    return ev.WorkEdited(path or "", tuple(add), tuple(drop), moved, by)
+
+
+def check_edit(
+    run: RunState, event: ev.WorkEdited, coming: Sequence[ev.WorkEdited] = (), *, driven: bool
+) -> ev.WorkEdited:
+    """The same, of a step that takes it, with payloads of the type that its other tasks have.
+
+    ``run`` is live (``driven``; ``coming``: edits that have been posted, and have not come to it),
+    or gone through by its record. A payload that a person typed is taken for the class of the first
+    task's payload, if that is no plain data.
+
+    Raises:
+        CannotSteer: there is no such work, or it does not take this. InvalidInput: a payload does
+            not fit.
+    """
+    node = _open_work(run, event.path)
+    run_id, path = run.setting.run_id, node.path
+    before = [one for one in coming if one.path == path]
+    added = {task.id for one in before for task in one.add}
+    dropped = {each: one for one in before for each in one.drop}
+    for task in event.add:
+        if encode_key(task.id) in node.queue.known or task.id in added:
+            raise CannotSteer(run_id, f"there is a task {task.id!r} in step {path!r} already")
+        added.add(task.id)
+    for one in (*event.drop, *event.priority):
+        if one in dropped:
+            raise CannotSteer(run_id, f"task {one!r} was {dropped_by(dropped[one])} already")
+        if one not in added:
+            _check_waits(run, node, one, driven=driven)
+    add = tuple(_as_the_others(node, task) for task in event.add)
+    return replace(event, path=path, add=add)
+
+
+def _open_work(run: RunState, path: str) -> WorkNode:
+    """The work at a path; without one, the only one there is.
+
+    Raises:
+        CannotSteer: there is none, or it takes nothing any more.
+    """
+    run_id = run.setting.run_id
+    works = [node for node in run.nodes.values() if isinstance(node, WorkNode)]
+    if not path:
+        if len(works) != 1:
+            known = ", ".join(repr(one.path) for one in works)
+            which = f"Name one of {known}." if works else "A .work() step has one while it is open."
+            raise CannotSteer(run_id, f"it has {len(works)} queues now", which)
+        path = works[0].path
+    node = run.nodes.get(path)
+    if not isinstance(node, WorkNode):
+        if path in run.results:
+            why = f"step {path!r} has ended"
+        else:
+            why = f"no work has begun at {path!r}"
+        known = ", ".join(repr(one.path) for one in works)
+        raise CannotSteer(run_id, why, f"At work: {known}." if works else "")
+    if not node.is_open:
+        why = node.queue.stopped or node.stop or "it ends just now"
+        raise CannotSteer(run_id, f"step {path!r} begins no more tasks: {why}")
+    return node
+
+
+def _check_waits(run: RunState, node: WorkNode, task_id: str, *, driven: bool) -> None:
+    """Do nothing if the task waits.
+
+    Raises:
+        CannotSteer: it does not, or there is none.
+    """
+    run_id, key = run.setting.run_id, encode_key(task_id)
+    if key not in node.queue.known:
+        near = did_you_mean([task_id], list(_ids(node)))
+        raise CannotSteer(run_id, f"step {node.path!r} has no task {task_id!r}.{near}")
+    dropped = node.dropped(task_id)
+    if dropped is not None:
+        raise CannotSteer(run_id, f"task {task_id!r} was {dropped} already")
+    path = f"{node.base}/{key}"
+    begun = key not in node.queue.urgency if driven else run.recorded.knows(path)
+    if begun and any(end.id == task_id for end in node.tally.ends):
+        raise CannotSteer(run_id, f"task {task_id!r} does not wait: it has ended")
+    if begun:
+        raise CannotSteer(
+            run_id,
+            f"task {task_id!r} does not wait: it has begun",
+            f"complete(), skip() and retry() are for the steps below {path!r}.",
+        )
+
+
+def _ids(node: WorkNode) -> Iterator[str]:
+    return (task.id for task, _ in node.queue.known.values())
+
+
+def _as_the_others(node: WorkNode, task: Task) -> Task:
+    """The task with a payload of the class that the first task's has."""
+    from handrail.typed.convert import convert
+
+    tasks = node.verb.tasks
+    kind: type[Any] = cast("type[Any]", type(tasks[0].payload) if tasks else type(None))
+    if kind in _PLAIN or isinstance(task.payload, kind):
+        return task
+    payload = convert(task.payload, kind, name=f"payload of task {task.id}")
+    return replace(task, payload=payload)

@@ -1,0 +1,142 @@
+"""Work as its record has it: which tasks there were, what they found, and what became of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from handrail.codec.unresolved import Unresolved
+from handrail.model import events as ev
+from handrail.model.paths import attempt_base, encode_key
+from handrail.model.results import A_PERSON, Failure, StepResult
+from handrail.model.work import (
+    Task,
+    TaskDone,
+    TaskFailed,
+    Work,
+    in_tree_order,
+    is_found,
+    work_of,
+)
+from handrail.record.run_record import PathRecord, Recorded
+
+
+def task_ended(
+    task: Task, parent: str | None, result: StepResult[Any]
+) -> TaskDone[Any] | TaskFailed | None:
+    """How a task ended; None if it was stopped."""
+    if result.status == "cancelled":
+        return None
+    if result.status == "failed":
+        bases, text = result.error_bases, result.traceback
+        failure = Failure(result.error or "", result.error_type or "", bases, text)
+        return TaskFailed(task, failure, parent)
+    output = result.output
+    return TaskDone(task, output.value if is_found(output) else output, parent)
+
+
+def dropped_by(event: ev.WorkEdited) -> str:
+    """Why a task is not done that somebody dropped."""
+    return f"dropped by {event.by or A_PERSON}"
+
+
+class RecordedTasks:
+    """The tasks of one attempt, as far as its record goes, in the order in which they came.
+
+    ``roots`` are those it begins with. The outputs of its members have been derived. Mutable only
+    while it is made.
+    """
+
+    def __init__(self, recorded: Recorded, path: str, attempt: int, roots: Sequence[Task]) -> None:
+        self.base = attempt_base(path, attempt)
+        self._recorded = recorded
+        self._edits = edits = recorded.edits.get(path, [])
+        self.roots = [*roots, *(task for event in edits for task in event.add)]
+        self.ends: dict[str, TaskDone[Any] | TaskFailed] = {}
+        self.children: dict[str, Sequence[Task]] = {}
+        self.why_stopped = recorded.why_stopped.get((path, attempt))
+        self._ready: list[tuple[int, str, Task, str | None]] = []
+        self._known: dict[str, float] = {}
+        """The priority of each task, in the order in which they came."""
+        self._bring(roots, None)
+        waiting = list(edits)
+        while self._ready or waiting:  # what comes first in the record, first
+            if waiting and not (self._ready and self._ready[0][0] < waiting[0].seq):
+                self._bring(waiting.pop(0).add, None)
+            else:
+                _, _, task, parent = heappop(self._ready)
+                self._take_end(task, parent)
+        self.dropped = {
+            one: dropped_by(event)
+            for event in edits
+            for one in event.drop
+            if not recorded.knows(self.path_of(one))
+        }
+
+    def path_of(self, task_id: str) -> str:
+        """Where a task is done."""
+        return f"{self.base}/{encode_key(task_id)}"
+
+    def has_begun(self, task_id: str) -> bool:
+        """True if somebody began it."""
+        return self._recorded.at(self.path_of(task_id)).started_at is not None
+
+    def is_at_work(self, task_id: str) -> bool:
+        """True if somebody began it, and it has no end."""
+        record = self._recorded.at(self.path_of(task_id))
+        return record.started_at is not None and not record.ended()
+
+    def work(self) -> Work[Any]:
+        """What became of all."""
+        in_order = in_tree_order(self.roots, self.children)
+        return work_of(in_order, self.ends, self.dropped, self.why_stopped)
+
+    def in_order(self) -> Iterator[Task]:
+        """The tasks that count, in the order of their tree."""
+        for task, _, counts in in_tree_order(self.roots, self.children):
+            if counts:
+                end = self.ends.get(task.id)
+                yield task if end is None else end.task
+
+    def by_urgency(self) -> list[tuple[str, float]]:
+        """All tasks that count, by id with their priorities, in the order in which they begin."""
+        moved = {one: priority for event in self._edits for one, priority in event.priority.items()}
+        urgency = [(one, moved.get(one, priority)) for one, priority in self._known.items()]
+        return sorted(urgency, key=lambda one: one[1])
+
+    def _bring(self, tasks: Iterable[Task], parent: str | None) -> None:
+        for task in tasks:
+            if task.id not in self._known:
+                self._known[task.id] = task.priority
+                record = self._recorded.at(self.path_of(task.id))
+                if record.member_end is not None:
+                    heappush(self._ready, (record.ended_seq, task.id, task, parent))
+
+    def _take_end(self, task: Task, parent: str | None) -> None:
+        record = self._recorded.at(self.path_of(task.id))
+        result = record.member_end
+        assert result is not None
+        end = task_ended(task, parent, result)
+        if end is None:
+            return
+        self.ends[task.id] = end
+        children = _children(result.output, record)
+        if children:
+            self.children[task.id] = children
+            self._bring(children, task.id)
+
+
+def last_tasks(recorded: Recorded, path: str) -> RecordedTasks:
+    """The tasks of a ``work`` step as its last attempt has them."""
+    record = recorded.at(path)
+    attempt = record.attempts + 1 if record.end is None else max(1, record.end.attempts)
+    return RecordedTasks(recorded, path, attempt, recorded.tasks.get(path, ()))
+
+
+def _children(output: Any, record: PathRecord) -> Sequence[Task]:
+    """What a task brought; of an output that is not known here no more than the ids."""
+    if is_found(output):
+        return output.children
+    payload = output if isinstance(output, Unresolved) else None
+    return [Task(one, payload, priority) for one, priority in record.found]

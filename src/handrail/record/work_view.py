@@ -1,0 +1,73 @@
+"""The queues of a run for people: what waits, in the order in which it begins, and what is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from handrail.record.run_record import Recorded
+from handrail.record.work import RecordedTasks, last_tasks
+
+
+@dataclass(frozen=True, slots=True)
+class WorkView:
+    """The queue of a ``work`` step: the tasks that wait, with their priorities, the next one first;
+    the ids of those at work; how many are done and failed; the ids of those that were not taken.
+
+    ``why_stopped`` says why no more begin, None if nothing speaks against it. ``over``: the step
+    has ended.
+    """
+
+    path: str
+    queued: tuple[tuple[str, float], ...]
+    running: tuple[str, ...]
+    done: int
+    failed: int
+    refused: tuple[str, ...]
+    why_stopped: str | None
+    over: bool
+
+    @property
+    def size(self) -> int:
+        """How many tasks are known, whether they wait, are at work or have ended."""
+        return len(self.queued) + len(self.running) + self.done + self.failed
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON-safe data."""
+        return {
+            "path": self.path,
+            "queued": [{"id": one, "priority": priority} for one, priority in self.queued],
+            "running": list(self.running),
+            "done": self.done,
+            "failed": self.failed,
+            "refused": list(self.refused),
+            "why_stopped": self.why_stopped,
+            "over": self.over,
+        }
+
+
+def works_of(recorded: Recorded) -> Iterator[WorkView]:
+    """The queues that a record has, each as the last attempt of its step has it."""
+    for path in recorded.tasks:
+        if recorded.known(path) is not None:
+            yield _work(recorded, last_tasks(recorded, path), path)
+
+
+def _work(recorded: Recorded, tasks: RecordedTasks, path: str) -> WorkView:
+    work, record = tasks.work(), recorded.at(path)
+    waiting = {one.id for one in work.left if not tasks.has_begun(one.id)}
+    stopped = recorded.stops.get(path)
+    why = work.why_stopped
+    if why is None and stopped is not None and record.end is None:
+        why = stopped.reason
+    return WorkView(
+        path,
+        tuple(one for one in tasks.by_urgency() if one[0] in waiting),
+        tuple(one.id for one in work.left if tasks.is_at_work(one.id)),
+        len(work.done),
+        len(work.failed),
+        tuple(one.id for one in work.refused),
+        why,
+        record.end is not None,
+    )

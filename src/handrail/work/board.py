@@ -1,0 +1,153 @@
+"""What waits and what is at work, as a protocol is to keep it."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from typing import Any, cast
+
+from handrail.model import events as ev
+from handrail.model.paths import decode_key
+from handrail.model.work import Task
+from handrail.record.work import RecordedTasks
+from handrail.work.protocol import TaskSpec
+
+WORK = "work"
+"""The path of the one step that a run of this kind has."""
+
+_FIELDS = {"id", "kind", "payload"}
+
+
+class Board:
+    """The tasks of a drive by id, with what the protocol knows them as. It is a sink. Mutable.
+
+    ``make`` makes such a thing of data, after a restart. ``tell`` is told of every change.
+    """
+
+    def __init__(self, tell: Callable[[list[Any], list[Any]], None]) -> None:
+        self._tell = tell
+        self.make: Callable[[dict[str, Any]], Any] = TaskSpec.from_dict
+        self._specs: dict[str, Any] = {}
+        self._queued: list[tuple[float, int, str]] = []
+        self._places: dict[str, tuple[float, int]] = {}
+        self._running: dict[str, None] = {}
+        self._known = set[str]()
+        self._unwelcome = set[str]()
+        self._arrivals = 0
+
+    # -- tasks and what they stand for ----------------------------------------------------------
+
+    def task_of(self, spec: Any, task_id: str | None = None) -> Task:
+        """The task for what the protocol gave, which is kept as it is."""
+        data: dict[str, Any] = {
+            "id": str(spec.id),
+            "kind": str(getattr(spec, "kind", "default")),
+            "payload": deepcopy(getattr(spec, "payload", {})),  # the protocol may change its own
+        }
+        task = Task(task_id or data["id"], data, float(getattr(spec, "priority", 0.0)))
+        self._specs.setdefault(task.id, spec)
+        return task
+
+    def spec_of(self, task: Task) -> Any:
+        """What the protocol knows it as."""
+        spec = self._specs.get(task.id)
+        if spec is None:
+            spec = self._specs[task.id] = self.make(_data_of(task))
+        return spec
+
+    # -- what is where --------------------------------------------------------------------------
+
+    def begin_with(self, tasks: Iterable[Task]) -> list[Task]:
+        """Let tasks wait that were not known before, and give those."""
+        new = [task for task in tasks if task.id not in self._known]
+        for task in new:
+            self._wait(task.id, task.priority)
+        return new
+
+    def go_on_from(self, recorded: RecordedTasks) -> None:
+        """Take over where an earlier drive was: what it began, and what it had found."""
+        work = recorded.work()
+        self._known.update(one.id for one in work.done)
+        self._known.update(one.id for one in work.refused)
+        again = {one.id for one in work.failed}
+        left = {one.id: one for one in (*work.left, *(one.task for one in work.failed))}
+        for task in left.values():
+            self.spec_of(task)
+        for task_id, priority in recorded.by_urgency():
+            if task_id not in left:
+                continue
+            if task_id in again or recorded.has_begun(task_id):
+                self._known.add(task_id)
+                self._running[task_id] = None
+            else:
+                self._wait(task_id, priority)
+
+    def emit(self, event: ev.Event | ev.Progress, /) -> None:
+        """Take note of what happens to the tasks."""
+        match event:
+            case ev.MemberStarted(path=path) if path.startswith(f"{WORK}/"):
+                task_id = decode_key(event.key)
+                self._leave(task_id)
+                self._running[task_id] = None
+            case ev.MemberCompleted(path=path) if path.startswith(f"{WORK}/"):
+                if not event.result.success:
+                    return  # the next drive begins it again
+                task_id = decode_key(event.result.name)
+                self._running.pop(task_id, None)
+                self._specs.pop(task_id, None)
+                for found, priority in event.found:
+                    self._wait(found, priority)
+            case ev.WorkEdited():
+                self._edited(event)
+            case ev.WorkflowStarted() | ev.RunResumed():
+                pass
+            case _:
+                return
+        self._tell(*self.lists())
+
+    def _edited(self, event: ev.WorkEdited) -> None:
+        for task in event.add:
+            self._wait(task.id, task.priority)
+        for task_id in event.drop:
+            self._leave(task_id)
+            self._unwelcome.add(task_id)
+        for task_id, priority in event.priority.items():
+            if task_id in self._places:
+                arrival = self._places[task_id][1]
+                self._leave(task_id)
+                self._put(task_id, priority, arrival)
+
+    def lists(self) -> tuple[list[Any], list[Any]]:
+        """What waits, the most urgent first, and what is at work."""
+        queued = [self._spec(task_id) for _, _, task_id in self._queued]
+        return queued, [self._spec(task_id) for task_id in self._running]
+
+    def _spec(self, task_id: str) -> Any:
+        spec = self._specs.get(task_id)
+        return self.make({"id": task_id}) if spec is None else spec
+
+    def _wait(self, task_id: str, priority: float) -> None:
+        if task_id not in self._known:
+            self._known.add(task_id)
+            if task_id not in self._unwelcome:
+                self._arrivals += 1
+                self._put(task_id, priority, self._arrivals)
+
+    def _put(self, task_id: str, priority: float, arrival: int) -> None:
+        self._places[task_id] = priority, arrival
+        insort(self._queued, (priority, arrival, task_id))
+
+    def _leave(self, task_id: str) -> None:
+        place = self._places.pop(task_id, None)
+        if place is not None:
+            self._queued.remove((*place, task_id))
+
+
+def _data_of(task: Task) -> dict[str, Any]:
+    """All of a task, as ``TaskSpec.to_dict`` gives it."""
+    payload: Any = task.payload
+    data = cast("dict[str, Any]", payload)
+    if not isinstance(payload, dict) or set(data) != _FIELDS:  # somebody added it
+        data = {"id": task.id, "kind": "default", "payload": data or {}}
+    return {**data, "priority": task.priority}
