@@ -40,6 +40,7 @@ FOLDERS_OF_EXTRAS = {
     "agents": ["jinja2"],
     "agents/test_api_backend.py": ["jinja2", "pydantic_ai"],
     "cli": ["cyclopts", "rich"],
+    "coordination/test_hub_claims.py": ["cyclopts", "websockets"],
     "coordination/test_server.py": ["cyclopts", "websockets"],
     "examples": ["cyclopts", "jinja2", "rich"],
     "hub_programs": ["websockets"],
@@ -88,6 +89,14 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What is kept out of agents' reach goes into a folder of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def outside_git(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A current folder outside this repository: what steps claim by name counts in theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("outside"))
         yield
 
 

@@ -22,6 +22,10 @@ from handrail import (
     CannotSteer,
     CassetteMismatch,
     CassetteMissing,
+    ClaimDeadlock,
+    ClaimLost,
+    ClaimsFailed,
+    ClaimTimeout,
     ClusterRefused,
     ClusterUnreachable,
     CodeNotFound,
@@ -182,6 +186,27 @@ CASES: list[tuple[BaseException, str, dict[str, Any]]] = [
         LeaseLost("r", 12, "host"),
         r"run r was taken over by process 12 on host.*records nothing more",
         {"run_id": "r", "pid": 12, "host": "host"},
+    ),
+    (
+        ClaimTimeout("step 'a' of run r", "src/**", 2.5, ["a person", "step 'b' of run r"]),
+        r"step 'a' of run r did not get src/\*\* within 2\.5 s: in the way is a person, .*claims`",
+        {"what": "src/**", "seconds": 2.5, "holders": ("a person", "step 'b' of run r")},
+    ),
+    (ClaimTimeout("ann", "git", 0), r"ann did not get git at once\. Wait longer", {"holders": ()}),
+    (
+        ClaimDeadlock("step 'a' of run r", "git", ["a waits for b", "b waits for a"]),
+        r"cannot wait for git: it would wait for itself\. a waits for b; b waits for a\. ",
+        {"what": "git", "circle": ("a waits for b", "b waits for a")},
+    ),
+    (
+        ClaimLost("step 'a' of run r", "src/**", 7, "ann"),
+        r"lost its claim of src/\*\* \(epoch 7\), and ann has it now.*Nothing was merged.*again",
+        {"claimant": "step 'a' of run r", "what": "src/**", "epoch": 7, "holder": "ann"},
+    ),
+    (
+        ClaimsFailed("claims.db", "claiming", "disk full", "Make room."),
+        r"claims claims\.db: claiming failed: disk full\. Make room\.",
+        {"store": "claims.db", "doing": "claiming", "why": "disk full", "hint": "Make room."},
     ),
     (
         JournalFailed("x.db", "writing", "disk full", "Make room."),

@@ -112,6 +112,7 @@ EVENTS = [
     "AgentSessionStarted",
     "ClaimWaiting",
     "ClaimGranted",
+    "ClaimLost",
     "LadderStep",
     "BudgetReserved",
     "BudgetSettled",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from handrail.codec.codec import TypeCodec as TypeCodec
     from handrail.codec.unresolved import Unresolvable as Unresolvable
     from handrail.codec.unresolved import Unresolved as Unresolved
+    from handrail.coordination.hub_claims import HubClaims as HubClaims
     from handrail.decorator import Workflow as Workflow
     from handrail.decorator import workflow as workflow
     from handrail.engine.current import ContextNotAMapping as ContextNotAMapping
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
     from handrail.errors import BudgetExceeded as BudgetExceeded
     from handrail.errors import CancelledFromWithin as CancelledFromWithin
     from handrail.errors import CannotSteer as CannotSteer
+    from handrail.errors import ClaimDeadlock as ClaimDeadlock
+    from handrail.errors import ClaimLost as ClaimLost
+    from handrail.errors import ClaimsFailed as ClaimsFailed
+    from handrail.errors import ClaimTimeout as ClaimTimeout
     from handrail.errors import CodeNotFound as CodeNotFound
     from handrail.errors import CommandFailed as CommandFailed
     from handrail.errors import CommandNotFound as CommandNotFound
@@ -112,6 +117,7 @@ if TYPE_CHECKING:
     from handrail.model.results import AgentResult as AgentResult
     from handrail.model.results import BranchResult as BranchResult
     from handrail.model.results import CommandResult as CommandResult
+    from handrail.model.results import Conflict as Conflict
     from handrail.model.results import Failure as Failure
     from handrail.model.results import Incident as Incident
     from handrail.model.results import OpenGate as OpenGate
@@ -130,6 +136,7 @@ if TYPE_CHECKING:
     from handrail.model.results import WorkflowResult as WorkflowResult
     from handrail.model.shapes import AgentLike as AgentLike
     from handrail.model.shapes import AgentRequest as AgentRequest
+    from handrail.model.shapes import OwnTree as OwnTree
     from handrail.model.shapes import WorkflowLike as WorkflowLike
     from handrail.model.work import Found as Found
     from handrail.model.work import Tally as Tally
@@ -144,6 +151,13 @@ if TYPE_CHECKING:
     from handrail.ports.agent import AgentTurn as AgentTurn
     from handrail.ports.agent import Capabilities as Capabilities
     from handrail.ports.agent import Probe as Probe
+    from handrail.ports.claims import Claim as Claim
+    from handrail.ports.claims import Claimant as Claimant
+    from handrail.ports.claims import ClaimList as ClaimList
+    from handrail.ports.claims import ClaimRequest as ClaimRequest
+    from handrail.ports.claims import Claims as Claims
+    from handrail.ports.claims import ClaimWait as ClaimWait
+    from handrail.ports.claims import Resource as Resource
     from handrail.ports.clock import Clock as Clock
     from handrail.ports.journal import Holder as Holder
     from handrail.ports.journal import Journal as Journal
@@ -197,13 +211,15 @@ _NAMES = {
     """,
     "handrail.codec.codec": "Codec TypeCodec",
     "handrail.codec.unresolved": "Unresolvable Unresolved",
+    "handrail.coordination.hub_claims": "HubClaims",
     "handrail.decorator": "Workflow workflow",
     "handrail.engine.current": "ContextNotAMapping Current OutsideStep current",
     "handrail.engine.run": "Run",
     "handrail.engine.serving": "RunHandle",
     "handrail.errors": """
-        BudgetExceeded CancelledFromWithin CannotSteer CodeNotFound CommandFailed CommandNotFound
-        CoreStalled DamagedExport DefinitionError DuplicateStepName GateClosed GateNotFound
+        BudgetExceeded CancelledFromWithin CannotSteer ClaimDeadlock ClaimLost ClaimTimeout
+        ClaimsFailed CodeNotFound CommandFailed CommandNotFound CoreStalled DamagedExport
+        DefinitionError DuplicateStepName GateClosed GateNotFound
         GateRefusal GroupFailed HandrailError HubFailed InputsDiffer InsideEventLoop InvalidAnswer
         InvalidInput InvalidSignal JournalDamaged JournalFailed LeaseLost LimitExceeded
         MissingExtra NoArmChosen NotAStep NotClean NotPortable NotRecorded OutputChanged
@@ -221,13 +237,16 @@ _NAMES = {
     "handrail.model.plan": "Plan PlannedStep",
     "handrail.model.policy": "Backoff Budget Ladder Limits Retry",
     "handrail.model.results": """
-        AgentResult BranchResult CommandResult Failure Incident OpenGate RollbackError Skipped
-        StageFailed StageResult StepFailed StepResult Usage ValidationFailed
+        AgentResult BranchResult CommandResult Conflict Failure Incident OpenGate RollbackError
+        Skipped StageFailed StageResult StepFailed StepResult Usage ValidationFailed
         ValidationResult ValidationRoundResult WaitsFor WorkflowFailed WorkflowResult
     """,
-    "handrail.model.shapes": "AgentLike AgentRequest WorkflowLike",
+    "handrail.model.shapes": "AgentLike AgentRequest OwnTree WorkflowLike",
     "handrail.model.work": "Found Tally Task TaskDone TaskFailed TaskRefused Work plateau",
     "handrail.ports.agent": "AgentBackend AgentReply AgentTurn Capabilities Probe",
+    "handrail.ports.claims": """
+        Claim ClaimList ClaimRequest ClaimWait Claimant Claims Resource
+    """,
     "handrail.ports.clock": "Clock",
     "handrail.ports.journal": "Holder Journal Lease Letter RunInfo",
     "handrail.ports.sink": "Sink",

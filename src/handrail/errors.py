@@ -257,6 +257,84 @@ class LeaseLost(HandrailError):
         )
 
 
+class ClaimTimeout(HandrailError, TimeoutError):
+    """What a step was to hold was not free in time; ``holders`` say who was in the way."""
+
+    def __init__(
+        self, claimant: str, what: str, seconds: float, holders: Sequence[str] = ()
+    ) -> None:
+        super().__init__(claimant, what, seconds, tuple(holders))
+        self.claimant = claimant
+        self.what = what
+        self.seconds = seconds
+        self.holders = tuple(holders)
+
+    def __str__(self) -> str:
+        within = f" within {self.seconds:g} s" if self.seconds else " at once"
+        whose = f": in the way is {', '.join(self.holders)}" if self.holders else ""
+        return (
+            f"{self.claimant} did not get {self.what}{within}{whose}. Wait longer, or end what has "
+            f"it; `handrail claims` lists who holds what."
+        )
+
+
+class ClaimDeadlock(HandrailError):
+    """To wait for a claim would close a circle; ``circle`` says who waits for whom, one each."""
+
+    def __init__(self, claimant: str, what: str, circle: Sequence[str]) -> None:
+        super().__init__(claimant, what, tuple(circle))
+        self.claimant = claimant
+        self.what = what
+        self.circle = tuple(circle)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.claimant} cannot wait for {self.what}: it would wait for itself. "
+            f"{'; '.join(self.circle)}. Claim what is needed together in one step, or in the same "
+            f"order everywhere."
+        )
+
+
+class ClaimLost(HandrailError):
+    """What a step held was taken from it before it was done; what it did was not merged.
+
+    ``epoch`` is that of its claim, ``holder`` who has it now, if anybody.
+    """
+
+    usage: Any = None
+    """What an agent had used by then, if it was one that lost it."""
+
+    def __init__(self, claimant: str, what: str, epoch: int, holder: str = "") -> None:
+        super().__init__(claimant, what, epoch, holder)
+        self.claimant = claimant
+        self.what = what
+        self.epoch = epoch
+        self.holder = holder
+
+    def __str__(self) -> str:
+        now = f", and {self.holder} has it now" if self.holder else ""
+        return (
+            f"{self.claimant} lost its claim of {self.what} (epoch {self.epoch}){now}: its process "
+            f"was stopped for too long, or somebody released it. Nothing was merged; what is in "
+            f"the files of another claim was left alone. Run the step again."
+        )
+
+
+class ClaimsFailed(HandrailError):
+    """What keeps the claims of a repository could not be opened, read or written."""
+
+    def __init__(self, store: str, doing: str, why: str, hint: str = "") -> None:
+        super().__init__(store, doing, why, hint)
+        self.store = store
+        self.doing = doing
+        self.why = why
+        self.hint = hint
+
+    def __str__(self) -> str:
+        hint = f" {self.hint}" if self.hint else ""
+        return f"claims {self.store}: {self.doing} failed: {self.why}.{hint}"
+
+
 class JournalFailed(HandrailError):
     """A journal could not be opened, read or written; ``why`` is what the system said."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -15,9 +16,11 @@ from handrail.engine.serving import ServingEngine
 from handrail.engine.shared import shared_admission
 from handrail.journals.memory import MemoryJournal
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
+from handrail.model.launch import Launch
 from handrail.model.policy import Ladder, Limits
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.agent import AgentBackend
+from handrail.ports.claims import Claims
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
@@ -50,6 +53,8 @@ class Executor(ServingEngine):
     otherwise now: ``"refuse"`` raises ``ReplayMismatch``, ``"reuse"`` keeps their record,
     ``"rerun"`` runs them again. ``portable`` holds every step to what can be performed on another
     machine: code by its name, values as data (else ``NotPortable``).
+    ``"rerun"`` runs them again. ``claims`` keeps runs, people and programs out of one another's way
+    (default: those of this machine, in each repository).
     """
 
     def __init__(
@@ -80,6 +85,7 @@ class Executor(ServingEngine):
         ladder: Ladder | None = None,
         around: Sequence[Around] = (),
         on_change: OnChange = "refuse",
+        claims: Claims | None = None,
     ) -> None:
         check_arguments(
             {
@@ -106,6 +112,7 @@ class Executor(ServingEngine):
                 "ladder": ladder,
                 "around": around,
                 "on_change": on_change,
+                "claims": claims,
             }
         )
         given = dict(stages or {})
@@ -141,6 +148,8 @@ class Executor(ServingEngine):
                     )
                 ),
                 check_agent=_check_agent,
+                folder_of_agent=_folder_of_agent,
+                claims=claims,
             )
         )
 
@@ -164,6 +173,15 @@ def _check_agent(
     from handrail.agents.agent import check_told
 
     check_told(agent, settings, defaults)
+
+
+def _folder_of_agent(
+    agent: Any, settings: AgentSettings, defaults: AgentSettings, launch: Launch
+) -> Path | None:
+    """Where a launch of an agent works; None for one that heeds no ``writes=``."""
+    from handrail.agents.agent import folder_told
+
+    return folder_told(agent, settings, defaults, launch)
 
 
 def agent_defaults(

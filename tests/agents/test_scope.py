@@ -678,35 +678,35 @@ from handrail import Agent, AgentOptions, Executor, FakeBackend, SqliteJournal, 
 repo = Path(sys.argv[1])
 
 def work(turn):
-    (repo / "begun").write_text("")
+    (repo / "b").mkdir()
+    (repo / "b/begun").write_text("")
     while not (repo.parent / "go").exists():
         pass
-    (repo / "b").mkdir()
     (repo / "b/x").write_text("of b")
-    (repo / "begun").unlink()
+    (repo / "b/begun").unlink()
     return "done"
 
 agent = Agent("b", "work", backend=FakeBackend([work]), options=AgentOptions(cwd=str(repo)))
 
 @workflow
 def flow():
-    yield from step("b").agent(agent, writes=["b/**", "begun"])
+    yield from step("b").agent(agent, writes=["b/**", "all/**"])
 
 sys.exit(not Executor().run_sync(flow).success)
 """
 
 
-def test_two_that_write_in_one_tree_take_turns(repo: Path) -> None:
-    """Two steps of one run, and a process beside it: none undoes the work of another, and who
-    waits says for whom, in a log and to other processes.
+def test_two_that_write_the_same_files_take_turns(repo: Path) -> None:
+    """Two steps of one run, and a process beside it: none undoes the work of another, who waits
+    says for whom, in a log and to other processes, and what does not overlap does not wait.
     """
     journal = repo.parent / "runs" / "runs.db"
     told: list[str] = []
 
     def writer(name: str) -> Agent[str]:
         def work(_: AgentTurn) -> str:
-            assert not (repo / "begun").exists()
-            write(repo, {f"{name}/x": f"of {name}"})
+            assert (repo / "b/begun").exists() is (name == "d")
+            write(repo, {f"{name}/x": f"of {name}", **({f"all/{name}": ""} if name != "d" else {})})
             return "done"
 
         options = AgentOptions(cwd=str(repo))
@@ -714,7 +714,8 @@ def test_two_that_write_in_one_tree_take_turns(repo: Path) -> None:
 
     @workflow
     def flow() -> Steps[Any]:
-        members = [step(n).agent(writer(n), writes=[f"{n}/**"]) for n in ("c", "d")]
+        yield from step("d").agent(writer("d"), writes=["d/**"])
+        members = [step(n).agent(writer(n), writes=[f"{n}/**", "all/"]) for n in ("c", "e")]
         return (yield from step("all").parallel(*members))
 
     def seen(event: Any) -> None:
@@ -727,7 +728,7 @@ def test_two_that_write_in_one_tree_take_turns(repo: Path) -> None:
     log = io.StringIO()
     plain = ConsoleSink(Console(file=log, width=200), live=False)
     with subprocess.Popen([sys.executable, "-c", OTHER, str(repo)]) as other:
-        while not (repo / "begun").exists():
+        while not (repo / "b/begun").exists():
             assert other.poll() is None
         executor = Executor(journal=SqliteJournal(journal), sinks=[plain, CallbackSink(seen)])
         try:
@@ -737,12 +738,13 @@ def test_two_that_write_in_one_tree_take_turns(repo: Path) -> None:
         assert other.wait(60) == 0
     assert result.success, result.error
     kept = contents(repo)
-    assert [kept[f"{name}/x"][1].decode() for name in "bcd"] == ["of b", "of c", "of d"]
-    whose = "the working tree, which step 'b' of run flow-"
+    assert [kept[f"{name}/x"][1].decode() for name in "bcde"] == ["of b", "of c", "of d", "of e"]
+    assert {"all/c", "all/e"} <= kept.keys()
+    whose = "c/**, all/, which step 'b' of run flow-"
     assert f"waits for {whose}" in told[1]
     assert whose in told[0]
     said = log.getvalue()
-    assert "all/c  waits for the working tree: step 'b' of run flow-" in said
-    assert "all/c  has the working tree now" in said
+    assert "all/c  waits for c/**, all/: step 'b' of run flow-" in said
+    assert "all/c  has c/**, all/ now" in said
     (info,) = SqliteJournal(journal).runs()
     assert info.waits_for == ()

@@ -21,14 +21,22 @@ PATIENCE_S = 20.0
 class Running:
     """``handrail hub`` with these options, as it listens."""
 
-    def __init__(self, *words: object, cwd: Path, within: Sequence[str] = ()) -> None:
-        command = [sys.executable, "-m", "handrail", "hub", "--port", "0", *map(str, words)]
+    def __init__(
+        self, *words: object, cwd: Path, within: Sequence[str] = (), port: int = 0
+    ) -> None:
+        hub = ["hub", "--port", str(port), *map(str, words)]
+        command = [sys.executable, "-m", "handrail", *hub]
         self.process = subprocess.Popen(
             [*within, *command], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         self.clients = contextlib.ExitStack()
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.url.rpartition(":")[2])
 
     def end(self, signum: int) -> tuple[int, str]:
         """Exit code and what was said on stderr."""
@@ -52,9 +60,11 @@ class Running:
 
 
 @contextmanager
-def running(*words: object, cwd: Path, within: Sequence[str] = ()) -> Generator[Running]:
+def running(
+    *words: object, cwd: Path, within: Sequence[str] = (), port: int = 0
+) -> Generator[Running]:
     """The hub until the block ends."""
-    hub = Running(*words, cwd=cwd, within=within)
+    hub = Running(*words, cwd=cwd, within=within, port=port)
     try:
         yield hub
     finally:

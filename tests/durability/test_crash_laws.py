@@ -46,7 +46,7 @@ from tests.durability.support import (
     with_rollbacks,
 )
 
-pytestmark = pytest.mark.extra("trio")
+pytestmark = [pytest.mark.extra("trio"), pytest.mark.usefixtures("outside_git")]
 
 CRASHES = st.lists(st.tuples(st.integers(0, 25), st.booleans()), min_size=1, max_size=3)
 GATES = st.sampled_from(["approve", None])

@@ -50,7 +50,7 @@ from tests.durability.support import (
 )
 from tests.testing import by_hand
 
-pytestmark = pytest.mark.extra("trio")
+pytestmark = [pytest.mark.extra("trio"), pytest.mark.usefixtures("outside_git")]
 
 
 class Breaks(NamedTuple):

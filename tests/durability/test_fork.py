@@ -29,6 +29,8 @@ from tests.durability.support import (
     performed_at_most_once_a_life,
 )
 
+pytestmark = pytest.mark.usefixtures("outside_git")
+
 SIGNALS = {"go": [1] * 100}
 CRASHES = st.lists(st.tuples(st.integers(0, 25), st.booleans()), max_size=2)
 PLACES = st.none() | st.integers(0, 30)

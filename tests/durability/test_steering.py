@@ -44,6 +44,8 @@ from tests.durability.support import (
 )
 from tests.engine.support import boom
 
+pytestmark = pytest.mark.usefixtures("outside_git")
+
 GIVEN = "given by hand"
 BEGINS = (ev.StepStarted, ev.MemberStarted)
 

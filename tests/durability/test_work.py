@@ -72,7 +72,7 @@ def begins_no_more_than_it_may(story: Story, body: Body) -> None:
         begun = {
             event.path
             for event in story.history
-            if isinstance(event, ev.MemberStarted) and event.path.startswith(f"{index}/")
+            if isinstance(event, ev.MemberStarted) and event.path.rpartition("/")[0] == str(index)
         }
         assert bound is None or len(begun) <= bound
 

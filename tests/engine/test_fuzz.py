@@ -21,7 +21,7 @@ from handrail.testing.shapes import Body, workflow_of
 from handrail.testing.strategies import bodies
 from tests.engine.support import Jumping, check_drive
 
-pytestmark = pytest.mark.extra("trio")
+pytestmark = [pytest.mark.extra("trio"), pytest.mark.usefixtures("outside_git")]
 
 LIMITS = st.sampled_from(
     [

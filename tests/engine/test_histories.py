@@ -25,6 +25,8 @@ from handrail.testing.shapes import Body, workflow_of
 from handrail.testing.strategies import bodies
 from tests.durability.support import LAW, RUN, Lives, essence
 
+pytestmark = pytest.mark.usefixtures("outside_git")
+
 BIG = "x" * 40_000
 
 

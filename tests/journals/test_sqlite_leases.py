@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from handrail.errors import LeaseLost, RunLocked
-from handrail.journals.sqlite import leases as sqlite_lease
 from handrail.journals.sqlite.journal import SqliteJournal
-from handrail.journals.sqlite.leases import Claim, boot, host, lives
 from handrail.model import events as ev
+from handrail.system import owners
 from handrail.system.marker import stat_of
+from handrail.system.owners import Owner, boot, host, lives
 from tests.journals.sqlite_support import answer, child, output_of, started, step
 
 HOLDING = """
@@ -193,7 +193,7 @@ def test_leases_are_renewed(tmp_path: Path) -> None:
     assert renewed
 
 
-HERE = Claim("t", os.getpid(), stat_of(os.getpid()).start_ticks, host(), boot(), 10.0, 20.0)
+HERE = Owner("t", os.getpid(), stat_of(os.getpid()).start_ticks, host(), boot(), 10.0, 20.0)
 
 PARENT = replace(HERE, pid=os.getppid(), start_ticks=stat_of(os.getppid()).start_ticks)
 
@@ -210,7 +210,7 @@ PARENT = replace(HERE, pid=os.getppid(), start_ticks=stat_of(os.getppid()).start
         (replace(HERE, boot="", host="another"), 20.0, False),
     ],
 )
-def test_who_lives(claim: Claim, now: float, alive: bool) -> None:
+def test_who_lives(claim: Owner, now: float, alive: bool) -> None:
     """A holder in sight lives while its process does, any other until its lease ends."""
     assert lives(claim, now) is alive
 
@@ -223,8 +223,8 @@ def test_who_lives_where_nothing_says_when_a_process_started(
     monkeypatch: pytest.MonkeyPatch, pid: int, now: float, alive: bool
 ) -> None:
     """Without /proc a holder lives while its process number is in use and its lease renewed."""
-    monkeypatch.setattr(sqlite_lease, "HAS_PROC", False)
-    monkeypatch.setattr(sqlite_lease, "boot", str)
+    monkeypatch.setattr(owners, "HAS_PROC", False)
+    monkeypatch.setattr(owners, "boot", str)
     assert lives(replace(HERE, boot="", pid=pid), now) is alive
 
 
@@ -241,10 +241,10 @@ def test_a_clock_that_is_set_ends_no_lease_of_this_machine(
     assert holder.stdout is not None
     holder.stdout.readline()
     if in_sight:
-        monkeypatch.setattr(sqlite_lease, "HAS_PROC", False)
+        monkeypatch.setattr(owners, "HAS_PROC", False)
     else:
         elsewhere = f"{boot()}1"
-        monkeypatch.setattr(sqlite_lease, "boot", lambda: elsewhere)
+        monkeypatch.setattr(owners, "boot", lambda: elsewhere)
     real, running = time.time, time.monotonic
     monkeypatch.setattr(time, "time", lambda: real() + set_by_s)
     journal = SqliteJournal(path)

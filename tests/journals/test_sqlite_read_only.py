@@ -15,7 +15,7 @@ from handrail.journals.sqlite.open import MIGRATIONS, is_read_only
 from tests.journals.sqlite_support import child, output_of, step, written
 
 AS_NOBODY = """
-from handrail.journals.sqlite.leases import boot
+from handrail.system.owners import boot
 boot()  # what Python loads for it may lie where nobody can read
 if os.getuid() == 0:
     os.setgid(65534), os.setuid(65534)

@@ -156,7 +156,9 @@ optional = st.none() | talk
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("run_id", "workflow_name", "step_type", "fingerprint", "signal"), texts),
     **dict.fromkeys(("kind", "on_error", "key", "digest", "error_type", "name"), texts),
-    **dict.fromkeys(("seq", "attempt", "index", "number", "letter", "total", "took"), numbers),
+    **dict.fromkeys(
+        ("seq", "attempt", "index", "number", "letter", "total", "took", "epoch"), numbers
+    ),
     **dict.fromkeys(("succeeded", "failed", "cancelled", "skipped"), numbers),
     **dict.fromkeys(("size", "max_concurrency"), st.none() | numbers),
     **dict.fromkeys(("retryable", "rollback", "once", "passed", "cleanup"), st.booleans()),
@@ -434,17 +436,21 @@ FORMAT = [
         ),
     ),
     (
-        ev.ClaimWaiting("code", "the working tree", "step 'a' of run b"),
-        (
-            "ClaimWaiting",
-            "code",
-            '{"what":"the working tree","holder":"step \'a\' of run b"}',
-            None,
-        ),
+        ev.ClaimWaiting("code", "src/**", "step 'a' of run b"),
+        ("ClaimWaiting", "code", '{"what":"src/**","holder":"step \'a\' of run b"}', None),
     ),
     (
-        ev.ClaimGranted("code", "the working tree"),
-        ("ClaimGranted", "code", '{"what":"the working tree"}', None),
+        ev.ClaimGranted("code", "src/**", 7),
+        ("ClaimGranted", "code", '{"what":"src/**","epoch":7}', None),
+    ),
+    (
+        ev.ClaimLost("code", "src/**", 7, "step 'a' of run b"),
+        (
+            "ClaimLost",
+            "code",
+            '{"what":"src/**","epoch":7,"holder":"step \'a\' of run b"}',
+            None,
+        ),
     ),
     (
         ev.LadderStep(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from handrail import Executor, MemorySink
@@ -14,6 +15,8 @@ from handrail.record.view import StepView, view_of
 from handrail.testing.shapes import Body, workflow_of
 from handrail.testing.strategies import bodies
 from tests.engine.support import Jumping
+
+pytestmark = pytest.mark.usefixtures("outside_git")
 
 NOT_RECORDED = {"round", "rollback", ""}
 """Kinds of live steps that have no record of their own."""

@@ -11,6 +11,7 @@ from handrail.testing.shapes import (
     Child,
     Choice,
     Each,
+    Held,
     Inner,
     Listen,
     Nap,
@@ -103,7 +104,7 @@ def _in_shape(  # noqa: C901, PLR0912  # one case a verb
                     (f"{below}{index}", *at[1:]),
                     lambda new, put=put_arm, verdict=verdict: put((verdict, new)),
                 )
-        case Child(body=body) | Inner(body=body):
+        case Child(body=body) | Inner(body=body) | Held(body=body):
             yield from _in_statements(
                 body.statements, (below, *at[1:]), "", lambda new: put_what(body=Body(new))
             )

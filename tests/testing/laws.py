@@ -227,6 +227,11 @@ def cancelled_to_the_end(hand: Hand) -> None:
     after = {path for seq, path in hand.attempts if seq > events[at].seq}
     assert before.isdisjoint(after)
     bodies = {"", *paths(events, ev.MemberStarted, ev.SubworkflowStarted)}
+    bodies |= {
+        event.path
+        for event in events
+        if isinstance(event, ev.StepStarted) and event.step_type in {"scope", "holding"}
+    }
     for path in after:
         home = above(path)
         while home and home not in before:

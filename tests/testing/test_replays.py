@@ -34,6 +34,8 @@ from tests.durability.flows import FLOWS
 from tests.durability.support import LAW, RUN, Lives, every_flow, lives
 from tests.testing.edits import edits_of
 
+pytestmark = pytest.mark.usefixtures("outside_git")
+
 
 def fails() -> None:
     """Raise."""

@@ -33,12 +33,14 @@ from handrail.agents.routes import (
 )
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
+from handrail.model.launch import Launch
 from handrail.model.policy import DEFAULT_LADDER, Ladder, count_of
 from handrail.model.results import AgentResult
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend
 from handrail.typed.jsonsafe import short_repr
 from handrail.typed.schema import unresolved_field
+from handrail.workspace.places import folder_of
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -333,3 +335,21 @@ def check_told(
         raise
     except Exception:  # noqa: BLE001  # the launch tells of it
         return
+
+
+def folder_told(
+    given: object, settings: AgentSettings, defaults: AgentSettings, launch: Launch
+) -> Path | None:
+    """The folder that a launch of an agent works in; None for an agent of another class, which
+    takes what it likes, and for one that cannot be launched: the launch tells why.
+    """
+    if getattr(type(given), "run", None) is not Agent[Any].run:
+        return None
+    agent = cast("Agent[Any]", given)
+    try:
+        routes = routes_of(agent, settings, defaults)
+        routes = led_by_owner(routes, settings, f"agent {agent.name!r}")
+    except Exception:  # noqa: BLE001  # the launch tells of it
+        return None
+    route = routes[min(launch.route, len(routes) - 1)]
+    return folder_of(route.options, route.backend)

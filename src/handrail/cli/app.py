@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from handrail import __version__
+from handrail.cli.app_claims import add_to as add_claim_commands
 from handrail.cli.cluster_app import SERVING, Serving
 from handrail.cli.cluster_app import temporal as temporal_commands
 from handrail.cli.exits import EXIT_CODES
@@ -41,6 +42,7 @@ app = App(
     version_flags=["--version"],
     default_parameter=Parameter(negative=()),
 )
+add_claim_commands(app)
 
 app.command(temporal_commands)
 

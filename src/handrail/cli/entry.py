@@ -45,7 +45,9 @@ def _run(words: list[str]) -> int:
         if words == ["--version"]:  # the one answer that needs no command-line library
             print(__version__)
             return Exit.SUCCEEDED
-        code = _detached(words) if "--detach" in words else None
+        code = _guard() if words == ["guard"] else None
+        if "--detach" in words:
+            code = _detached(words)
         if code is None:
             code = _dispatch(_app(), words)
         _flush()
@@ -64,6 +66,13 @@ def _run(words: list[str]) -> int:
         _say(_unexpected(error))
         return Exit.FAILED
     return code
+
+
+def _guard() -> int:
+    """The hook, which a program runs at each edit: it needs no command-line library either."""
+    from handrail.cli.guard import guard
+
+    return guard()
 
 
 def _detached(words: Sequence[str]) -> int | None:

@@ -7,6 +7,10 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from handrail.errors import (
+    ClaimDeadlock,
+    ClaimLost,
+    ClaimsFailed,
+    ClaimTimeout,
     GateClosed,
     HandrailError,
     HubFailed,
@@ -39,7 +43,8 @@ EXIT_OF: dict[RunStatus, Exit] = {
     "cancelled": Exit.CANCELLED,
 }
 
-_NOT_MISTAKES = (GateClosed, HubFailed, JournalFailed, LeaseLost, RunLocked)
+_OF_CLAIMS = (ClaimDeadlock, ClaimLost, ClaimTimeout, ClaimsFailed)
+_NOT_MISTAKES = (*_OF_CLAIMS, GateClosed, HubFailed, JournalFailed, LeaseLost, RunLocked)
 """What was typed was right, and yet it could not be done."""
 
 

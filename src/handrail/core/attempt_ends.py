@@ -9,6 +9,7 @@ from typing import Any
 from handrail.core.commands import Perform, Queue
 from handrail.errors import (
     BudgetExceeded,
+    ClaimLost,
     CommandFailed,
     DefinitionError,
     NotPortable,
@@ -93,6 +94,8 @@ def failed(
         output = CommandResult[None](error.exit_code, error.stdout, error.stderr)
     elif isinstance(error, StageFailed):
         output = error.result
+    elif isinstance(error, AgentError):
+        output = getattr(error, "conflict", None)  # of a worktree
     retryable = isinstance(error, Exception) and not _is_in_vain(command, error)
     retry = command.step.modifiers.retry
     if retry is not None and retryable:
@@ -101,6 +104,8 @@ def failed(
         except Exception as broken:  # noqa: BLE001  # the user's predicate
             error, retryable = broken, False
     usage = spent or command.launch.spent
+    if isinstance(error, ClaimLost):
+        usage = add_usage(usage, error.usage)
     if isinstance(error, AgentError):
         usage = error.fault.spent if error.fault is not None else add_usage(usage, error.usage)
     return AttemptFailed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from handrail.core import commands as cmd
+from handrail.core.claiming import begin_claimed
 from handrail.core.failing import fail_for_good, must_not_run_again
 from handrail.core.failures import AttemptFailure, failure_of
 from handrail.core.launches import first_launch, validation_above
@@ -15,7 +16,7 @@ from handrail.core.run_state import AgentNode, CompositeNode, LeafNode, Open, Ru
 from handrail.core.steering import end_as_asked, hold_back
 from handrail.model import events as ev
 from handrail.record.assemble import assembler
-from handrail.steps.verbs import PythonCall, StageCheck, Step
+from handrail.steps.verbs import PythonCall, StageCheck, Step, wanted_by
 
 _step_started = assembler(ev.StepStarted)
 _TYPE_ERROR_BASES = ("builtins.Exception", "builtins.BaseException")
@@ -32,7 +33,8 @@ def open_step(run: RunState, node: StepNode) -> None:
     if parent.stop is not None and not parent.unwinding:
         run.end_step(node, "cancelled", error=parent.stop)
         return
-    if run.paused and not run.recorded.knows(node.path) and hold_back(run, Open(node)):
+    held = run.paused is not None or run.unclaimed
+    if held and not run.recorded.knows(node.path) and hold_back(run, Open(node)):
         return
     if run.asked and end_as_asked(run, node):
         return
@@ -103,7 +105,7 @@ def _begin(run: RunState, node: CompositeNode) -> None:
         node.late = due <= run.now
         run.record(ev.TimerSet(node.path, due, "timeout", node.attempt))
         node.deadline = run.wait(node, due)
-    node.begin(run)
+    begin_claimed(run, node)
 
 
 def begin_plain(run: RunState, parent: Node, step: Step[Any], path: str) -> None:
@@ -138,6 +140,14 @@ def _perform(run: RunState, node: StepNode, *, interrupted: bool) -> None:
         view = run.view(node, validation_above(node))
     run.emit(
         cmd.Perform(
-            node.path, step, node.attempt, node.started_at, view, interrupted, used=node.used
+            node.path,
+            step,
+            node.attempt,
+            node.started_at,
+            view,
+            interrupted,
+            used=node.used,
+            wanted=wanted_by(step),
+            tree=run.tree_of(node),
         )
     )

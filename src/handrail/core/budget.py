@@ -21,6 +21,7 @@ from handrail.model.launch import Launch
 from handrail.model.paths import budget_gate
 from handrail.model.policy import Budget
 from handrail.model.results import OpenGate, Usage, own_usage
+from handrail.steps.verbs import wanted_by
 
 STOP, ALLOW = "stop", "allow"
 
@@ -53,7 +54,8 @@ def queue_launch(run: RunState, node: AgentNode, launch: Launch, *, interrupted:
     node.reasks = launch.reasks
     if not scopes_above(run, node):
         return False
-    run.emit(cmd.Queue(node.path, node.step, node.attempt, launch, interrupted))
+    wanted = wanted_by(node.step)
+    run.emit(cmd.Queue(node.path, node.step, node.attempt, launch, interrupted, wanted))
     return True
 
 

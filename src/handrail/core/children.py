@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from handrail.core import commands as cmd
@@ -11,16 +11,25 @@ from handrail.core.ending import child_result, hit_limit, partially_compensated,
 from handrail.core.failing import fail, fail_with
 from handrail.core.failures import AttemptFailure, failure_from, failure_of, failure_of_body
 from handrail.core.generators import call
+from handrail.core.items import is_body
+from handrail.core.mistakes import not_a_step
 from handrail.core.nodes import Node, Phase
-from handrail.core.run_state import BodyStepNode, CompositeNode, RunState, declared_for
+from handrail.core.run_state import (
+    BodyStepNode,
+    CompositeNode,
+    EndBody,
+    RunState,
+    declared_for,
+)
 from handrail.errors import InvalidInput, NoArmChosen, WrongUse
 from handrail.model import events as ev
+from handrail.model.described import defined_at
 from handrail.model.inputs import bind_inputs
 from handrail.model.paths import join
 from handrail.model.results import BranchResult, StepResult, Usage
 from handrail.record.outputs import WORKFLOW, arm
 from handrail.record.results import total_usage, tree_order
-from handrail.steps.verbs import Branching, ChildWorkflow, ScopedBody, Step
+from handrail.steps.verbs import Branching, ChildWorkflow, HeldBody, ScopedBody, Step, alone
 
 
 class BranchNode(CompositeNode):
@@ -212,6 +221,55 @@ class ScopeNode(BodyStepNode):
             run.succeed(self, value)
         else:
             fail(run, self, failure_of_body(error))
+
+
+class HeldBodyNode(BodyStepNode):
+    """Runs the steps of a function below the step's path, while the step holds something."""
+
+    __slots__ = ()
+
+    @property
+    def verb(self) -> HeldBody:
+        """What the step is."""
+        return cast("HeldBody", self.step.verb)
+
+    def begin(self, run: RunState) -> None:
+        """Call the function, and enter what it gives."""
+        enter_called(run, self, self.verb.body, self.verb.args)
+
+    def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
+        """Give what the body returned, or fail with what it raised; nothing is undone yet."""
+        end_called(run, self, value, error)
+
+
+def enter_called(
+    run: RunState, node: BodyStepNode, body: Callable[..., Any], args: tuple[Any, ...]
+) -> None:
+    """Run what a function gives as the node's body: a generator, or a step."""
+    node.body_inputs = node.inputs
+    try:
+        made = body(*args)
+    except Exception as error:  # noqa: BLE001  # the user's function
+        run.push(EndBody(node, None, error))
+        return
+    if type(made) is Step:
+        run.enter(node, alone(made))  # pyright: ignore[reportUnknownArgumentType]  # of anything
+    elif is_body(made):
+        run.enter(node, made)
+    else:
+        place = defined_at(body) or run.where(node)
+        run.mistake(not_a_step(made, f"{place} (the body of {node.path!r})"))
+
+
+def end_called(run: RunState, node: BodyStepNode, value: Any, error: BaseException | None) -> None:
+    """Give what the node's body returned, or fail with what it raised."""
+    if error is None:
+        where = f"the body of step {node.path!r}"
+        error = run.unrecordable(value, where, lambda: declared_for(node))
+    if error is None:
+        run.succeed(node, value)
+    else:
+        fail(run, node, failure_of_body(error))
 
 
 def _is_repeated(node: Node) -> bool:

@@ -23,7 +23,8 @@ from handrail.model.results import (
     ValidationResult,
     WorkflowResult,
 )
-from handrail.steps.verbs import Rollback, Stage, Step
+from handrail.model.shapes import OwnTree
+from handrail.steps.verbs import Rollback, Stage, Step, Wanted
 
 
 class View(msgspec.Struct, frozen=True):
@@ -55,7 +56,8 @@ class Perform(msgspec.Struct, frozen=True):
     Of an agent step, ``launch`` says which of the attempt's launches it is, ``spent_s`` how long
     those before it were at work, and ``deadline`` when a budget ends it. ``used`` is the usage of
     the attempts before. Answered by ``StepCompleted`` or ``AttemptFailed`` (events),
-    ``LaunchFailed`` or ``Stopped``.
+    ``LaunchFailed`` or ``Stopped``. ``wanted`` is what it holds meanwhile, ``tree`` the worktree
+    that it works in, if it has one.
     """
 
     path: str
@@ -68,6 +70,8 @@ class Perform(msgspec.Struct, frozen=True):
     spent_s: float = 0.0
     deadline: Deadline | None = None
     used: Any = None
+    wanted: Wanted | None = None
+    tree: OwnTree | None = None
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -83,10 +87,26 @@ class Queue(msgspec.Struct, frozen=True):
     attempt: int
     launch: Launch
     interrupted: bool = False
+    wanted: Wanted | None = None
 
 
 class Release(msgspec.Struct, frozen=True):
     """Give the place of a granted launch back: it is not to be made now."""
+
+    path: str
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Hold this for a step that the core carries out itself, until ``Unclaim``; answered by
+    ``Evaluated`` once it is held.
+    """
+
+    path: str
+    wanted: Wanted
+
+
+class Unclaim(msgspec.Struct, frozen=True):
+    """Give back what ``Claim`` asked for, or ask for it no longer; nothing answers."""
 
     path: str
 
@@ -197,6 +217,8 @@ Command: TypeAlias = (
     | Perform
     | Queue
     | Release
+    | Claim
+    | Unclaim
     | Hold
     | EndDrive
     | AskPredicate
@@ -218,7 +240,9 @@ Command: TypeAlias = (
 
 
 class Evaluated(msgspec.Struct, frozen=True):
-    """The answer to ``AskPredicate``, ``AskFallback`` or ``FindStages``: a value or an error."""
+    """The answer to ``AskPredicate``, ``AskFallback``, ``FindStages`` or ``Claim``: a value or an
+    error.
+    """
 
     path: str
     value: Any = None

@@ -410,7 +410,9 @@ class Conductor:
                 self._end_drive(_why_ended(command))
             case cmd.Finish():
                 self.result = command.result
-            case cmd.Record() | cmd.Tell() | cmd.Pull():
+            case cmd.Claim():  # of one machine: here nothing is held by others
+                self.receive(cmd.Evaluated(command.path, at=self.now()))
+            case cmd.Record() | cmd.Tell() | cmd.Pull() | cmd.Unclaim():
                 pass  # the loop's own
 
     def _of_line(self, command: cmd.Queue | cmd.Release | cmd.Hold) -> None:

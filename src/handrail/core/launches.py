@@ -32,7 +32,7 @@ from handrail.model.launch import FIRST, Launch
 from handrail.model.results import A_PERSON, SILENT, add_usage
 from handrail.record.results import incident_of
 from handrail.record.run_record import PathRecord
-from handrail.steps.verbs import launches_agent
+from handrail.steps.verbs import launches_agent, wanted_by
 
 _BROKEN_OFF = "the process that was running it ended"
 
@@ -58,7 +58,11 @@ def go_on_with(run: RunState, node: AgentNode, which: Launch, *, interrupted: bo
 
 
 def launch(run: RunState, node: AgentNode, which: Launch, *, interrupted: bool = False) -> None:
-    """Have the engine make this launch; where there are budgets, once it is its turn."""
+    """Have the engine make this launch; where there are budgets, once it is its turn; not before
+    what it stands in has what it holds.
+    """
+    if run.unclaimed and hold_back(run, MakeLaunch(node, which, interrupted)):
+        return
     if not queue_launch(run, node, which, interrupted=interrupted):
         _perform(run, node, which, (), interrupted=interrupted)
 
@@ -105,6 +109,8 @@ def _perform(
             node.spent_s,
             deadline_of(run, scopes) if scopes else None,
             node.used,
+            wanted_by(node.step),
+            run.tree_of(node),
         )
     )
 

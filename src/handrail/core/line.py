@@ -90,6 +90,13 @@ class Line:
             case cmd.Hold():
                 self.hold(on=command.on)
 
+    def begin(self, command: Waiting) -> None:
+        """Have an attempt begin, or a launch be granted, now or when it is its turn."""
+        if type(command) is cmd.Perform:
+            self.launch(command)
+        else:
+            self.join(command)
+
     def launch(self, command: cmd.Perform) -> None:
         """Begin an attempt, now or when it is its turn."""
         if command.path in self.kept:

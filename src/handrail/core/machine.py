@@ -52,7 +52,8 @@ from handrail.core import commands as cmd
 from handrail.core.attempts import attempt, open_step, predicate_answered
 from handrail.core.bodies import advance, go_on
 from handrail.core.budget import settle_total
-from handrail.core.children import BranchNode, ScopeNode, WorkflowNode
+from handrail.core.children import BranchNode, HeldBodyNode, ScopeNode, WorkflowNode
+from handrail.core.claiming import claim_answered
 from handrail.core.ending import (
     cancel_requested,
     close_run,
@@ -81,6 +82,7 @@ from handrail.core.run_state import (
     AgentNode,
     Attempt,
     BodyStepNode,
+    CompositeNode,
     EndBody,
     EndStopped,
     LeafNode,
@@ -101,6 +103,7 @@ from handrail.core.stopping import (
     attempt_stopped,
     end_rehearsal,
     end_stopped,
+    end_unbegun,
     note_stopped_before,
     stop,
     stopped_child_ended,
@@ -117,6 +120,7 @@ from handrail.core.waits import (
 )
 from handrail.core.work import WorkNode
 from handrail.core.work_edits import work_edited
+from handrail.core.worktrees import WorktreeNode
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
 from handrail.model.results import Skipped, StepResult, StepStatus, add_usage
@@ -129,6 +133,7 @@ from handrail.steps.verbs import (
     ChildWorkflow,
     ForEachGroup,
     Generation,
+    HeldBody,
     ParallelGroup,
     Pause,
     PythonCall,
@@ -138,6 +143,8 @@ from handrail.steps.verbs import (
     ShellCommand,
     SignalWait,
     StageCheck,
+    TreeBody,
+    TreeWork,
     Validation,
     WorkGroup,
     is_simple,
@@ -147,11 +154,14 @@ NODE_TYPES: Mapping[type, type[StepNode]] = {
     PythonCall: LeafNode,
     ShellCommand: LeafNode,
     StageCheck: LeafNode,
+    TreeWork: LeafNode,
     AgentCall: AgentNode,
     Generation: AgentNode,
     Branching: BranchNode,
     ChildWorkflow: WorkflowNode,
     ScopedBody: ScopeNode,
+    HeldBody: HeldBodyNode,
+    TreeBody: WorktreeNode,
     Validation: ValidationNode,
     ParallelGroup: GroupNode,
     ForEachGroup: GroupNode,
@@ -234,7 +244,7 @@ def _act(run: RunState, action: Action) -> None:  # noqa: C901, PLR0912  # one a
         case TellParent(node, result):
             _tell_parent(run, node, result)
         case Attempt(node):
-            if run.paused is None or not hold_back(run, action):
+            if not (run.paused or run.unclaimed) or not hold_back(run, action):
                 attempt(run, node)
         case MakeLaunch(node, which, interrupted):
             go_on_with(run, node, which, interrupted=interrupted)
@@ -437,7 +447,10 @@ def _evaluated(run: RunState, report: cmd.Evaluated) -> None:
         search.answer(report)
         return
     node = run.nodes.get(report.path)
-    if not isinstance(node, StepNode) or not node.asking:
+    if not isinstance(node, StepNode) or not (node.asking or report.path in run.unclaimed):
+        return
+    if report.path in run.unclaimed and isinstance(node, CompositeNode):
+        _claimed(run, node, report)
         return
     node.asking = False
     if node.stop is not None:
@@ -450,6 +463,14 @@ def _evaluated(run: RunState, report: cmd.Evaluated) -> None:
         retry_judged(run, node, node.failure, report)
     else:
         node.evaluated(run, report)
+
+
+def _claimed(run: RunState, node: CompositeNode, report: cmd.Evaluated) -> None:
+    if node.stop is None:
+        claim_answered(run, node, report)
+    elif node.asking:
+        node.asking = False
+        end_unbegun(run, node)
 
 
 def _pulled(run: RunState, report: cmd.Pulled) -> None:

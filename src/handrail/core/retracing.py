@@ -18,6 +18,7 @@ from handrail.core.failing import failed_result, failure_on_record
 from handrail.core.generators import call, close
 from handrail.core.items import Items, function_of, is_body, keyed
 from handrail.core.run_state import RunState
+from handrail.core.tree_steps import MAKE, MERGE, TREE_STEPS
 from handrail.core.visible import VisibleResults
 from handrail.errors import RunCancelled, StepTimeout
 from handrail.model.described import line_of
@@ -32,12 +33,15 @@ from handrail.steps.verbs import (
     Branching,
     ChildWorkflow,
     ForEachGroup,
+    HeldBody,
     ParallelGroup,
     RaceGroup,
     ScopedBody,
     Step,
+    TreeBody,
     Validation,
     WorkGroup,
+    alone,
     take,
 )
 
@@ -240,6 +244,8 @@ class Retracing:
             end = self.recorded.at(place.path).end
             place.value = None if end is None else end.output
             yield self.body(place, verb.body, inputs)
+        elif isinstance(verb, (HeldBody, TreeBody)):
+            yield self._called(place, verb, inputs)
         self._concurrent.add(base)
         for one in held:
             below = f"{base}/{one.name}"
@@ -307,6 +313,47 @@ class Retracing:
             return
         place.value = self.recorded.at(place.path).value
         yield self.body(place, generator, inputs)
+
+    def _called(self, place: Place, verb: HeldBody | TreeBody, inputs: Inputs) -> Walk:
+        """The steps of a function that is called with its arguments."""
+        try:
+            made = verb.body(*verb.args)
+        except Exception:  # noqa: BLE001  # its record stands, whatever the code does now
+            return
+        end = self.recorded.at(place.path).end
+        place.value = None if end is None else end.output
+        if isinstance(verb, TreeBody):
+            yield self._around(place, verb, inputs)
+        if place.outcome == "failed" and not self._comes_to(place, verb):
+            return
+        if _is_step(made):
+            take(made)
+            yield self.body(place, alone(made), inputs)
+        elif is_body(made):
+            yield self.body(place, made, inputs)
+
+    def _around(self, place: Place, verb: TreeBody, inputs: Inputs) -> Walk:
+        """The steps that stand around the body of a worktree."""
+        setup = verb.setup
+        for path in self.in_place(place):
+            name = path.rpartition("/")[2]
+            if name in TREE_STEPS:
+                place.seen.add(path)
+            elif setup is not None and name == setup.name:
+                place.seen.add(path)
+                self.met(path, setup, yielded=False)
+                if self.enters(path):
+                    yield self.step(path, setup, inputs)
+
+    def _comes_to(self, place: Place, verb: HeldBody | TreeBody) -> bool:
+        """False for a body that was not begun, because what comes before it had failed."""
+        if isinstance(verb, HeldBody):
+            return True
+        ends = {one.rpartition("/")[2]: self.recorded.at(one).end for one in self.in_place(place)}
+        if MERGE in ends:
+            place.outcome = "open"  # it succeeded, with what is recorded nowhere
+        before = [MAKE] if verb.setup is None else [MAKE, verb.setup.name]
+        return all((end := ends.get(name)) is not None and end.success for name in before)
 
     def in_place(self, place: Place) -> list[str]:
         """What is recorded of a body, or just below an attempt, in order."""

@@ -40,6 +40,7 @@ from handrail.model.results import (
     add_usage,
     qualified,
 )
+from handrail.model.shapes import OwnTree
 from handrail.record.outputs import declared_output, member_output, recordable
 from handrail.record.results import children_of
 from handrail.record.run_record import Recorded, attempt_in
@@ -435,7 +436,15 @@ class RunState:
         self.guidance = recorded.guidance.copy()
         """What people said to agents, and is not given to them yet."""
         self.held_back: dict[str, Open | Attempt | MakeLaunch | Pull] = {}
-        """What is to begin once the run is not paused any more, by path."""
+        """What is to begin once the run is not paused any more, or what it stands in holds what it
+        wants; by path.
+        """
+        self.unclaimed: dict[str, StepNode] = {}
+        """Steps that wait for what they hold while what is below them runs, by path."""
+        self.trees: dict[str, OwnTree] = {}
+        """The worktrees that steps work in, by the path of the step that they are of."""
+        self.claimed: set[str] = set()
+        """Paths of those that have it, or ask for it now."""
         self.look_at_each()
         self.held: dict[str, dict[str, tuple[StepNode, str, float, str]]] = {}
         """Steps that a limit has no room for, with the limit, by the question they wait for."""
@@ -481,7 +490,8 @@ class RunState:
     def look_at_each(self) -> None:
         """Begin plain leaves at once only where nothing is to be looked up first."""
         known = not self.recorded.is_empty or bool(self.asked)
-        self.begins_at_once = not (known or self.bounds_steps or self.paused)
+        held = self.paused or self.unclaimed or self.trees
+        self.begins_at_once = not (known or self.bounds_steps or held)
 
     # -- commands and actions -------------------------------------------------------------------
 
@@ -515,13 +525,33 @@ class RunState:
             self.timers.pop(token, None)
 
     def drop_timers(self, node: StepNode) -> None:
-        """Forget the deadline of a node, and what it waits for."""
+        """Forget the deadline of a node, and what it waits for; give back what it holds."""
+        if self.claimed or self.unclaimed:
+            self._unclaim(node.path)
+        if self.trees and self.trees.pop(node.path, None) is not None:
+            self.look_at_each()
         if isinstance(node, CompositeNode) and node.deadline:
             self.timers.pop(node.deadline, None)
             node.deadline = 0
         if node.timer:
             self.timers.pop(node.timer, None)
             node.timer = 0
+
+    def _unclaim(self, path: str) -> None:
+        if self.unclaimed.pop(path, None) is not None:
+            self.look_at_each()
+        if path in self.claimed:
+            self.claimed.discard(path)
+            self.out.append(cmd.Unclaim(path))
+
+    def tree_of(self, node: Node) -> OwnTree | None:
+        """The worktree that a step works in; None if it is the process's own folder."""
+        above: Node | None = node if self.trees else None
+        while above is not None:
+            if above.path in self.trees:
+                return self.trees[above.path]
+            above = above.parent
+        return None
 
     # -- nodes ----------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from handrail.core import commands as cmd
-from handrail.core.nodes import MemberNode, Phase, cleans_up
+from handrail.core.nodes import MemberNode, Node, Phase, cleans_up
 from handrail.core.run_state import (
     AgentNode,
     Attempt,
@@ -30,7 +30,10 @@ from handrail.steps.verbs import launches_agent
 _DONE: Mapping[str, str] = {"complete": "completed", "skip": "skipped", "retry": "begun again"}
 _TRY_OTHERWISE = "fork(outputs=...) tries another output from there."
 _DUE: Mapping[type, Phase] = {
-    Open: Phase.STARTING, Attempt: Phase.PAUSED, Pull: Phase.RUNNING
+    Open: Phase.STARTING,
+    Attempt: Phase.PAUSED,
+    MakeLaunch: Phase.PAUSED,
+    Pull: Phase.RUNNING,
 }  # fmt: skip
 """Where the node of what was held back must still be."""
 _MOST = 5
@@ -64,20 +67,25 @@ def unpause(run: RunState) -> None:
         return
     run.paused = None
     run.look_at_each()
-    for action in reversed(run.held_back.values()):
-        due = _DUE[type(action)]
-        if run.nodes.get(action.node.path) is action.node and action.node.phase is due:
-            run.push(action)
-    run.held_back.clear()
+    go_on_with_held(run)
     run.emit(cmd.Hold(on=False))
 
 
+def go_on_with_held(run: RunState) -> None:
+    """Begin what was held back, and is not to be any more, in the order in which it came."""
+    free = {path: it for path, it in run.held_back.items() if not _is_held_back(run, it.node)}
+    for path, action in reversed(free.items()):
+        del run.held_back[path]
+        if run.nodes.get(path) is action.node and action.node.phase is _DUE[type(action)]:
+            run.push(action)
+
+
 def hold_back(run: RunState, action: Open | Attempt | MakeLaunch | Pull) -> bool:
-    """True if the run is paused, and this is to begin when it is not; not what cleans up, nor what
-    is entered again because an earlier drive was in it.
+    """True if this is to begin only when the run is not paused any more, and all that it stands in
+    has what it holds; not what is entered again because an earlier drive was in it.
     """
     node = action.node
-    if run.paused is None or cleans_up(node.parent):
+    if not _is_held_back(run, node):
         return False
     if isinstance(action, (Attempt, MakeLaunch)):
         if run.rehearses and isinstance(node, CompositeNode):
@@ -85,6 +93,25 @@ def hold_back(run: RunState, action: Open | Attempt | MakeLaunch | Pull) -> bool
         node.phase = Phase.PAUSED
     run.held_back[node.path] = action
     return True
+
+
+def _is_held_back(run: RunState, node: StepNode) -> bool:
+    """True for what is paused, unless it cleans up, and for what stands in a step that waits for
+    what it is to hold.
+    """
+    if run.unclaimed and waits_for_claim_above(run, node):
+        return True
+    return run.paused is not None and not cleans_up(node.parent)
+
+
+def waits_for_claim_above(run: RunState, node: Node) -> bool:
+    """True if something that a node stands in has not what it holds yet."""
+    above = node.parent
+    while above is not None:
+        if above.path in run.unclaimed:
+            return True
+        above = above.parent
+    return False
 
 
 # -- a step ----------------------------------------------------------------------------------------

@@ -107,10 +107,15 @@ def end_stopped(run: RunState, node: Node) -> None:
         _end_step(run, node)
     else:
         node.stopped(run)
-        if node.undoes_itself():
-            undo(run, node, lambda: _end_step(run, node))
-        else:
-            _end_step(run, node)
+        end_unbegun(run, node)
+
+
+def end_unbegun(run: RunState, node: StepNode) -> None:
+    """End a stopped composite of whose attempt nothing has begun, or all that did has ended."""
+    if node.undoes_itself():
+        undo(run, node, lambda: _end_step(run, node))
+    else:
+        _end_step(run, node)
 
 
 def _end_step(run: RunState, node: StepNode) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import bound, failed, succeeded
 from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
+from handrail.engine.claiming import Claiming
 from handrail.engine.current import CURRENT, Current
 from handrail.engine.loop import Loop
 from handrail.engine.perform import Performer, attempt_failed
@@ -64,6 +65,8 @@ class Attempts:
         self._context, self._by_hand = loop.context, loop.tasks.by_hand
         self._in_place = performer.in_place
         self._surrounded = bool(performer.around) or performer.crossing is not None
+        self.claiming: Claiming | None = None
+        """What the steps hold; set by who has them both."""
         contexts = performer.contexts
         self._services, self._config = contexts.services, contexts.config
 
@@ -87,6 +90,7 @@ class Attempts:
             self._services,
             self._config,
             self._mask,
+            command.tree,
         )
         context.run(CURRENT.set, current)
         before_s = self._skew.total_s
@@ -136,7 +140,8 @@ class Attempts:
         return succeeded(command, outcome, None, self._loop.now() - (self._skew.total_s - before_s))
 
     async def _performed(self, command: cmd.Perform, current: Current) -> _Ended:
-        return _Ended(await self._performer.perform(command, current))
+        claims_of = None if self.claiming is None else self.claiming.of_launch
+        return _Ended(await self._performer.perform(command, current, claims_of))
 
     async def _finish_here(
         self, command: cmd.Perform, coroutine: Any, context: Context, first: Any
@@ -190,15 +195,24 @@ class Attempts:
             self._services,
             self._config,
             self._mask,
+            command.tree,
         )
         flight = InFlight(command.path, ATTEMPT, command, current)
         context = self._context()
         context.run(CURRENT.set, current)
-        performer = self._performer
-        self._loop.start(flight, lambda: performer.perform(command, current), context)
+        self._loop.start(flight, lambda: self._at_work(command, current), context)
         if command.deadline is not None or command.step.modifiers.timeout_s is not None:
             left_s, _ = bound(command, self._loop.now())
             self._loop.timers.at(self._loop.now() + max(0.0, left_s), flight)
+
+    async def _at_work(self, command: cmd.Perform, current: Current) -> Any:
+        claiming, performer = self.claiming, self._performer
+        claims_of = None if claiming is None else claiming.of_launch
+        if claiming is None or not claiming.looks_after(command.path):
+            return await performer.perform(command, current, claims_of)
+        return await claiming.guarded(
+            command, lambda: performer.perform(command, current, claims_of)
+        )
 
     def finished(self, flight: InFlight, outcome: Any) -> None:
         """Record what an attempt came to."""

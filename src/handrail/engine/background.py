@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from handrail.engine.running_loop import AsyncioLoop, running_loop
+from handrail.system.running_loop import AsyncioLoop, running_loop
 
 Work: TypeAlias = Callable[[], Awaitable[object]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import msgspec
 from handrail.core.commands import View
 from handrail.errors import HandrailError
 from handrail.model.context import WorkflowContext
+from handrail.model.shapes import OwnTree
 from handrail.typed.jsonsafe import short_repr
 
 
@@ -36,7 +38,7 @@ class Current(msgspec.Struct):
     process died, or was stopped, while this step ran), and ``cancelled``, which turns true when the
     step is asked to stop: a thread cannot be killed, it can look. ``services`` and ``config`` are
     those of the executor. ``mask`` keeps secrets out of
-    its log.
+    its log. ``tree`` is the worktree that the step works in, if it is not where the process does.
     """
 
     run_id: str
@@ -48,6 +50,13 @@ class Current(msgspec.Struct):
     config: Mapping[str, Any] = _NOTHING
     mask: Any = None
     """A ``Mask``, or None. Its class costs more to load than most programs need."""
+    tree: OwnTree | None = None
+
+    @property
+    def cwd(self) -> str:
+        """The folder that the step is to work in: of its ``.worktree()``, or the process's own."""
+        here = os.getcwd()  # noqa: PTH109  # as it is
+        return here if self.tree is None else self.tree.inside(here)
 
     @property
     def idempotency_key(self) -> str:

@@ -58,12 +58,12 @@ from handrail.core.value_texts import declared_in, failure_for_unserializable, w
 from handrail.core.waits import clock_was_set, counts_running_time, ends_by_itself
 from handrail.engine.attempt_tasks import ATTEMPT, Attempts
 from handrail.engine.callbacks import EVALUATION, GATE, Callbacks
+from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
 from handrail.engine.loop import Due, Message, Refused
 from handrail.engine.parts import Wiring
 from handrail.engine.queue import SharedLine
 from handrail.engine.replay import resolve_recorded_callbacks, warn_of_masked, write_out
-from handrail.engine.running_loop import running_loop
 from handrail.engine.skew import Skew
 from handrail.engine.stops import (
     interruption,
@@ -83,6 +83,7 @@ from handrail.model.results import OpenGate, WorkflowResult
 from handrail.ports.journal import GroupAppend, group_append
 from handrail.record.answers import accepted
 from handrail.steps.verbs import PLAIN
+from handrail.system.running_loop import running_loop
 
 ABANDON_AFTER_S = 10.0
 """How long a cancelled flight may take to end before it is left behind."""
@@ -171,6 +172,14 @@ class Driver:
             Line(self, admission, start)
             if shared is None
             else SharedLine(self, admission, shared, start)
+        )
+        self._claiming = self.attempts.claiming = Claiming(
+            self,
+            wiring.claims,
+            folder_of=wiring.performer.folder_of,
+            begin=self._line.begin,
+            leave_place=self._line.release,
+            stopped=self.attempts.stopped_before,
         )
         self._callbacks = Callbacks(
             self, wiring.evaluator, answer=self.answer, interrupted=self._handler_interrupted
@@ -287,6 +296,7 @@ class Driver:
                 raise
             finally:
                 self._line.close()
+                await self._claiming.close()
                 if self.result is None:  # the journal failed: nothing can be recorded any more
                     close_bodies(self.machine.run)
         escaped = self._escaped or self.machine.run.escaped
@@ -383,8 +393,7 @@ class Driver:
         receive, reacts_to = machine.receive, machine.reacts_to
         emit, append = self._wiring.bus.emit, self._wiring.journal.append
         free, holders, waiting = self._line.free, self._line.holders, self._line.waiting
-        kept = self._line.kept
-        gathers = self._gathers
+        kept, held, gathers = self._line.kept, self._claiming.held, self._gathers
         while todo:
             command: Any = todo.popleft()
             kind = type(command)  # pyright: ignore[reportUnknownVariableType]  # of any command
@@ -403,12 +412,14 @@ class Driver:
                     or kept
                     or (modifiers is not PLAIN and modifiers.timeout_s is not None)
                     or command.deadline is not None
+                    or command.wanted is not None
+                    or held
                     or machine.run.timers
                     or machine.run.gates
                     or machine.run.listeners
                     or machine.run.roomy
                 ):  # it is not all that can happen next
-                    self._line.launch(command)
+                    self._claiming.launch(command)
                     continue
                 event = await self.attempts.perform_here(command)
                 if holders:
@@ -538,8 +549,8 @@ class Driver:
                 self.tell(command.progress)
             case cmd.Cancel() | cmd.BreakOff():
                 self._stop(command.path, again=isinstance(command, cmd.BreakOff))
-            case cmd.Queue() | cmd.Release() | cmd.Hold():
-                self._line.carry_out(command)
+            case cmd.Queue() | cmd.Release() | cmd.Claim() | cmd.Unclaim() | cmd.Hold():
+                self._line_up(command)
             case cmd.EndDrive():
                 self._interrupt(command.reason)
             case cmd.Ask():
@@ -555,6 +566,23 @@ class Driver:
                 self.result = command.result
             case _:
                 raise AssertionError(command)
+
+    def _line_up(
+        self, command: cmd.Queue | cmd.Release | cmd.Claim | cmd.Unclaim | cmd.Hold
+    ) -> None:
+        match command:
+            case cmd.Queue():
+                self._claiming.launch(command)
+            case cmd.Release():
+                self._line.kept.discard(command.path)
+                self._line.release(command.path)
+                self._claiming.give_back(command.path)
+            case cmd.Claim():
+                self._claiming.claim(command)
+            case cmd.Unclaim():
+                self._claiming.give_back(command.path)
+            case cmd.Hold():
+                self._line.hold(on=command.on)
 
     def receive(self, event: ev.Event | cmd.Report) -> None:
         """Tell the core, and carry out what it answers behind what is to be done already."""
@@ -576,7 +604,9 @@ class Driver:
         """Show progress to the sinks. What others are to see is journaled first, at once: a wait,
         and the start of an agent's session, in which an interrupted step goes on.
         """
-        if not isinstance(notice, (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted)):
+        if not isinstance(
+            notice, (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted, ev.ClaimLost)
+        ):
             ev.stamp(notice, self.run_id, self._seq, self.now())
             self._wiring.bus.emit(notice)
         elif notice.path not in self.machine.run.nodes:
@@ -618,6 +648,8 @@ class Driver:
         if flight.kind == ATTEMPT:
             self._line.release(flight.path)
             self.attempts.finished(flight, outcome)
+        elif flight.kind == CLAIM:
+            self._claiming.finished(flight, outcome)
         else:
             self._callbacks.finished_flight(flight, outcome)
 
@@ -627,9 +659,11 @@ class Driver:
         """
         queued = self._line.keep(path) if again else self._line.leave(path)
         if queued is not None:
+            if not again:
+                self._claiming.give_back(path)
             self.attempts.report_stop(path, queued.attempt, abandoned=False)
             self._line.admit()
-        for kind in (ATTEMPT, EVALUATION):
+        for kind in (CLAIM, ATTEMPT, EVALUATION):
             flight = self.flights.get((path, kind))
             if flight is not None:
                 self._halt(flight)
@@ -657,6 +691,7 @@ class Driver:
         self.timers.shift(jump_s, self._counts_running_time)
         clock_was_set(self.machine.run, jump_s)
         self._line.clock_was_set(jump_s)
+        self._claiming.clock_was_set(jump_s)
         if self._linger_until is not None:
             self._linger_until += jump_s
 
@@ -724,7 +759,8 @@ class Driver:
             self._wake = anyio.Event()
             if self._inbox:
                 return
-        await self._wiring.clock.wait(self._wake, due, busy=len(self.flights))
+        busy = sum(1 for one in self.flights.values() if not one.waits)
+        await self._wiring.clock.wait(self._wake, due, busy=busy + self._claiming.at_work)
 
     def _nothing_is_at_work(self) -> bool:
         """True if nothing is under way but what waits for a place and gets none: it is paused."""

@@ -262,6 +262,7 @@ class Engine:
                 parts.agent_defaults,
                 in_place,
                 parts.around,
+                parts.folder_of_agent,
                 lambda: machine.run.recorded,
                 crossing,
             ),
@@ -271,6 +272,7 @@ class Engine:
             parts.gates is not None,
             parts.linger_s,
             parts.suspend_timers_after_s,
+            parts.claims,
         )
         driver = Driver(machine, wiring, start.seq)
         teller.tell = driver.tell

@@ -29,6 +29,9 @@ class Loop(Protocol):
     tasks: Tasks
     timers: Timers[InFlight | Message]
     mask: Mask
+    mark: str
+    """What the processes of the run carry."""
+
     closing: bool
     """The drive is to end before its run does: what is under way has no end in the record."""
 
@@ -44,6 +47,9 @@ class Loop(Protocol):
 
     def record(self, event: ev.Event, *, sync: bool = False) -> None:
         """Have an event recorded behind what is to be done already; ``sync``: on disk at once."""
+
+    def tell(self, notice: ev.Notice) -> None:
+        """Show progress; what others are to see is journaled first."""
 
     def post(self, message: Message, *, urgent: bool = False) -> None:
         """The same as ``next``, and wake the loop."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from handrail.core.admission import Admission
 from handrail.engine.bus import Bus
 from handrail.engine.callbacks import Evaluator
-from handrail.engine.perform import Around, Performer
+from handrail.engine.perform import Around, FolderOf, Performer
 from handrail.engine.shared import SharedAdmission
 from handrail.errors import DefinitionError, RunIdTaken, WrongUse
 from handrail.model import events as ev
@@ -22,6 +22,7 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import defined_at
 from handrail.model.policy import Budget, Ladder, Limits, count_of, seconds_of
 from handrail.model.shapes import WorkflowLike
+from handrail.ports.claims import Claims
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
@@ -72,6 +73,9 @@ class Parts:
     agent_defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
     """What holds for agents; found out when it is first needed."""
     check_agent: AgentCheck | None = None
+    folder_of_agent: FolderOf | None = None
+    claims: Claims | None = None
+    """What keeps runs out of one another's way; None: the claims of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +237,7 @@ _LISTS = {
 }
 _KNOWN_BY = {
     "journal": (("append", "acquire", "events"), "a journal, such as SqliteJournal('runs.db')"),
+    "claims": (("acquire", "release", "is_held"), "a keeper of claims, such as LocalClaims()"),
     "clock": (("now", "wait", "sleep"), "a clock, such as handrail.testing.JumpClock()"),
     "cassette": (("wrapper",), "a cassette, such as handrail.testing.cassette('recordings')"),
 }
@@ -335,3 +340,4 @@ class Wiring:
     handles_gates: bool
     linger_s: float
     suspend_timers_after_s: float | None
+    claims: Claims | None = None

@@ -5,16 +5,18 @@ An attempt ends in an event: ``StepCompleted`` or ``AttemptFailed``. Cancellatio
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 import attrs
 import msgspec
 
 from handrail.core.attempt_ends import failed, succeeded
-from handrail.core.commands import BrokenOff, LaunchFailed, Perform
+from handrail.core.commands import BrokenOff, LaunchFailed, Perform, Queue
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
 from handrail.engine.in_place import InPlace
@@ -50,7 +52,8 @@ from handrail.model.results import (
     Usage,
     add_launch,
 )
-from handrail.model.shapes import AgentRequest
+from handrail.model.shapes import AgentRequest, OwnTree
+from handrail.ports.claims import LaunchClaims
 from handrail.ports.clock import Clock
 from handrail.record.run_record import Recorded
 from handrail.shortening import shortened
@@ -60,6 +63,7 @@ from handrail.steps.verbs import (
     PythonCall,
     ShellCommand,
     StageCheck,
+    TreeWork,
     take,
 )
 from handrail.typed.convert import DoesNotFit
@@ -73,6 +77,10 @@ Around: TypeAlias = Callable[[Current], AbstractAsyncContextManager[Any]]
 """Makes what is entered before an attempt and left behind it, in its context."""
 
 
+ClaimsOf: TypeAlias = Callable[[str], LaunchClaims]
+"""What the launch of an agent at a path has to do with claims."""
+FolderOf: TypeAlias = Callable[[Any, AgentSettings, AgentSettings, Launch], Path | None]
+"""The folder that a launch of an agent works in; None for an agent that heeds no ``writes=``."""
 _SIGNS_OF_LIFE = (
     AgentMessage,
     AgentReasoning,
@@ -93,6 +101,7 @@ class Performer:
     defaults: Callable[[], AgentSettings] = lambda: NO_SETTINGS
     in_place: InPlace | None = None
     around: tuple[Around, ...] = ()
+    folder_of_agent: FolderOf | None = None
     recorded: Callable[[], Recorded] = lambda: Recorded(())
     """What earlier drives recorded."""
     crossing: Crossing | None = None
@@ -103,9 +112,9 @@ class Performer:
     """What is known of launches that were stopped, by path, until it is taken."""
 
     async def perform(
-        self, command: Perform, current: Current
+        self, command: Perform, current: Current, claims_of: ClaimsOf | None = None
     ) -> StepCompleted | AttemptFailed | LaunchFailed:
-        """The end of one attempt, or of a launch of its agent.
+        """The end of one attempt, or of a launch of its agent, which may claim more meanwhile.
 
         Raises:
             BaseException: cancellation, KeyboardInterrupt and SystemExit, as they come.
@@ -117,9 +126,9 @@ class Performer:
             if self.crossing is not None:
                 command = await self._crossed(command, self.crossing)
             if self.around:
-                output, usage = await self._surrounded(command, current)
+                output, usage = await self._surrounded(command, current, claims_of)
             else:
-                output, usage = await self._output(command, current)
+                output, usage = await self._output(command, current, claims_of)
         except (KeyboardInterrupt, SystemExit, Abandoned, anyio.get_cancelled_exc_class()):
             raise
         except BaseException as error:  # noqa: BLE001  # whatever an action raises fails its step
@@ -161,7 +170,9 @@ class Performer:
             return ended
         return LaunchFailed(command.path, fault, ended, max(0.0, took_s), self.clock.now())
 
-    async def _surrounded(self, command: Perform, current: Current) -> tuple[Any, Usage | None]:
+    async def _surrounded(
+        self, command: Perform, current: Current, claims_of: ClaimsOf | None
+    ) -> tuple[Any, Usage | None]:
         """The output, with the executor's context managers round the attempt."""
         from contextlib import AsyncExitStack
 
@@ -170,14 +181,16 @@ class Performer:
             for factory in self.around:
                 await stack.enter_async_context(factory(current))
             try:
-                return await self._output(command, current)
+                return await self._output(command, current, claims_of)
             except BaseException as error:
                 raised = error
                 raise
         assert raised is not None
         raise raised  # a failure stays one, though a context manager swallowed it
 
-    async def _output(self, command: Perform, current: Current) -> tuple[Any, Usage | None]:
+    async def _output(
+        self, command: Perform, current: Current, claims_of: ClaimsOf | None
+    ) -> tuple[Any, Usage | None]:
         verb: Any = command.step.verb
         match verb:
             case PythonCall():
@@ -185,12 +198,15 @@ class Performer:
             case ShellCommand():
                 return await self._command(verb, command), None
             case AgentCall():
-                result = await self._agent(verb.agent, verb, command, current)
+                claims = None if claims_of is None else claims_of(command.path)
+                result = await self._agent(verb.agent, verb, command, current, claims)
                 return (result.output if verb.answers else result), result.usage
             case Generation():
                 return await self._generate(verb, command, current)
             case StageCheck():
                 return await self._stage(verb, command, current), None
+            case TreeWork():
+                return await self._git(verb, command, current, claims_of), None
             case _:
                 assert_never(verb)
 
@@ -217,6 +233,31 @@ class Performer:
             raise error
         return value
 
+    # -- worktrees ------------------------------------------------------------------------------
+
+    async def _git(
+        self, verb: TreeWork, command: Perform, current: Current, claims_of: ClaimsOf | None
+    ) -> OwnTree | None:
+        from handrail.workspace.own_tree import OwnTrees
+
+        trees = OwnTrees(self.contexts.run_id, verb.owner, f"{self._marker(command)}/git")
+        if verb.action == "make":
+            return await trees.make(Path(current.cwd), verb.base)
+        tree = verb.tree
+        assert tree is not None  # it was made
+        if verb.action == "merge":
+            assert claims_of is not None
+
+            async def called(function: Callable[..., Any], own: OwnTree) -> object:
+                return await call(function, (own,), {}, inline=False, current=current)
+
+            await trees.merge(tree, verb.merge, claims_of(command.path), called)
+        elif verb.action == "remove":
+            await trees.remove(tree)
+        else:
+            await trees.leave(tree)
+        return None
+
     # -- commands -------------------------------------------------------------------------------
 
     async def _command(self, verb: ShellCommand, command: Perform) -> CommandResult[Any]:
@@ -224,7 +265,7 @@ class Performer:
 
         done = await run_process(
             verb.argv,
-            cwd=verb.cwd,
+            cwd=_folder(verb.cwd, command),
             env=verb.env,
             stdin=verb.stdin,
             marker=self._marker(command),
@@ -256,8 +297,21 @@ class Performer:
 
     # -- agents ---------------------------------------------------------------------------------
 
+    def folder_of(self, command: Perform | Queue) -> Path | None:
+        """The folder that a launch of an agent works in; None if it heeds no ``writes=``."""
+        verb = command.step.verb
+        if not isinstance(verb, AgentCall) or self.folder_of_agent is None:
+            return None
+        agent = self.agents.instead_of(verb.agent)
+        return self.folder_of_agent(agent, verb.settings, self.defaults(), command.launch)
+
     async def _agent(
-        self, agent: Any, verb: AgentCall | Generation, command: Perform, current: Current
+        self,
+        agent: Any,
+        verb: AgentCall | Generation,
+        command: Perform,
+        current: Current,
+        claims: LaunchClaims | None = None,
     ) -> AgentResult[Any]:
         assert command.view is not None
         workflow = self.contexts.of(command.view)
@@ -284,6 +338,8 @@ class Performer:
             self.clock.now,
             self.contexts.mark,
             getattr(agent, "output", Any),
+            tree=command.tree,
+            claims=claims,
         )
         if chosen is not agent and hasattr(agent, "prompt_for"):
             request = replace(request, prompt=await agent.prompt_for(request))
@@ -351,6 +407,7 @@ class Performer:
 
             done = await run_process(
                 stage.check if isinstance(stage.check, str) else tuple(stage.check),
+                cwd=_folder(None, command),
                 marker=self._marker(command),
                 on_output=self._listener(command),
             )
@@ -405,6 +462,14 @@ class _Heard:
             self._answered,
             max(0.0, now - self._since),
         )
+
+
+def _folder(cwd: str | os.PathLike[str] | None, command: Perform) -> str | os.PathLike[str] | None:
+    """Where a program is to work: in the step's worktree, if it has one."""
+    tree = command.tree
+    if tree is None:
+        return cwd
+    return tree.inside(os.getcwd() if cwd is None else os.fspath(cwd))  # noqa: PTH109  # as it is
 
 
 def _parsed(text: str, type_: Any) -> Any:

@@ -10,9 +10,9 @@ from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.core.attempt_ends import failed
 from handrail.core.line import Line
-from handrail.engine.running_loop import running_loop
 from handrail.engine.shared import Seat, SharedAdmission
 from handrail.errors import DefinitionError
+from handrail.system.running_loop import running_loop
 
 if TYPE_CHECKING:
     from handrail.engine.loop import Loop

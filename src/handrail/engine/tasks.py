@@ -37,6 +37,7 @@ class InFlight:
         "path",
         "stopping",
         "timed_out",
+        "waits",
         "work",
     )
 
@@ -49,6 +50,8 @@ class InFlight:
         self.stopping = False
         self.timed_out = False
         self.over = False
+        self.waits = False
+        """It stands in a line, and does nothing."""
         self.cancels = 0
         self.work: InContext | None = None
 

@@ -474,7 +474,9 @@ class AgentSessionStarted(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class ClaimWaiting(Stamped):
-    """A launch waits for ``what``, which ``holder``, another step or run, has now."""
+    """A step waits for ``what``, files or a name, which ``holder`` has now, or waits for before it:
+    another step, a person, a program.
+    """
 
     path: str
     what: str
@@ -483,10 +485,21 @@ class ClaimWaiting(Stamped):
 
 @dataclass(frozen=True, slots=True)
 class ClaimGranted(Stamped):
-    """A launch has what it waited for."""
+    """A step holds ``what``, under an ``epoch`` that is greater than all before it."""
 
     path: str
     what: str
+    epoch: int = field(default=0, metadata=NEWER)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimLost(Stamped):
+    """What a step held was taken from it before it was done; ``holder`` has it now, if anybody."""
+
+    path: str
+    what: str
+    epoch: int = 0
+    holder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -599,6 +612,7 @@ Event: TypeAlias = (
     | AgentSessionStarted
     | ClaimWaiting
     | ClaimGranted
+    | ClaimLost
     | LadderStep
     | AgentGuided
     | BudgetReserved
@@ -801,5 +815,6 @@ Progress: TypeAlias = (
     | SinkDropped
 )
 
-Notice: TypeAlias = Progress | AgentSessionStarted | ClaimWaiting | ClaimGranted
+OfClaims: TypeAlias = ClaimWaiting | ClaimGranted | ClaimLost
+Notice: TypeAlias = Progress | AgentSessionStarted | OfClaims
 """What an agent or its backend tells while it works; what is no ``Progress`` is journaled."""

@@ -469,6 +469,20 @@ class WaitsFor:
 
 
 @dataclass(frozen=True, slots=True)
+class Conflict:
+    """Work in a worktree that does not go together with the working tree, which is as it was.
+
+    The worktree at ``path`` is kept, its work is committed on ``branch``; ``files`` are those that
+    both have changed, ``reason`` is what git says.
+    """
+
+    path: str
+    branch: str
+    files: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RollbackError:
     """A rollback that failed, or was not found: the path of the step that it was to undo, and what
     it raised, or a ``WorkflowError`` if the code of a resumed run does not lead to it any more.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
@@ -30,6 +31,25 @@ class WorkflowLike(Protocol[P, R_co]):
 
 
 @dataclass(frozen=True, slots=True)
+class OwnTree:
+    """A worktree that steps work in: its folder, and that of the working tree it stands for; the
+    branch that is checked out in it, and the commit that it began at.
+    """
+
+    folder: str
+    root: str
+    branch: str = ""
+    base: str = ""
+
+    def inside(self, path: str) -> str:
+        """Where a path of that working tree is in this one; another path stays as it is."""
+        absolute = os.path.realpath(path)
+        if absolute != self.root and not absolute.startswith(f"{self.root}/"):
+            return path
+        return os.path.normpath(f"{self.folder}/{os.path.relpath(absolute, self.root)}")
+
+
+@dataclass(frozen=True, slots=True)
 class AgentRequest:
     """One launch of an agent step, as an agent is asked to carry it out.
 
@@ -40,6 +60,8 @@ class AgentRequest:
     ``mark`` is what the run's processes are found by. ``output`` is the type that the agent in the
     workflow says it answers with, which a fake in its place keeps to; Any if it says none.
     ``prompt`` is what that agent's prompt makes of the context, for a fake in its place.
+    ``tree`` is the worktree that the steps around it work in, None if they work where the process
+    does; ``claims`` are what it keeps others out with (a ``LaunchClaims``), None if no run does.
     """
 
     run_id: str
@@ -58,6 +80,8 @@ class AgentRequest:
     mark: str = ""
     output: Any = Any
     prompt: str = ""
+    tree: OwnTree | None = None
+    claims: Any = None
 
 
 class AgentLike(Protocol[T_co]):

@@ -29,6 +29,7 @@ from handrail.steps.verbs import (
     ChildWorkflow,
     ForEachGroup,
     Generation,
+    HeldBody,
     ParallelGroup,
     PythonCall,
     Question,
@@ -37,6 +38,7 @@ from handrail.steps.verbs import (
     SignalWait,
     StageCheck,
     Step,
+    TreeBody,
     WorkGroup,
 )
 from handrail.typed.schema import hints_of
@@ -137,6 +139,8 @@ def _of_verb(verb: Any) -> Any:
             return _class_of(verb.choices[0]) if verb.choices else verb.type
         case SignalWait():
             return verb.type
+        case HeldBody() | TreeBody():
+            return body_output(verb.body)
         case ChildWorkflow():
             return _of(WorkflowResult, returned_by(verb.workflow.definition))
         case _:
@@ -152,9 +156,16 @@ def _of(generic: Any, argument: Any) -> Any:
 
 
 def member_output(group: ForEachGroup | WorkGroup) -> Any:
-    """What a member gives, from the annotation of its body: ``Step[T]`` or ``Steps[T]``."""
-    definition = getattr(group.body, "definition", None)
-    function = group.body if definition is None else definition.function
+    """What a member gives."""
+    return body_output(group.body)
+
+
+def body_output(body: Any) -> Any:
+    """What a body gives, from its annotation: ``Step[T]`` or ``Steps[T]``."""
+    definition = getattr(body, "definition", None)
+    function = body if definition is None else definition.function
+    while isinstance(function, functools.partial):
+        function = function.func
     returned = hints_of(function).get("return", Any)
     arguments = get_args(returned)
     if get_origin(returned) is Step and arguments:

@@ -368,7 +368,7 @@ class _Fold:
                 self.inputs = event.inputs
             case ev.StepStarted():
                 self._step_started(event)
-            case ev.TimerSet() | ev.ClaimWaiting() | ev.ClaimGranted():
+            case ev.TimerSet() | ev.ClaimWaiting() | ev.ClaimGranted() | ev.ClaimLost():
                 self._wait(event)
             case ev.GateOpened():
                 self.gates[event.path] = event.gate
@@ -434,9 +434,9 @@ class _Fold:
             self.accepts.pop(path, None)
             self._close_gates(path)
 
-    def _wait(self, event: ev.TimerSet | ev.ClaimWaiting | ev.ClaimGranted) -> None:
+    def _wait(self, event: ev.TimerSet | ev.OfClaims) -> None:
         path, wait = event.path, wait_begun(event)
-        if isinstance(event, ev.ClaimGranted):
+        if isinstance(event, (ev.ClaimGranted, ev.ClaimLost)):
             self.times.pop(path, None)
         elif wait is not None:
             known = self.times.get(path)  # of a launch, its failure has said why already

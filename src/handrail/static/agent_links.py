@@ -219,7 +219,7 @@ class _Walk:
 
 def _always(part: Part) -> bool:
     """False for what a condition of the run decides: an arm, a fallback, a filtered member."""
-    return part.role in {"member", "body", "fix", "scope"} and not (
+    return part.role in {"member", "body", "fix", "scope", "setup"} and not (
         part.repeated and _filtered(part.label)
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from handrail.static.symbols import Symbols
@@ -22,6 +22,8 @@ VERBS = frozenset(
         "branch",
         "parallel",
         "for_each",
+        "holding",
+        "worktree",
         "race",
         "work",
         "ask",
@@ -29,8 +31,6 @@ VERBS = frozenset(
         "sleep",
     }
 )
-WITH_A_BODY = frozenset({"for_each", "work"})
-"""Verbs whose second argument is a function that makes the steps of a member."""
 MODIFIERS = frozenset(
     {
         "when",
@@ -46,8 +46,11 @@ MODIFIERS = frozenset(
         "once",
         "inline",
         "uses",
+        "holds",
     }
 )
+BODIES: Mapping[str, int] = {"for_each": 1, "work": 1, "holding": 1, "worktree": 0}
+"""The place of the function whose steps run below the step, by verb."""
 
 
 @dataclass(frozen=True, slots=True)

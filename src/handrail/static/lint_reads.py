@@ -12,14 +12,14 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 
 from handrail.errors import did_you_mean
-from handrail.static.chain import WITH_A_BODY, StepName, argument, read_chain
+from handrail.static.chain import BODIES, StepName, argument, read_chain
 from handrail.static.lint_steps import Mistake, Place, handed_over, mistake
 from handrail.static.may_run import is_whole, steps_of
 from handrail.static.outline import outline_of
 from handrail.static.source import FunctionNode
 from handrail.static.symbols import Symbols
 
-_NO_CONTEXT = WITH_A_BODY | {"call", "command"}
+_NO_CONTEXT = frozenset({"call", "command", *BODIES})
 """Verbs whose functions are given something else."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from handrail.static.chain import WITH_A_BODY, argument, name_of, read_chain, shown
+from handrail.static.chain import BODIES, argument, name_of, read_chain, shown
 from handrail.static.source import FunctionNode
 from handrail.static.symbols import Region, Symbols, is_generator, own_nodes
 
@@ -77,8 +77,8 @@ def _run_by(place: Place) -> Iterator[Region]:
         if called is not None and _runs_here(called, node, place.symbols):
             yield called
         chain = read_chain(node, place.symbols)
-        if chain is not None and chain.verb in WITH_A_BODY and chain.call is node:
-            yield from handed_over(argument(node, 1, "body"), place.symbols)
+        if chain is not None and chain.verb in BODIES and chain.call is node:
+            yield from handed_over(argument(node, BODIES[chain.verb], "body"), place.symbols)
 
 
 def _runs_here(called: FunctionNode, call: ast.Call, symbols: Symbols) -> bool:
@@ -240,10 +240,11 @@ def _is_read(place: Place, name: str) -> bool:
 
 def _actions(place: Place, whole: ast.expr) -> Iterator[Mistake]:
     chain = read_chain(whole, place.symbols)
-    if chain is None or chain.verb not in {"call", "python", *WITH_A_BODY}:
+    if chain is None or chain.verb not in {"call", "python", *BODIES}:
         return
-    is_body = chain.verb in WITH_A_BODY
-    given = argument(chain.call, 1, "body") if is_body else argument(chain.call, 0, "action")
+    is_body = chain.verb in BODIES
+    where = (BODIES[chain.verb], "body") if is_body else (0, "action")
+    given = argument(chain.call, *where)
     what = "body" if is_body else "action"
     hint = "Define it with def at the level of the module."
     for function in handed_over(given, place.symbols):

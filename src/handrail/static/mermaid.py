@@ -175,6 +175,7 @@ _SHAPES: dict[str, Shape] = {
     "run_workflow": "double",
     "branch": "diamond",
 }
+_INLINE = frozenset({"scope", "holding", "worktree"})
 _GROUPS = {
     "parallel": "all done",
     "race": "first done",
@@ -308,9 +309,15 @@ class _Drawing:
         parts = [part for part in node.parts if part.role != "fallback"]
         if node.verb in _GROUPS and parts:
             name, ends = self.group(node, parts, ports)
-        elif node.verb == "scope":
-            helper = HelperNode(node.name.text, parts[0].nodes, node.line, node.column)
-            return self.helper(helper, ports)
+        elif node.verb in _INLINE and parts:
+            nodes = tuple(one for part in parts for one in part.nodes)
+            title = ", ".join(filter(None, _lines(node) if node.detail else (node.name.text,)))
+            ends = self.helper(HelperNode(title, nodes, node.line, node.column), ports)
+            for part in node.parts:
+                if part.role == "fallback":
+                    error = [replace(end, label="on error", dashed=True) for end in ends]
+                    ends = ends + self.run(part.nodes, error)
+            return ends
         elif node.verb == "branch":
             name, ends = self.choice(node, parts, ports)
         else:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias
 
-from handrail.static.chain import Chain, StepName, argument, name_of, read_chain, shown
+from handrail.static.chain import BODIES, Chain, StepName, argument, name_of, read_chain, shown
 from handrail.static.facts import Asked, asked_by, names_in
 from handrail.static.source import (
     TOO_DEEP,
@@ -37,7 +37,7 @@ class Part:
     times (``repeated``).
     """
 
-    role: Literal["member", "arm", "body", "fix", "fallback", "scope"]
+    role: Literal["member", "arm", "body", "fix", "fallback", "scope", "setup"]
     nodes: tuple[Node, ...]
     label: str = ""
     repeated: bool = False
@@ -215,8 +215,11 @@ def parts_of(chain: Chain, reading: Reads) -> Iterator[Part]:
         case "branch" if chain.call:
             for one in chain.call.args:
                 yield _arm(one, reading)
-        case "for_each" | "work":
-            body = argument(chain.call, 1, "body")
+        case "for_each" | "work" | "holding" | "worktree":
+            setup = argument(chain.call, 99, "setup") if chain.verb == "worktree" else None
+            if setup is not None and read_chain(setup, reading.symbols) is not None:
+                yield Part("setup", reading.built(setup))
+            body = argument(chain.call, BODIES[chain.verb], "body")
             if body is not None:
                 yield Part("body", reading.called(body), shown(body))
         case "validate":

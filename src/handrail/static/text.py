@@ -91,7 +91,7 @@ def _part(part: Part) -> Iterator[_Line]:
             yield from _lines(part.nodes)
         case "arm":
             yield _Line(f"if {part.label}", _lines(part.nodes))
-        case "body" | "scope":
+        case "body" | "scope" | "setup":
             yield from _lines(part.nodes)
         case "fix":
             yield _Line("while not passed", _lines(part.nodes))

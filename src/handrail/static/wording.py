@@ -30,10 +30,8 @@ def detail_of(chain: Chain, symbols: Symbols) -> str:
             return _text(argument(call, 0, "signal"), symbols)
         case "sleep":
             return _source(argument(call, 0, "seconds_or_timedelta_or_datetime"))
-        case "for_each":
-            return ", ".join([_source(argument(call, 0, "items")), *_group(call)])
-        case "work":
-            return ", ".join([_source(argument(call, 0, "tasks")), *_group(call), *_bounds(call)])
+        case "for_each" | "work" | "holding" | "worktree":
+            return _around_body(chain, symbols)
         case _:
             return ", ".join(_group(call))
 
@@ -121,6 +119,31 @@ def _question(call: ast.Call | None, symbols: Symbols) -> str:
             return f"{question} ({shorten(listed)})"
         case _:
             return question
+
+
+def _around_body(chain: Chain, symbols: Symbols) -> str:
+    """What a verb with a body does besides: over which items, holding what, how it is merged."""
+    call = chain.call
+    match chain.verb:
+        case "for_each":
+            return ", ".join([_source(argument(call, 0, "items")), *_group(call)])
+        case "work":
+            return ", ".join([_source(argument(call, 0, "tasks")), *_group(call), *_bounds(call)])
+        case "holding":
+            return _held(argument(call, 0, "what"))
+        case _:
+            return _text(argument(call, 99, "merge"), symbols)
+
+
+def _held(node: ast.expr | None) -> str:
+    """A name, or patterns, as they stand in the source."""
+    match node:
+        case ast.Constant(value=str() as name):
+            return name
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return shorten(", ".join(shown(part).strip("'\"") for part in parts))
+        case _:
+            return _source(node)
 
 
 def _bounds(call: ast.Call | None) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -16,6 +16,7 @@ from handrail.model.agent_options import (
     with_model,
 )
 from handrail.model.results import AgentResult
+from handrail.steps.arguments import patterns_of
 from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def agent_settings(
         backend=backend,
         options=with_model(model, options, f"step {name!r}"),
         fork=fork,
-        writes=_patterns(name, writes),
+        writes=None if writes is None else patterns_of(name, "writes=", writes),
         worktree=worktree,
     )
 
@@ -92,22 +93,3 @@ def _session(name: str, given: object) -> AgentSettings:
         f"step {name!r}: session= takes the result of an earlier agent step, or the id of a "
         f"session, got {short_repr(given)}"
     )
-
-
-def _patterns(name: str, writes: object) -> tuple[str, ...] | None:
-    if writes is None:
-        return None
-    if isinstance(writes, str) or not isinstance(writes, Sequence):
-        raise WrongUse(
-            f"step {name!r}: writes= takes a list of patterns such as ['src/**'], "
-            f"got {short_repr(writes)}"
-        )
-    patterns: list[str] = []
-    for pattern in cast("Sequence[object]", writes):
-        if not isinstance(pattern, str) or not pattern or pattern.startswith(("/", "../")):
-            raise DefinitionError(
-                f"step {name!r}: a pattern of writes= is relative to the repository, such as "
-                f"'src/**', got {pattern!r}"
-            )
-        patterns.append(pattern)
-    return tuple(patterns)

@@ -5,15 +5,19 @@ raises what is wrong with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, cast, get_args
 
 from handrail.errors import DefinitionError, WrongUse
 from handrail.model.paths import check_name
-from handrail.model.policy import ON_ERROR_MODES, count_of
+from handrail.model.patterns import normal
+from handrail.model.policy import ON_ERROR_MODES, count_of, seconds_of
 from handrail.model.shapes import WorkflowLike
 from handrail.model.work import Task
-from handrail.steps.verbs import Context, Stage
+from handrail.steps.options import Merge
+from handrail.steps.verbs import Context, ShellCommand, Stage, Step, Wanted, take
+from handrail.typed.jsonsafe import short_repr
 
 
 class Missing:
@@ -102,6 +106,82 @@ def workflow_of(name: str, workflow: object) -> WorkflowLike[..., Any]:
         return cast("WorkflowLike[..., Any]", workflow)
     raise WrongUse(
         f"step {name!r}: .subworkflow() takes a function decorated with @workflow, got {workflow!r}"
+    )
+
+
+def wanted_of(name: str, what: object, wait: float | timedelta | None) -> Wanted:
+    """What ``.holding()`` holds: a text is a name, unless it has the signs of a pattern."""
+    wait_s = None if wait is None else seconds_of(wait, f"wait of step {name!r}")
+    if isinstance(what, str) and not _SIGNS.intersection(what):
+        return Wanted((check_name(what, "claim"),), None, wait_s)
+    patterns = patterns_of(name, ".holding()", [what] if isinstance(what, str) else what)
+    if not patterns:
+        raise DefinitionError(f"step {name!r}: .holding() needs a name or patterns, got {what!r}")
+    return Wanted((), patterns, wait_s)
+
+
+_SIGNS = frozenset("*?[")
+
+
+def patterns_of(name: str, where: str, given: object) -> tuple[str, ...]:
+    """Patterns of files, relative to the repository."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise WrongUse(
+            f"step {name!r}: {where} takes a list of patterns such as ['src/**'], "
+            f"got {short_repr(given)}"
+        )
+    patterns = cast("Sequence[object]", given)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or pattern.removeprefix("!").startswith("/"):
+            raise DefinitionError(
+                f"step {name!r}: a pattern of {where} is relative to the repository, such as "
+                f"'src/**', got {pattern!r}"
+            )
+        try:
+            normal(pattern)
+        except DefinitionError as error:
+            raise DefinitionError(f"step {name!r}: {error}") from None
+    return tuple(map(str, patterns))
+
+
+def body_of(name: str, body: object) -> Callable[..., Any]:
+    """A function that gives a step, or yields some."""
+    if hasattr(body, "definition"):
+        raise WrongUse(
+            f"step {name!r}: the body is a function that gives a step, got the workflow "
+            f"{getattr(body, '__name__', body)}. Write lambda: step({name!r}).run_workflow(...)."
+        )
+    if callable(body):
+        return cast("Callable[..., Any]", body)
+    raise WrongUse(
+        f"step {name!r}: the body is a function that gives a step, or yields steps, and its "
+        f"arguments come behind it, got {short_repr(body)}"
+    )
+
+
+def setup_of(name: str, setup: object) -> Step[Any] | None:
+    """The step that is run first in a worktree: a step, or a command."""
+    if setup is None:
+        return None
+    if isinstance(setup, Step):
+        take(setup)  # pyright: ignore[reportUnknownArgumentType]  # a step of anything
+        return setup  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(setup, str) and setup.strip():
+        return Step("setup", ShellCommand(setup))
+    if isinstance(setup, Sequence) and setup and not isinstance(setup, (str, bytes)):
+        return Step("setup", ShellCommand(argv_of(name, cast("Sequence[str]", setup))))
+    got = short_repr(setup)  # pyright: ignore[reportUnknownArgumentType]  # it is anything
+    raise WrongUse(f"step {name!r}: setup= takes a step or a command, got {got}")
+
+
+def merge_of(name: str, merge: object) -> str | Callable[..., Any]:
+    """How a worktree is merged."""
+    if callable(merge) or (isinstance(merge, str) and merge in get_args(Merge)):
+        return cast("str | Callable[..., Any]", merge)
+    known = ", ".join(map(repr, get_args(Merge)))
+    raise DefinitionError(
+        f"step {name!r}: merge= is one of {known}, or a function of the worktree, "
+        f"got {short_repr(merge)}"
     )
 
 

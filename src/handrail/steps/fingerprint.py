@@ -23,6 +23,7 @@ from handrail.steps.verbs import (
     ChildWorkflow,
     ForEachGroup,
     Generation,
+    HeldBody,
     ParallelGroup,
     Pause,
     PythonCall,
@@ -34,6 +35,8 @@ from handrail.steps.verbs import (
     Stage,
     StageCheck,
     Step,
+    TreeBody,
+    TreeWork,
     Validation,
     Verb,
     WorkGroup,
@@ -136,6 +139,15 @@ def _described(verb: Verb, identity: Identity) -> str:  # noqa: C901, PLR0911, P
             return f"{said} {identity(dict(verb.kwargs))}" if verb.kwargs else said
         case ScopedBody():
             return f"scope {verb.function}"
+        case HeldBody():
+            wanted = [*verb.wanted.names, *(verb.wanted.patterns or ())]
+            called = f"{_callable(verb.body, identity)} {identity(list(verb.args))}"
+            return f"holding {identity(wanted)} {called}"
+        case TreeBody():
+            called = f"{_callable(verb.body, identity)} {identity(list(verb.args))}"
+            return f"worktree {called} {verb.base or 'HEAD'} {_merge(verb, identity)}"
+        case TreeWork():
+            return f"git {verb.action} {verb.base or 'HEAD'} {_merge(verb, identity)}"
         case Branching():
             return f"branch {identity([arm.name for _, arm in verb.arms])}"
         case ParallelGroup():
@@ -166,6 +178,10 @@ def _callable(target: Any, identity: Identity) -> str:
         return named
     args, keywords = _bound(target)
     return f"{named} {identity(args)} {identity(keywords)}"
+
+
+def _merge(verb: TreeBody | TreeWork, identity: Identity) -> str:
+    return verb.merge if isinstance(verb.merge, str) else _callable(verb.merge, identity)
 
 
 def _bound(target: Any) -> tuple[list[Any], dict[str, Any]]:

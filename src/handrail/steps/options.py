@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Required, TypeAlias, TypedDict
 
 from handrail.model.agent_options import AgentOptions
 from handrail.model.results import AgentResult
 
 if TYPE_CHECKING:
     from handrail.ports.agent import AgentBackend  # noqa: TC004  # costs more than a step may
+
+
+Merge: TypeAlias = Literal["ff", "merge", "keep"]
+"""What becomes of the commits of a worktree."""
 
 
 class Raising(TypedDict, total=False):

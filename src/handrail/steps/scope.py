@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from handrail.errors import WrongUse
 from handrail.steps.step import step
-from handrail.steps.verbs import ScopedBody, Step
+from handrail.steps.verbs import ScopedBody, Step, alone
 
 R = TypeVar("R")
 
@@ -24,7 +24,7 @@ def scope(name: str, body: Generator[Step[Any], Any, R] | Step[R], /) -> Step[R]
         WrongUse: ``body`` is no step and no generator that has not begun.
     """
     if type(body) is Step:
-        body = _alone(body)
+        body = alone(body)
     if not inspect.isgenerator(body) or inspect.getgeneratorstate(body) != inspect.GEN_CREATED:
         raise WrongUse(
             f"scope({name!r}, ...) takes what a helper gives, a generator that has not begun: "
@@ -34,7 +34,3 @@ def scope(name: str, body: Generator[Step[Any], Any, R] | Step[R], /) -> Step[R]
     module = generator.gi_frame.f_globals.get("__name__", "")
     function = f"{module}:{generator.gi_code.co_qualname}"
     return Step(step(name).name, ScopedBody(generator, function))
-
-
-def _alone(one: Step[R]) -> Generator[Step[Any], Any, R]:
-    return (yield from one)

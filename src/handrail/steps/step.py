@@ -38,22 +38,26 @@ from handrail.model.results import (
     ValidationResult,
     WorkflowResult,
 )
-from handrail.model.shapes import AgentLike, WorkflowLike
+from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
 from handrail.model.work import Found, StopRule, Task, Work
 from handrail.steps.agent_step import agent_settings
 from handrail.steps.arguments import (
     MISSING,
     argv_of,
+    body_of,
     check_agent,
     check_group,
     check_work,
     choices_of,
     context_of,
+    merge_of,
+    setup_of,
     stages_of,
     tasks_of,
+    wanted_of,
     workflow_of,
 )
-from handrail.steps.options import Continuing, Launching, Program, Raising
+from handrail.steps.options import Continuing, Launching, Merge, Program, Raising
 from handrail.steps.verbs import (
     AgentCall,
     Branching,
@@ -61,6 +65,7 @@ from handrail.steps.verbs import (
     Context,
     ForEachGroup,
     Generation,
+    HeldBody,
     ParallelGroup,
     Pause,
     Predicate,
@@ -72,6 +77,7 @@ from handrail.steps.verbs import (
     Stage,
     Step,
     Steps,
+    TreeBody,
     Validation,
     WorkGroup,
     take,
@@ -374,6 +380,47 @@ class StepName:
                 )
             _a_step(self.name, ".branch()", arm[1])
         return Step(self.name, Branching(arms))
+
+    def holding(
+        self,
+        what: str | Sequence[str],
+        body: Callable[[*Ts], Steps[R] | Step[R]],
+        *args: *Ts,
+        wait: float | timedelta | None = None,
+    ) -> Step[R]:
+        """Hold a name (a text), or the files that patterns cover (a list), over all steps of
+        ``body(*args)``, which gives a step, or yields steps below this one's path; its value is
+        what the body gives. Who claims what overlaps waits in line. ``wait``: how long to wait for
+        it, else the step fails.
+
+        Raises:
+            DefinitionError: a pattern leads out of the repository. WrongUse: no function was given.
+        """
+        return Step(
+            self.name, HeldBody(wanted_of(self.name, what, wait), body_of(self.name, body), args)
+        )
+
+    def worktree(
+        self,
+        body: Callable[[*Ts], Steps[R] | Step[R]],
+        *args: *Ts,
+        base: str | None = None,
+        setup: Step[Any] | str | Sequence[str] | None = None,
+        merge: Merge | Callable[[OwnTree], object] = "ff",
+    ) -> Step[R]:
+        """Run all steps of ``body(*args)`` in a git worktree of their own, then merge it.
+
+        It begins at the commit ``base`` (default: HEAD), and ``setup``, a step or a command, is run
+        in it first. ``merge``: its commits are put on top of what HEAD is by then (``"ff"``), come
+        with a merge commit (``"merge"``), stay where they are (``"keep"``), or a function is given
+        the worktree. The value is what the body gives.
+
+        Raises:
+            DefinitionError: there is no such way to merge. WrongUse: no function was given.
+        """
+        first = setup_of(self.name, setup)
+        how = merge_of(self.name, merge)
+        return Step(self.name, TreeBody(body_of(self.name, body), args, base, first, how))
 
     # -- groups ---------------------------------------------------------------------------------
 

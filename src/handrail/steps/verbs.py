@@ -39,6 +39,7 @@ from handrail.model.policy import (
     backoff_of,
     count_of,
     positive_seconds,
+    seconds_of,
 )
 from handrail.model.results import (
     AgentResult,
@@ -49,7 +50,7 @@ from handrail.model.results import (
     ValidationResult,
     WorkflowResult,
 )
-from handrail.model.shapes import AgentLike, WorkflowLike
+from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
 from handrail.model.work import StopRule, Task, Work
 from handrail.steps.forgotten import warn_if_forgotten
 from handrail.typed.reference import importable
@@ -59,6 +60,8 @@ U = TypeVar("U")
 V = TypeVar("V")
 R = TypeVar("R")
 
+TreeAction: TypeAlias = Literal["make", "merge", "remove", "leave"]
+"""``leave``: remove it if nothing was done in it."""
 Predicate: TypeAlias = "Callable[[WorkflowContext], bool | Awaitable[bool]]"
 ContextBuilder: TypeAlias = (
     "Callable[[WorkflowContext], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]"
@@ -183,6 +186,57 @@ class ScopedBody:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a step holds while it runs: names, files that patterns cover, relative to the
+    repository, and a worktree of its own. ``wait_s``: how long it waits for them (None: as long as
+    it takes).
+    """
+
+    names: tuple[str, ...] = ()
+    patterns: tuple[str, ...] | None = None
+    wait_s: float | None = None
+    worktree: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBody:
+    """Run the steps of a function's generator, or its step, while something is held."""
+
+    kind: ClassVar[str] = "holding"
+    leaf: ClassVar[bool] = False
+    wanted: Wanted
+    body: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TreeBody:
+    """Run a set-up step, and the steps of a function, in a worktree of their own; then merge it."""
+
+    kind: ClassVar[str] = "worktree"
+    leaf: ClassVar[bool] = False
+    body: Callable[..., Any]
+    args: tuple[Any, ...] = ()
+    base: str | None = None
+    setup: Step[Any] | None = None
+    merge: str | Callable[..., Any] = "ff"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeWork:
+    """Make a worktree of a step's own, merge it, or remove it; the core makes these."""
+
+    kind: ClassVar[str] = "git"
+    leaf: ClassVar[bool] = True
+    action: TreeAction
+    owner: str
+    """The path of the step whose worktree it is, in its attempt."""
+    base: str | None = None
+    merge: str | Callable[..., Any] = "ff"
+    tree: OwnTree | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Branching:
     """Run the first arm whose predicate is true."""
 
@@ -283,6 +337,9 @@ Verb: TypeAlias = (
     | Validation
     | ChildWorkflow
     | ScopedBody
+    | HeldBody
+    | TreeBody
+    | TreeWork
     | Branching
     | ParallelGroup
     | ForEachGroup
@@ -338,6 +395,9 @@ class Modifiers:
     inline: bool = False
     uses: tuple[tuple[str, int], ...] = ()
     budget: Budget | None = None
+    holds: tuple[str, ...] = ()
+    wait_s: float | None = None
+    """How long it waits for what it holds."""
 
 
 PLAIN = Modifiers()
@@ -347,7 +407,7 @@ ONCE = Modifiers(once=True)
 _NAMES = tuple(field.name for field in attrs.fields(Modifiers))
 _values = attrgetter(*_NAMES)
 _OUTPUTS = (AgentResult, BranchResult, CommandResult, ValidationResult, Work, WorkflowResult)
-_CALLED = {"rollback": "with_rollback", "timeout_s": "timeout"}
+_CALLED = {"rollback": "with_rollback", "timeout_s": "timeout", "wait_s": "holds"}
 _MODIFIERS: tuple[str, ...] = tuple(_CALLED.get(str(name), str(name)) for name in _NAMES)
 _OF_RESULTS = frozenset(
     {
@@ -552,6 +612,17 @@ class Step(Generic[T_co]):
         kept = tuple(pair for pair in self.modifiers.uses if pair[0] != tag)
         return cast("Step[T_co]", self._with(uses=(*kept, (tag, amount))))
 
+    def holds(self, name: str, *, wait: float | timedelta | None = None) -> Step[T_co]:
+        """Hold this name while the step runs: of all steps, runs and programs of the repository
+        that claim it, one at a time. ``wait``: how long to wait for it, else the step fails.
+        """
+        from handrail.model.paths import check_name
+
+        kept = tuple(one for one in self.modifiers.holds if one != name)
+        wait_s = self.modifiers.wait_s if wait is None else seconds_of(wait, "wait of .holds()")
+        held = (*kept, check_name(name, "claim"))
+        return cast("Step[T_co]", self._with(holds=held, wait_s=wait_s))
+
     def budget(self, budget: Budget) -> Step[T_co]:
         """Bound what the agents of this step, or of all steps below it, consume."""
         if not isinstance(budget, Budget):
@@ -578,6 +649,32 @@ class Step(Generic[T_co]):
 
 
 Steps: TypeAlias = Generator[Step[Any], Any, R]
+
+
+def alone(one: Step[R]) -> Generator[Step[Any], Any, R]:
+    """A body of this step alone; it gives what the step gives."""
+    return (yield from one)
+
+
+def wanted_by(step: Step[Any]) -> Wanted | None:
+    """What a step holds while it runs; None for nothing, as most do.
+
+    The patterns of an agent are relative to the repository that it works in.
+    """
+    verb, modifiers = step.verb, step.modifiers
+    wanted = verb.wanted if type(verb) is HeldBody else None
+    if type(verb) is AgentCall and verb.settings.writes is not None and not verb.settings.worktree:
+        wanted = Wanted(patterns=verb.settings.writes)
+    if type(verb) is TreeBody:
+        wanted = Wanted(worktree=True)
+    if modifiers is PLAIN or not modifiers.holds:
+        return wanted
+    if wanted is None:
+        return Wanted(modifiers.holds, wait_s=modifiers.wait_s)
+    waits = [one for one in (wanted.wait_s, modifiers.wait_s) if one is not None]
+    names = tuple(dict.fromkeys((*wanted.names, *modifiers.holds)))
+    return replace(wanted, names=names, wait_s=min(waits, default=None))
+
 
 _TWO_FALLBACKS = (
     "step {name!r}: .default() and .skip_on_error() both say what to do after a failure; keep one"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import time
@@ -139,23 +140,40 @@ def marked_environment(marker: str, around: Mapping[str, str]) -> dict[str, str]
 def carries(environ: bytes, marker: str, *, below: bool = False, outer: bool = True) -> bool:
     """True if a NUL-separated environment has this marker.
 
-    With ``below`` one that begins with ``marker/`` will do, or with ``marker@``, for the id of a
-    run in whatever journal; without ``outer`` the markers around the innermost one do not count.
+    With ``below`` one that ``is_below`` it will do; without ``outer`` the markers around the
+    innermost one do not count.
     """
     wanted = os.fsencode(marker)
     if wanted not in environ:
         return False
     return any(
-        line == wanted or (below and line.startswith((wanted + b"/", wanted + b"@")))
+        line == wanted or (below and is_below(os.fsdecode(line), marker))
         for line in _markers_of(environ, outer=outer)
     )
+
+
+def is_below(marker: str, above: str) -> bool:
+    """True for the marker of a step or attempt within what is above, or of a run of that id in
+    whatever journal.
+    """
+    return marker.startswith(above) and _BELOW.match(marker, len(above)) is not None
+
+
+_BELOW = re.compile(r"(~\d+)?[/#]|@")
+
+
+def is_inside(marker: str, around: Mapping[str, str]) -> bool:
+    """True if what has this environment was started by a step of this marker, or below it."""
+    markers = (around.get(STEP, ""), *around.get(OUTER_STEPS, "").split("\n"))
+    return any(one == marker or is_below(one, marker) for one in markers if one)
 
 
 def kill_marked(marker: str) -> int:
     """Kill every process of a step, or of all steps below it, at once; how many there were.
 
     ``marker`` is a whole marker, or the part of one before a ``/``: ``<run id>@<journal>`` ends
-    all that a run has started, the id alone what runs of this id have in any journal. For
+    all that a run has started, the id alone what runs of this id have in any journal, and with
+    the path of a step behind it what that has. For
     emergencies: SIGKILL, no grace, no event loop, nothing is waited for. The calling process itself
     is spared. Linux only; elsewhere it finds nothing and returns 0.
     """

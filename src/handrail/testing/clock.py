@@ -30,10 +30,10 @@ import anyio
 import anyio.lowlevel
 
 from handrail.engine.current import CURRENT
-from handrail.engine.running_loop import Loop, running_loop
 from handrail.errors import DefinitionError
 from handrail.model.policy import seconds_of
 from handrail.ports.clock import Wakeable
+from handrail.system.running_loop import Loop, running_loop
 
 START = 1_704_067_200.0
 """Where time begins unless told otherwise: 2024-01-01 00:00 UTC."""

@@ -136,6 +136,14 @@ class Inner:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A ``holding`` of a name, over a body."""
+
+    name: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """A question, to be answered with "yes"."""
 
@@ -166,6 +174,7 @@ What: TypeAlias = (
     | Choice
     | Child
     | Inner
+    | Held
     | Ask
     | Nap
     | Listen
@@ -187,6 +196,7 @@ class Shape:
     fallback: Shape | None = None
     settle: Literal["default", "skip"] | None = None
     rollback: Literal["succeeds", "fails"] | None = None
+    holds: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +384,8 @@ def _modified(made: Step[Any], shape: Shape) -> Step[Any]:
         made = made.on_error(lambda _context, _failed: fallback)
     if shape.rollback is not None:
         made = made.with_rollback(Undoing(shape.rollback == "fails"))
+    if shape.holds is not None:
+        made = made.holds(shape.holds)
     return made
 
 
@@ -410,6 +422,8 @@ def _verb(what: What, label: str) -> Step[Any]:  # noqa: C901, PLR0911, PLR0912 
             return named.run_workflow(workflow_of(body))
         case Inner(body=body):
             return scope(label, _run(body.statements, ""))
+        case Held(name=name, body=body):
+            return named.holding(name, lambda: _run(body.statements, ""))
         case Ask(timeout_s=timeout_s, has_default=True):
             return named.ask("?", default="default", timeout=timeout_s)
         case Ask(timeout_s=timeout_s):

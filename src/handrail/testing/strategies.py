@@ -28,6 +28,7 @@ from handrail.testing.shapes import (
     Consult,
     Each,
     Grow,
+    Held,
     Inner,
     Listen,
     Nap,
@@ -43,6 +44,8 @@ from handrail.testing.shapes import (
 
 _DEPTH = 3
 _FAILURES = st.sampled_from([0, 0, 0, 1, 2, ALWAYS])
+NAME = "name"
+"""What steps that are drawn hold: one name, so that they wait, and never in a circle."""
 
 
 def bodies(
@@ -137,6 +140,7 @@ def _shapes(drawn: _Drawn, depth: int) -> st.SearchStrategy[Shape]:
         fallback=st.none() | _shapes(drawn, depth - 2),
         settle=st.sampled_from([None, None, "default", "skip"]),
         rollback=st.sampled_from([None, None, "succeeds", "fails"]),
+        holds=st.sampled_from([None, None, None, NAME]),
     )
     return st.one_of(plain, modified)
 
@@ -188,6 +192,7 @@ def _composites(drawn: _Drawn, depth: int) -> tuple[st.SearchStrategy[Any], ...]
         st.builds(Choice, st.lists(st.tuples(verdicts, inner), min_size=1, max_size=2).map(tuple)),
         st.builds(Child, body),
         st.builds(Inner, body),
+        st.builds(Held, st.just(NAME), body),
     ]
     found.append(_work(drawn, depth))
     if not drawn.timeless:

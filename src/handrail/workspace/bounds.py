@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
 
-from handrail.errors import DefinitionError
+from handrail.errors import ClaimLost, DefinitionError
 from handrail.model.agent_options import AgentOptions
-from handrail.model.events import ClaimGranted, ClaimWaiting, StepOutput
+from handrail.model.events import StepOutput
 from handrail.model.launch import AgentError
+from handrail.model.patterns import shown
 from handrail.model.shapes import AgentRequest
 from handrail.ports.agent import AgentBackend, AgentReply, capabilities_of
+from handrail.ports.claims import Claim, LaunchClaims, Resource
+from handrail.workspace.claims.holding import claims_of, lost
+from handrail.workspace.claims.resources import files_of
 from handrail.workspace.errors import ScopeViolated
 from handrail.workspace.git import repository_of
 from handrail.workspace.places import Places, folder_of, places_of
-from handrail.workspace.scope import Findings, Scope, before_launch
+from handrail.workspace.scope import Findings, Reach, Scope, before_launch
 from handrail.workspace.shadow import Shadow
-from handrail.workspace.tree_lock import Teller, tree_locked
-from handrail.workspace.worktree import Worktree, worktree_of
+from handrail.workspace.tree_lock import tree_locked
+from handrail.workspace.worktree import Worktree, in_tree, worktree_of
 
 
 async def confine(
@@ -34,10 +37,11 @@ async def confine(
 ) -> Confined:
     """A launch made ready to be confined as the step's settings ask.
 
-    A launch in the working tree itself waits for its lock, and has it until ``until_checked`` ends.
+    A launch in the working tree itself claims what it writes until ``until_checked`` ends.
 
     Raises:
         DefinitionError: there is no repository, or the backend works in no other folder.
+        ClaimDeadlock, ClaimsFailed: it cannot wait for what it writes.
     """
     marker = f"{request.run_id}/{request.path}/git"
     folder = folder_of(options, backend)
@@ -45,34 +49,44 @@ async def confine(
     settings = request.settings
     if repository is None:
         raise _no_repository(request, folder)
-    told = partial(_waits, request)
     places = places_of(repository.root, request.run_id, request.path)
+    claims = claims_of(request)
+    resource = None if settings.writes is None else files_of(repository, settings.writes)
     if settings.worktree:
         _check_can_move(request, backend)
         anew = request.launch.rung == "start" and not request.interrupted
         worktree = await worktree_of(repository, places, marker, anew=anew)
-        here, shadow, before = worktree.here, worktree.shadow, worktree.before
+        here, shadow, before, claim = worktree.here, worktree.shadow, worktree.before, None
     else:
-        worktree, here = None, repository
-        await until_checked.enter_async_context(tree_locked(places, told))
+        assert resource is not None  # else nothing is asked for
+        worktree, here, claim = None, repository, claims.claim
+        if claim is None or resource not in claim.resources:
+            claim = await until_checked.enter_async_context(claims.take((resource,)))
         shadow = Shadow(places.shadow, repository.root, marker)
         ours: Sequence[Path] = getattr(backend, "own_folders", ())  # a cassette's recordings
-        before = await before_launch(shadow, places, repository, ours)
-    scope = None
-    if settings.writes is not None:
-        scope = Scope(settings.writes, here, shadow, places, before)
-    return Confined(agent, places, scope, worktree, told)
+        async with tree_locked(places):
+            before = await before_launch(shadow, places, repository, ours, epoch=claim.epoch)
+    scope = None if resource is None else Scope(_reach(resource), here, shadow, places, before)
+    return Confined(agent, places, scope, worktree, claims, claim)
+
+
+def _reach(resource: Resource, others: Sequence[Claim] = ()) -> Reach:
+    theirs = (
+        its.patterns for other in others for its in other.resources if its.tree == resource.tree
+    )
+    return Reach(resource.patterns, tuple(theirs), resource.folds)
 
 
 @dataclass(frozen=True, slots=True)
 class Confined:
-    """A launch within a scope, a worktree, or both."""
+    """A launch within a scope, a worktree, or both; ``claim`` is of the working tree itself."""
 
     agent: str
     places: Places
     scope: Scope | None
     worktree: Worktree | None
-    told: Teller
+    claims: LaunchClaims
+    claim: Claim | None
 
     async def failed(self) -> ScopeViolated | None:
         """What is to be done when there is no answer; the violation, if there was one."""
@@ -81,18 +95,42 @@ class Confined:
             await self.worktree.remove()
         return violated
 
-    async def answered(self) -> None:
-        """What is to be done when there is one."""
+    async def answered(self, tell: Callable[[str], None]) -> None:
+        """What is to be done when there is one, before anything is merged.
+
+        Raises:
+            ScopeViolated: the agent wrote where it may not; that was undone.
+            ClaimLost: its claim was taken from it meanwhile; ``tell`` is told of a violation.
+        """
         violated = await self._violated()
+        gone = None if self.claim is None else await lost(self.claims.claims, self.claim)
+        if gone is not None:
+            if violated is not None:
+                tell(f"{violated}\n")
+            raise gone
         if violated is not None:
             raise violated
+
+    async def merged(self) -> None:
+        """Bring what was done in a worktree of its own into the working tree, when that is free.
+
+        Raises:
+            WorktreeConflict, ClaimLost: it does not fit, or others have it; nothing was changed.
+        """
         if self.worktree is not None:
-            await self.worktree.merge(self.agent, self.told)
+            await self.worktree.merge(self.agent, self.claims)
 
     async def _violated(self) -> ScopeViolated | None:
         if self.scope is None:
             return None
-        findings = await self.scope.enforced()
+        scope = self.scope
+        if self.claim is None:
+            findings = await scope.enforced()
+        else:
+            async with tree_locked(self.places):
+                others = await self.claims.claims.others_since(self.claim, scope.before.epoch)
+                resource = next(its for its in self.claim.resources if its.tree)
+                findings = await replace(scope, reach=_reach(resource, others)).enforced()
         if self.worktree is None:
             self.places.forget()
         return self._error(findings) if findings.files else None
@@ -103,18 +141,8 @@ class Confined:
         if self.worktree is not None:
             kept = f"Nothing was merged: its worktree is {self.worktree.here.root}."
             notes = (*notes, kept)
-        return ScopeViolated(self.agent, findings.files, findings.patch, self.scope.patterns, notes)
-
-
-_TREE = "the working tree"
-
-
-def _waits(request: AgentRequest, holder: str | None) -> None:
-    """Tell that the launch waits, and for whom; None: it does not wait any more."""
-    if holder is None:
-        request.emit(ClaimGranted(request.path, _TREE))
-    else:
-        request.emit(ClaimWaiting(request.path, _TREE, holder))
+        patterns = tuple(map(shown, self.scope.reach.patterns))
+        return ScopeViolated(self.agent, findings.files, findings.patch, patterns, notes)
 
 
 def _no_repository(request: AgentRequest, folder: Path) -> DefinitionError:
@@ -154,9 +182,12 @@ async def bounds_of(
     Raises:
         DefinitionError: there is no repository, or the backend works in no other folder.
         ScopeViolated: the agent wrote where it may not; that was undone.
+        ClaimLost: what it was to write was taken from it meanwhile; nothing was merged.
         WorktreeConflict: what it did cannot be merged; nothing was.
     """
     settings = request.settings
+    if request.tree is not None:
+        options = in_tree(request.tree, options, folder_of(options, backend))
     if settings.writes is None and not settings.worktree:
         yield Bounds(options)
         return
@@ -173,6 +204,10 @@ async def _checked(
 ) -> AsyncGenerator[Bounds, None]:
     """The launch, and its check behind it, however it ends."""
     bounds = Bounds(options if confined.worktree is None else confined.worktree.mapped(options))
+
+    def tell(text: str) -> None:
+        request.emit(StepOutput(request.path, "stderr", text))
+
     try:
         yield bounds
     except BaseException as error:
@@ -181,22 +216,24 @@ async def _checked(
         if violated is None:
             raise
         if not isinstance(error, Exception):  # cancelled: that goes first
-            request.emit(StepOutput(request.path, "stderr", f"{violated}\n"))
+            tell(f"{violated}\n")
             raise
         if isinstance(error, AgentError):
             _learn(violated, error, request)
         raise violated from error
     try:
         with anyio.fail_after(_BOUND_S, shield=True):
-            await confined.answered()
-    except AgentError as error:
+            await confined.answered(tell)
+        await confined.merged()
+    except (AgentError, ClaimLost) as error:
         if bounds.reply is not None:
             _learn(error, bounds.reply, request)
         raise
 
 
-def _learn(error: AgentError, said: AgentReply | AgentError, request: AgentRequest) -> None:
+def _learn(error: AgentError | ClaimLost, said: AgentReply | AgentError, req: AgentRequest) -> None:
     """Have the error know what the launch has cost, and what the agent said in it."""
-    spent, used = request.launch.spent, said.usage
+    spent, used = req.launch.spent, said.usage
     error.usage = used if spent is None else spent if used is None else spent + used
-    error.model, error.session, error.text = said.model, said.session, said.text
+    if isinstance(error, AgentError):
+        error.model, error.session, error.text = said.model, said.session, said.text

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from handrail.errors import HandrailError
 from handrail.model.launch import AgentError
+from handrail.model.results import Conflict
 
 _SHOWN = 20
 
@@ -62,21 +63,31 @@ class ScopeViolated(AgentError):
 
 
 class WorktreeConflict(AgentError):
-    """What an agent did in a worktree of its own cannot be merged: the same lines were changed.
+    """What was done in a worktree of its own cannot be merged: the same lines were changed.
 
-    ``folder`` is the worktree, which is kept; its work is committed on ``branch``.
+    ``agent`` is who did it, an agent or a step. ``path`` (and ``folder``) is the worktree, which is
+    kept; its work is committed on ``branch``. ``files`` are those that both have changed, as far as
+    git tells.
     """
 
-    def __init__(self, agent: str, folder: str, branch: str, reason: str) -> None:
+    def __init__(
+        self, agent: str, folder: str, branch: str, reason: str, files: Sequence[str] = ()
+    ) -> None:
         super().__init__(agent, reason)
-        self.args = (agent, folder, branch, reason)
-        self.folder = folder
+        self.args = (agent, folder, branch, reason, tuple(files))
+        self.folder = self.path = folder
         self.branch = branch
+        self.files = tuple(files)
+
+    @property
+    def conflict(self) -> Conflict:
+        """The same as data: the output of the step that fails by it."""
+        return Conflict(self.path, self.branch, self.files, self.reason)
 
     def __str__(self) -> str:
         undo = f"git worktree remove --force {shlex.quote(self.folder)}"
         return (
-            f"what agent {self.agent!r} did in its worktree conflicts with the working tree, which "
+            f"what {self.agent!r} did in its worktree conflicts with the working tree, which "
             f"was left as it is:\n{self.reason}\nThe worktree is kept in {self.folder}, its work "
             f"is committed on the branch {self.branch}. Merge it (git merge {self.branch}), then "
             f"remove both: {undo} && git branch -D {self.branch}"

@@ -13,8 +13,8 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from handrail.workspace.git import Repository, head_of
@@ -246,8 +246,17 @@ def put_back(file: Path, wanted: Kept | None) -> None:
     os.utime(file, ns=(wanted.at_ns, wanted.at_ns))
 
 
-async def rewind(repository: Repository, marker: str, before: Inside, branch: str | None) -> None:
-    """Put HEAD, its branch and the index back to where they were; it is on ``branch`` now."""
+async def rewind(
+    repository: Repository,
+    marker: str,
+    before: Inside,
+    branch: str | None,
+    *,
+    index: bool = True,
+) -> None:
+    """Put HEAD, its branch and the index back to where they were; it is on ``branch`` now. Without
+    ``index`` that stays, for others have a part in it.
+    """
     git = repository.git(marker)
     # An agent's git that was killed leaves its locks, and every later one would wait for nobody.
     for name in (*_LOCKS, *(f"{one}.lock" for one in (before.branch, branch) if one)):
@@ -262,6 +271,27 @@ async def rewind(repository: Repository, marker: str, before: Inside, branch: st
             await git("update-ref", before.branch, before.head)
     elif before.head is not None:
         await git("update-ref", "--no-deref", "HEAD", before.head)
+    if not index:
+        return
     now = index_of(repository)
     if before.index is None or not before.index.same(now):
         put_back(repository.own / "index", before.index)
+
+
+async def unstage(
+    repository: Repository, marker: str, aside: Path, before: Kept | None, paths: Collection[str]
+) -> None:
+    """Have the index say of these paths what it said ``before``; of others it stays as it is.
+
+    ``aside`` is a file for the index of then, for as long as this takes.
+    """
+    git = repository.git(marker)
+    put_back(aside, before)
+    then = replace(git, env={**git.env, "GIT_INDEX_FILE": str(aside)})
+    entries = (await then("ls-files", "-z", "--stage")).split("\0")[:-1]
+    was = {entry.partition("\t")[2]: entry for entry in entries}
+    put_back(aside, None)
+    gone = f"0 {'0' * (64 if repository.sha256 else 40)}"
+    lines = [was.get(path, f"{gone}\t{path}") for path in sorted(paths)]
+    told = "".join(f"{line}\0" for line in lines)
+    await git("update-index", "-z", "--index-info", stdin=os.fsencode(told))

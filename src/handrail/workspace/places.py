@@ -17,6 +17,7 @@ from handrail.errors import DefinitionError
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.paths import on_disk
 from handrail.ports.agent import AgentBackend
+from handrail.workspace.undone import Undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +36,12 @@ class Places:
     @property
     def parts(self) -> tuple[str, ...]:
         """The run and the path, each part as it can be a name on disk and in a branch."""
-        # Dots would be trouble in branches: "..", ".lock", one at the edge.
-        return tuple(
-            on_disk(part).replace(".", "%2E") for part in (self.run_id, *self.path.split("/"))
-        )
+        return _parts(self.run_id, self.path)
 
     @property
     def branch(self) -> str:
         """The branch of the step's worktree."""
-        return "/".join(("handrail", *self.parts))
+        return branch_of(self.run_id, self.path)
 
     @property
     def worktree(self) -> Path:
@@ -57,8 +55,13 @@ class Places:
 
     @property
     def tree_lock(self) -> Path:
-        """The file whose lock the step holds that writes into the working tree, or merges there."""
+        """The file whose lock whoever holds that takes or changes the state of the working tree."""
         return self.safe / "tree.lock"
+
+    @property
+    def undone(self) -> Undone:
+        """What checks have put back in the working tree."""
+        return Undone(self.safe / "undone", self.safe / "launches")
 
     def quarantine(self) -> Path:
         """A patch file that is not there yet."""
@@ -95,6 +98,26 @@ class Places:
         """Remove what is known of the state before the launch, and folders that are empty now."""
         shutil.rmtree(self.shadow, ignore_errors=True)
         prune(self.shadow.parent, self.safe)
+
+
+BRANCHES = "handrail"
+"""What the names of the branches of worktrees begin with."""
+
+
+def branch_of(run_id: str, path: str) -> str:
+    """The branch of a step's worktree."""
+    return "/".join((BRANCHES, *_parts(run_id or "run", path)))
+
+
+def tree_name(branch: str) -> str:
+    """What is claimed for a worktree on a branch, so that nobody removes it meanwhile."""
+    return f"worktree {branch}"
+
+
+def _parts(run_id: str, path: str) -> tuple[str, ...]:
+    # Dots would be trouble in branches: "..", ".lock", one at the edge; and so would "~".
+    parts = (on_disk(part) for part in (run_id, *path.split("/")))
+    return tuple(part.replace(".", "%2E") for part in parts)
 
 
 def folder_of(options: AgentOptions, backend: AgentBackend) -> Path:

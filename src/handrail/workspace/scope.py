@@ -15,22 +15,23 @@ next launch of the step finds it, and takes up that check: a crash is no way out
 Files that git ignores are left alone, as are those that this process has open: its journal, its
 logs. Of a repository within the repository (a submodule) only its commit is looked at.
 
-A working tree has one state, so launches with ``writes=`` take turns in it (see ``tree_lock``).
+Several may work in one tree at the same time, each in what it claims (see ``claims``). What others
+held at any time of the launch is theirs, and is left alone; so is what the check of another launch
+has put back meanwhile (see ``undone``). One state is taken at a time (see ``tree_lock``).
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
+from handrail.model.patterns import covers
 from handrail.system.own_files import own_files
 from handrail.workspace.folders import (
     Folders,
@@ -52,77 +53,44 @@ from handrail.workspace.inside import (
     put_back,
     rewind,
     settings_of,
+    unstage,
 )
 from handrail.workspace.places import Places
 from handrail.workspace.shadow import Change, Shadow, State
 from handrail.workspace.whole_git import Whole, made_whole, whole_of, wrong_with
 
 
-def allows(patterns: Sequence[str], path: str, within: str = "") -> bool:
+def allows(patterns: Sequence[str], path: str, within: str = "", *, folds: bool = False) -> bool:
     """True if the last of the patterns that covers the path is none with ``!``.
 
-    Paths are relative to the repository, with ``/``. In a pattern ``*`` and ``?`` stand for
-    anything but ``/``, ``**`` for any number of folders, ``[a-z]`` for one character of these. One
-    without ``/``, except at its end, counts in every folder. A name without such signs covers a
-    file, or a folder with all that is below it; with ``/`` at its end only the latter. What is in
-    ``.git`` is allowed by patterns alone that begin with it, and so is what is ``within``.
+    Paths are relative to the repository; for patterns see ``model.patterns``. What is in ``.git``
+    is allowed by patterns alone that begin with it, and so is what is ``within``.
     """
-    verdict = False
     within = GIT if path.startswith(f"{GIT}/") else within
-    for pattern in patterns:
-        wanted = pattern.removeprefix("!")
-        if not wanted.removeprefix("./").startswith(within):
-            continue
-        if _compiled(wanted).fullmatch(path):
-            verdict = wanted is pattern
-    return verdict
+    if within:
+        patterns = [one for one in patterns if _anchored(one).startswith(within)]
+    return covers(patterns, path, folds=folds)
 
 
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """The paths that a pattern covers."""
-    pattern = pattern.removeprefix("./")
-    folder = pattern.endswith("/")
-    parts = pattern.rstrip("/").split("/")
-    if len(parts) == 1 and parts != ["**"]:
-        parts = ["**", *parts]
-    plain = not re.search(r"[*?\[]", parts[-1])
-    below = "/.+" if folder else "(?:/.+)?" if plain else ""
-    return re.compile(_joined(parts) + below, re.DOTALL)
+def _anchored(pattern: str) -> str:
+    return pattern.removeprefix("!").removeprefix("./").removeprefix("/")
 
 
-def _joined(parts: Sequence[str]) -> str:
-    """The parts with ``/`` between them; ``**`` as a part is any number of them."""
-    *before, last = parts
-    folders = "".join("(?:[^/]+/)*" if part == "**" else f"{_part(part)}/" for part in before)
-    return folders + (".+" if last == "**" else _part(last))
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Where changes may be after a launch: in the agent's own patterns, and in what others held
+    meanwhile (``others``).
+    """
 
+    patterns: tuple[str, ...]
+    others: tuple[tuple[str, ...], ...] = ()
+    folds: bool = False
 
-def _part(part: str) -> str:
-    found: list[str] = []
-    at = 0
-    while at < len(part):
-        sign, at = part[at], at + 1
-        if sign == "*":
-            found.append("[^/]*")
-        elif sign == "?":
-            found.append("[^/]")
-        elif sign == "\\" and at < len(part):
-            found.append(re.escape(part[at]))
-            at += 1
-        elif sign == "[" and (end := part.find("]", at + 1 + (part[at : at + 1] in "!^"))) > 0:
-            found.append(_class(part[at:end]))
-            at = end + 1
-        else:
-            found.append(re.escape(sign))
-    return "".join(found)
-
-
-def _class(inside: str) -> str:
-    """``[abc]``, ``[a-z]``, ``[!abc]``; never a ``/``."""
-    negated = inside[:1] in {"!", "^"}
-    members = re.sub(r"([\\\[\]^&~|])", r"\\\1", inside[negated:])
-    return f"(?!/)[{'^' * negated}{members}]"
+    def __call__(self, path: str, within: str = "") -> bool:
+        """True if a change there is the agent's right, or is not to be taken for the agent's."""
+        if allows(self.patterns, path, within, folds=self.folds):
+            return True
+        return any(allows(other, path, within, folds=self.folds) for other in self.others)
 
 
 _MAX_PASSES = 10
@@ -144,6 +112,10 @@ class Before:
     """It is the state before an earlier launch, which was killed."""
     folders: Folders = field(default_factory=Folders)
     whole: Whole = field(default_factory=Whole)
+    epoch: int = 0
+    """That of the claim under which the launch began."""
+    undone_from: int = 0
+    """What checks of other launches put back since is noted from here on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +134,7 @@ async def before_launch(
     ours: Sequence[Path] = (),
     *,
     alone: bool = True,
+    epoch: int = 0,
 ) -> Before:
     """The state before a launch: now, or, if an earlier launch was killed, before that one.
 
@@ -182,7 +155,10 @@ async def before_launch(
     passed = [*map(named, await shadow.ignored()), *_below(repository.root, ours)]
     folders = folders_of(repository.root, passed)
     own = own_files(repository.root)
-    before = Before(state, inside, own, folders=folders, whole=whole)
+    undone_from = places.undone.position()
+    before = Before(
+        state, inside, own, folders=folders, whole=whole, epoch=epoch, undone_from=undone_from
+    )
     fresh = known.with_suffix(".new")
     fresh.write_bytes(msgspec.json.encode(before))
     fresh.replace(known)
@@ -208,7 +184,7 @@ async def left_from_before(shadow: Shadow, places: Places) -> Path | None:
 class Scope:
     """Where an agent may write, in a repository whose state before the launch is known."""
 
-    patterns: tuple[str, ...]
+    reach: Reach
     repository: Repository
     shadow: Shadow
     places: Places
@@ -235,25 +211,36 @@ class Scope:
         await self._commits(after, found)
         self._shut(looked, found)
         if found.files:
-            await rewind(self.repository, self.shadow.marker, before, branch)
             if self.before.of_earlier:
                 found.notes.append(_OF_EARLIER)
-            if after is not None and after != before.head:
-                found.notes.append(
-                    f"HEAD is where it was before; the agent's last commit was {after}."
-                )
+            head = await self._commits_of_others(after)
+            alone = not self.reach.others
+            put_back = replace(before, head=head)
+            await rewind(self.repository, self.shadow.marker, put_back, branch, index=alone)
+            if not alone:
+                aside = self.shadow.folder / "index-before"
+                marker = self.shadow.marker
+                await unstage(self.repository, marker, aside, before.index, found.paths)
+            if after not in {None, head}:
+                found.notes.append(f"HEAD is back at {head}; the last commit since was {after}.")
         patch = None if found.patch is None else str(found.patch)
         return Findings(tuple(found.files), patch, tuple(found.notes))
 
     async def changes(self, now: State) -> tuple[Change, ...]:
         """What was changed since the launch, but for files that this process has open."""
         own = self.before.own | own_files(self.repository.root)
+        undone = self.places.undone.since(self.before.undone_from)
         changes = await self.shadow.changes(self.before.state, now)
-        return tuple(change for change in changes if change.path not in own)
+        return tuple(
+            change
+            for change in changes
+            if change.path not in own
+            and not (change.path in undone and undone[change.path] == change.after)
+        )
 
     def _outside(self, changes: Sequence[Change]) -> list[Change]:
         """Those that are not allowed, and those that stand in the way of undoing these."""
-        outside = [change for change in changes if not allows(self.patterns, change.path)]
+        outside = [change for change in changes if not self.reach(change.path)]
         while in_the_way := _in_the_way(outside, changes):
             outside += in_the_way
         return sorted(outside, key=lambda change: change.path)
@@ -268,7 +255,9 @@ class Scope:
             with found.patch.open("ab") as file:
                 file.write(patch)
             await self.shadow.write(now, allowed)
+            self.places.undone.note(files)
         found.files += [str(change) for change in outside]
+        found.paths.update(change.path for change in files)
         for change in outside:
             if change.is_repository:
                 self._repository(change, found)
@@ -303,7 +292,7 @@ class Scope:
                 continue
             file = Path(os.path.normpath(self.repository.common / name))
             shown, within = self._shown(file)
-            if allows(self.patterns, shown, within):
+            if self.reach(shown, within):
                 continue
             found.files.append(f"{shown} ({_what(old, new)})")
             if new is not None:
@@ -334,7 +323,7 @@ class Scope:
         hidden = await self.shadow.hidden([one.path for one in looked.odd if not one.read_by_git])
         tracked = await self.shadow.has([one.path for one in looked.odd if one.special])
         for one in looked.odd:
-            allowed = allows(self.patterns, one.path) and not one.read_by_git
+            allowed = self.reach(one.path) and not one.read_by_git
             if allowed or one.ignores != (one.path in hidden):
                 continue
             if one.path not in tracked:
@@ -356,7 +345,7 @@ class Scope:
     def _shut(self, looked: Looked, found: _Found) -> None:
         """Tell of folders that nobody could look into."""
         for name, mode in sorted(looked.shut.items()):
-            if mode is not None and not allows(self.patterns, f"{name}/." if name else "."):
+            if mode is not None and not self.reach(f"{name}/." if name else "."):
                 found.files.append(f"{_printable(name) or '.'} (mode changed)")
 
     async def _commits(self, after: str | None, found: _Found) -> None:
@@ -368,8 +357,24 @@ class Scope:
         known = {file.rpartition(" (")[0] for file in found.files}
         changes = await self.shadow.changes(await _tree(git, head), await _tree(git, after))
         for change in changes:
-            if change.shown not in known and not allows(self.patterns, change.path):
+            if change.shown not in known and not self.reach(change.path):
                 found.files.append(f"{change.shown} (committed)")
+
+    async def _commits_of_others(self, after: str | None) -> str | None:
+        """Where HEAD is to be: behind the commits that are not the agent's to take back, because
+        others held all that is in them.
+        """
+        head = self.before.inside.head
+        if not self.reach.others or head is None or after is None:
+            return head
+        git = self.repository.git(self.shadow.marker)
+        listed = await git("rev-list", "--reverse", "--first-parent", f"{head}..{after}")
+        for commit in listed.split():
+            changes = await self.shadow.changes(await _tree(git, head), await _tree(git, commit))
+            if not all(self.reach(change.path) for change in changes):
+                break
+            head = commit
+        return head
 
     def _aside(self, found: _Found) -> Path:
         """Where its things go, to be given an ending."""
@@ -384,6 +389,8 @@ class _Found:
     """What was found so far. Mutable."""
 
     files: list[str] = field(default_factory=list[str])
+    paths: set[str] = field(default_factory=set[str])
+    """Of the files that were put back."""
     notes: list[str] = field(default_factory=list[str])
     aside: Path | None = None
     patch: Path | None = None

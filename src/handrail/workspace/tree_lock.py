@@ -1,47 +1,55 @@
-"""The lock of a working tree: one at a time writes into it, of all tasks, runs and processes.
+"""Locks that are held for moments: of a working tree's state, and of git's list of worktrees.
 
-A check of what an agent wrote compares the whole tree with what it was before the launch. So what
-anybody else wrote meanwhile would count as the agent's, and be undone.
+Who writes what is a matter of claims (see ``claims``).
 """
 
 from __future__ import annotations
 
 import fcntl
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from typing import TypeAlias
+from pathlib import Path
 
 import anyio
 
+from handrail.workspace.git import Repository
 from handrail.workspace.places import Places
 
 _POLL_S = 0.02
 
 
-Teller: TypeAlias = Callable[[str | None], None]
+@asynccontextmanager
+async def tree_locked(places: Places) -> AsyncGenerator[None]:
+    """Only one is in here, of all tasks and processes, that takes the state of a working tree, or
+    puts some of its files back.
+    """
+    places.make()
+    async with _locked(places.tree_lock):
+        yield
 
 
 @asynccontextmanager
-async def tree_locked(places: Places, waits_for: Teller) -> AsyncGenerator[None, None]:
-    """Only one is in here; ``waits_for`` is told which step is, if another one is, and then None.
-
-    The lock is the system's own: it ends with its process.
+async def list_locked(repository: Repository) -> AsyncGenerator[None]:
+    """Only one is in here that adds a worktree to those of a repository, or removes one: git's own
+    commands for that are not made to be run at the same time.
     """
-    places.make()
-    with places.tree_lock.open("a+b") as lock:
-        told = False
+    folder = repository.common / "handrail"
+    _make(folder)
+    async with _locked(folder / "worktrees.lock"):
+        yield
+
+
+def _make(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+
+
+@asynccontextmanager
+async def _locked(file: Path) -> AsyncGenerator[None]:
+    """The lock is the system's own: it ends with its process."""
+    with file.open("a+b") as lock:
         while True:
             with suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            if not told:
-                lock.seek(0)
-                waits_for(lock.read(1_000).decode("utf-8", "replace"))
-                told = True
             await anyio.sleep(_POLL_S)
-        lock.truncate(0)
-        lock.write(f"step {places.path!r} of run {places.run_id}".encode())
-        lock.flush()
-        if told:
-            waits_for(None)
         yield

@@ -13,21 +13,31 @@ step begins anew: then it is set aside as a patch.
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
 
-from handrail.errors import CommandFailed, DefinitionError
+from handrail.errors import ClaimLost, CommandFailed, DefinitionError
 from handrail.model.agent_options import AgentOptions
+from handrail.model.shapes import OwnTree
+from handrail.ports.claims import LaunchClaims
 from handrail.system.own_files import own_files
+from handrail.workspace.claims.holding import lost
+from handrail.workspace.claims.resources import these_files
 from handrail.workspace.errors import WorktreeConflict
 from handrail.workspace.git import Repository, head_of, repository_of
 from handrail.workspace.places import Places, prune
 from handrail.workspace.scope import Before, before_launch, left_from_before
 from handrail.workspace.shadow import Shadow
-from handrail.workspace.tree_lock import Teller, tree_locked
+from handrail.workspace.tree_lock import list_locked, tree_locked
+
+_BOUND_S = 600
+"""So long a merge may take once the files are free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +52,20 @@ class Worktree:
 
     def mapped(self, options: AgentOptions) -> AgentOptions:
         """The options with folders of the working tree as those of the worktree."""
-        cwd = self._inside(options.cwd or str(Path.cwd()))
-        Path(cwd).mkdir(parents=True, exist_ok=True)
-        more = options.add_dirs and tuple(map(self._inside, options.add_dirs))
-        return AgentOptions(cwd=cwd, add_dirs=more).over(options)
-
-    def _inside(self, folder: str) -> str:
-        absolute = Path(folder).resolve()
-        if not absolute.is_relative_to(self.main.root):
-            return folder
-        return str(self.here.root / absolute.relative_to(self.main.root))
+        tree = OwnTree(str(self.here.root), str(self.main.root))
+        return in_tree(tree, options, Path(options.cwd or Path.cwd()))
 
     async def is_unchanged(self) -> bool:
         """True if nothing was changed in it."""
         now = await self.shadow.state()
         return not await self.shadow.changes(self.before.state, now)
 
-    async def merge(self, agent: str, waits_for: Teller) -> None:
-        """Bring its changes into the working tree, when that is free, and remove it.
+    async def merge(self, agent: str, claims: LaunchClaims) -> None:
+        """Bring its changes into the working tree, when nobody else has these files, and remove it.
 
         Raises:
-            WorktreeConflict: they do not fit; nothing was changed.
+            WorktreeConflict: they do not fit; nothing was changed. ClaimLost: the claim of them was
+                taken meanwhile; likewise.
         """
         done = await self.shadow.state()
         changes = await self.shadow.changes(self.before.state, done)
@@ -71,40 +74,50 @@ class Worktree:
             # A repository within the worktree is not merged: its files are in no tree of ours.
             wanted = await self.shadow.mixed(self.before.state, files)
             patch = await self.shadow.patch(self.before.state, wanted)
-            async with tree_locked(self.places, waits_for):
-                await self._apply(agent, patch)
+            resource = these_files(self.main, [path for path, _ in files])
+            async with claims.take((resource,)) as claim:
+                with anyio.fail_after(_BOUND_S, shield=True):
+                    async with tree_locked(self.places):
+                        await self._apply(agent, patch, lambda: lost(claims.claims, claim))
         await self.remove()
 
-    async def _apply(self, agent: str, patch: bytes) -> None:
+    async def _apply(
+        self, agent: str, patch: bytes, is_lost: Callable[[], Awaitable[ClaimLost | None]]
+    ) -> None:
         theirs = self.shadow.at(self.main.root, "main")
         now = await theirs.state(await head_of(self.main.git(self.shadow.marker)))
         try:
             merged = await theirs.patched(now, patch, three_way=True)
         except CommandFailed as error:
-            await self._commit(agent)
             reason = (error.stderr or error.stdout).strip()
-            raise self._conflict(agent, reason) from None
+            unmerged = re.findall(r"^U (.+)$", f"{error.stdout}\n{error.stderr}", re.MULTILINE)
+            raise await self._conflict(agent, reason, unmerged) from None
         own = own_files(self.main.root)
         held = [c.shown for c in await theirs.changes(now, merged) if c.path in own]
         if held:
-            await self._commit(agent)
-            raise self._conflict(agent, f"this process has {', '.join(held)} open")
+            raise await self._conflict(agent, f"this process has {', '.join(held)} open", held)
+        if (gone := await is_lost()) is not None:
+            raise gone
         await theirs.write(now, merged)
 
-    def _conflict(self, agent: str, reason: str) -> WorktreeConflict:
-        return WorktreeConflict(agent, str(self.here.root), self.places.branch, reason)
-
-    async def _commit(self, agent: str) -> None:
-        """Commit what is not committed, so that it can be merged by hand."""
-        git = self.here.git(self.shadow.marker)
-        await git("add", "--all")
-        words = ("commit", "--quiet", "--allow-empty", "--no-verify", "--message")
-        await git(*words, f"What agent {agent} did in step {self.places.path}")
+    async def _conflict(self, agent: str, reason: str, files: Sequence[str]) -> WorktreeConflict:
+        """The error for work that does not fit; all of it is committed, to be merged by hand."""
+        message = f"What agent {agent} did in step {self.places.path}"
+        await commit_all(self.here, self.shadow.marker, message)
+        return WorktreeConflict(agent, str(self.here.root), self.places.branch, reason, files)
 
     async def remove(self) -> None:
         """Remove it with its branch; what stands in the way of that is no failure of the step."""
-        await _removed(self.main, self.places, self.shadow.marker)
+        await removed(self.main, self.places, self.shadow.marker)
         self.places.forget()
+
+
+def in_tree(tree: OwnTree, options: AgentOptions, folder: Path) -> AgentOptions:
+    """The options, and the folder that they mean, with what lies in one working tree in another."""
+    cwd = tree.inside(str(folder))
+    Path(cwd).mkdir(parents=True, exist_ok=True)
+    more = options.add_dirs and tuple(map(tree.inside, options.add_dirs))
+    return AgentOptions(cwd=cwd, add_dirs=more).over(options)
 
 
 async def worktree_of(main: Repository, places: Places, marker: str, *, anew: bool) -> Worktree:
@@ -120,43 +133,68 @@ async def worktree_of(main: Repository, places: Places, marker: str, *, anew: bo
         await left_from_before(shadow, places)
         here = None
     if here is None:
-        await _removed(main, places, marker)
+        await removed(main, places, marker)
         places.forget()
-        here = await _made(main, places, marker)
+        here = await made(main, places, marker)
     before = await before_launch(shadow, places, here, alone=False)
     return Worktree(main, here, places, shadow, before)
 
 
 async def _left(places: Places, shadow: Shadow) -> Repository | None:
     """The worktree that an earlier launch left, if it is whole."""
-    if not (places.worktree.is_dir() and shadow.folder.is_dir()):
+    return await worktree_at(places, shadow.marker) if shadow.folder.is_dir() else None
+
+
+async def worktree_at(places: Places, marker: str) -> Repository | None:
+    """The step's worktree, if there is one."""
+    if not places.worktree.is_dir():
         return None
-    found = await repository_of(places.worktree, shadow.marker)
+    found = await repository_of(places.worktree, marker)
     return found if found is not None and found.root == places.worktree.resolve() else None
 
 
-async def _made(main: Repository, places: Places, marker: str) -> Repository:
+async def made(
+    main: Repository, places: Places, marker: str, base: str | None = None
+) -> Repository:
+    """A new worktree, on a branch of its own that begins at a commit.
+
+    Raises:
+        DefinitionError: there is no such commit. CommandFailed: git cannot make it.
+    """
     git = main.git(marker)
-    if await head_of(git) is None:
+    asked = f"base={base!r}" if base else "a worktree"
+    code, _, _ = await git.ends("rev-parse", "--quiet", "--verify", f"{base or 'HEAD'}^{{commit}}")
+    if code:
         raise DefinitionError(
-            f"step {places.path!r}: worktree=True needs a commit to begin with, and the repository "
-            f"{main.root} has none. Commit something there first."
+            f"step {places.path!r}: {asked} needs a commit to begin with, and the repository "
+            f"{main.root} has {'no such one' if base else 'none. Commit something there first'}."
         )
     places.make()
     places.worktree.parent.mkdir(parents=True, exist_ok=True)
     words = ("worktree", "add", "--quiet", "--no-track", "--force", "-B", places.branch)
-    await git(*words, str(places.worktree), "HEAD")
+    async with list_locked(main):
+        await git(*words, str(places.worktree), base or "HEAD")
     here = await repository_of(places.worktree, marker)
     assert here is not None  # it was made just now
     return here
 
 
-async def _removed(main: Repository, places: Places, marker: str) -> None:
+async def removed(main: Repository, places: Places, marker: str) -> None:
     """See that there is no such worktree and no such branch."""
     git = main.git(marker)
-    if places.worktree.exists():
-        await git.ends("worktree", "remove", "--force", "--force", str(places.worktree))
-        await anyio.to_thread.run_sync(shutil.rmtree, places.worktree, True)  # noqa: FBT003
-    await git.ends("worktree", "prune")
-    await git.ends("branch", "--quiet", "-D", places.branch)
+    async with list_locked(main):
+        if places.worktree.exists():
+            await git.ends("worktree", "remove", "--force", "--force", str(places.worktree))
+            await anyio.to_thread.run_sync(shutil.rmtree, places.worktree, True)  # noqa: FBT003
+        await git.ends("worktree", "prune")
+        await git.ends("branch", "--quiet", "-D", places.branch)
     prune(places.worktree.parent, places.base)
+
+
+async def commit_all(here: Repository, marker: str, message: str) -> None:
+    """Commit what is not committed, if anything is."""
+    git = here.git(marker)
+    await git("add", "--all")
+    code, _, _ = await git.ends("diff", "--cached", "--quiet")
+    if code:
+        await git("commit", "--quiet", "--no-verify", "--message", message)

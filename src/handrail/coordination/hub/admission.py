@@ -120,6 +120,8 @@ def _left(reaction: Reaction, name: str) -> None:
         reaction.put("wait", name, None)
     if state.cards.get(name) is not None:
         reaction.put("card", name, None)
+    if state.steps.kept_for(name):
+        state.absent[name] = reaction.now
     state.roster.forget_some()
     _presence(reaction, "left", name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from handrail.coordination.hub import lines
 from handrail.coordination.hub.frames import SHORT, Refusal
 from handrail.coordination.hub.records import Checkpoint, Claim, Count, Note, Wait
 from handrail.coordination.hub.scopes import normalized
@@ -31,17 +32,24 @@ def claim(request: Request) -> str:
     task_id = _required_id(request)
     state, sender = request.state, request.sender
     known = state.leases.get(task_id)
-    if known is not None and known.owner != sender:
-        raise _held(f"Task '{task_id}' is already claimed by {known.owner}.", known)
+    owner = _owner(request, task_id)
+    if owner not in {None, sender} or state.steps.owner(task_id) is not None:
+        text = f"Task '{task_id}' is already claimed by {owner}."
+        raise Refusal(text, holder=owner, blocked_by=task_id)
     worktree, paths = _scope(request, known)
     if known is None:
         _check_board(request, task_id)
         _check_room(request)
     blocking = state.leases.overlap(worktree, paths, sender)
     if blocking is not None:
-        raise _conflict(task_id, blocking)
+        raise _conflict(task_id, blocking.task_id, blocking.owner)
+    run = lines.in_the_way(state, sender, task_id, worktree, paths)
+    if run is not None:
+        raise _conflict(task_id, *run)
     claimed = _claimed(request, task_id, known, worktree, paths)
     _check_size(request, claimed)
+    if known is not None and (known.worktree, known.paths) != (worktree, paths):
+        lines.ended_outside(request.reaction, known)
     _put(request.reaction, claimed)
     if state.checkpoints.get(task_id) is not None:
         request.reaction.put("checkpoint", task_id, None)
@@ -148,7 +156,7 @@ def handoff(request: Request) -> str:
     _check_epoch(request, held)
     blocking = state.leases.overlap(held.worktree, held.paths, to_agent, besides=held)
     if blocking is not None:
-        raise _conflict(task_id, blocking)
+        raise _conflict(task_id, blocking.task_id, blocking.owner)
     changed = replace(
         held,
         owner=to_agent,
@@ -182,21 +190,17 @@ def wait_request(request: Request) -> str:
     """Say that one waits for a task, unless its holder waits for oneself."""
     task_id = request.frame.name("task_id", "payload")
     state, sender = request.state, request.sender
-    held = state.leases.get(task_id)
-    if held is None:
+    holder = _owner(request, task_id)
+    if holder is None:
         raise Refusal(f"Task '{task_id}' is not claimed; nothing to wait for.")
-    if held.owner == sender:
+    if holder == sender and state.leases.get(task_id) is not None:
         raise Refusal(f"You already hold '{task_id}'.")
-    if state.waits.makes_circle(sender, task_id, lambda one: _owner(request, one)):
-        text = f"Waiting for '{task_id}' held by {held.owner} would deadlock."
-        raise Refusal(text, holder=held.owner)
+    if _makes_circle(request, task_id):
+        text = f"Waiting for '{task_id}' held by {holder} would deadlock."
+        raise Refusal(text, holder=holder)
     request.reaction.put("wait", sender, Wait(agent=sender, task_id=task_id))
-    return request.reply(
-        "wait_granted",
-        f"Waiting for '{task_id}' held by {held.owner}.",
-        task_id=task_id,
-        holder=held.owner,
-    )
+    text = f"Waiting for '{task_id}' held by {holder}."
+    return request.reply("wait_granted", text, task_id=task_id, holder=holder)
 
 
 def post(request: Request, task_id: str, kind: str, text: str) -> str:
@@ -237,6 +241,7 @@ def expire(reaction: Reaction) -> None:
 def drop(reaction: Reaction, claim: Claim) -> None:
     """Let go of a claim; whoever waited for it waits no more."""
     reaction.put("claim", claim.task_id, None)
+    lines.ended_outside(reaction, claim)
     for agent in reaction.state.waits.waiters(claim.task_id):
         reaction.put("wait", agent, None)
 
@@ -318,16 +323,25 @@ def _required_id(request: Request, *, payload: bool = True) -> str:
 
 def _owned(request: Request, task_id: str) -> Claim:
     held = request.state.leases.get(task_id)
-    if held is None:
+    owner = _owner(request, task_id)
+    if owner is None:
         raise Refusal(f"Task '{task_id}' is not currently claimed.")
-    if held.owner != request.sender:
-        raise Refusal(f"Task '{task_id}' is owned by {held.owner}, not {request.sender}.")
+    if held is None or owner != request.sender:
+        raise Refusal(f"Task '{task_id}' is owned by {owner}, not {request.sender}.")
     return held
 
 
 def _owner(request: Request, task_id: str) -> str | None:
+    """Whose a task is: an agent's, or a run's."""
     held = request.state.leases.get(task_id)
-    return None if held is None else held.owner
+    return request.state.steps.owner(task_id) if held is None else held.owner
+
+
+def _makes_circle(request: Request, task_id: str) -> bool:
+    state, sender = request.state, request.sender
+    if state.waits.makes_circle(sender, task_id, lambda one: _owner(request, one)):
+        return True
+    return bool(state.steps.held) and lines.closes_circle(state, sender, task_id)
 
 
 def _check_epoch(request: Request, held: Claim) -> None:
@@ -360,12 +374,6 @@ def _check_size(request: Request, claim: Claim) -> None:
         raise Refusal(f"All that {request.sender} holds would be longer than {MOST_SIZE} bytes.")
 
 
-def _held(text: str, claim: Claim) -> Refusal:
-    return Refusal(text, holder=claim.owner, blocked_by=claim.task_id)
-
-
-def _conflict(task_id: str, blocking: Claim) -> Refusal:
-    text = (
-        f"Task '{task_id}' file scope conflicts with '{blocking.task_id}' held by {blocking.owner}."
-    )
-    return _held(text, blocking)
+def _conflict(task_id: str, other: str, owner: str, word: str = "held") -> Refusal:
+    text = f"Task '{task_id}' file scope conflicts with '{other}' {word} by {owner}."
+    return Refusal(text, holder=owner, blocked_by=other)

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from handrail.coordination.hub import admission, claiming, planning, talking
-from handrail.coordination.hub.frames import LONGEST, Refusal, Unreadable, read
+from handrail.coordination.hub import admission, claiming, lines, planning, talking
+from handrail.coordination.hub.frames import LONGEST, SHORT, Refusal, Unreadable, read
 from handrail.coordination.hub.records import Answer, Put
 from handrail.coordination.hub.state import Reaction, Request, Settings, State
 
@@ -37,6 +37,7 @@ HANDLERS: dict[str, Callable[[Request], str]] = {
     "who_request": talking.who_request,
     "history_request": talking.history_request,
     "resume_request": talking.resume_request,
+    **lines.HANDLERS,
 }
 """What each type of message asks for. All return the text that says that it was done."""
 
@@ -55,6 +56,9 @@ ONCE = frozenset(
 )
 """What is done once for each idempotency key."""
 
+LONGER = {"chat": 1 << 40, "handrail.acquire": 2 * LONGEST}
+"""The most bytes of some: a chat is looked at when it is sent on."""
+
 _NOT_ASKED = ("sender", "target", "timestamp", "token", "takeover", "idem_key")
 """Fields that may differ between a request and its repetition; those of a claim's wording, too."""
 _WORDING = ("note", "ttl_seconds")
@@ -71,7 +75,8 @@ class Hub:
         state = self.state
         for owner in list(state.leases.owners()):
             state.leases.went(owner, now)
-        state.absent = dict.fromkeys(itertools.chain(state.waits.agents(), state.cards), now)
+        expected = itertools.chain(state.waits.agents(), state.cards, state.steps.agents())
+        state.absent = dict.fromkeys(expected, now)
 
     # -- inputs ------------------------------------------------------------------------------------
 
@@ -79,13 +84,13 @@ class Hub:
         """A socket is there."""
         reaction = self._begin(now)
         admission.opened(reaction, socket)
-        return reaction
+        return _served(reaction)
 
     def closed(self, socket: int, now: float) -> Reaction:
         """A socket is gone."""
         reaction = self._begin(now)
         admission.closed(reaction, socket)
-        return reaction
+        return _served(reaction)
 
     def least(self) -> int | None:
         """The socket that is missed least: it has sent nothing yet, and is there longest."""
@@ -97,7 +102,7 @@ class Hub:
         session = self.state.roster.get(socket)
         if session is not None:
             admission.send_away(reaction, session, code, reason)
-        return reaction
+        return _served(reaction)
 
     def missed(self, socket: int, count: int, now: float) -> Reaction:
         """A socket was not sent so many chats, since it was behind."""
@@ -110,14 +115,14 @@ class Hub:
 
     def tick(self, now: float) -> Reaction:
         """Time has passed."""
-        return self._begin(now)
+        return _served(self._begin(now))
 
     def next_tick(self) -> float | None:
         """When ``tick`` has something to do, if nothing comes before."""
         grace_s = self.state.settings.grace_s
         ends = [at + grace_s for at in self.state.absent.values()]
-        end = self.state.leases.next_end()
-        return min(ends if end is None else [*ends, end], default=None)
+        ends += filter(None, (self.state.leases.next_end(), self.state.steps.next_end()))
+        return min(ends, default=None)
 
     def received(self, socket: int, data: str | bytes, now: float) -> Reaction:
         """A message came."""
@@ -133,13 +138,14 @@ class Hub:
         sender = _plain(frame.fields.get("sender"))
         if admission.named(reaction, session, sender, dict(frame.fields)):
             self._answer(Request(frame, session, reaction), len(data))
-        return reaction
+        return _served(reaction)
 
     # -- parts -------------------------------------------------------------------------------------
 
     def _begin(self, now: float) -> Reaction:
         reaction = Reaction(self.state, now)
         claiming.expire(reaction)
+        lines.expire(reaction)
         self._forget_absent(reaction)
         return reaction
 
@@ -154,6 +160,7 @@ class Hub:
                 reaction.put("wait", agent, None)
             if state.cards.get(agent) is not None:
                 reaction.put("card", agent, None)
+            lines.gone(reaction, agent)
 
     def _answer(self, request: Request, size: int) -> None:
         state = self.state
@@ -164,15 +171,15 @@ class Hub:
             if kind == "heartbeat":
                 return
             if not state.rate.allows(request.sender, request.now):
-                request.reply("error", "Rate limit exceeded.")
-                return
+                raise Refusal("Rate limit exceeded.", reason="rate")  # noqa: TRY301
             if request.frame.flaw:
-                raise Refusal(request.frame.flaw)  # noqa: TRY301  # as any other
+                raise Refusal(request.frame.flaw)  # noqa: TRY301
             handler = HANDLERS.get(kind)
             if handler is None:
                 raise Refusal(f"Unknown message type '{kind}'.")  # noqa: TRY301
-            if size > LONGEST and kind != "chat":
-                raise Refusal(f"The message is longer than {LONGEST} bytes.")  # noqa: TRY301
+            longest = LONGER.get(kind, LONGEST)
+            if size > longest:
+                raise Refusal(f"The message is longer than {longest} bytes.")  # noqa: TRY301
             self._perform(request, kind, handler)
         except Refusal as refusal:
             _refuse(request, kind, refusal)
@@ -215,9 +222,20 @@ class Hub:
         reaction.put_newest("answer", key, answer, state.answers.surplus(size))
 
 
+def _served(reaction: Reaction) -> Reaction:
+    """The reaction, with what it means for those in line."""
+    try:
+        lines.serve(reaction)
+    except Exception as mistake:  # noqa: BLE001  # they are served with the next message
+        reaction.mistake = mistake
+    return reaction
+
+
 def _refuse(request: Request, kind: str, refusal: Refusal) -> None:
     denial = DENIALS.get(kind, "error")
     extras: dict[str, Any] = dict(refusal.extras)
+    if isinstance(asked := request.frame.fields.get("request"), str):
+        extras["request"] = asked[:SHORT]
     if denial != "error":
         names = ("task_id",) if kind in {"handoff", "checkpoint"} else ("task_id", "payload")
         extras = {"task_id": _named_task(request, names), **extras}

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from handrail.ports.claims import Claimant, Resource
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
@@ -114,6 +116,44 @@ class Answer:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a run, or another client of ``handrail.ports.claims``, holds or has held.
+
+    ``agent`` is the name under which it is connected, ``request`` what it calls its request. What
+    an outsider has held has none of them.
+    """
+
+    claimant: Claimant
+    resources: tuple[Resource, ...]
+    epoch: int
+    since: float
+    until: float | None = None
+    agent: str = ""
+    request: str = ""
+    host: str = ""
+    pid: int = 0
+    ended: int | None = None
+    """The value of the epochs' counter at its end."""
+    cut: bool = False
+    """True if it was not given back: its step may look further back when it runs again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lined:
+    """Who stands in line for something."""
+
+    number: int
+    claimant: Claimant
+    resources: tuple[Resource, ...]
+    since: float
+    agent: str
+    request: str
+    ttl_s: float | None = None
+    host: str = ""
+    pid: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Count:
     """How far a counter is."""
@@ -121,7 +161,9 @@ class Count:
     value: int
 
 
-Value: TypeAlias = Claim | Checkpoint | Task | Note | Chat | Offer | Card | Wait | Answer | Count
+Value: TypeAlias = (
+    Claim | Checkpoint | Task | Note | Chat | Offer | Card | Wait | Answer | Held | Lined | Count
+)
 
 KINDS: dict[str, type[Value]] = {
     "claim": Claim,
@@ -133,6 +175,8 @@ KINDS: dict[str, type[Value]] = {
     "card": Card,
     "wait": Wait,
     "answer": Answer,
+    "held": Held,
+    "lined": Lined,
     "count": Count,
 }
 """The word for each, as it is stored."""

@@ -25,6 +25,8 @@ from handrail.coordination.hub.records import (
     Checkpoint,
     Claim,
     Count,
+    Held,
+    Lined,
     Note,
     Offer,
     Put,
@@ -33,6 +35,7 @@ from handrail.coordination.hub.records import (
     Wait,
 )
 from handrail.coordination.hub.roster import Roster, Session
+from handrail.coordination.hub.steps import Steps
 from handrail.coordination.hub.waits import Waits
 
 ANSWERS = (1_024, 4 * 1024 * 1024)
@@ -98,12 +101,15 @@ class State:
         self.checkpoints: Bounded[Checkpoint] = Bounded(*CHECKPOINTS)
         self.board = Board()
         self.waits = Waits()
+        self.steps = Steps(settings.roots, folds_case=settings.folds_case)
         self.chats: Bounded[Chat] = Bounded(settings.max_history, CHATS_SIZE)
         self.answers: Bounded[Answer] = Bounded(*ALL_ANSWERS)
         self.answers_of: dict[str, Bounded[str]] = {}
         self.offers: Bounded[Offer] = Bounded(*OFFERS)
         self.cards: Bounded[Card] = Bounded(*OFFERS)
         self.epoch = 0
+        self.forgotten = 0
+        """The epoch since which it is known who held what."""
         self.last_chat = 0
         self.absent: dict[str, float] = {}
         """Who waited or had a card when the hub was started again, and since when they are away."""
@@ -119,6 +125,8 @@ class State:
         match value:
             case Claim():
                 self.leases.put(value)
+                if self.steps.is_awaited(value.worktree, value.paths, value.task_id):
+                    self.steps.due = True
             case Checkpoint():
                 self.checkpoints.put(key, value, len(value.text))
             case Task():
@@ -139,8 +147,19 @@ class State:
                 self.answers.put(key, value, len(value.text))
                 own = self.answers_of.setdefault(value.sender, Bounded(*ANSWERS))
                 own.put(key, key, len(value.text))
-            case Count():
+            case _:
+                self._put_more(key, value)
+
+    def _put_more(self, key: str, value: Held | Lined | Count) -> None:
+        match value:
+            case Held():
+                self.steps.put_held(key, value)
+            case Lined():
+                self.steps.put_lined(key, value)
+            case Count() if key == "epoch":
                 self.epoch = value.value
+            case Count():
+                self.forgotten = value.value
 
     def _drop(self, kind: str, key: str) -> None:
         match kind:
@@ -160,6 +179,10 @@ class State:
                 self.cards.drop(key)
             case "wait":
                 self.waits.remove(key)
+            case "held":
+                self.steps.drop_held(key)
+            case "lined":
+                self.steps.drop_lined(key)
             case _:
                 self._drop_answer(key)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from handrail.coordination.hub import lines
 from handrail.coordination.hub.bounded import Bounded
 from handrail.coordination.hub.fitting import Fitting
 from handrail.coordination.hub.frames import SHORT, Refusal, encode
@@ -83,10 +84,11 @@ def state_request(request: Request) -> str:
     state = request.state
     forget_stale(request.reaction)
     fits = Fitting(state.settings.max_reply)
-    claims = sorted(state.leases.all(), key=lambda claim: claim.task_id)
+    claims = [_claim(one, state.leases.end_of(one)) for one in state.leases.all()]
+    claims = sorted([*claims, *lines.shown(state)], key=lambda claim: claim["task_id"])
     offers = sorted(state.offers.values(), key=_key)
     snapshot = {
-        "active_claims": fits.all(_claim(one, state.leases.end_of(one)) for one in claims),
+        "active_claims": fits.all(claims),
         "agents": fits.all(
             {"agent": name, "last_seen": at} for name, at in sorted(state.roster.seen.items())
         ),

@@ -19,10 +19,10 @@ from handrail.journals.sqlite.rows import (
     pack,
     run_checksum,
 )
-from handrail.journals.sqlite.transactions import snapshot, transaction
 from handrail.model.history import Fault, Pruned
 from handrail.ports.journal import RunInfo
 from handrail.record.rows import Record, UnreadableRecord, from_record
+from handrail.system.sqlite import snapshot, transaction
 
 _ROWS = """
 SELECT seq, at, cast(kind AS blob), cast(path AS blob), cast(body AS blob), cast(value AS blob),

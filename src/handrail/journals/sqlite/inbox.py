@@ -9,9 +9,9 @@ from zlib import crc32
 
 from handrail.codec.codec import Codec
 from handrail.journals.sqlite.open import damaged
-from handrail.journals.sqlite.transactions import transaction
 from handrail.ports.journal import Letter, Message
 from handrail.record.rows import Record, from_record, to_record
+from handrail.system.sqlite import transaction
 
 _ROW = "SELECT number, key, at, kind, path, body, value, crc FROM letters WHERE run_id = ?"
 

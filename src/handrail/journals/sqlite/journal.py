@@ -52,7 +52,6 @@ from handrail.errors import DefinitionError, RunNotFound, WrongUse
 from handrail.journals.sqlite.care import PruneStatus, faults, may_go, remove, size_of
 from handrail.journals.sqlite.inbox import Post
 from handrail.journals.sqlite.leases import holders
-from handrail.journals.sqlite.open import is_busy
 from handrail.journals.sqlite.rows import (
     Numbered,
     Tail,
@@ -63,17 +62,17 @@ from handrail.journals.sqlite.rows import (
 )
 from handrail.journals.sqlite.store import THREAD_NAME, Store
 from handrail.journals.sqlite.threads import pending_here
-from handrail.journals.sqlite.transactions import transaction
 from handrail.model.events import Event
 from handrail.model.history import Fault, Pruned
 from handrail.model.policy import positive_seconds, seconds_of
 from handrail.ports.journal import Letter, RunInfo
 from handrail.record.rows import Read, Record, reader, to_record
+from handrail.system.sqlite import is_busy, transaction
 
 PAGE_BYTES = 4096
 _BEGINNINGS = frozenset({
     "StepStarted", "MemberStarted", "GroupStarted", "SubworkflowStarted", "TimerSet",
-    "AgentSessionStarted", "ClaimWaiting", "ClaimGranted",
+    "AgentSessionStarted", "ClaimWaiting", "ClaimGranted", "ClaimLost",
 })  # fmt: skip
 """Without these a run does the same; the next event's sync makes them durable too."""
 _ENDS = frozenset({"WorkflowCompleted", "RunSuspended"})

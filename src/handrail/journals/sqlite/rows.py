@@ -18,7 +18,6 @@ from handrail.errors import LeaseLost, RunIdTaken
 from handrail.journals.memory import OutOfSequence
 from handrail.journals.sqlite.leases import holders
 from handrail.journals.sqlite.open import damaged
-from handrail.journals.sqlite.transactions import snapshot, transaction
 from handrail.model.events import Event
 from handrail.model.results import RunStatus, WaitsFor
 from handrail.ports.journal import Holder, RunInfo, waits_since
@@ -30,6 +29,7 @@ from handrail.record.rows import (
     reader,
     waits_from,
 )
+from handrail.system.sqlite import snapshot, transaction
 
 pack = struct.Struct("<qd").pack
 LARGE = 16 << 10

@@ -27,7 +27,6 @@ from handrail.journals.sqlite.open import (
     State,
     connect,
     failure,
-    is_busy,
     is_read_only,
     may_not_write,
     never_still,
@@ -39,8 +38,9 @@ from handrail.journals.sqlite.open import (
 )
 from handrail.journals.sqlite.rows import Numbered, Tail, mark_end, move_to_end, put_all
 from handrail.journals.sqlite.threads import Keeper, Scribe, WalFile
-from handrail.journals.sqlite.transactions import transaction
 from handrail.journals.sqlite.watch import LOOK_S, Watch, removed
+from handrail.system.owners import forget
+from handrail.system.sqlite import is_busy, transaction
 
 WRITER_WAIT_S = 0.005
 CLOSING_WAIT_MS = 5
@@ -193,7 +193,7 @@ class Store:
             if self._held.get(run_id) != (epoch, token):
                 return
             del self._held[run_id]
-            leases.forget(token)
+            forget(token)
             tail = self.tail(run_id)
             tail.epoch = None
             if self._watch.gone():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from handrail.testing.contracts.backend import BackendContract
+from handrail.testing.contracts.claims import ClaimsContract
 from handrail.testing.contracts.clock import ClockContract
 from handrail.testing.contracts.journal import JournalContract
 from handrail.testing.contracts.sink import SinkContract
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BackendContract",
     "ChaosContract",
+    "ClaimsContract",
     "ClockContract",
     "HostContract",
     "JournalContract",

@@ -73,8 +73,9 @@ def sample_events(run_id: str = RUN) -> list[ev.Event]:
         ev.StepStarted("code", "agent"),
         ev.BudgetReserved("code", 1, 20_000, 0.5),
         ev.AgentSessionStarted("code", "s-1", "claude", "opus"),
-        ev.ClaimWaiting("code", "the working tree", "step 'a' of run b"),
-        ev.ClaimGranted("code", "the working tree"),
+        ev.ClaimWaiting("code", "src/**", "step 'a' of run b"),
+        ev.ClaimGranted("code", "src/**", 7),
+        ev.ClaimLost("code", "src/**", 7, "step 'a' of run b"),
         ev.LadderStep(
             "code",
             1,

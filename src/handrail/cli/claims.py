@@ -1,0 +1,339 @@
+"""``handrail claims``, ``claim``, ``release`` and ``lock``: people and programs keep out, too."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from handrail.cli.channels import json_channel, tell, write_json
+from handrail.cli.exits import Exit, Refused
+from handrail.cli.masking import shown
+from handrail.errors import ClaimLost, DefinitionError
+from handrail.model.patterns import shown as as_typed
+from handrail.ports.claims import (
+    Claim,
+    Claimant,
+    ClaimList,
+    ClaimRequest,
+    ClaimWait,
+    Resource,
+    text_of,
+)
+from handrail.shortening import shortened
+from handrail.system.marker import STEP, marked_environment
+from handrail.workspace.claims.holding import lost
+from handrail.workspace.claims.local import LocalClaims
+from handrail.workspace.claims.resources import common_of, files_of
+from handrail.workspace.claims.store import marker_of
+from handrail.workspace.git import Repository, repository_of
+
+TTL_S = 3600.0
+"""How long what a person claims lasts, if nothing is said."""
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_MARKED = re.compile(r"(?P<run>.+?)@(?P<journal>[0-9a-f]{8})/(?P<path>.*?)(#\d+.*)?")
+_WIDTH = 60
+
+
+def seconds(text: str | None, what: str) -> float | None:
+    """``90``, ``90s``, ``15m``, ``2h`` or ``1d`` in seconds; None for None.
+
+    Raises:
+        Refused: it is none of these.
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)([smhd]?)", text)
+    if found is None:
+        raise Refused(f"{what} {text}", "is no time", "Write 90, 15m, 2h or 1d.")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def myself() -> Claimant:
+    """Who claims: the person who types this; or, in what a step has started, that step."""
+    from handrail.cli.answer import whoever
+
+    return claimant_around() or Claimant(whoever(), kind="person")
+
+
+def claimant_around() -> Claimant | None:
+    """The step, or ``handrail lock``, that started this process, if one did."""
+    found = _MARKED.fullmatch(os.environ.get(STEP, ""))
+    if found is None:
+        return None
+    run, journal, path = found["run"], found["journal"], found["path"]
+    return Claimant(run, path, journal, "command" if path.startswith("lock-") else "step")
+
+
+def marker() -> str:
+    """What the programs carry that this command starts for itself."""
+    return f"handrail-{os.getpid()}/git"
+
+
+# -- listing ---------------------------------------------------------------------------------------
+
+
+def _for(seconds_: float) -> str:
+    """How long that is, for people."""
+    from handrail.sinks.console_text import duration
+
+    return duration(max(0.0, seconds_))
+
+
+def claims(*, as_json: bool) -> int:
+    """Print what is held in the repository of this folder, and who waits."""
+    with json_channel(wanted=as_json) as data:
+        listed = anyio.run(_listed)
+        if data is not None:
+            held = [_held_data(claim) for claim in listed.held]
+            write_json({"held": held, "waiting": [*map(_wait_data, listed.waiting)]}, data)
+            return Exit.SUCCEEDED
+        for line in _lines(listed, time.time()):
+            print(shown(line))
+    return Exit.SUCCEEDED
+
+
+async def _listed() -> ClaimList:
+    local = LocalClaims(await common_of(Path.cwd(), marker()))
+    return await local.listed()
+
+
+def _lines(listed: ClaimList, now: float) -> list[str]:
+    if not listed.held and not listed.waiting:
+        return ["nothing is claimed here"]
+    rows = [
+        (
+            text_of(claim.resources),
+            str(claim.claimant),
+            f"{_for(now - claim.since)}{_until(claim, now)}",
+        )
+        for claim in listed.held
+    ]
+    rows += [
+        (
+            text_of(wait.resources),
+            str(wait.claimant),
+            f"waits {_for(now - wait.since)} for "
+            + (", ".join(map(str, wait.behind)) or "its turn"),
+        )
+        for wait in listed.waiting
+    ]
+    rows = [(shortened(what, _WIDTH), who, how) for what, who, how in rows]
+    first, second = (max(len(row[at]) for row in rows) for at in (0, 1))
+    return [f"{what:{first}}  {who:{second}}  {how}" for what, who, how in rows]
+
+
+def _until(claim: Claim, now: float) -> str:
+    if claim.until is None:
+        return ""
+    return f", ends in {_for(claim.until - now)}"
+
+
+def _held_data(claim: Claim) -> dict[str, Any]:
+    return {
+        **_data(claim),
+        "epoch": claim.epoch,
+        "until": claim.until,
+        "host": claim.host,
+        "pid": claim.pid or None,
+    }
+
+
+def _wait_data(wait: ClaimWait) -> dict[str, Any]:
+    return {**_data(wait), "behind": [one.name for one in wait.behind]}
+
+
+def _data(one: Claim | ClaimWait) -> dict[str, Any]:
+    return {
+        "holder": one.claimant.name,
+        "kind": one.claimant.kind,
+        "run": one.claimant.run,
+        "path": one.claimant.path,
+        "what": text_of(one.resources),
+        "names": [its.name for its in one.resources if its.name],
+        "patterns": [as_typed(it) for its in one.resources for it in its.patterns],
+        "trees": sorted({its.tree for its in one.resources if its.tree}),
+        "since": one.since,
+    }
+
+
+# -- claiming --------------------------------------------------------------------------------------
+
+
+def claim(patterns: Sequence[str], *, ttl: str | None, wait: str | None, as_json: bool) -> int:
+    """Claim files of this working tree, for a time, and say so."""
+    ttl_s = seconds(ttl, "--ttl") or TTL_S
+    wait_s = seconds(wait, "--wait")
+    with json_channel(wanted=as_json) as data:
+        made = anyio.run(_claimed, patterns, ttl_s, wait_s)
+        if data is not None:
+            write_json(_held_data(made), data)
+        else:
+            what = shown(text_of(made.resources))
+            print(f"{what}: yours for {_for(ttl_s)} (epoch {made.epoch})")
+            tell("`handrail release` gives it back")
+    return Exit.SUCCEEDED
+
+
+async def _claimed(patterns: Sequence[str], ttl_s: float, wait_s: float | None) -> Claim:
+    repository = await _repository("to claim files")
+    resource = files_of(repository, [_placed(repository, one) for one in patterns])
+    request = ClaimRequest(myself(), (resource,), wait_s, ttl_s)
+    return await LocalClaims().acquire(request, waiting=_tell_wait(request))
+
+
+async def _repository(what: str) -> Repository:
+    found = await repository_of(Path.cwd(), marker())
+    if found is None:
+        hint = "Make it a repository (git init), or hold a name: handrail lock NAME -- COMMAND."
+        raise Refused(str(Path.cwd()), f"is in no git repository, which {what} needs", hint)
+    return found
+
+
+def _placed(repository: Repository, pattern: str) -> str:
+    """A pattern that was typed in a folder of the repository, as one of the repository.
+
+    One without ``/``, except at its end, counts in every folder, wherever it was typed.
+    """
+    sign = "!" if pattern.startswith("!") else ""
+    typed = pattern.removeprefix("!")
+    root, here = os.path.realpath(repository.root), os.path.realpath(Path.cwd())
+    if typed.startswith("/"):
+        if typed != root and not typed.startswith(f"{root}/"):
+            raise DefinitionError(f"the pattern {pattern!r} leads out of the repository {root}")
+        return f"{sign}./{os.path.relpath(typed, root)}"
+    if "/" not in typed.rstrip("/") or here == root:
+        return pattern
+    return f"{sign}{os.path.relpath(here, root)}/{typed}"
+
+
+def _tell_wait(request: ClaimRequest) -> Callable[[tuple[Claimant, ...]], None]:
+    def waiting(others: tuple[Claimant, ...]) -> None:
+        who = ", ".join(map(str, others))
+        tell(f"waits for {text_of(request.resources)}: {who} has it")
+
+    return waiting
+
+
+# -- releasing -------------------------------------------------------------------------------------
+
+
+def release(what: Sequence[str], *, force: bool, as_json: bool) -> int:
+    """End claims: those that this person has, or those that are named."""
+    with json_channel(wanted=as_json) as data:
+        ended = anyio.run(_released, what, force)
+        if data is not None:
+            write_json([_held_data(one) for one in ended], data)
+            return Exit.SUCCEEDED
+        for one in ended:
+            print(shown(f"released {text_of(one.resources)}, which {one.claimant} had"))
+        if not ended:
+            print("you have claimed nothing here")
+    return Exit.SUCCEEDED
+
+
+async def _released(what: Sequence[str], force: bool) -> list[Claim]:  # noqa: FBT001  # by anyio.run
+    repository = await repository_of(Path.cwd(), marker())
+    local = LocalClaims("" if repository is None else str(repository.common))
+    held, me = (await local.listed()).held, myself()
+    wanted = [one for one in held if one.claimant == me]
+    if what:
+        wanted = [one for name in what for one in _named(held, name, repository)]
+    if not force and (foreign := [one for one in wanted if one.claimant != me]):
+        hint = "--force takes it away: what it does is not merged then."
+        raise Refused(str(foreign[0].claimant), f"has {text_of(foreign[0].resources)}", hint)
+    for one in wanted:
+        await local.release(one)
+    return wanted
+
+
+def _named(held: Sequence[Claim], name: str, repository: Repository | None) -> list[Claim]:
+    """The claims of this epoch, name or pattern.
+
+    Raises:
+        Refused: there is none.
+    """
+    if name.isdigit():
+        found = [one for one in held if one.epoch == int(name)]
+    else:
+        found = [one for one in held if any(its.name == name for its in one.resources)]
+    if not found and repository is not None:
+        wanted = files_of(repository, [_placed(repository, name)]).patterns
+        found = [one for one in held if any(its.patterns == wanted for its in one.resources)]
+        found = found or [
+            one for one in held if any(set(wanted) & set(its.patterns) for its in one.resources)
+        ]
+    if not found:
+        raise Refused(name, "is claimed by nobody here", "`handrail claims` lists what is.")
+    return found
+
+
+# -- a lock ----------------------------------------------------------------------------------------
+
+
+def lock(name: str, command: Sequence[str], *, wait: str | None) -> int:
+    """Run a command while this name is held; its exit code."""
+    if not command:
+        raise Refused("handrail lock", "has no command", "Write handrail lock NAME -- COMMAND.")
+    wait_s = seconds(wait, "--wait")
+    return anyio.run(_locked, name, _Child(command), wait_s)
+
+
+class _Child:
+    """A command that has this terminal; what is to end this process ends it. Mutable."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._running: subprocess.Popen[bytes] | None = None
+        for signum in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(signum, self._pass_on)
+
+    def _pass_on(self, signum: int, _: FrameType | None) -> None:
+        if self._running is None:
+            raise SystemExit(128 + signum)
+        self._running.send_signal(signum)
+
+    def run(self, mark: str) -> int:
+        """Its exit code; 128 and more if a signal ended it."""
+        environment = {**os.environ, **marked_environment(mark, os.environ)}
+        command = [*self._command]
+        try:
+            self._running = subprocess.Popen(command, env=environment)  # noqa: S603  # the user's
+        except OSError as error:
+            raise Refused(command[0], f"cannot be started: {error.strerror}") from None
+        code = self._running.wait()
+        return 128 - code if code < 0 else code
+
+
+async def _locked(name: str, child: _Child, wait_s: float | None) -> int:
+    resource = Resource(name, repository=await common_of(Path.cwd(), marker()))
+    inside = claimant_around()
+    path = f"lock-{os.getpid()}"
+    if inside is None:
+        from handrail.cli.answer import whoever
+
+        claimant = Claimant(whoever(), path, os.urandom(4).hex(), "command")
+    else:
+        claimant = replace(inside, path=f"{inside.path}/{path}")
+    local = LocalClaims()
+    request = ClaimRequest(claimant, (resource,), wait_s)
+    held = await local.acquire(request, waiting=_tell_wait(request))
+    try:
+        code = await anyio.to_thread.run_sync(child.run, marker_of(claimant))
+        gone: ClaimLost | None = await lost(local, held)
+    finally:
+        await local.close()
+    if gone is not None:
+        tell(str(gone))
+        return code or Exit.FAILED
+    return code

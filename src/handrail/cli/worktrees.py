@@ -1,0 +1,135 @@
+"""``handrail worktrees``: what steps have left in worktrees of their own, and how it is removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import anyio
+import attrs
+
+from handrail.cli.channels import json_channel, tell, write_json
+from handrail.cli.claims import marker
+from handrail.cli.exits import Exit, Refused
+from handrail.cli.masking import shown
+from handrail.model.paths import decode_key
+from handrail.workspace.claims.local import LocalClaims
+from handrail.workspace.git import Git, Repository, repository_of
+from handrail.workspace.places import BRANCHES, tree_name
+from handrail.workspace.tree_lock import list_locked
+
+State: TypeAlias = Literal["at work", "merged", "not merged"]
+
+
+@attrs.frozen
+class Left:
+    """A branch of a step's own, with its worktree if there is one.
+
+    ``commits`` are those that HEAD does not have, ``uncommitted`` how many files are not committed.
+    """
+
+    branch: str
+    folder: str
+    run: str
+    path: str
+    state: State
+    commits: int
+    uncommitted: int
+
+
+def worktrees(*, prune: bool, force: bool, as_json: bool) -> int:
+    """List them, or remove those that nobody works in and that are merged; forced, others, too."""
+    with json_channel(wanted=as_json) as data:
+        found = anyio.run(_worked_off, prune, force)
+        if data is not None:
+            write_json([attrs.asdict(one) for one in found], data)
+            return Exit.SUCCEEDED
+        for one in found:
+            print(shown(_line(one)))
+        if prune:
+            tell(f"{len(found)} worktree{'' if len(found) == 1 else 's'} removed")
+        elif not found:
+            print("no worktrees of steps are left")
+    return Exit.SUCCEEDED
+
+
+def _line(one: Left) -> str:
+    ahead = f"not merged: {one.commits} commit{'s' * (one.commits != 1)}"
+    what = {"at work": "at work", "merged": "merged", "not merged": ahead}
+    files = "1 file" if one.uncommitted == 1 else f"{one.uncommitted} files"
+    more = f", {files} not committed" if one.uncommitted else ""
+    place = one.folder or f"branch {one.branch}"
+    return f"run {one.run}  step {one.path}  {what[one.state]}{more}  {place}"
+
+
+async def _worked_off(prune: bool, force: bool) -> list[Left]:  # noqa: FBT001  # by anyio.run
+    repository = await repository_of(Path.cwd(), marker())
+    if repository is None:
+        raise Refused(str(Path.cwd()), "is in no git repository")
+    found = await _left(repository)
+    if not prune:
+        return found
+    gone: list[Left] = []
+    for one in found:
+        if one.state == "merged" or (force and one.state != "at work"):
+            await _remove(repository, one)
+            gone.append(one)
+        elif one.state == "not merged":
+            tell(f"{_line(one)}: kept; --force removes it, too")
+    return gone
+
+
+async def _left(repository: Repository) -> list[Left]:
+    git = repository.git(marker())
+    folders = _folders(await git("worktree", "list", "--porcelain"))
+    listed = await git("for-each-ref", "--format=%(refname:short)", f"refs/heads/{BRANCHES}/")
+    local = LocalClaims(str(repository.common))
+    held = {its.name for one in (await local.listed()).held for its in one.resources}
+    found: list[Left] = []
+    for branch in listed.split():
+        folder = folders.get(branch, "")
+        ahead = int(await git("rev-list", "--count", f"HEAD..{branch}"))
+        dirty = 0
+        if folder and _is_there(folder):
+            status = await Git(Path(folder), marker())("status", "--porcelain")
+            dirty = status.count("\n")
+        _, run, *path = branch.split("/")
+        state: State = "not merged" if ahead or dirty else "merged"
+        if _is_at_work(branch, held):
+            state = "at work"
+        words = (decode_key(run), "/".join(map(decode_key, path)))
+        found.append(Left(branch, folder, *words, state, ahead, dirty))
+    return found
+
+
+def _folders(porcelain: str) -> dict[str, str]:
+    """Where each branch is checked out."""
+    found: dict[str, str] = {}
+    folder = ""
+    for line in porcelain.splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "worktree":
+            folder = rest
+        elif word == "branch":
+            found[rest.removeprefix("refs/heads/")] = folder
+    return found
+
+
+def _is_there(folder: str) -> bool:
+    return Path(folder).is_dir()
+
+
+def _is_at_work(branch: str, held: set[str]) -> bool:
+    """True if the step lives whose worktree this is, in whichever attempt it was made."""
+    head, _, number = branch.rpartition("%7E")  # as "~" is written in a branch
+    first = head if number.isdigit() else branch
+    return not held.isdisjoint({tree_name(branch), tree_name(first)})
+
+
+async def _remove(repository: Repository, one: Left) -> None:
+    git = repository.git(marker())
+    async with list_locked(repository):
+        if one.folder:
+            await git.ends("worktree", "remove", "--force", "--force", one.folder)
+        await git.ends("worktree", "prune")
+        await git.ends("branch", "--quiet", "-D", one.branch)

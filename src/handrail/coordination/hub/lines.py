@@ -1,0 +1,491 @@
+"""What runs ask for: to hold names and files, in line with one another and with outsiders.
+
+Who may have what is decided as on one machine (``handrail.workspace.claims.deciding``); outsiders'
+claims are held there as well, and their waits are in the circles that are looked for. The types of
+these messages are the hub's own. Each has a ``request``, a word of the client's by which its
+answers are known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from handrail.coordination.hub.fitting import Fitting
+from handrail.coordination.hub.frames import SHORT, Refusal
+from handrail.coordination.hub.records import Claim, Count, Held, Lined
+from handrail.coordination.hub.state import Reaction, Request, State
+from handrail.coordination.hub.steps import size_of
+from handrail.coordination.hub.translating import (
+    NAMES,
+    OUTSIDE,
+    names_of,
+    outsider,
+    paths_of,
+    placed,
+    shown_to,
+    wanted,
+)
+from handrail.model.patterns import compiled
+from handrail.ports import claims as port
+from handrail.workspace.claims.deciding import InLine, Scene, related
+
+T = TypeVar("T")
+
+MOST = 10_000
+"""Of what one agent has and waits for."""
+MOST_SIZE = 16 * 1024 * 1024
+MOST_PATTERNS = 5_000
+MOST_WILD, MOST_SIGNS = 50, 8
+"""So many patterns of a request may have signs that stand for others, and each so many of them:
+whether two overlap is found out in 3 ms then, at most.
+"""
+_SIGN = re.compile(r"[*?]|\[(?!.\])")
+_LAST = 1 << 60
+"""The place of who does not stand in line: behind all."""
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+def acquire(request: Request) -> str:
+    """Hold something, or stand in line for it; asked again, what became of it."""
+    steps, name = request.state.steps, _request(request)
+    known = steps.request(request.sender, name)
+    if isinstance(known, Held):
+        return _granted(request, known)
+    if isinstance(known, Lined):
+        return _waits(request.reaction, known, steps.told.get(known.number, ()))
+    if len(steps.kept_for(request.sender)) >= MOST:
+        raise Refusal(f"{request.sender} has or waits for {MOST} claims, which is the most.")
+    lined = _asked(request, name)
+    scene = _scene(request.state, [lined])
+    one = scene.line[lined.number]
+    behind = scene.in_the_way(one)
+    if not behind:
+        return _granted(request, _grant(request.reaction, lined))
+    circle = scene.circle(one)
+    if circle:
+        raise Refusal("It would wait for itself.", reason="deadlock", circle=circle)
+    if request.frame.fields.get("wait") is False:
+        raise Refusal("It is not free.", reason="busy", behind=behind)
+    request.reaction.put("lined", str(lined.number), lined)
+    return _waits(request.reaction, lined, behind)
+
+
+def withdraw(request: Request) -> str:
+    """Want it no more: leave the line, or give back what was granted meanwhile."""
+    name = _request(request)
+    known = request.state.steps.request(request.sender, name)
+    if isinstance(known, Held):
+        end(request.reaction, known)
+    elif known is not None:
+        request.reaction.put("lined", str(known.number), None)
+    return request.reply("handrail.withdrawn", "It is not asked for any more.", request=name)
+
+
+def give_back(request: Request) -> str:
+    """End a claim of a run, whoever acquired it; one that has ended stays so."""
+    name, claimant = _request(request), _read(request, "claimant", port.Claimant)
+    epoch = request.frame.whole("epoch") or 0
+    held = request.state.steps.held.get(epoch)
+    if held is not None and held.claimant == claimant:
+        end(request.reaction, held)
+    elif _of_outsider(request.state, epoch, claimant) is not None:
+        raise Refusal(f"It is the claim of {claimant.run}, who releases it.")
+    return request.reply("handrail.given_back", "It is not held any more.", request=name)
+
+
+def is_held(request: Request) -> str:
+    """Say whether a claim is held still."""
+    name, claimant = _request(request), _read(request, "claimant", port.Claimant)
+    epoch = request.frame.whole("epoch") or 0
+    held = request.state.steps.held.get(epoch)
+    if held is None:
+        found = _of_outsider(request.state, epoch, claimant) is not None
+    else:
+        found = held.claimant == claimant
+    return request.reply("handrail.held", "Held." if found else "Over.", request=name, held=found)
+
+
+def others_since(request: Request) -> str:
+    """Say what others held at any time since an epoch; page by page, by ``after``."""
+    state, name = request.state, _request(request)
+    claimant = _read(request, "claimant", port.Claimant)
+    mine = _read(request, "resources", tuple[port.Resource, ...])
+    epoch, since = request.frame.whole("epoch") or 0, request.frame.whole("since") or 0
+    if since < state.forgotten:
+        raise Refusal(
+            f"What was held since epoch {since} is not known any more, only since "
+            f"{state.forgotten}."
+        )
+    after = request.frame.whole("after") or -1
+    ended = (
+        _claim_of(one)
+        for one in state.steps.ended.values()
+        if one.ended is not None and one.ended > since
+    )
+    found = [
+        shown_to(one, mine, state.settings.roots)
+        for one in sorted([*_live(state), *ended], key=lambda one: one.epoch)
+        if one.epoch > after and one.epoch != epoch and not related(one.claimant, claimant)
+    ]
+    shown = Fitting(state.settings.max_reply).first(found)
+    more = shown[-1].epoch if len(shown) < len(found) else None
+    return request.reply("handrail.others", "Others.", request=name, claims=shown, more=more)
+
+
+def claims_request(request: Request) -> str:
+    """Show all that is held, by epoch, and who waits for whom."""
+    state = request.state
+    scene = _scene(state)
+    fits, roots = Fitting(state.settings.max_reply), state.settings.roots
+    held = [shown_to(one, (), roots) for one in sorted(_live(state), key=lambda one: one.epoch)]
+    waiting = [
+        port.ClaimWait(
+            one.claimant, one.resources, one.since, scene.in_the_way(scene.line[one.number])
+        )
+        for one in state.steps.line.values()
+    ]
+    return request.reply(
+        "handrail.claims",
+        "Claims.",
+        request=_request(request),
+        held=fits.all(held),
+        waiting=fits.all(waiting),
+        **fits.omitted(),
+    )
+
+
+HANDLERS: dict[str, Callable[[Request], str]] = {
+    "handrail.acquire": acquire,
+    "handrail.withdraw": withdraw,
+    "handrail.give_back": give_back,
+    "handrail.is_held": is_held,
+    "handrail.others_since": others_since,
+    "handrail.claims_request": claims_request,
+}
+
+
+# -- outsiders -------------------------------------------------------------------------------------
+
+
+def in_the_way(
+    state: State, owner: str, task_id: str, worktree: str, paths: tuple[str, ...]
+) -> tuple[str, str, str] | None:
+    """What of a run an outsider's claim would overlap, of which run, and whether that has it or
+    waits for it; or None.
+    """
+    if not state.steps.concerns(worktree, paths, task_id):
+        return None
+    claimant = port.Claimant(owner, "", OUTSIDE, "session")
+    resources = wanted(task_id, worktree, paths, folds=state.settings.folds_case)
+    one = InLine(_LAST, claimant, resources)
+    scene = _scene(state, (), [one])
+    holders = [claim.claimant for claim in scene.holders(one)]
+    if holders:
+        return holders[0].name, holders[0].run, "held"
+    ahead = [other.claimant for other in scene.ahead(one)]
+    return (ahead[0].name, ahead[0].run, "waited for") if ahead else None
+
+
+def closes_circle(state: State, waiter: str, task_id: str) -> bool:
+    """True if an outsider who waited for a task would wait for themselves."""
+    one = _wait(state, _LAST, waiter, task_id)
+    return one is not None and bool(_scene(state, (), [one]).circle(one))
+
+
+def ended_outside(reaction: Reaction, claim: Claim) -> None:
+    """Keep for runs what an outsider holds no more, and see whether one waited for it."""
+    state = reaction.state
+    if state.steps.is_awaited(claim.worktree, claim.paths, claim.task_id):
+        state.steps.due = True
+    if state.steps.looks_back(reaction.now):
+        known = outsider(claim, state.settings.folds_case)
+        over = Held(
+            claimant=known.claimant,
+            resources=known.resources,
+            epoch=claim.epoch,
+            since=claim.claimed_at,
+            ended=_next(reaction),
+        )
+        _keep_ended(reaction, over)
+
+
+# -- what follows ----------------------------------------------------------------------------------
+
+
+def serve(reaction: Reaction) -> None:
+    """Give what has become free to those in line, and tell the others who is in the way now."""
+    state, steps = reaction.state, reaction.state.steps
+    while steps.due:
+        steps.due = False
+        if not steps.line:
+            return
+        scene = _scene(state)
+        for lined in list(steps.line.values()):
+            behind = scene.in_the_way(scene.line[lined.number])
+            if not behind:
+                held = _grant(reaction, lined)
+                _tell(reaction, held.agent, _text_granted(reaction, held))
+                break
+            if behind != steps.told.get(lined.number):
+                _waits(reaction, lined, behind)
+
+
+def expire(reaction: Reaction) -> None:
+    """End what is over by its own time."""
+    for held in reaction.state.steps.lapsed(reaction.now):
+        end(reaction, held)
+
+
+def gone(reaction: Reaction, agent: str) -> None:
+    """End what an agent has that did not come back, and have it leave the line."""
+    for one in reaction.state.steps.kept_for(agent):
+        if isinstance(one, Lined):
+            reaction.put("lined", str(one.number), None)
+        elif one.until is None:
+            end(reaction, one, cut=True)
+
+
+def end(reaction: Reaction, held: Held, *, cut: bool = False) -> None:
+    """End a claim of a run. ``cut``: its run does not know."""
+    state = reaction.state
+    for task_id in names_of(held):
+        for agent in state.waits.waiters(task_id):
+            reaction.put("wait", agent, None)
+    if not cut:
+        _forget_cut(reaction, held.claimant)
+    _keep_ended(reaction, replace(held, ended=_next(reaction), cut=cut))
+    kind = "claim_expired" if cut else "release_granted"
+    word = "has ended: its run is gone" if cut else "is released"
+    for task_id in names_of(held):
+        reaction.broadcast(
+            kind,
+            f"Claim of '{task_id}' by {held.claimant.run} {word}.",
+            task_id=task_id,
+            owner=held.claimant.run,
+            epoch=held.epoch,
+        )
+
+
+def shown(state: State) -> list[dict[str, Any]]:
+    """What runs hold, as outsiders are shown claims."""
+    return [entry for held in state.steps.held.values() for entry in _entries(state, held)]
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _asked(request: Request, name: str) -> Lined:
+    frame = request.frame
+    ttl_s = frame.number("ttl_seconds")
+    resources = _read(request, "resources", tuple[port.Resource, ...])
+    if not resources:
+        raise Refusal("resources are required.")
+    _check_patterns([pattern for one in resources for pattern in one.patterns])
+    size = request.state.steps.size(request.sender) + size_of(resources)
+    if size > MOST_SIZE:
+        text = f"What {request.sender} has and waits for would be {size} characters"
+        raise Refusal(f"{text}; {MOST_SIZE} is the most.")
+    return Lined(
+        number=request.state.steps.last_number + 1,
+        claimant=_read(request, "claimant", port.Claimant),
+        resources=resources,
+        since=request.now,
+        agent=request.sender,
+        request=name,
+        ttl_s=ttl_s,
+        host=frame.name("host"),
+        pid=frame.whole("pid") or 0,
+    )
+
+
+def _check_patterns(patterns: Sequence[str]) -> None:
+    """Refuse what takes too long to be compared, or cannot be."""
+    signs = [len(_SIGN.findall(pattern)) for pattern in patterns]
+    if len(signs) > MOST_PATTERNS or sum(map(bool, signs)) > MOST_WILD:
+        text = f"It is of {len(signs)} patterns, {sum(map(bool, signs))} of them with * or ?"
+        raise Refusal(f"{text}; {MOST_PATTERNS} and {MOST_WILD} are the most.")
+    for pattern, count in zip(patterns, signs, strict=True):
+        if count > MOST_SIGNS:
+            raise Refusal(f"Pattern '{pattern[:SHORT]}' has more than {MOST_SIGNS} * or ?.")
+        try:
+            compiled(pattern.removeprefix("!"))
+        except (re.error, ValueError, RecursionError) as error:
+            raise Refusal(f"Pattern '{pattern[:SHORT]}' is none: {error}.") from None
+
+
+def _grant(reaction: Reaction, lined: Lined) -> Held:
+    epoch = _next(reaction)
+    held = Held(
+        claimant=lined.claimant,
+        resources=lined.resources,
+        epoch=epoch,
+        since=reaction.now,
+        until=None if lined.ttl_s is None else reaction.now + lined.ttl_s,
+        agent=lined.agent,
+        request=lined.request,
+        host=lined.host,
+        pid=lined.pid,
+    )
+    if lined.number in reaction.state.steps.line:
+        reaction.put("lined", str(lined.number), None)
+    reaction.put("held", str(epoch), held)
+    for entry in _entries(reaction.state, held):
+        text = f"Task '{entry['task_id']}' claimed by {entry['owner']}."
+        reaction.broadcast("claim_granted", text, **entry)
+    return held
+
+
+def _granted(request: Request, held: Held) -> str:
+    text = _text_granted(request.reaction, held)
+    request.reaction.to(request.session.socket, text)
+    return text
+
+
+def _text_granted(reaction: Reaction, held: Held) -> str:
+    return reaction.envelope(
+        "handrail.acquired",
+        "It is held.",
+        held.agent,
+        request=held.request,
+        epoch=held.epoch,
+        since=held.since,
+        until=held.until,
+    )
+
+
+def _waits(reaction: Reaction, lined: Lined, behind: Sequence[port.Claimant]) -> str:
+    reaction.state.steps.told[lined.number] = tuple(behind)
+    text = reaction.envelope(
+        "handrail.waits", "It is not free.", lined.agent, request=lined.request, behind=behind
+    )
+    _tell(reaction, lined.agent, text)
+    return text
+
+
+def _tell(reaction: Reaction, agent: str, text: str) -> None:
+    socket = reaction.state.roster.holder(agent)
+    if socket is not None:
+        reaction.to(socket, text)
+
+
+def _entries(state: State, held: Held) -> list[dict[str, Any]]:
+    files = [one for one in held.resources if not one.name]
+    trees = {one.tree for one in placed(files, state.settings.roots)}
+    entries: list[dict[str, Any]] = []
+    for task_id in names_of(held):
+        is_name = any(one.name == task_id for one in held.resources)
+        entries.append(
+            {
+                "task_id": task_id,
+                "owner": held.claimant.run,
+                "note": port.text_of(held.resources),
+                "claimed_at": held.since,
+                "lease_expires_at": held.since + _SHOWN_S if held.until is None else held.until,
+                "status": "claimed",
+                "data_ref": "",
+                "worktree": NAMES if is_name else ",".join(sorted(trees)),
+                "paths": () if is_name else paths_of(files) or (),
+                "epoch": held.epoch,
+                "version": 0,
+                "checkpoint": "",
+            }
+        )
+    return entries
+
+
+_SHOWN_S = 3600.0
+"""What a claim lasts that lasts as long as its run, for those who must be told a time."""
+
+
+def _of_outsider(state: State, epoch: int, claimant: port.Claimant) -> Claim | None:
+    claims = (claim for claim in state.leases.all() if claim.epoch == epoch)
+    return next((claim for claim in claims if claim.owner == claimant.run), None)
+
+
+def _next(reaction: Reaction) -> int:
+    """One more than every epoch before."""
+    epoch = reaction.state.epoch + 1
+    reaction.put("count", "epoch", Count(epoch))
+    return epoch
+
+
+def _keep_ended(reaction: Reaction, over: Held) -> None:
+    steps = reaction.state.steps
+    for key in steps.ended.surplus(300):
+        forgotten = steps.ended.get(key)
+        assert forgotten is not None
+        since = max(forgotten.ended or 0, reaction.state.forgotten)
+        reaction.put("count", "forgotten", Count(since))
+        reaction.put("held", key, None)
+    reaction.put("held", str(over.epoch), over)
+
+
+def _forget_cut(reaction: Reaction, done: port.Claimant) -> None:
+    """What a step had when it was cut is of no account when it has ended a later time."""
+    for held in list(reaction.state.steps.ended.values()):
+        if held.cut and held.claimant == done:
+            reaction.put("held", str(held.epoch), replace(held, cut=False))
+
+
+def _live(state: State) -> list[port.Claim]:
+    folds = state.settings.folds_case
+    outside = [outsider(claim, folds) for claim in state.leases.all()]
+    return [*map(_claim_of, state.steps.held.values()), *outside]
+
+
+def _claim_of(held: Held) -> port.Claim:
+    return port.Claim(
+        held.claimant, held.resources, held.epoch, held.since, held.until, held.host, held.pid
+    )
+
+
+def _scene(state: State, more: Iterable[Lined] = (), others: Iterable[InLine] = ()) -> Scene:
+    """All as it is, with outsiders' waits; each resource where the hub compares it."""
+    roots, folds = state.settings.roots, state.settings.folds_case
+    held = [outsider(claim, folds) for claim in state.leases.all()]
+    runs = map(_claim_of, state.steps.held.values())
+    held += [replace(one, resources=placed(one.resources, roots)) for one in runs]
+    line = [
+        InLine(one.number, one.claimant, placed(one.resources, roots), one.since)
+        for one in (*state.steps.line.values(), *more)
+    ]
+    waits = [
+        wait
+        for at, agent in enumerate(state.waits.agents(), _LAST + 1)
+        if (wait := _wait(state, at, agent, state.waits.get(agent) or "")) is not None
+    ]
+    return Scene(held, [*line, *others, *waits])
+
+
+def _wait(state: State, number: int, agent: str, task_id: str) -> InLine | None:
+    """An outsider's wait for a task, as a place behind all others."""
+    claimant = port.Claimant(agent, "", OUTSIDE, "session")
+    claim = state.leases.get(task_id)
+    if claim is not None:
+        resources = outsider(claim, state.settings.folds_case).resources
+        return InLine(number, claimant, resources)
+    for held in state.steps.held.values():
+        if task_id in names_of(held):
+            return InLine(number, claimant, placed(held.resources, state.settings.roots))
+    return None
+
+
+def _request(request: Request) -> str:
+    name = request.frame.name("request")
+    if not name:
+        raise Refusal("request is required.")
+    return name
+
+
+def _read(request: Request, name: str, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(request.frame.fields.get(name), kind)
+    except msgspec.ValidationError as error:
+        raise Refusal(f"{name}: {error}"[:SHORT]) from None

@@ -1,0 +1,117 @@
+"""The verb ``worktree``: a body whose steps work in a git worktree of their own.
+
+What git does for it are steps below it like any others, so that each is on record and none is done
+twice: ``(worktree)`` makes it, ``(merge)`` merges it, ``(remove)`` removes it. After a body that
+failed, ``(leave)`` removes it only if nothing was done in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from handrail.core.children import enter_called
+from handrail.core.failing import fail
+from handrail.core.failures import AttemptFailure, failure_from, failure_of_body
+from handrail.core.nodes import Node
+from handrail.core.run_state import BodyStepNode, RunState, declared_for
+from handrail.core.tree_steps import LEAVE, MAKE, MERGE, REMOVE
+from handrail.model.paths import join
+from handrail.model.results import StepResult
+from handrail.model.shapes import OwnTree
+from handrail.steps.verbs import Step, TreeAction, TreeBody, TreeWork
+
+_ACTIONS: Mapping[str, TreeAction] = {
+    MAKE: "make",
+    MERGE: "merge",
+    REMOVE: "remove",
+    LEAVE: "leave",
+}
+
+
+class WorktreeNode(BodyStepNode):
+    """Makes a worktree, runs a set-up step and a body in it, then merges and removes it."""
+
+    __slots__ = ("ended", "tree")
+
+    def __init__(
+        self, step: Step[Any], path: str, parent: Node | None, inputs: Mapping[str, Any]
+    ) -> None:
+        super().__init__(step, path, parent, inputs)
+        self.tree: OwnTree | None = None
+        self.ended: tuple[Any, AttemptFailure | None] = None, None
+        """What the body gave, or why the attempt fails."""
+
+    @property
+    def verb(self) -> TreeBody:
+        """What the step is."""
+        return cast("TreeBody", self.step.verb)
+
+    def begin(self, run: RunState) -> None:
+        """Have the worktree made."""
+        self.tree, self.ended = None, (None, None)
+        self._git(run, MAKE)
+
+    def child_ended(self, run: RunState, child: Node, result: StepResult[Any]) -> None:
+        """Go on to the set-up, the body, or the end."""
+        del child
+        name = result.name
+        if name == REMOVE:
+            run.succeed(self, self.ended[0])  # a worktree that could not be removed is listed
+        elif name == LEAVE:
+            assert self.ended[1] is not None
+            fail(run, self, self.ended[1])
+        elif not result.success:
+            self._child_failed(run, result)
+        elif name == MERGE:
+            self._git(run, REMOVE)
+        elif name == MAKE:
+            self._made(run, cast("OwnTree", result.output))
+        else:
+            self._enter(run)
+
+    def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
+        """Merge what was done, or leave it."""
+        if error is None:
+            where = f"the body of step {self.path!r}"
+            error = run.unrecordable(value, where, lambda: declared_for(self))
+        if error is not None:
+            self.ended = None, failure_of_body(error)
+            self._git(run, LEAVE)
+            return
+        self.ended = value, None
+        if self.verb.merge == "keep":
+            run.succeed(self, value)
+        else:
+            self._git(run, MERGE)
+
+    def _made(self, run: RunState, tree: OwnTree) -> None:
+        self.tree = run.trees[self.path] = tree
+        run.look_at_each()
+        setup = self.verb.setup
+        if setup is None:
+            self._enter(run)
+        elif run.take_path(self, join(self.base, setup.name), run.where(self), ""):
+            run.open_child(self, setup, join(self.base, setup.name))
+
+    def _enter(self, run: RunState) -> None:
+        before = self.yields
+        enter_called(run, self, self.verb.body, self.verb.args)
+        self.yields = before  # the steps of the body come behind those before it
+
+    def _child_failed(self, run: RunState, result: StepResult[Any]) -> None:
+        what = {MAKE: "its worktree was not made", MERGE: "its worktree was not merged"}
+        text = f"{what.get(result.name, f'its set-up {result.name!r} failed')}: {result.error}"
+        failure = failure_from(result, text)
+        failure.output = result.output
+        if result.name == MERGE or self.tree is None:
+            fail(run, self, failure)
+            return
+        self.ended = None, failure
+        self._git(run, LEAVE)
+
+    def _git(self, run: RunState, name: str) -> None:
+        verb, path = self.verb, join(self.base, name)
+        work = TreeWork(_ACTIONS[name], self.base, verb.base, verb.merge, self.tree)
+        if run.take_path(self, path, run.where(self), "Name the steps of the body otherwise."):
+            run.open_child(self, Step(name, work), path)

@@ -1,0 +1,334 @@
+"""What the steps of a drive hold: asked for before they begin, and given back when they end.
+
+Theory of operation. A leaf step that holds something is a flight of its own first, ``CLAIM``: it
+stands in the line of claims, and in no other. Once it has what it wants it asks for a place of the
+run's limits, and then it is performed. So who waits for a claim keeps nobody else from a place, and
+who has a place waits for no claim; only a merge of an agent's worktree does, and gives its place
+back before.
+
+A composite holds what it wants over all steps below it: the core asks for it with ``Claim``, and
+lets nothing begin meanwhile. A step below it is looked after like one that holds something itself:
+before it begins, and when it has ended, it is asked whether all that it needs is held still. If it
+is not, the step fails, whatever it gave: others may have worked on the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import anyio
+import msgspec
+
+from handrail.core import commands as cmd
+from handrail.core.attempt_ends import failed
+from handrail.engine.calls import Abandoned
+from handrail.engine.loop import Loop
+from handrail.engine.tasks import ABANDONED, STOPPED, InFlight
+from handrail.errors import (
+    CancelledFromWithin,
+    ClaimLost,
+    ClaimsFailed,
+    ClaimTimeout,
+    DefinitionError,
+)
+from handrail.model import events as ev
+from handrail.ports.claims import Claim, Claimant, ClaimRequest, Claims, LaunchClaims, Resource
+from handrail.steps.verbs import AgentCall, Wanted
+
+if TYPE_CHECKING:
+    from handrail.workspace.git import Repository
+
+CLAIM = "claim"
+CLOSING_S = 30.0
+"""So long it may take to give everything back when the drive ends."""
+Waiting: TypeAlias = cmd.Perform | cmd.Queue | cmd.Claim
+
+
+class Claiming:
+    """The claims of one drive. Mutable.
+
+    ``begin`` takes a launch or attempt that has what it wants; ``leave_place`` gives back the place
+    at a path; ``stopped`` ends one that was stopped before it began.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        claims: Claims | None,
+        *,
+        folder_of: Callable[[cmd.Perform | cmd.Queue], Path | None],
+        begin: Callable[[cmd.Perform | cmd.Queue], None],
+        leave_place: Callable[[str], None],
+        stopped: Callable[[cmd.Perform | cmd.Queue], None],
+    ) -> None:
+        self.held: dict[str, list[Claim]] = {}
+        """What is held, by the path of the step that holds it."""
+        self._loop = loop
+        self._given = claims
+        self._folder_of = folder_of
+        self._begin = begin
+        self._leave_place = leave_place
+        self._stopped = stopped
+        self._own: Claims | None = None
+        self._behind: dict[str, str] = {}
+        self._leaving: dict[int, Claim] = {}
+        """What is being given back, by epoch."""
+        self._journal = loop.mark.removeprefix(loop.run_id).removeprefix("@")
+        self._repositories: dict[Path, Repository | None] = {}
+
+    @property
+    def _claims(self) -> Claims:
+        if self._given is not None:
+            return self._given
+        if self._own is None:
+            from handrail.workspace.claims.local import LocalClaims
+
+            self._own = LocalClaims()
+        return self._own
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    def launch(self, command: cmd.Perform | cmd.Queue) -> None:
+        """Have an attempt or launch begin, once it has what it wants."""
+        if command.wanted is None or command.path in self.held:
+            self._begin(command)
+        else:
+            self._ask(command, command.wanted)
+
+    def claim(self, command: cmd.Claim) -> None:
+        """Ask for what a composite wants."""
+        self._ask(command, command.wanted)
+
+    def _ask(self, command: Waiting, wanted: Wanted) -> None:
+        loop = self._loop
+        flight = InFlight(command.path, CLAIM, command, None)
+        loop.start(flight, lambda: self._acquire(flight, wanted), loop.context())
+        if wanted.wait_s:
+            loop.timers.at(loop.now() + wanted.wait_s, flight)
+
+    async def _acquire(self, flight: InFlight, wanted: Wanted) -> None:
+        path = flight.path
+        claimant = Claimant(self._loop.run_id, path, self._journal)
+
+        def tell(event: ev.OfClaims) -> None:
+            flight.waits = isinstance(event, ev.ClaimWaiting)
+            if isinstance(event, ev.ClaimWaiting):
+                self._behind[path] = event.holder
+            self._loop.tell(event)
+
+        from handrail.workspace.claims.holding import acquired
+
+        for resources in await self._resources(flight.command, wanted):
+            request = ClaimRequest(claimant, resources, None if wanted.wait_s != 0 else 0)
+            claim = await acquired(self._claims, request, path, tell)
+            if flight.over:  # nobody waits for it any more
+                await self._release(claim)
+                return
+            self.held.setdefault(path, []).append(claim)
+
+    async def _resources(self, command: Waiting, wanted: Wanted) -> list[tuple[Resource, ...]]:
+        """What is wanted, for each repository, in an order that is the same for all."""
+        from handrail.workspace.claims.resources import files_of
+        from handrail.workspace.places import branch_of, tree_name
+
+        found: list[Resource] = []
+        run = self._loop.machine.run
+        node = run.nodes.get(command.path)
+        tree = None if node is None else run.tree_of(node)
+        here = Path.cwd() if tree is None else Path(tree.inside(str(Path.cwd())))
+        for name in wanted.names:
+            repository = await self._repository(here, command.path)
+            common = "" if repository is None else str(repository.common)
+            found.append(Resource(name, repository=common))
+        if wanted.worktree:
+            repository = await self._repository(here, command.path)
+            if repository is not None:
+                name = tree_name(branch_of(self._loop.run_id, command.path))
+                found.append(Resource(name, repository=str(repository.common)))
+        if wanted.patterns is not None:
+            folder: Path | None = here
+            if not isinstance(command, cmd.Claim) and isinstance(command.step.verb, AgentCall):
+                folder = self._folder_of(command)
+                if tree is not None and folder is not None:
+                    folder = Path(tree.inside(str(folder)))
+            repository = None if folder is None else await self._repository(folder, command.path)
+            if repository is not None:
+                found.append(files_of(repository, wanted.patterns))
+            elif isinstance(command, cmd.Claim):
+                raise DefinitionError(
+                    f"step {command.path!r}: to hold files needs a git repository, and {here} is "
+                    f"in none. Make it one (git init), or hold a name."
+                )
+        repositories = sorted({one.repository for one in found})
+        return [tuple(one for one in found if one.repository == each) for each in repositories]
+
+    async def _repository(self, folder: Path, path: str) -> Repository | None:
+        from handrail.errors import CommandNotFound
+        from handrail.workspace.git import repository_of
+
+        if folder not in self._repositories:
+            try:
+                found = await repository_of(folder, f"{self._loop.mark}/{path}/claims")
+            except CommandNotFound:  # no git, or no folder: who works there will tell
+                found = None
+            self._repositories[folder] = found
+        return self._repositories[folder]
+
+    def finished(self, flight: InFlight, outcome: Any) -> None:
+        """Go on with what has what it wants now, or say why it has not."""
+        loop, command, path = self._loop, flight.command, flight.path
+        behind = self._behind.pop(path, "")
+        if flight.timed_out:
+            what = _text_of(command.wanted)
+            holders = [behind] if behind else []
+            outcome = ClaimTimeout(
+                str(Claimant(loop.run_id, path)), what, command.wanted.wait_s, holders
+            )
+        if outcome is None:
+            if isinstance(command, cmd.Claim):
+                loop.receive(cmd.Evaluated(path, at=loop.now()))
+            else:
+                loop.next(partial(self._begin_held, command))
+            return
+        self.give_back(path)
+        if outcome is STOPPED or outcome is ABANDONED:
+            if loop.closing:
+                return
+            if not isinstance(command, cmd.Claim):
+                self._stopped(command)
+                return
+            outcome = CancelledFromWithin(path)
+        if isinstance(command, cmd.Claim):
+            loop.receive(cmd.Evaluated(path, error=outcome, at=loop.now()))
+        else:
+            loop.record(failed(command, outcome))
+
+    def _begin_held(self, command: cmd.Perform | cmd.Queue) -> None:
+        if command.path in self.held or command.wanted is None:
+            self._begin(command)
+
+    def clock_was_set(self, jump_s: float) -> None:
+        """Count the time that attempts wait here by the clock of now."""
+        for flight in self._loop.flights.values():
+            command = flight.command
+            if flight.kind == CLAIM and type(command) is cmd.Perform:
+                since = command.started_at + jump_s
+                flight.command = msgspec.structs.replace(command, started_at=since)
+
+    # -- while it is held -----------------------------------------------------------------------
+
+    def looks_after(self, path: str) -> bool:
+        """True if something is held by the step at this path, or above it."""
+        return bool(self.held) and any(True for _ in self._needed_by(path))
+
+    def _needed_by(self, path: str) -> Iterator[Claim]:
+        yield from self.held.get(path, ())
+        node = self._loop.machine.run.nodes.get(path)
+        above = None if node is None else node.parent
+        while above is not None:
+            yield from self.held.get(above.path, ())
+            above = above.parent
+
+    async def guarded(self, command: cmd.Perform, work: Callable[[], Any]) -> Any:
+        """What an attempt comes to; a failure, if what it needs was lost meanwhile."""
+        path, needed = command.path, list(self._needed_by(command.path))
+        keeps = False
+        try:
+            gone = await self._lost(path, needed)
+            if gone is not None:
+                return failed(command, gone)
+            ended = await work()
+            gone = await self._lost(path, needed)
+        except Abandoned:
+            keeps = True  # its thread is at work still
+            raise
+        finally:
+            if not keeps:
+                with anyio.move_on_after(CLOSING_S, shield=True):
+                    for claim in self.held.pop(path, ()):
+                        await self._release(claim)
+        if gone is not None and isinstance(ended, ev.StepCompleted):
+            gone.usage = ended.result.usage
+            return failed(command, gone)
+        return ended
+
+    async def _lost(self, path: str, needed: list[Claim]) -> ClaimLost | None:
+        from handrail.workspace.claims.holding import lost
+
+        for claim in needed:
+            gone = await lost(self._claims, claim)
+            if gone is not None:
+                self._loop.tell(ev.ClaimLost(path, gone.what, gone.epoch, gone.holder))
+                return gone
+        return None
+
+    def of_launch(self, path: str) -> LaunchClaims:
+        """What a launch of the agent at this path has to do with claims."""
+        own = self.held.get(path, ())
+        files = next((one for one in own if any(its.tree for its in one.resources)), None)
+        return LaunchClaims(self._claims, files, partial(self._take, path))
+
+    def _take(
+        self, path: str, resources: tuple[Resource, ...]
+    ) -> AbstractAsyncContextManager[Claim]:
+        """Hold more; the place of the attempt is given back if that has to wait."""
+        from handrail.workspace.claims.holding import held
+
+        def tell(event: ev.OfClaims) -> None:
+            if isinstance(event, ev.ClaimWaiting):
+                self._loop.post(partial(self._leave_place, path))
+            self._loop.tell(event)
+
+        claimant = Claimant(self._loop.run_id, path, self._journal)
+        return held(self._claims, ClaimRequest(claimant, resources), path, tell)
+
+    # -- giving back ----------------------------------------------------------------------------
+
+    def give_back(self, path: str) -> None:
+        """Let others have what the step at this path holds, or ask for it no longer."""
+        loop = self._loop
+        flight = loop.flights.get((path, CLAIM))
+        if flight is not None and not flight.over:
+            flight.over = True
+            del loop.flights[path, CLAIM]
+            loop.tasks.stop(flight)
+        for claim in self.held.pop(path, ()):
+            self._leaving[claim.epoch] = claim
+            flight = InFlight(path, CLAIM, None, None)
+            flight.over = True
+            loop.tasks.start(flight, partial(self._release, claim), loop.context())
+
+    async def _release(self, claim: Claim) -> None:
+        with suppress(ClaimsFailed):  # it ends with the process
+            await self._claims.release(claim)
+        if self._leaving.pop(claim.epoch, None) is not None:
+            self._loop.post(_nothing)  # the driver counts again who is at work
+
+    @property
+    def at_work(self) -> int:
+        """So many claims are being given back, and others may wait for them."""
+        return len(self._leaving)
+
+    async def close(self) -> None:
+        """Give back everything: no claim outlives the drive."""
+        if self._given is None and self._own is None:
+            return
+        with anyio.move_on_after(CLOSING_S, shield=True):
+            for claim in [*self._leaving.values(), *(c for own in self.held.values() for c in own)]:
+                await self._release(claim)
+            self.held.clear()
+            if self._own is not None:
+                with suppress(ClaimsFailed):
+                    await self._own.close()
+
+
+def _nothing() -> None:
+    """What is done about a claim that was given back."""
+
+
+def _text_of(wanted: Wanted) -> str:
+    return " and ".join((*wanted.names, ", ".join(wanted.patterns or ()))).removesuffix(" and ")

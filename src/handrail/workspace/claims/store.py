@@ -1,0 +1,612 @@
+"""Claims in one SQLite file, for all processes that open it.
+
+Theory of operation. The file has two tables, of what is held and of who is in line; a row says by
+its JSON what is claimed and by whom, and by columns which process keeps it (see ``system.owners``).
+All that decides is done in one write transaction at a time: it drops what has died, looks at all
+rows (see ``deciding``), and changes its own. So two processes never decide on what the other has
+not seen, and no server is needed.
+
+A claim's *epoch* is the value of a counter that every grant and every end raise by one. The row of
+a claim of files stays when it has ended, with the value of then: so it can be said who held what at
+any time since an epoch. It goes when nobody can ask any more: no claim of files of before is held,
+and none was ended by a crash, whose step will look further back when it runs again.
+
+What is dropped because its process died, or taken because that was stopped for too long, may have
+left programs at work: an agent that its killed run cannot end any more. They carry the mark of
+their step, and are killed before anybody gets the claim.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from handrail.errors import ClaimDeadlock, ClaimsFailed, ClaimTimeout, HandrailError
+from handrail.ports.claims import (
+    Claim,
+    Claimant,
+    ClaimList,
+    ClaimRequest,
+    ClaimWait,
+    Resource,
+    text_of,
+)
+from handrail.system.marker import is_inside, kill_marked
+from handrail.system.owners import (
+    Owner,
+    forget,
+    host,
+    is_renewed,
+    lives,
+    of_process,
+    place,
+    this_process,
+)
+from handrail.system.sqlite import Cause, cause_of, snapshot, transaction, why_of
+from handrail.workspace.claims.deciding import InLine, Scene, related
+
+_BUSY_S = 10.0
+_KEEPS_S = 30 * 86_400.0
+"""So long a claim that a crash ended is looked back to."""
+_APPLICATION_ID = 0x6872636C  # "hrcl"
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE counter (value INTEGER NOT NULL);
+INSERT INTO counter VALUES (0);
+CREATE TABLE claims (
+    epoch INTEGER PRIMARY KEY,
+    body TEXT NOT NULL,
+    files INTEGER NOT NULL,
+    token TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    start_ticks INTEGER NOT NULL,
+    host TEXT NOT NULL,
+    boot TEXT NOT NULL,
+    since REAL NOT NULL,
+    expires_at REAL NOT NULL,
+    until REAL,
+    ended INTEGER,
+    cut INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX live_claims ON claims (epoch) WHERE ended IS NULL;
+CREATE INDEX cut_claims ON claims (epoch) WHERE cut;
+CREATE TABLE line (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    body TEXT NOT NULL,
+    token TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    start_ticks INTEGER NOT NULL,
+    host TEXT NOT NULL,
+    boot TEXT NOT NULL,
+    since REAL NOT NULL,
+    expires_at REAL NOT NULL
+);
+"""
+_CLAIMS = """SELECT epoch, body, until, token, pid, start_ticks, host, boot, since, expires_at
+    FROM claims"""
+_ADD_CLAIM = """INSERT INTO claims
+    (epoch, body, files, until, token, pid, start_ticks, host, boot, since, expires_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_LINE = """SELECT number, body, token, pid, start_ticks, host, boot, since, expires_at
+    FROM line ORDER BY number"""
+_ADD_TO_LINE = """INSERT INTO line
+    (number, body, token, pid, start_ticks, host, boot, since, expires_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"""
+_RENEW = (
+    """UPDATE claims SET boot = ?, expires_at = ?
+    WHERE token IN (SELECT value FROM json_each(?))""",
+    """UPDATE line SET boot = ?, expires_at = ?
+    WHERE token IN (SELECT value FROM json_each(?))""",
+)
+_HINTS: Mapping[Cause, str] = {
+    "full": "Free some space on its disk, then run the step again.",
+    "write": (
+        "handrail keeps who works on what there; it must be able to write the file, and to create "
+        "files in its folder. Change the permissions, then run the step again."
+    ),
+    "locked": "Another program keeps it locked: an sqlite3 shell, perhaps. End that.",
+    "disk": "Look at the disk and at the limits of the process (ulimit -f).",
+    "place": "Something else is in its place. Move that away.",
+    "other": "It is no file of handrail's. Move it away; a new one is made.",
+    "": "Move the file away if it is damaged; a new one is made.",
+}
+
+
+class _Body(msgspec.Struct, frozen=True):
+    """What a row says in JSON."""
+
+    claimant: Claimant
+    resources: tuple[Resource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lined:
+    """A request that is in line now, and who is in its way."""
+
+    number: int
+    behind: tuple[Claimant, ...]
+
+
+class Store:
+    """One file of claims, opened when it is needed. Mutable; from any thread."""
+
+    def __init__(self, path: Path, lease_s: float) -> None:
+        self.path = path
+        self._lease_s = lease_s
+        self._begin()
+        _stores.add(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._seen = -1
+        self._claims: dict[int, Owner] = {}
+        """The owners of what this process keeps, by epoch."""
+        self._lined: dict[int, tuple[ClaimRequest, Owner]] = {}
+        self._unended: set[int] = set()
+        """What could not be ended yet: the disk was full, say."""
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    def ask(self, request: ClaimRequest) -> Claim | Lined:
+        """The claim, or a place in line.
+
+        Raises:
+            ClaimTimeout: it does not want to wait. ClaimDeadlock: it may not. ClaimsFailed.
+        """
+        what = text_of(request.resources)
+        with self._desk(f"claiming {what}") as desk, transaction(desk):
+            self._drop_dead(desk)
+            owner = self._owner(request)
+            values = (None, _encoded(request), *_columns(owner))
+            (number,) = desk.execute(_ADD_TO_LINE, values).fetchone()
+            scene = self._scene(desk)
+            claim = self._granted(desk, scene, scene.line[number], request, owner)
+            if claim is not None:
+                return claim
+            self._refuse(scene, scene.line[number], request, owner)
+            self._lined[number] = (request, owner)
+            return Lined(number, scene.in_the_way(scene.line[number]))
+
+    def look(self, numbers: set[int]) -> dict[int, Claim | Lined]:
+        """What became of those in line here: granted by now, or who is in their way.
+
+        Raises:
+            ClaimsFailed: they could not be looked at; they are in line still.
+        """
+        with self._desk("looking at the line") as desk:
+            with snapshot(desk):
+                scene = self._scene(desk)
+                known = scene.line.keys() & numbers
+                changes = known != numbers or self._anything_dead(desk)
+            if not changes and not any(self._may_have(scene, number) for number in known):
+                return {n: Lined(n, scene.in_the_way(scene.line[n])) for n in known}
+            with transaction(desk):
+                return self._look_again(desk, numbers)
+
+    def leave(self, number: int) -> None:
+        """Give up a place in line."""
+        lined = self._lined.pop(number, None)
+        if lined is None:
+            return
+        forget(lined[1].token)
+        with self._desk("leaving the line") as desk:
+            desk.execute("DELETE FROM line WHERE number = ?", (number,))
+
+    # -- what is held ---------------------------------------------------------------------------
+
+    def end(self, claim: Claim) -> None:
+        """End a claim, whoever holds it; where that fails it is tried again with each renewal."""
+        owner = self._claims.pop(claim.epoch, None)
+        if owner is not None:
+            forget(owner.token)
+            self._unended.add(claim.epoch)
+        with self._desk(f"releasing {text_of(claim.resources)}") as desk, transaction(desk):
+            if self._is_live(desk, claim):
+                self._end(desk, claim.epoch)
+                self._forget_history(desk, claim.claimant)
+        self._unended.discard(claim.epoch)
+
+    def is_held(self, claim: Claim) -> bool:
+        """True if it did not end; it is renewed then."""
+        with self._desk(f"looking at {text_of(claim.resources)}") as desk, transaction(desk):
+            self._drop_dead(desk)
+            self._renew(desk)
+            return self._is_live(desk, claim)
+
+    def others_since(self, claim: Claim, since: int | None) -> list[Claim]:
+        """What files others held at any time since an epoch."""
+        after = claim.epoch if since is None else since
+        with self._desk("looking at what others held") as desk:
+            rows = desk.execute(
+                f"{_CLAIMS} WHERE files AND epoch <> ? AND (ended IS NULL OR ended > ?)"
+                " ORDER BY epoch",
+                (claim.epoch, after),
+            ).fetchall()
+        found = [_claim(row) for row in rows]
+        return [other for other in found if not related(other.claimant, claim.claimant)]
+
+    def listed(self) -> ClaimList:
+        """All that is held, and all in line."""
+        if not self.path.exists():
+            return ClaimList()
+        with self._desk("listing") as desk:
+            if self._anything_dead(desk):
+                with transaction(desk):
+                    self._drop_dead(desk)
+            with snapshot(desk):
+                scene = self._scene(desk)
+        waiting = [
+            ClaimWait(one.claimant, one.resources, one.since, scene.in_the_way(one))
+            for one in scene.line.values()
+        ]
+        return ClaimList(tuple(scene.held.values()), tuple(waiting))
+
+    # -- for who looks after it -----------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """True if this process keeps something in the file, or is in line there."""
+        return bool(self._claims or self._lined or self._unended)
+
+    def changed(self) -> bool:
+        """True if somebody else wrote the file since this was asked last, or it is another one."""
+        with self._desk("looking for changes") as desk:
+            version = int(desk.execute("PRAGMA data_version").fetchone()[0])
+            changed, self._seen = version != self._seen, version
+            return changed
+
+    def renew(self) -> None:
+        """Keep what this process has for as long as its lease again."""
+        with self._desk("renewing") as desk, transaction(desk):
+            self._renew(desk)
+            for epoch in list(self._unended):
+                self._end(desk, epoch)
+                self._unended.discard(epoch)
+
+    def close(self) -> None:
+        """End what this process keeps, and let go of the file."""
+        with self._lock:
+            for number in list(self._lined):
+                with contextlib.suppress(ClaimsFailed):
+                    self.leave(number)
+            for epoch in list(self._claims):
+                with contextlib.suppress(ClaimsFailed):
+                    self._end_epoch(epoch)
+            self.disconnect()
+
+    def disconnect(self) -> None:
+        """Let go of the file; the next call opens it again."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.close()
+
+    def forget_all(self) -> None:
+        """Start with nothing, in a child process: what its parent has is not its own."""
+        self._begin()
+
+    def lock(self) -> None:
+        """Let nobody use it, and close it, until ``unlock``: the process is about to fork."""
+        self._lock.acquire()
+        self.disconnect()
+
+    def unlock(self) -> None:
+        """Let it be used again."""
+        self._lock.release()
+
+    # -- inside a transaction -------------------------------------------------------------------
+
+    def _look_again(
+        self, desk: sqlite3.Connection, numbers: Iterable[int]
+    ) -> dict[int, Claim | Lined]:
+        self._drop_dead(desk)
+        found: dict[int, Claim | Lined] = {}
+        for number in sorted(numbers):
+            if number not in self._lined:
+                continue
+            request, owner = self._lined[number]
+            scene = self._scene(desk)
+            if number not in scene.line:  # the file is another one
+                values = (number, _encoded(request), *_columns(owner))
+                desk.execute(_ADD_TO_LINE, values).fetchone()
+                scene = self._scene(desk)
+            claim = self._granted(desk, scene, scene.line[number], request, owner)
+            if claim is not None:
+                del self._lined[number]
+            found[number] = claim or Lined(number, scene.in_the_way(scene.line[number]))
+        return found
+
+    def _may_have(self, scene: Scene, number: int) -> bool:
+        one = scene.line[number]
+        return not scene.holders(one) and not scene.ahead(one)
+
+    def _refuse(self, scene: Scene, one: InLine, request: ClaimRequest, owner: Owner) -> None:
+        """Raise if it may not stand in line; the transaction takes it out again."""
+        who, what = str(request.claimant), text_of(request.resources)
+        circle = scene.circle(one)
+        if circle:
+            forget(owner.token)
+            raise ClaimDeadlock(who, what, circle)
+        if request.wait_s is not None and request.wait_s <= 0:
+            forget(owner.token)
+            raise ClaimTimeout(who, what, request.wait_s, [*map(str, scene.in_the_way(one))])
+
+    def _granted(
+        self,
+        desk: sqlite3.Connection,
+        scene: Scene,
+        one: InLine,
+        request: ClaimRequest,
+        owner: Owner,
+    ) -> Claim | None:
+        if scene.in_the_way(one):
+            return None
+        for taken in scene.to_be_taken(one):
+            self._cut(desk, taken)
+        epoch = _next(desk)
+        now = time.time()
+        until = None if request.ttl_s is None else now + request.ttl_s
+        columns = (*_columns(owner)[:5], now, owner.expires_at)
+        desk.execute("DELETE FROM line WHERE number = ?", (one.number,))
+        files = any(one.tree for one in request.resources)
+        desk.execute(_ADD_CLAIM, (epoch, _encoded(request), files, until, *columns))
+        if owner.pid == os.getpid():
+            self._claims[epoch] = owner
+        return Claim(request.claimant, request.resources, epoch, now, until, owner.host, owner.pid)
+
+    def _owner(self, request: ClaimRequest) -> Owner:
+        """The process that a claim lives with; its number is 0 if there is none."""
+        now = time.time()
+        if request.pid is not None and request.pid != os.getpid():
+            return of_process(request.pid, now, self._lease_s)
+        if request.ttl_s is None:
+            return this_process(now, self._lease_s)
+        return Owner("", 0, 0, host(), "", now, now + request.ttl_s)
+
+    def _renew(self, desk: sqlite3.Connection) -> None:
+        if not (owners := self._owners()):
+            return
+        tokens = msgspec.json.encode([owner.token for owner in owners]).decode()
+        values = (place(self._lease_s), time.time() + self._lease_s, tokens)
+        for statement in _RENEW:
+            desk.execute(statement, values)
+
+    def _scene(self, desk: sqlite3.Connection) -> Scene:
+        """Who holds what, and who is in line; those whose process does not stir count as gone."""
+        now, mine = time.time(), {owner.token for owner in self._owners()}
+        held: list[Claim] = []
+        gone: set[int] = set()
+        for row in desk.execute(f"{_CLAIMS} WHERE ended IS NULL"):
+            claim = _claim(row)
+            held.append(claim)
+            # What has a time of its own is renewed by nobody, and what is kept here is in hand.
+            if claim.until is None and row[3] not in mine and not is_renewed(_owner(row, 3), now):
+                gone.add(claim.epoch)
+        line = [
+            _in_line(row)
+            for row in desk.execute(_LINE)
+            if row[2] in mine or is_renewed(_owner(row, 2), now)
+        ]
+        return Scene(held, line, gone)
+
+    def _owners(self) -> list[Owner]:
+        """This process, as the owner of each thing that it keeps or wants."""
+        return [*self._claims.values(), *(owner for _, owner in self._lined.values())]
+
+    def _anything_dead(self, desk: sqlite3.Connection) -> bool:
+        now = time.time()
+        rows = desk.execute(f"{_CLAIMS} WHERE ended IS NULL").fetchall()
+        return any(_is_dead(row, now) for row in rows) or any(
+            not lives(_owner(row, 2), now) for row in desk.execute(_LINE).fetchall()
+        )
+
+    def _drop_dead(self, desk: sqlite3.Connection) -> None:
+        """End what nobody keeps any more."""
+        now = time.time()
+        for row in desk.execute(f"{_CLAIMS} WHERE ended IS NULL").fetchall():
+            if _is_dead(row, now):
+                if row[2] is not None and row[2] <= now:
+                    self._end(desk, row[0])
+                else:
+                    self._cut(desk, _claim(row))
+        for row in desk.execute(_LINE).fetchall():
+            if not lives(_owner(row, 2), now):
+                desk.execute("DELETE FROM line WHERE number = ?", (row[0],))
+
+    def _cut(self, desk: sqlite3.Connection, claim: Claim) -> None:
+        """End a claim whose holder does not; what that left at work is killed."""
+        desk.execute(
+            "UPDATE claims SET cut = 1 WHERE epoch = ? AND files AND ended IS NULL", (claim.epoch,)
+        )
+        self._end(desk, claim.epoch)
+        marker = marker_of(claim.claimant)
+        if claim.host == host() and not is_inside(marker, os.environ):
+            kill_marked(marker)
+
+    def _end(self, desk: sqlite3.Connection, epoch: int) -> None:
+        ended = _next(desk)
+        desk.execute("DELETE FROM claims WHERE epoch = ? AND NOT files", (epoch,))
+        desk.execute(
+            "UPDATE claims SET ended = ? WHERE epoch = ? AND ended IS NULL", (ended, epoch)
+        )
+
+    def _end_epoch(self, epoch: int) -> None:
+        forget(self._claims.pop(epoch).token)
+        with self._desk("releasing what is left") as desk, transaction(desk):
+            self._end(desk, epoch)
+
+    def _forget_history(self, desk: sqlite3.Connection, done: Claimant) -> None:
+        """Drop what nobody can ask for any more, now that this claimant is done."""
+        for epoch, body in desk.execute("SELECT epoch, body FROM claims WHERE cut").fetchall():
+            if _decoded(body).claimant == done:
+                desk.execute("UPDATE claims SET cut = 0 WHERE epoch = ?", (epoch,))
+        (oldest,) = desk.execute(
+            "SELECT min(epoch) FROM claims WHERE files AND (ended IS NULL OR (cut AND since > ?))",
+            (time.time() - _KEEPS_S,),
+        ).fetchone()
+        if oldest is None:
+            desk.execute("DELETE FROM claims WHERE ended IS NOT NULL")
+        else:
+            desk.execute("DELETE FROM claims WHERE ended < ?", (oldest,))
+
+    def _is_live(self, desk: sqlite3.Connection, claim: Claim) -> bool:
+        """True if it did not end; in a file that was made since, another may have its epoch."""
+        row = desk.execute(
+            "SELECT body, token FROM claims WHERE epoch = ? AND ended IS NULL", (claim.epoch,)
+        ).fetchone()
+        if row is None or _decoded(row[0]).claimant != claim.claimant:
+            return False
+        owner = self._claims.get(claim.epoch)
+        return owner is None or owner.token == str(row[1])
+
+    # -- the file -------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _desk(self, doing: str) -> Generator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                yield self._opened()
+            except HandrailError:  # a ClaimTimeout is an OSError, too
+                raise
+            except (sqlite3.Error, OSError, msgspec.MsgspecError) as error:
+                self.disconnect()
+                raise self._failure(doing, error) from error
+
+    def _failure(
+        self, doing: str, error: sqlite3.Error | OSError | msgspec.MsgspecError
+    ) -> ClaimsFailed:
+        if isinstance(error, msgspec.MsgspecError):
+            return ClaimsFailed(str(self.path), doing, str(error), _HINTS["other"])
+        return ClaimsFailed(str(self.path), doing, why_of(error), _HINTS[cause_of(error)])
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is not None and self._file == _identity(self.path):
+            return self._connection
+        self.disconnect()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(
+            str(self.path), timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+        )
+        try:
+            _prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        file = _identity(self.path)
+        if file != self._file:
+            self._unended.clear()
+        self._connection, self._file, self._seen = connection, file, -1
+        return connection
+
+
+def marker_of(claimant: Claimant) -> str:
+    """What the processes carry that a claimant started."""
+    run = f"{claimant.run}@{claimant.journal}" if claimant.journal else claimant.run
+    return f"{run}/{claimant.path}" if claimant.path else run
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA journal_mode = WAL")
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if (application, version) == (_APPLICATION_ID, _VERSION):
+        return
+    with transaction(connection):  # another process may have been faster
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if version == _VERSION:
+            return
+        if version or tables:
+            raise sqlite3.DatabaseError(f"it is of version {version}, known here is {_VERSION}")
+        for statement in filter(str.strip, _SCHEMA.split(";\n")):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a Path takes twice as long, and this is often
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _next(desk: sqlite3.Connection) -> int:
+    value = desk.execute("UPDATE counter SET value = value + 1 RETURNING value").fetchone()[0]
+    return int(value)
+
+
+def _encoded(request: ClaimRequest) -> str:
+    return msgspec.json.encode(_Body(request.claimant, request.resources)).decode()
+
+
+def _decoded(body: str) -> _Body:
+    return msgspec.json.decode(body, type=_Body)
+
+
+def _columns(owner: Owner) -> tuple[object, ...]:
+    return (
+        *(owner.token, owner.pid, owner.start_ticks, owner.host, owner.boot),
+        *(owner.since, owner.expires_at),
+    )
+
+
+def _owner(row: Sequence[Any], at: int) -> Owner:
+    return Owner(*row[at : at + 7])
+
+
+def _claim(row: Sequence[Any]) -> Claim:
+    body, owner = _decoded(row[1]), _owner(row, 3)
+    where = owner.host, owner.pid
+    return Claim(body.claimant, body.resources, row[0], owner.since, row[2], *where)
+
+
+def _in_line(row: Sequence[Any]) -> InLine:
+    body = _decoded(row[1])
+    return InLine(row[0], body.claimant, body.resources, _owner(row, 2).since)
+
+
+def _is_dead(row: Sequence[Any], now: float) -> bool:
+    """True for a claim whose time is over, or whose process is gone."""
+    until, owner = row[2], _owner(row, 3)
+    if until is not None and until <= now:
+        return True
+    return bool(owner.pid) and not lives(owner, now)
+
+
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    for store in list(_stores):
+        store.lock()
+
+
+def _after_in_parent() -> None:
+    for store in list(_stores):
+        store.unlock()
+
+
+def _after_in_child() -> None:
+    for store in list(_stores):
+        store.forget_all()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+)

@@ -1,0 +1,239 @@
+"""A worktree over several steps: made, merged, and removed, each so that it can be done again.
+
+Theory of operation. What is merged is commits: whatever the steps left uncommitted is committed
+first. They are brought together with what HEAD is by then in the worktree, where a conflict harms
+nobody; and only when that has worked is the branch of the working tree moved forward, which git
+does for all files or for none. While that lasts, the files that were changed are held, and so is
+HEAD of the working tree: of several worktrees that are done at once, one is merged at a time.
+
+A merge that was broken off by a crash is done again from its beginning. What of it was done before
+is found done: commits that HEAD has are not moved again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from handrail.errors import DefinitionError
+from handrail.model.shapes import OwnTree
+from handrail.ports.claims import Claim, LaunchClaims, Resource
+from handrail.workspace.claims.holding import lost
+from handrail.workspace.claims.resources import these_files
+from handrail.workspace.errors import WorktreeConflict
+from handrail.workspace.git import Repository, head_of, repository_of
+from handrail.workspace.places import Places, places_of
+from handrail.workspace.tree_lock import tree_locked
+from handrail.workspace.worktree import commit_all, made, removed, worktree_at
+
+_BOUND_S = 600
+"""So long git may take to merge, once the files are free."""
+_TRIES = 50
+"""So often somebody else may move HEAD, or have the index, just when it is to be moved here."""
+_PAUSE_S = 0.1
+Call = Callable[[Callable[..., Any], OwnTree], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTrees:
+    """What git does for the worktree of one step: ``owner`` is its path, in its attempt."""
+
+    run_id: str
+    owner: str
+    marker: str
+
+    async def make(self, folder: Path, base: str | None) -> OwnTree:
+        """A new worktree of the repository that a folder is in. What an earlier one of this step
+        holds is committed, and kept on a branch.
+
+        Raises:
+            DefinitionError: there is no repository, or no such commit. CommandFailed: git cannot.
+        """
+        main = await repository_of(folder, self.marker)
+        if main is None:
+            raise DefinitionError(
+                f"step {self.owner!r}: .worktree() needs a git repository, and {folder} is in "
+                f"none. Make it one (git init)."
+            )
+        places = self.places(main)
+        await self._keep_earlier(main, places)
+        await removed(main, places, self.marker)
+        here = await made(main, places, self.marker, base)
+        head = await head_of(here.git(self.marker))
+        return OwnTree(str(here.root), str(main.root), places.branch, head or "")
+
+    async def merge(
+        self, tree: OwnTree, how: str | Callable[..., Any], claims: LaunchClaims, call: Call
+    ) -> None:
+        """Bring its commits into the working tree, when nobody else has these files; ``call`` calls
+        a function of the user's.
+
+        Raises:
+            WorktreeConflict: they do not go together; nothing was changed, the worktree is kept.
+            ClaimLost: others have the files, or HEAD; likewise.
+        """
+        main, here = await self._both(tree)
+        merging = _Merging(self, tree, main, here, claims)
+        await merging.settle()
+        await commit_all(here, self.marker, f"Step {self.owner} of run {self.run_id}")
+        for _ in range(_TRIES):
+            if await merging.is_done():
+                return
+            async with await merging.held() as claim:
+                if not isinstance(how, str):
+                    await call(how, tree)
+                    return
+                with anyio.fail_after(_BOUND_S, shield=True):
+                    if await merging.bring(how, claim):
+                        return
+            await anyio.sleep(_PAUSE_S)
+        raise merging.conflict(f"HEAD of {tree.root} was moved by others each time")
+
+    async def remove(self, tree: OwnTree) -> None:
+        """Remove it with its branch; what stands in the way of that is no failure."""
+        main = await repository_of(Path(tree.root), self.marker)
+        if main is not None:
+            await removed(main, self.places(main), self.marker)
+
+    async def leave(self, tree: OwnTree) -> None:
+        """Remove it if nothing was done in it."""
+        _, here = await self._both(tree)
+        git = here.git(self.marker)
+        if not await git("status", "--porcelain") and await head_of(git) == tree.base:
+            await self.remove(tree)
+
+    def places(self, main: Repository) -> Places:
+        """Where what belongs to the worktree is."""
+        return places_of(main.root, self.run_id, self.owner)
+
+    async def _both(self, tree: OwnTree) -> tuple[Repository, Repository]:
+        main = await repository_of(Path(tree.root), self.marker)
+        here = None if main is None else await worktree_at(self.places(main), self.marker)
+        if here is None or main is None:
+            raise gone(self.owner, tree)
+        return main, here
+
+    async def _keep_earlier(self, main: Repository, places: Places) -> None:
+        """Have what an earlier worktree of the step holds on a branch, if it is nowhere else."""
+        here = await worktree_at(places, self.marker)
+        if here is None:
+            return
+        await commit_all(here, self.marker, f"Left by step {self.owner} of run {self.run_id}")
+        words = ("merge-base", "--is-ancestor", places.branch, "HEAD")
+        code, _, _ = await main.git(self.marker).ends(*words)
+        if code:
+            earlier = f"{places.branch}-earlier"
+            await here.git(self.marker)("branch", "--move", "--force", places.branch, earlier)
+
+
+def gone(owner: str, tree: OwnTree) -> DefinitionError:
+    """The error for a worktree that somebody removed while its steps were not done."""
+    return DefinitionError(
+        f"the worktree of step {owner!r} is not there any more: {tree.folder}. What its steps had "
+        f"done is gone with it: run the step again from its beginning, rerun=[{owner!r}] (--rerun)."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Merging:
+    """One merge of a worktree (``here``) into the working tree that it stands for (``main``)."""
+
+    of: OwnTrees
+    tree: OwnTree
+    main: Repository
+    here: Repository
+    claims: LaunchClaims
+
+    async def settle(self) -> None:
+        """End what a merge that was broken off has begun in the worktree."""
+        git = self.here.git(self.of.marker)
+        for word in _under_way(self.here.own):
+            await git.ends(word, "--abort")
+        code, branch, _ = await git.ends("symbolic-ref", "--quiet", "--short", "HEAD")
+        if code or branch.strip() != self.tree.branch:  # its steps were on another one
+            await git("checkout", "--quiet", "-B", self.tree.branch)
+
+    async def is_done(self) -> bool:
+        """True if the working tree has all of its commits."""
+        words = ("merge-base", "--is-ancestor", self.tree.branch, "HEAD")
+        code, _, _ = await self.main.git(self.of.marker).ends(*words)
+        return code == 0
+
+    async def held(self) -> AbstractAsyncContextManager[Claim]:
+        """What is to be held while it is merged: what was changed, and HEAD."""
+        git = self.main.git(self.of.marker)
+        words = ("diff", "--name-only", "-z", "--no-renames", f"HEAD...{self.tree.branch}")
+        files = (await git(*words)).split("\0")[:-1]
+        head = Resource(f"HEAD of {self.main.root}", repository=str(self.main.common))
+        return self.claims.take((head, *([these_files(self.main, files)] if files else [])))
+
+    async def bring(self, how: str, claim: Claim) -> bool:
+        """True if HEAD was moved; False if somebody else was quicker."""
+        head = await head_of(self.main.git(self.of.marker))
+        assert head is not None  # the worktree began at a commit
+        target = await (self._merged(head) if how == "merge" else self._rebased(head))
+        taken = await lost(self.claims.claims, claim)
+        if taken is not None:
+            raise taken
+        async with tree_locked(self.of.places(self.main)):
+            return await self._forward(target)
+
+    async def _rebased(self, head: str) -> str:
+        """Its commits on top of HEAD; they are there already if that has not moved."""
+        git = self.here.git(self.of.marker)
+        code, said, more = await git.ends("rebase", "--quiet", head)
+        if code:
+            files = await self._unmerged()
+            await git.ends("rebase", "--abort")
+            raise self.conflict(f"{said}{more}", files)
+        return (await git("rev-parse", "HEAD")).strip()
+
+    async def _merged(self, head: str) -> str:
+        """A merge commit of HEAD and its own."""
+        git = self.here.git(self.of.marker)
+        words = ("merge", "--quiet", "--no-commit", "--no-ff", head)
+        code, said, more = await git.ends(*words)
+        if code:
+            files = await self._unmerged()
+            await git.ends("merge", "--abort")
+            raise self.conflict(f"{said}{more}", files)
+        files_tree = (await git("write-tree")).strip()
+        await git.ends("merge", "--abort")
+        message = f"Merge step {self.of.owner} of run {self.of.run_id}"
+        parents = ("-p", head, "-p", self.tree.branch)
+        return (await git("commit-tree", files_tree, *parents, "-m", message)).strip()
+
+    async def _unmerged(self) -> list[str]:
+        git = self.here.git(self.of.marker)
+        listed = await git("diff", "--name-only", "-z", "--diff-filter=U")
+        return listed.split("\0")[:-1]
+
+    async def _forward(self, target: str) -> bool:
+        words = ("merge", "--quiet", "--ff-only", target)
+        code, said, more = await self.main.git(self.of.marker).ends(*words)
+        text = f"{said}{more}"
+        if code == 0:
+            return True
+        if "Not possible to fast-forward" in text or ".lock" in text:
+            return False
+        raise self.conflict(text, re.findall(r"^\t(.+)$", text, re.MULTILINE))
+
+    def conflict(self, reason: str, files: list[str] | None = None) -> WorktreeConflict:
+        """The error for work that does not go together with the working tree."""
+        tree = self.tree
+        who = f"step {self.of.owner}"
+        said = "\n".join(line for line in reason.splitlines() if not line.startswith("hint:"))
+        return WorktreeConflict(who, tree.folder, tree.branch, said.strip(), files or ())
+
+
+def _under_way(own: Path) -> list[str]:
+    """What git has begun in a working tree, and not ended; ``own`` is its git directory."""
+    rebases = any((own / name).exists() for name in ("rebase-merge", "rebase-apply"))
+    merges = (own / "MERGE_HEAD").exists()
+    return [*["rebase"] * rebases, *["merge"] * merges]
