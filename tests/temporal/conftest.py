@@ -16,6 +16,9 @@ from handrail.temporal import TemporalExecutor, TemporalWorker
 from handrail.temporal.dev import DevServer, dev_server
 from handrail.testing.conformance import FLOWS as CONFORMANCE
 from tests.temporal.flows import FLOWS
+from tests.temporal.plant import TemporalPlant
+
+WORKERS = 3
 
 _STATUS = pytest.StashKey[int]()
 
@@ -31,6 +34,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevServer]:
     """A cluster with a file, so that it survives being killed."""
     with dev_server(tmp_path_factory.mktemp("cluster") / "db") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def whole_plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporalPlant]:
+    """A cluster of its own, for the tests that kill."""
+    folder = tmp_path_factory.mktemp("plant")
+    plant = TemporalPlant(folder, "chaos", ["handrail.testing.conformance"])
+    plant.start_workers(WORKERS)
+    yield plant
+    plant.close()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import anyio
 
 from handrail import step, workflow
 from handrail.engine.current import current
-from handrail.steps.verbs import Steps
+from handrail.steps.verbs import Step, Steps
 from handrail.testing.conformance import fails_first, note
 
 
@@ -68,6 +68,18 @@ def fans(n: int, seconds: float = 0.0) -> Steps[int]:
         list(range(n)), lambda number: step("nap").call(nap, seconds, str(number))
     )
     return len(found)
+
+
+@workflow
+def holds(*, below: bool) -> Steps[int]:
+    """A name is held by a step, or over the steps of a body."""
+    if below:
+        return (yield from step("held").holding("table", _one_more, 1))
+    return (yield from step("held").call(add, 1, 1).holds("table"))
+
+
+def _one_more(number: int) -> Step[int]:
+    return step("add").call(add, number, 1)
 
 
 @workflow
@@ -158,6 +170,7 @@ FLOWS: tuple[Any, ...] = (
     counts,
     fans,
     asks_between,
+    holds,
     passes_on,
     takes,
     gives,

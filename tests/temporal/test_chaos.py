@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from handrail.temporal import TemporalExecutor
 from handrail.testing.contracts import ChaosContract
+from tests.temporal.conftest import WORKERS
 from tests.temporal.plant import TemporalPlant
 
 pytestmark = pytest.mark.temporal
-
-WORKERS = 3
-
-
-@pytest.fixture(scope="module")
-def whole_plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporalPlant]:
-    """A cluster of its own."""
-    folder = tmp_path_factory.mktemp("plant")
-    plant = TemporalPlant(folder, "chaos", ["handrail.testing.conformance"])
-    plant.start_workers(WORKERS)
-    yield plant
-    plant.close()
 
 
 class TestChaos(ChaosContract):

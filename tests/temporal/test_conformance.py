@@ -27,7 +27,7 @@ class TestOnACluster(HostContract):
     @pytest.fixture
     def bodies(self) -> Sequence[Body]:
         """As many as the profile says, of what needs no real time."""
-        strategy = drawn_bodies(timeless=True, waits=False)
+        strategy = drawn_bodies(timeless=True, waits=False, holds=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return [strategy.example() for _ in range(settings().max_examples // 4)]

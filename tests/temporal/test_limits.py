@@ -32,6 +32,7 @@ from tests.temporal.flows import (
     counts,
     fans,
     gives,
+    holds,
     local_only,
     nap,
     passes_on,
@@ -89,6 +90,14 @@ async def test_what_is_found_only_at_a_step_fails_it(engine: Make) -> None:
     result = await engine().run(hidden)
     assert result.error_type == "handrail.errors.NotPortable"
     assert "step 'nap'" in str(result.error)
+
+
+@pytest.mark.parametrize("below", [False, True])
+async def test_what_is_held_on_one_machine_is_refused(engine: Make, *, below: bool) -> None:
+    """The next step may run on another."""
+    result = await engine().run(holds, below=below)
+    assert result.error_type == "handrail.errors.NotPortable"
+    assert "step 'held' cannot leave this process: its claim cannot" in str(result.error)
 
 
 @workflow

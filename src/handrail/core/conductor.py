@@ -51,6 +51,7 @@ from handrail.errors import (
     CancelledFromWithin,
     CoreStalled,
     HandrailError,
+    NotPortable,
     OutputNotSerializable,
     ReplayMismatch,
     StepTimeout,
@@ -113,6 +114,9 @@ class Host(Protocol):
         """Let others have a turn, then call ``turned`` with this: a group has more to begin."""
 
 
+ONE_MACHINE = "what is held is held on one machine, and the next step may run on another"
+
+
 class Conductor:
     """Drives one run for a host. Mutable; lives as long as the drive.
 
@@ -121,6 +125,7 @@ class Conductor:
     is the number of the last event on record, ``last_at`` its time. ``limits`` say what may be at
     work at once and begin in a minute (default: the run's), and of attempts at most ``window`` are
     in flight. ``handles_gates``: the host answers questions to people.
+    ``spread``: its attempts run on several machines, so that no step can hold what is of one.
     """
 
     def __init__(
@@ -135,6 +140,7 @@ class Conductor:
         window: int | None = None,
         last_at: float = -math.inf,
         handles_gates: bool = False,
+        spread: bool = False,
     ) -> None:
         self.machine = machine
         self.result: WorkflowResult[Any] | None = None
@@ -147,6 +153,7 @@ class Conductor:
         self._tell = tell
         self._seq = seq
         self._handles_gates = handles_gates
+        self._spread = spread
         self._loop = CommandLoop(
             machine,
             host.now(),
@@ -410,8 +417,9 @@ class Conductor:
                 self._end_drive(_why_ended(command))
             case cmd.Finish():
                 self.result = command.result
-            case cmd.Claim():  # of one machine: here nothing is held by others
-                self.receive(cmd.Evaluated(command.path, at=self.now()))
+            case cmd.Claim():  # claims are of one machine: nobody else is here
+                error = NotPortable(command.path, "claim", ONE_MACHINE) if self._spread else None
+                self.receive(cmd.Evaluated(command.path, error=error, at=self.now()))
             case cmd.Record() | cmd.Tell() | cmd.Pull() | cmd.Unclaim():
                 pass  # the loop's own
 

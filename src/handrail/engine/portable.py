@@ -22,6 +22,7 @@ from handrail.codec.codec import Codec
 from handrail.codec.portable import PortableCodec
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import bound
+from handrail.core.conductor import ONE_MACHINE
 from handrail.core.visible import VisibleResults
 from handrail.engine.stage_calls import takes_one
 from handrail.errors import NotPortable, OutputNotSerializable
@@ -67,6 +68,8 @@ class Crossing:
         """
         path, step = command.path, command.step
         parts: Parts = {"path": path, "step": step.name, "attempt": command.attempt}
+        if command.wanted is not None and command.wanted.names:
+            raise NotPortable(path, "claim", ONE_MACHINE)
         left_s, _ = bound(command, now)
         if left_s < math.inf:
             parts["left_s"] = max(0.0, left_s)

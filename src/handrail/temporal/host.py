@@ -161,6 +161,7 @@ class RunHost:
             window=self.bounds.window,
             last_at=beginning.last_at,
             handles_gates=start.gates is not None,
+            spread=True,
         )
         self.conductor.begin(beginning.first, beginning.letters, beginning.cancel)
 

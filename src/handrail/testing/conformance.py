@@ -34,6 +34,7 @@ from handrail.model.results import (
     Usage,
     WorkflowResult,
 )
+from handrail.model.work import Found, Task
 from handrail.ports.agent import AgentReply, AgentTurn
 from handrail.steps.scope import scope
 from handrail.steps.step import step
@@ -254,6 +255,25 @@ def groups(folder: Path) -> Steps[Any]:
             failures.append(f"{failed.result.name}: {failed.result.error_type}")
     counted = [one.status for one in going_on]
     return together, counted, each, (chosen.name, chosen.output), first, failures
+
+
+def _grows(task: Task) -> Step[Found[int]]:
+    return step("measure").call(_measured, task).retry(2, backoff=0)
+
+
+def _measured(task: Task) -> Found[int]:
+    if task.id == "b":
+        raise Unlucky("b")
+    deeper = [Task(f"{task.id}{n}", task.payload + n, -n) for n in (1, 2)]
+    return Found(task.payload, deeper if task.payload < 3 else ())
+
+
+@workflow
+def growing(folder: Path) -> Steps[Any]:
+    """Work that brings more of itself, up to its bound."""
+    tasks = [Task("a", 1), Task("b", 1), Task("a", 9)]
+    work = yield from step("work").work(tasks, _grows, max_concurrency=1, at_most=5)
+    return work, (yield from step("after").call(make, folder, "after"))
 
 
 @workflow
@@ -561,6 +581,7 @@ CASES: tuple[Case, ...] = (
     Case("order", in_order),
     Case("handled failures", handled),
     Case("groups", groups),
+    Case("work that grows", growing),
     Case("sub-workflows", nested),
     Case("validation", checked),
     Case("agents", with_agents),

@@ -49,29 +49,39 @@ NAME = "name"
 
 
 def bodies(
-    *, timeless: bool = False, waits: bool = True, agents: bool = False, depth: int = _DEPTH
+    *,
+    timeless: bool = False,
+    waits: bool = True,
+    agents: bool = False,
+    holds: bool = True,
+    depth: int = _DEPTH,
 ) -> st.SearchStrategy[Body]:
     """Whole workflows.
 
     ``timeless``: only those whose result does not depend on the order in which steps end: no race,
     no timeout, and no ``fail_fast`` group. ``waits``: with questions, signals and sleep.
-    ``agents``: with agents. ``depth``: how deep steps may nest.
+    ``agents``: with agents. ``holds``: with steps that hold a name. ``depth``: how deep steps may nest.
     """
-    return _bodies(_Drawn(timeless, waits, agents), depth)
+    return _bodies(_Drawn(timeless, waits, agents, holds), depth)
 
 
 def shapes(
-    *, timeless: bool = False, waits: bool = True, agents: bool = False, depth: int = _DEPTH
+    *,
+    timeless: bool = False,
+    waits: bool = True,
+    agents: bool = False,
+    holds: bool = True,
+    depth: int = _DEPTH,
 ) -> st.SearchStrategy[Shape]:
     """Single steps, with all that they contain; the arguments are those of ``bodies``."""
-    return _shapes(_Drawn(timeless, waits, agents), depth)
+    return _shapes(_Drawn(timeless, waits, agents, holds), depth)
 
 
 def growing(*, timeless: bool = False, waits: bool = True) -> st.SearchStrategy[Body]:
     """Workflows of work whose tasks bring tasks, also such as there are, in one attempt or two;
     ``timeless`` and ``waits`` as in ``bodies``.
     """
-    drawn = _Drawn(timeless, waits, agents=False)
+    drawn = _Drawn(timeless, waits, agents=False, holds=True)
     work = st.builds(
         Shape,
         _work(drawn, 1),
@@ -94,6 +104,7 @@ class _Drawn:
     timeless: bool
     waits: bool
     agents: bool
+    holds: bool
 
 
 # Each is in many of the others, and is made once: else it would be made some thousand times.
@@ -140,7 +151,7 @@ def _shapes(drawn: _Drawn, depth: int) -> st.SearchStrategy[Shape]:
         fallback=st.none() | _shapes(drawn, depth - 2),
         settle=st.sampled_from([None, None, "default", "skip"]),
         rollback=st.sampled_from([None, None, "succeeds", "fails"]),
-        holds=st.sampled_from([None, None, None, NAME]),
+        holds=st.sampled_from([None, None, None, NAME]) if drawn.holds else st.none(),
     )
     return st.one_of(plain, modified)
 
@@ -192,8 +203,9 @@ def _composites(drawn: _Drawn, depth: int) -> tuple[st.SearchStrategy[Any], ...]
         st.builds(Choice, st.lists(st.tuples(verdicts, inner), min_size=1, max_size=2).map(tuple)),
         st.builds(Child, body),
         st.builds(Inner, body),
-        st.builds(Held, st.just(NAME), body),
     ]
+    if drawn.holds:
+        found.append(st.builds(Held, st.just(NAME), body))
     found.append(_work(drawn, depth))
     if not drawn.timeless:
         found.append(st.builds(Race, some))
