@@ -18,6 +18,7 @@ from handrail.model import events as ev
 from handrail.model.results import OpenGate, Usage
 from handrail.ports.journal import RunInfo
 from handrail.record.view import RunView, SignalWait, Spent, plain, state_of
+from handrail.record.work_view import WorkView
 from handrail.shortening import shortened
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.typed.schema import json_schema
@@ -26,6 +27,7 @@ from handrail.web.times import times_of
 
 _MOST_ACTS = 200
 _MOST_AT_WORK = 3
+_MOST_TASKS = 100
 _HOLDS_STEPS = frozenset({
     "parallel", "for_each", "race", "member", "validate", "branch", "subworkflow", "run_workflow",
     "scope", "work",
@@ -103,8 +105,37 @@ def detail_of(told: Told, *, steps: bool = True) -> dict[str, Json]:
         "acts": acts_of((*told.history, *view.inbox)),
         "drives": json_safe(times_of(told.history).drives_until(_last(told))),
         "steps": cast("Json", step_rows(view, told.history)) if steps else [],
-        "work": [one.to_dict() for one in view.works],
+        "work": [_queue(one, view.inbox) for one in view.works],
     }
+
+
+def _queue(work: WorkView, inbox: Iterable[ev.Event]) -> Json:
+    """A queue: of each of its lists the first 100, and how many there are; and the edits to it that
+    the run has not read.
+    """
+    found: dict[str, Json] = work.to_dict()
+    lists = {"queued": found["queued"], "running": found["running"], "refused": _once(work.refused)}
+    cut = {name: cast("list[Json]", ids)[:_MOST_TASKS] for name, ids in lists.items()}
+    counts = {
+        "queued_count": len(work.queued),
+        "running_count": len(work.running),
+        "refused_count": len(work.refused),
+    }
+    edits = [one for one in inbox if isinstance(one, ev.WorkEdited) and one.path == work.path]
+    return found | cut | counts | {"unread": list(map(_edit, edits))}
+
+
+def _edit(event: ev.WorkEdited) -> Json:
+    return {
+        "add": [{"id": one.id, "priority": one.priority} for one in event.add],
+        "drop": list(event.drop),
+        "priority": dict(event.priority),
+        "by": event.by,
+    }
+
+
+def _once(ids: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(ids))
 
 
 def _last(told: Told) -> float | None:
