@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { AskDialog, perform } from "./actions";
-import type { Queue, QueueEdit, RunRow } from "./api";
+import type { Queue, QueueEdit, RunState } from "./api";
 import { many } from "./format";
 import type { RunStore } from "./run_store";
 import type { Shape } from "./schema";
@@ -45,8 +45,8 @@ function waitingWord(queue: Queue): "left" | "queued" {
 }
 
 /** True if a task that somebody adds to the queue may still begin. */
-function takesEdits(queue: Queue, run: RunRow | null): boolean {
-  return !queue.over && queue.why_stopped === null && !(run && ENDED.has(run.state));
+export function takesEdits(queue: Queue, state: RunState | undefined): boolean {
+  return !queue.over && queue.why_stopped === null && !ENDED.has(state ?? "");
 }
 
 export function QueuePart({ queue, store }: { queue: Queue; store: RunStore }) {
@@ -54,7 +54,7 @@ export function QueuePart({ queue, store }: { queue: Queue; store: RunStore }) {
   const close = () => setAsked(null);
   const { path } = queue;
   const edit = async (change: object, done: string) => (await perform(store, "work", { path, ...change }, done)) !== null;
-  const may = store.source.can("work") && takesEdits(queue, store.run);
+  const may = store.source.can("work") && takesEdits(queue, store.run?.state);
   const waiting = waitingWord(queue) === "left" ? "Left" : "Queued";
   return (
     <section class="part" aria-label={`Queue of ${path}`}>
