@@ -113,29 +113,30 @@ def _queue(work: WorkView, inbox: Iterable[ev.Event]) -> Json:
     """A queue: of each of its lists the first 100, and how many there are; and the edits to it that
     the run has not read.
     """
-    found: dict[str, Json] = work.to_dict()
-    lists = {"queued": found["queued"], "running": found["running"], "refused": _once(work.refused)}
-    cut = {name: cast("list[Json]", ids)[:_MOST_TASKS] for name, ids in lists.items()}
-    counts = {
-        "queued_count": len(work.queued),
-        "running_count": len(work.running),
-        "refused_count": len(work.refused),
-    }
     edits = [one for one in inbox if isinstance(one, ev.WorkEdited) and one.path == work.path]
-    return found | cut | counts | {"unread": list(map(_edit, edits))}
+    more: dict[str, Json] = {
+        "queued": [_task(*one) for one in work.queued[:_MOST_TASKS]],
+        "queued_count": len(work.queued),
+        "running": list(work.running[:_MOST_TASKS]),
+        "running_count": len(work.running),
+        "refused": list(islice(dict.fromkeys(work.refused), _MOST_TASKS)),
+        "refused_count": len(work.refused),
+        "unread": [_edit(one) for one in edits[-_MOST_TASKS:]],
+    }
+    return {**work.to_dict(), **more}
+
+
+def _task(task_id: str, priority: float) -> Json:
+    return {"id": task_id, "priority": priority}
 
 
 def _edit(event: ev.WorkEdited) -> Json:
     return {
-        "add": [{"id": one.id, "priority": one.priority} for one in event.add],
+        "add": [_task(one.id, one.priority) for one in event.add],
         "drop": list(event.drop),
         "priority": dict(event.priority),
         "by": event.by,
     }
-
-
-def _once(ids: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(ids))
 
 
 def _last(told: Told) -> float | None:
