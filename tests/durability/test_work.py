@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from handrail import (
     ReplayMismatch,
     Step,
     Steps,
+    Tally,
     Task,
     Usage,
     Work,
@@ -355,3 +357,40 @@ def test_a_plateau_is_the_same_in_every_life() -> None:
     for writes in range(3, len(whole.history)):
         story = Lives(flow).through([(writes, True)])
         assert story.result.value == whole.result.value
+
+
+@pytest.mark.anyio
+async def test_a_reason_to_stop_is_told_of_the_attempt_that_gave_it() -> None:
+    """Of work that is tried again, and goes on, it is not said that it begins no more."""
+    stopped = anyio.Event()
+    tries: list[str] = []
+
+    def stop(tally: Tally[Any]) -> str | None:
+        if stopped.is_set():
+            return None
+        stopped.set()
+        return f"{tally.done} is enough"
+
+    async def breaks() -> None:
+        tries.append("one")
+        if len(tries) == 1:
+            await stopped.wait()
+            raise ValueError("once")
+
+    def body(task: Task) -> Steps[Found[str]]:
+        if task.id == "b":
+            yield from step("breaks").call(breaks)
+            yield from step("sure?").ask("Sure?", type=bool)
+        return (yield from step("look").call(look, task))
+
+    @workflow
+    def flow() -> Steps[Any]:
+        work = step("w").work([Task("a"), Task("b")], body, stop=stop, on_error="fail_fast")
+        return (yield from work.retry(2, backoff=0))
+
+    executor = Executor(journal=TextJournal(), workflows=[flow])
+    result = await executor.run(flow)
+    history = executor.journal.events(result.run_id)
+    assert [one.reason for one in history if isinstance(one, ev.WorkStopped)] == ["1 is enough"]
+    (queue,) = view_of(history, alive=False, now=0.0).works
+    assert (queue.running, queue.why_stopped) == (("b",), None)

@@ -22,8 +22,10 @@ from handrail import (
     ArtifactsSink,
     CallbackSink,
     Executor,
+    Found,
     SqliteJournal,
     Steps,
+    Task,
     current,
     step,
     workflow,
@@ -205,6 +207,22 @@ def many(count: int = 10_000) -> Steps[int]:
     return count
 
 
+def done(task: Task) -> Steps[Found[str]]:
+    """Wait, if it is the first one or the urgent one; the first one finds another."""
+    if task.id not in {"first", "urgent"}:
+        return Found((yield from step("do").call(str, task.payload)))
+    found = yield from step("do").call(wait_for, "go" if task.id == "first" else "slow")
+    return Found(found, [Task("found", priority=1)] if task.id == "first" else [])
+
+
+@workflow
+def backlog() -> Steps[str]:
+    """A queue of three tasks, of which one is done at a time; all of them in one line."""
+    tasks = [Task("first"), Task("second"), Task("third", priority=2)]
+    work = yield from step("queue").work(tasks, done, max_concurrency=1)
+    return " ".join(one.id for one in work.done)
+
+
 FLOWS = {
     "ship": ship,
     "flood": flood,
@@ -213,6 +231,7 @@ FLOWS = {
     "heed": heed,
     "asks": asks,
     "many": many,
+    "backlog": backlog,
 }
 
 

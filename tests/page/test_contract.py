@@ -12,7 +12,17 @@ schemathesis = pytest.importorskip("schemathesis")
 from hypothesis import HealthCheck, settings  # noqa: E402
 from schemathesis.specs.openapi.checks import positive_data_acceptance  # noqa: E402
 
-from handrail import Executor, MemoryJournal, StepFailed, Steps, step, workflow  # noqa: E402
+from handrail import (  # noqa: E402
+    Executor,
+    Found,
+    MemoryJournal,
+    Step,
+    StepFailed,
+    Steps,
+    Task,
+    step,
+    workflow,
+)
 from handrail.web import create_app  # noqa: E402
 from handrail.web.openapi import document  # noqa: E402
 
@@ -21,18 +31,24 @@ pytestmark = [pytest.mark.page]
 TOKEN = "a-token-of-tests"
 HEADERS = {"Authorization": f"Bearer {TOKEN}", "Host": "127.0.0.1"}
 RUNS = ("r-1", "r-2")
-PATHS = ("merge?", "all", "fails", "go", "how many?")
+PATHS = ("merge?", "all", "fails", "go", "how many?", "queue")
+
+
+def done(task: Task) -> Step[Found[str]]:
+    """A question of each task."""
+    return step("done?").ask(f"{task.id}?", type=Found[str])
 
 
 @workflow
 def asks(task: str = "it") -> Steps[str]:
-    """A step that fails, a group, a signal and questions."""
+    """A step that fails, a group, a signal, questions and a queue."""
     with contextlib.suppress(StepFailed):
         yield from step("fails").call(int, task)
     yield from step("all").parallel(
         step("merge?").ask("Merge?", choices=["yes", "no"]),
         step("how many?").ask("How many?", type=int),
         step("go").wait_for("go", dict[str, int]),
+        step("queue").work([Task("a"), Task("b"), Task("b")], done, max_concurrency=1),
     )
     return task
 
@@ -40,8 +56,9 @@ def asks(task: str = "it") -> Steps[str]:
 async def page(scope: Any, receive: Any, send: Any) -> None:
     """The page of a journal that is as new at each request: no answer depends on one before."""
     journal = MemoryJournal()
-    executor = Executor(journal=journal)
+    executor = Executor(journal=journal, workflows=[asks])
     await executor.options(run_id=RUNS[0]).run(asks)
+    await executor.edit_work(RUNS[0], add=[Task("c", priority=1)], priority={"b": 2.5}, by="ann")
     await executor.fork(RUNS[0], fork_id=RUNS[1])
     await create_app(journal, token=TOKEN)(scope, receive, send)
 

@@ -250,3 +250,39 @@ def test_an_agent_at_work_is_guided(place: Place, open_page: Open) -> None:
     said.get_by_text("be brief <b>please</b>").wait_for()
     page.get_by_role("tab", name="Inputs and result").click()
     page.get_by_role("row").filter(has_text="guided").wait_for()
+
+
+def test_a_queue_is_changed_while_its_run_is_alive(place: Place, open_page: Open) -> None:
+    """A task that is added is done, one that is dropped is not; then no button is left."""
+    _, address = place.serve()
+    place.drive("backlog", "r1")
+    page = open_page(address).page
+    opened_at(page, "r1")
+    row(page, "queue").click()
+    queue = page.get_by_role("region", name="Queue of queue")
+    queue.get_by_text("2 queued · 1 at work", exact=True).wait_for()
+    queue.get_by_role("button", name="Add a task…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("textbox", name="id").fill("urgent")
+    dialog.get_by_role("textbox", name="priority").fill("-1")
+    dialog.get_by_role("button", name="Add").click()
+    coming = queue.get_by_role("group", name="Changes that the run has not read")
+    coming.get_by_text("add urgent with the priority -1, by somebody").wait_for()
+    queue.get_by_role("button", name="Drop third").click()
+    coming.get_by_text("drop third, by somebody").wait_for()
+    place.let("go")
+    shows(page, "urgent", "running")
+    queue.get_by_text("2 queued · 1 at work · 1 done · 1 refused", exact=True).wait_for()
+    waiting = queue.get_by_role("region", name="Queued tasks").get_by_role("row")
+    assert [line.split()[0] for line in waiting.all_inner_texts()[1:]] == ["second", "found"]
+    assert coming.count() == 0
+    place.let("slow")
+    shows(page, "urgent", "succeeded")
+    page.locator(".head .pill", has_text="succeeded").wait_for()
+    queue.get_by_text("4 done · 1 refused", exact=True).wait_for()
+    assert queue.get_by_role("button").count() == 0
+    page.get_by_role("tab", name="Inputs and result").click()
+    result = page.get_by_role("region", name="Result", exact=True)
+    assert "first found second urgent" in result.inner_text()
+    did = page.get_by_role("row").filter(has_text="changed the queue of")
+    assert did.count() == 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from handrail import Executor, MemoryJournal, Steps, step, workflow
+from handrail import Executor, Found, MemoryJournal, Steps, Task, Work, step, workflow
 from handrail.model.folders import numbered, run_folder, step_folder
 from handrail.web import create_app
 from handrail.web.texts import texts_of
@@ -99,3 +99,37 @@ def test_the_last_of_many_prompts_are_told(tmp_path: Path) -> None:
     assert found.turns_before == 10
     assert (found.turns[0], found.turns[-1]) == (("p11", "a11"), ("p60", "a60"))
     assert found.ends == {"message": 3}
+
+
+@workflow
+def grows() -> Steps[Work[str]]:
+    """A queue of 150 tasks, the first of which waits; one id is there 120 times more."""
+
+    def done(task: Task) -> Steps[Found[str]]:
+        yield from step("sure?").ask(f"{task.id}?", choices=["yes"])
+        return Found(task.id)
+
+    tasks = [Task(str(number)) for number in range(150)] + [Task("7")] * 120
+    return (yield from step("queue").work(tasks, done, max_concurrency=1))
+
+
+def test_of_a_long_queue_the_next_tasks_are_told_and_how_many_there_are() -> None:
+    """No list is longer than 100, an id is refused once, and what was not read is there as well."""
+    executor = Executor(journal=MemoryJournal(), workflows=[grows])
+    executor.options(run_id="r").run_sync(grows)
+    executor.edit_work_sync("r", add=[Task("new", priority=-1)], drop=["8"], by="ann")
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    app = create_app(executor.journal, token=TOKEN, executor=executor)
+    client = TestClient(app, base_url="http://127.0.0.1", headers=headers)
+    (queue,) = client.get("/api/runs/r").json()["work"]
+    assert [one["id"] for one in queue.pop("queued")] == [str(one) for one in range(1, 101)]
+    assert queue == {
+        "path": "queue", "queued_count": 149, "running": ["0"], "running_count": 1, "done": 0,
+        "failed": 0, "refused": ["7"], "refused_count": 120, "why_stopped": None, "over": False,
+        "unread": [{
+            "add": [{"id": "new", "priority": -1.0}], "drop": ["8"], "priority": {}, "by": "ann",
+        }],
+    }  # fmt: skip
+    (act,) = client.get("/api/runs/r").json()["acts"]
+    assert (act["action"], act["path"], act["by"]) == ("edit", "queue", "ann")
+    assert act["value"] == '{"add": ["new"], "drop": ["8"]}'

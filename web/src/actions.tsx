@@ -24,11 +24,11 @@ export async function perform(
     const said = await store.source.act(store.id, verb, body);
     const idle = said["driven"] === false && NEEDS_A_DRIVER.has(verb);
     notify(idle ? `${done} No process is running the run: resume it, and it goes on.` : done, true);
-    void store.load();
+    void store.loadAfter();
     return said;
   } catch (error) {
     notify(refusal(error), false);
-    if (error instanceof Refused && error.status === 409) void store.load();
+    if (error instanceof Refused && error.status === 409) void store.loadAfter();
     return null;
   }
 }

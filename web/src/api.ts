@@ -110,17 +110,36 @@ export interface Act {
   readonly by: string | null;
 }
 
-/** The queue of a `work` step. */
+export interface QueuedTask {
+  readonly id: string;
+  readonly priority: number;
+}
+
+/** What somebody wants done to a queue. */
+export interface QueueEdit {
+  readonly add: readonly QueuedTask[];
+  readonly drop: readonly string[];
+  readonly priority: { readonly [id: string]: number };
+  readonly by: string | null;
+}
+
+/** The queue of a `work` step: of each list the first 100, and how many there are. */
 export interface Queue {
   readonly path: string;
   /** The next one first. */
-  readonly queued: readonly { readonly id: string; readonly priority: number }[];
+  readonly queued: readonly QueuedTask[];
+  readonly queued_count: number;
   readonly running: readonly string[];
+  readonly running_count: number;
   readonly done: number;
   readonly failed: number;
+  /** Each id once, however often it was refused. */
   readonly refused: readonly string[];
+  readonly refused_count: number;
   readonly why_stopped: string | null;
   readonly over: boolean;
+  /** Edits that the run has not read: the lists do not show them. */
+  readonly unread: readonly QueueEdit[];
 }
 
 export interface RunDetail {

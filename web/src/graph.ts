@@ -36,7 +36,7 @@ export interface Placed {
 
 type Point = { readonly x: number; readonly y: number };
 
-const GROUPS = new Set(["parallel", "for_each", "race"]);
+const GROUPS = new Set(["parallel", "for_each", "race", "work"]);
 /** A group of more members than these is one node, until somebody opens it. */
 const MOST_BESIDE = 12;
 /** The layout of more nodes than these takes too long for a page that stays fluid. */

@@ -1,11 +1,11 @@
 // One run as the page knows it: loaded once, then kept up by what the server tells. Mutable.
 
-import type { RunDetail, RunRow } from "./api";
+import type { Queue, RunDetail, RunRow } from "./api";
 import { Changing } from "./hooks";
 import { size } from "./format";
 import { Refused, type ProgressEvent, type RecordedEvent, type Source, type TextKind } from "./source";
 import { Tail } from "./text";
-import { Tree } from "./tree";
+import { aroundIt, Tree } from "./tree";
 
 /** What of an agent's stream, or of a program's output, is kept while a step is looked at. */
 const KEPT = 256 * 1024;
@@ -13,6 +13,9 @@ const RUN_CHANGED = new Set([
   "GateOpened", "GateAnswered", "SignalReceived", "WorkflowCompleted", "RunSuspended", "RunResumed",
   "LadderStep", "CancelRequested", "RunSteered", "TasksQueued", "WorkEdited", "WorkStopped",
 ]);
+
+/** Of a run with more steps and tasks than these it is told less often how it stands. */
+const MANY = 2000;
 
 const DRIVEN: ReadonlySet<string> = new Set(["running", "paused"]);
 
@@ -49,7 +52,7 @@ export class RunStore extends Changing {
   }
 
   protected override pace(): number {
-    return this.tree.nodes.size > 2000 ? 250 : 80;
+    return this.tree.nodes.size > MANY ? 250 : 80;
   }
 
   get run(): RunRow | null {
@@ -77,6 +80,11 @@ export class RunStore extends Changing {
     return this.loading;
   }
 
+  /** Load the run as it is from now on: what is on its way may have left before a change. */
+  loadAfter(): Promise<void> {
+    return Promise.resolve(this.loading).then(() => (this.closed ? undefined : this.load()));
+  }
+
   private async reload(round: number): Promise<void> {
     const steps = !this.known;
     try {
@@ -90,6 +98,7 @@ export class RunStore extends Changing {
         this.seq = detail.seq;
         this.known = true;
       }
+      for (const queue of detail.work) this.grow(queue);
     } catch (error) {
       this.problem = error instanceof Refused ? error : new Refused(String(error), 0);
     }
@@ -136,8 +145,19 @@ export class RunStore extends Changing {
   /** True for a `work` step, and for a task of one. */
   private isOfAQueue(path: string | undefined): boolean {
     if (path === undefined) return false;
-    const parent = path.slice(0, Math.max(0, path.lastIndexOf("/")));
-    return this.detail?.work.some((one) => one.path === path || one.path === parent) ?? false;
+    const paths = [path, ...aroundIt(path)];
+    return this.detail?.work.some((one) => paths.includes(one.path)) ?? false;
+  }
+
+  /** Put the number of its tasks into the row of a `work` step: what a task brings is told of the task alone. */
+  private grow(queue: Queue): void {
+    const row = this.tree.get(queue.path);
+    if (row) this.tree.put({ ...row, size: tasksOf(queue) });
+  }
+
+  /** How many steps and tasks there are, as far as it is known. */
+  private get weight(): number {
+    return (this.detail?.work ?? []).reduce((sum, queue) => sum + tasksOf(queue), this.tree.nodes.size);
   }
 
   /** Load what is told of the run besides its steps, a moment after the last change of it. */
@@ -145,8 +165,8 @@ export class RunStore extends Changing {
     if (this.refreshing !== null) return;
     this.refreshing = setTimeout(() => {
       this.refreshing = null;
-      void this.load();
-    }, this.tree.nodes.size > 2000 ? 2000 : 150);
+      void this.loadAfter();
+    }, this.weight > MANY ? 2000 : 150);
   }
 
   private progress(piece: ProgressEvent): void {
@@ -181,6 +201,11 @@ export class RunStore extends Changing {
     this.turn = turn;
     if (live && this.told !== path && this.stop !== null) this.listen();
   }
+}
+
+/** How many tasks a queue has, whether they wait, are at work or have ended. */
+function tasksOf(queue: Queue): number {
+  return queue.queued_count + queue.running_count + queue.done + queue.failed;
 }
 
 /** A text without its first bytes. */

@@ -143,7 +143,7 @@ export class Tree {
 }
 
 /** The path of the step around this one; of a later attempt (`name~2`) also the step itself. */
-function aroundIt(path: string): string[] {
+export function aroundIt(path: string): string[] {
   const end = path.lastIndexOf("/");
   if (end <= 0) return [];
   const above = path.slice(0, end);

@@ -114,3 +114,9 @@ test("a loop is laid out, and its way back is drawn", () => {
   const placed = place({ nodes, edges: [{ from: "a", to: "b", label: "each" }, { from: "b", to: "a", label: "again", dashed: true }] });
   expect(placed.edges.map((edge) => edge.d.startsWith("M"))).toEqual([true, true]);
 });
+
+test.each(["for_each", "work"])("the members of %s stand side by side in what a run did", (step_type) => {
+  const tree = new Tree([step("w", "running", { step_type }), step("w/a"), step("w/b")]);
+  const { edges } = planOf(tree, new Map([["w", true]]), String);
+  expect(edges.map((one) => [one.from, one.to])).toEqual([["w", "w/a"], ["w", "w/b"]]);
+});

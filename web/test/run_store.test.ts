@@ -1,5 +1,5 @@
-import { expect, test } from "vitest";
-import type { RunDetail, StepDetail } from "../src/api";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import type { Queue, RunDetail, StepDetail } from "../src/api";
 import { RunStore } from "../src/run_store";
 import type { RecordedEvent, Source, Watcher } from "../src/source";
 import { step } from "./steps";
@@ -19,13 +19,16 @@ class Told {
   readonly frozenAt = null;
   readonly readOnly = false;
   after: number[] = [];
+  /** A load waits for it. */
+  slow: Promise<void> = Promise.resolve();
   asked: (string | null)[] = [];
   withSteps: boolean[] = [];
   watcher: Watcher | null = null;
   constructor(public now: RunDetail) {}
   run = (_: string, steps: boolean) => {
     this.withSteps.push(steps);
-    return Promise.resolve(this.now);
+    const { now } = this;
+    return this.slow.then(() => now);
   };
   step = () => Promise.resolve(null as unknown as StepDetail);
   watch = (_: string, after: number, step: string | null, watcher: Watcher) => {
@@ -169,4 +172,72 @@ test("it says when the line is lost, and when it is there again", async () => {
   expect(store.online).toBe(true);
   told.watcher!.line(false);
   expect(store.online).toBe(false);
+});
+
+function queue(more: Partial<Queue> = {}): Queue {
+  return {
+    path: "w", queued: [], queued_count: 0, running: [], running_count: 0, done: 0, failed: 0,
+    refused: [], refused_count: 0, why_stopped: null, over: false, unread: [], ...more,
+  };
+}
+
+const working = (seq: number, more: Partial<Queue> = {}, ...steps: ReturnType<typeof step>[]): RunDetail => ({ ...detail(seq, ...steps), work: [queue(more)] });
+
+describe("the queue of a `work` step", () => {
+  beforeEach(() => void vi.useFakeTimers());
+  afterEach(() => void vi.useRealTimers());
+  const rest = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+
+  test.each([["w"], ["w/a"], ["w~2/a"]])("what happens at %s changes the queue that is shown", async (path) => {
+    const told = new Told(working(7, { queued_count: 2 }, step("w", "running")));
+    const store = await opened(told);
+    told.now = working(8, { queued_count: 1, running_count: 1 });
+    told.watcher!.record(event(8, { path }));
+    await rest(200);
+    expect(store.detail?.work[0]).toEqual(told.now.work[0]);
+  });
+
+  test.each([["w/a/look"], ["v/a"]])("what happens at %s has the queue not loaded again", async (path) => {
+    const told = new Told(working(7, {}, step("w", "running")));
+    await opened(told);
+    told.watcher!.record(event(8, { path }));
+    await rest(200);
+    expect(told.withSteps).toEqual([true]);
+  });
+
+  test("a task that brings others makes the row of its work larger", async () => {
+    const told = new Told(working(7, { running_count: 1 }, step("w", "running", { size: 1 })));
+    const store = await opened(told);
+    told.now = working(8, { queued_count: 3, running_count: 1, done: 1, failed: 1 });
+    told.watcher!.record(event(8, { path: "w/a" }));
+    await rest(200);
+    expect(store.tree.get("w")?.size).toBe(6);
+  });
+
+  test("a change that comes while the run is loaded is loaded after it", async () => {
+    const told = new Told(working(7, { queued_count: 2 }, step("w", "running")));
+    const store = await opened(told);
+    let arrive = () => {};
+    told.slow = new Promise((done) => (arrive = done));
+    const early = store.load();
+    told.now = working(8, { done: 2 });
+    told.watcher!.record(event(8, { path: "w/a" }));
+    await rest(200);
+    arrive();
+    await early;
+    expect(store.detail?.work[0]?.done).toBe(0);
+    await rest(5);
+    expect(store.detail?.work[0]?.done).toBe(2);
+  });
+
+  test("a queue of many tasks is loaded less often", async () => {
+    const told = new Told(working(7, { queued_count: 10_000 }, step("w", "running")));
+    const store = await opened(told);
+    for (let seq = 8; seq < 12; seq++) {
+      told.watcher!.record(event(seq, { path: "w/a" }));
+      await rest(160);
+    }
+    expect(told.withSteps).toEqual([true]);
+    store.close();
+  });
 });

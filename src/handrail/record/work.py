@@ -49,7 +49,7 @@ class RecordedTasks:
     """
 
     def __init__(self, recorded: Recorded, path: str, attempt: int, roots: Sequence[Task]) -> None:
-        self.base = attempt_base(path, attempt)
+        self.base, self.attempt = attempt_base(path, attempt), attempt
         self._recorded = recorded
         self._edits = edits = recorded.edits.get(path, [])
         self.roots = [*roots, *(task for event in edits for task in event.add)]

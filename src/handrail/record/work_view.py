@@ -59,7 +59,8 @@ def _work(recorded: Recorded, tasks: RecordedTasks, path: str) -> WorkView:
     waiting = {one.id for one in work.left if not tasks.has_begun(one.id)}
     stopped = recorded.stops.get(path)
     why = work.why_stopped
-    if why is None and stopped is not None and record.end is None:
+    is_now = stopped is not None and stopped.attempt == tasks.attempt and record.end is None
+    if why is None and stopped is not None and is_now:
         why = stopped.reason
     return WorkView(
         path,

@@ -99,12 +99,17 @@ _SCHEMAS: dict[str, Any] = {
         "work": _many("Queue"),
     }),
     "Queue": _object({
-        "path": _TEXT, "queued": {"type": "array", "items": _object({
-            "id": _TEXT, "priority": _NUMBER,
-        })},
-        "running": {"type": "array", "items": _TEXT}, "done": _WHOLE, "failed": _WHOLE,
-        "refused": {"type": "array", "items": _TEXT}, "why_stopped": _or_null(_TEXT),
-        "over": _FLAG,
+        "path": _TEXT, "queued": _many("QueuedTask"),
+        "queued_count": _WHOLE,
+        "running": {"type": "array", "items": _TEXT}, "running_count": _WHOLE,
+        "done": _WHOLE, "failed": _WHOLE,
+        "refused": {"type": "array", "items": _TEXT}, "refused_count": _WHOLE,
+        "why_stopped": _or_null(_TEXT), "over": _FLAG, "unread": _many("QueueEdit"),
+    }),
+    "QueuedTask": _object({"id": _TEXT, "priority": _NUMBER}),
+    "QueueEdit": _object({
+        "add": _many("QueuedTask"), "drop": {"type": "array", "items": _TEXT},
+        "priority": {"type": "object", "additionalProperties": _NUMBER}, "by": _or_null(_TEXT),
     }),
     "Step": _object({
         **_STEP_ROW, "output": _ANY, "output_cut": _FLAG, "traceback": _or_null(_TEXT),

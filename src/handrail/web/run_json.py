@@ -18,6 +18,7 @@ from handrail.model import events as ev
 from handrail.model.results import OpenGate, Usage
 from handrail.ports.journal import RunInfo
 from handrail.record.view import RunView, SignalWait, Spent, plain, state_of
+from handrail.record.work_view import WorkView
 from handrail.shortening import shortened
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.typed.schema import json_schema
@@ -26,6 +27,7 @@ from handrail.web.times import times_of
 
 _MOST_ACTS = 200
 _MOST_AT_WORK = 3
+_MOST_TASKS = 100
 _HOLDS_STEPS = frozenset({
     "parallel", "for_each", "race", "member", "validate", "branch", "subworkflow", "run_workflow",
     "scope", "work",
@@ -103,7 +105,37 @@ def detail_of(told: Told, *, steps: bool = True) -> dict[str, Json]:
         "acts": acts_of((*told.history, *view.inbox)),
         "drives": json_safe(times_of(told.history).drives_until(_last(told))),
         "steps": cast("Json", step_rows(view, told.history)) if steps else [],
-        "work": [one.to_dict() for one in view.works],
+        "work": [_queue(one, view.inbox) for one in view.works],
+    }
+
+
+def _queue(work: WorkView, inbox: Iterable[ev.Event]) -> Json:
+    """A queue: of each of its lists the first 100, and how many there are; and the edits to it that
+    the run has not read.
+    """
+    edits = [one for one in inbox if isinstance(one, ev.WorkEdited) and one.path == work.path]
+    more: dict[str, Json] = {
+        "queued": [_task(*one) for one in work.queued[:_MOST_TASKS]],
+        "queued_count": len(work.queued),
+        "running": list(work.running[:_MOST_TASKS]),
+        "running_count": len(work.running),
+        "refused": list(islice(dict.fromkeys(work.refused), _MOST_TASKS)),
+        "refused_count": len(work.refused),
+        "unread": [_edit(one) for one in edits[-_MOST_TASKS:]],
+    }
+    return {**work.to_dict(), **more}
+
+
+def _task(task_id: str, priority: float) -> Json:
+    return {"id": task_id, "priority": priority}
+
+
+def _edit(event: ev.WorkEdited) -> Json:
+    return {
+        "add": [_task(one.id, one.priority) for one in event.add],
+        "drop": list(event.drop),
+        "priority": dict(event.priority),
+        "by": event.by,
     }
 
 
