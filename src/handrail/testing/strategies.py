@@ -60,7 +60,8 @@ def bodies(
 
     ``timeless``: only those whose result does not depend on the order in which steps end: no race,
     no timeout, and no ``fail_fast`` group. ``waits``: with questions, signals and sleep.
-    ``agents``: with agents. ``holds``: with steps that hold a name. ``depth``: how deep steps may nest.
+    ``agents``: with agents. ``holds``: with steps that hold a name. ``depth``: how deep steps may
+    nest.
     """
     return _bodies(_Drawn(timeless, waits, agents, holds), depth)
 
