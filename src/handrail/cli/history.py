@@ -26,6 +26,7 @@ from handrail.cli.target import load_with_executor, workflow_of
 from handrail.journals.sqlite.care import PruneStatus
 from handrail.model.folders import run_folder
 from handrail.model.history import Fault, RunDiff, StepDiff
+from handrail.record.view import plain
 from handrail.replays import replay as replay_of
 from handrail.typed.jsonsafe import json_safe
 
@@ -158,7 +159,8 @@ def _text(value: Any) -> list[str]:
     value = shown_value(value)
     if isinstance(value, str):
         return value.splitlines()
-    return json.dumps(json_safe(value), ensure_ascii=False, indent=2).splitlines()
+    data = json_safe(plain(value, tagged=False))
+    return json.dumps(data, ensure_ascii=False, indent=2).splitlines()
 
 
 # -- files -----------------------------------------------------------------------------------------
