@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -95,8 +96,9 @@ def load(client: Client, granted: dict[str, int], versions: dict[str, int]) -> N
                 note(frame, granted, versions)
             note(frame, granted, versions)
     except ConnectionClosed:
-        for text in client.socket:
-            note(json.loads(text), granted, versions)
+        with contextlib.suppress(ConnectionClosed):  # behind what had come before
+            for text in client.socket:
+                note(json.loads(text), granted, versions)
 
 
 def note(frame: dict[str, Any], granted: dict[str, int], versions: dict[str, int]) -> None:

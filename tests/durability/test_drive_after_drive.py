@@ -24,6 +24,7 @@ from handrail.testing.shapes import (
     Body,
     Choice,
     Each,
+    Grow,
     Placed,
     Raise,
     Rounds,
@@ -175,10 +176,12 @@ def without_clean_up(part: Any) -> Any:
 
 
 def edited(part: Any, drive: Unfinished | Rearranged) -> Any:
-    """A drawn workflow as it is in this drive; members of a ``for_each`` stay, they are items."""
+    """A drawn workflow as it is in this drive; members of ``for_each`` and tasks stay: they are
+    items.
+    """
     if isinstance(part, tuple):
         return tuple(edited(one, drive) for one in part)
-    if not is_dataclass(part) or isinstance(part, Each):
+    if not is_dataclass(part) or isinstance(part, (Each, Grow)):
         return part
     if isinstance(part, Body):
         known = edited(part.statements, drive) if drive.everywhere else part.statements

@@ -82,6 +82,7 @@ def whole(name: str = "p") -> Steps[Any]:
     return part, key[:2], said.exit_code, text.output, checks.passed
 
 
+@pytest.mark.extra("jinja2")
 async def test_a_portable_run_is_the_same_run() -> None:
     """Its steps are written and read before they are performed, and that shows in nothing."""
     runs = []

@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from handrail import Executor
 from handrail.temporal import TemporalExecutor, TemporalWorker
-from handrail.temporal.kept_bodies import KeptBodies, would_do_something
+from handrail.temporal.kept_bodies import PinnedGenerators, would_do_something
 from handrail.testing.conformance import CASES, Case
 from handrail.testing.conformance import FLOWS as CONFORMANCE
 from handrail.testing.contracts.host import compared
@@ -106,7 +106,7 @@ def test_it_is_seen_whether_a_generator_would_do_something(make: Any, *, does: b
 def test_a_body_is_kept_for_as_long_as_the_process_lives() -> None:
     """Nobody refers to it, and it is not closed."""
     closed.clear()
-    bodies = KeptBodies()
+    bodies = PinnedGenerators()
     body = within()
     next(body)
     bodies.keep("a run", iter([body]))

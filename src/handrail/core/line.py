@@ -19,8 +19,8 @@ from handrail.steps.verbs import ShellCommand, StageCheck, launches_agent
 Waiting: TypeAlias = cmd.Perform | cmd.Queue
 
 
-class Drives(Protocol):
-    """What a line asks of who drives the run."""
+class LineDriver(Protocol):
+    """The methods of a driver that the line of a run calls."""
 
     timers: Timers[Any]
 
@@ -56,7 +56,7 @@ class Line:
     """
 
     def __init__(
-        self, loop: Drives, admission: Admission, start: Callable[[cmd.Perform], None]
+        self, loop: LineDriver, admission: Admission, start: Callable[[cmd.Perform], None]
     ) -> None:
         self.free = admission.trivial
         """True if no limit that somebody set makes anybody wait."""

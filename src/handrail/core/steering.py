@@ -1,6 +1,4 @@
-"""A person's hand on a run that is at work: nothing begins while it is paused, a step ends with the
-output that is given for it, or is begun again, and agents are told what the person says.
-"""
+"""Steering of a live run: pause, complete, skip, retry, guide."""
 
 from __future__ import annotations
 

@@ -242,6 +242,8 @@ class Claiming:
             if gone is not None:
                 return failed(command, gone)
             ended = await work()
+            if not isinstance(ended, ev.StepCompleted):
+                return ended
             gone = await self._lost(path, needed)
         except Abandoned:
             keeps = True  # its thread is at work still
@@ -251,7 +253,7 @@ class Claiming:
                 with anyio.move_on_after(CLOSING_S, shield=True):
                     for claim in self.held.pop(path, ()):
                         await self._release(claim)
-        if gone is not None and isinstance(ended, ev.StepCompleted):
+        if gone is not None:
             gone.usage = ended.result.usage
             return failed(command, gone)
         return ended

@@ -60,7 +60,7 @@ from handrail.engine.attempt_tasks import ATTEMPT, Attempts
 from handrail.engine.callbacks import EVALUATION, GATE, Callbacks
 from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
-from handrail.engine.loop import Due, Message, Refused
+from handrail.engine.loop import Due, FailedWrite, Message
 from handrail.engine.parts import Wiring
 from handrail.engine.queue import SharedLine
 from handrail.engine.replay import resolve_recorded_callbacks, warn_of_masked, write_out
@@ -620,7 +620,7 @@ class Driver:
                 pending = self._wiring.journal.append(notice)
             except HandrailError as error:  # it is no fault of the agent, which is told nothing
                 self._seq -= 1
-                pending = Refused(error)
+                pending = FailedWrite(error)
             if pending is None:
                 self._wiring.bus.emit(notice)
             else:

@@ -1,4 +1,4 @@
-"""Letters to a run that is being driven: answers, signals and cancellations from anywhere.
+"""Messages posted to a live run: answers, signals and cancellations from anywhere.
 
 They all go through the journal, those of this process too: so of many answers to one gate exactly
 one counts, whichever process it comes from, and a signal that was accepted is not lost by a crash.

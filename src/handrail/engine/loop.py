@@ -68,8 +68,8 @@ class Loop(Protocol):
         """Begin something in a task of its own; the loop is told of its end."""
 
 
-class Refused:
-    """What is to be waited for where a write failed: whoever waits for it hears of that."""
+class FailedWrite:
+    """An awaitable that raises the error of a write."""
 
     def __init__(self, error: HandrailError) -> None:
         self._error = error

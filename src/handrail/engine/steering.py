@@ -1,5 +1,4 @@
-"""A hand on a run that is at work, or is to be: pause, stop, give a step's output, try it again,
-say something to its agents.
+"""Steering of a run from outside: pause, stop, give a step's output, retry it, guide its agents.
 
 All of it is a message through the journal. So it reaches a run that another process drives, and one
 that nobody drives now; it counts once, also over a crash, and the record says who it was.

@@ -1,4 +1,4 @@
-"""A hand on the queue of ``work``: tasks to add or to drop, and what is more urgent.
+"""Edits of the queue of ``work`` from outside: tasks to add or to drop, and priorities.
 
 All of it is a message through the journal, as what steers a run is (``engine.steering``).
 """

@@ -42,7 +42,7 @@ class HistoryIndex:
         self.known: set[str] = set()
         """The paths of all steps and members that ever began."""
         self.begun_at: dict[str, int] = {}
-        """When each step began, for the first time: later drives may enter it again."""
+        """When each step began, or a later drive entered it again."""
         self.cleaning_up: dict[str, int] = {}
         """The steps that bodies yielded while they were cancelled, and when they began."""
         self.ends: dict[str, ev.StepCompleted | ev.MemberCompleted] = {}
@@ -57,7 +57,7 @@ class HistoryIndex:
             if type(event) is ev.StepStarted:  # most are of the first two
                 path = event.path
                 begin(path)
-                begun_at.setdefault(path, index)
+                begun_at[path] = index
                 if event.cleanup:
                     self.cleaning_up[path] = index
             elif type(event) is ev.StepCompleted or type(event) is ev.MemberCompleted:

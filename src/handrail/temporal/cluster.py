@@ -62,7 +62,7 @@ from handrail.temporal.wire import (
     Row,
     Start,
     State,
-    chunk_of_text,
+    decode_chunk,
     raw,
     raw_bytes,
     read,
@@ -231,7 +231,7 @@ class Cluster:
             return None
         if ended is None or not ended.record:
             return None
-        return list(unpacked(map(chunk_of_text, ended.record)))
+        return list(unpacked(map(decode_chunk, ended.record)))
 
     async def _asked_rows(self, run_id: str, after: int) -> list[Row]:
         rows: list[Row] = []

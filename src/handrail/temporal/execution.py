@@ -48,6 +48,7 @@ from handrail.temporal.wire import (
     Row,
     Start,
     State,
+    encode_chunk,
     event_of,
     merged,
     packed,
@@ -55,7 +56,6 @@ from handrail.temporal.wire import (
     raw_bytes,
     read,
     row_of,
-    text_of_chunk,
     unpacked,
 )
 
@@ -302,7 +302,7 @@ class Execution:
         chunks = [*self._chunks, *packed(host.rows)]
         last = host.rows[-1]
         value = None if last.value is None else msgspec.Raw(last.value.encode())
-        record = [text_of_chunk(one) for one in chunks]
+        record = [encode_chunk(one) for one in chunks]
         ended = Ended(result.status, value, result.error, last.seq, record)
         if sum(map(len, record)) > MOST_BYTES and not host.blobs:
             ended.record = []  # it is asked for by a query

@@ -19,8 +19,10 @@ MOST = 10_000
 """So many are kept. Then a body is closed, and that is said."""
 
 
-class KeptBodies:
-    """How many are kept. Mutable."""
+class PinnedGenerators:
+    """The suspended generators of evicted runs, kept from the garbage collector: it would run their
+    clean-up. Mutable.
+    """
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""A hand on runs of a cluster: answers, signals, and what else steers a run."""
+"""Messages to runs of a cluster: answers, signals, steering."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from handrail.record.standing import RunState
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Reads(Protocol):
-    """What a run is held by: an executor."""
+class RunReader(Protocol):
+    """The methods of an executor that the handle of a run calls."""
 
     async def get(self, run_id: str) -> RunState:
         """How it stands."""
@@ -43,7 +43,7 @@ class ClusterRun(Generic[R_co]):
     def __init__(
         self,
         run_id: str,
-        executor: Reads,
+        executor: RunReader,
         drive: Callable[[Callable[[Event], None]], Awaitable[WorkflowResult[Any]]],
     ) -> None:
         self.run_id = run_id
@@ -117,7 +117,7 @@ class ClusterRun(Generic[R_co]):
 class ClusterHandle(Generic[R_co]):
     """A handle on a run that was begun. To await the handle itself waits until it is."""
 
-    def __init__(self, run_id: str, executor: Reads, begun: Awaitable[None]) -> None:
+    def __init__(self, run_id: str, executor: RunReader, begun: Awaitable[None]) -> None:
         self.run_id = run_id
         self._executor = executor
         self._begun = asyncio.ensure_future(begun)

@@ -13,7 +13,7 @@ from handrail.engine.parts import Parts
 from handrail.errors import CodeNotFound
 from handrail.model.definition import WorkflowDefinition
 from handrail.secrets.values import SecretValues
-from handrail.temporal.kept_bodies import KeptBodies
+from handrail.temporal.kept_bodies import PinnedGenerators
 from handrail.typed.code_names import resolved
 
 Work = Callable[[], Awaitable[Any]]
@@ -33,7 +33,7 @@ class LocalWork:
         return name
 
     def take(self, name: str) -> Work | None:
-        """What has this name, once."""
+        """Remove the task that has this name, and return it; None if there is none."""
         return self._works.pop(name, None)
 
 
@@ -50,7 +50,7 @@ class Serving:
     home: str
     """The queue that only workers on this machine, in this folder, look at."""
     local: LocalWork = attrs.field(factory=LocalWork)
-    bodies: KeptBodies = attrs.field(factory=KeptBodies)
+    bodies: PinnedGenerators = attrs.field(factory=PinnedGenerators)
 
     def definition(self, name: str, where: str) -> WorkflowDefinition:
         """The workflow of this name, whose code is ``where`` if it is not among those served.

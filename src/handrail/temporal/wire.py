@@ -301,11 +301,11 @@ def merged(chunks: Sequence[bytes], large: int) -> list[bytes]:
     return [*found, *small]
 
 
-def text_of_chunk(chunk: bytes) -> str:
-    """A chunk as it stands in JSON."""
+def encode_chunk(chunk: bytes) -> str:
+    """A chunk as base64 text, for JSON."""
     return b64encode(chunk).decode()
 
 
-def chunk_of_text(text: str) -> bytes:
-    """And back."""
+def decode_chunk(text: str) -> bytes:
+    """The chunk of such a text."""
     return b64decode(text)

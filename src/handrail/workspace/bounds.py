@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
 
-from handrail.errors import ClaimLost, DefinitionError
+from handrail.errors import ClaimLost, ClaimsFailed, DefinitionError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import StepOutput
 from handrail.model.launch import AgentError
@@ -103,7 +104,12 @@ class Confined:
             ClaimLost: its claim was taken from it meanwhile; ``tell`` is told of a violation.
         """
         violated = await self._violated()
-        gone = None if self.claim is None else await lost(self.claims.claims, self.claim)
+        try:
+            gone = None if self.claim is None else await lost(self.claims.claims, self.claim)
+        except ClaimsFailed:
+            if violated is None:
+                raise
+            gone = None  # the agent has damaged the repository that the claims are kept in
         if gone is not None:
             if violated is not None:
                 tell(f"{violated}\n")
@@ -128,12 +134,15 @@ class Confined:
             findings = await scope.enforced()
         else:
             async with tree_locked(self.places):
-                others = await self.claims.claims.others_since(self.claim, scope.before.epoch)
-                resource = next(its for its in self.claim.resources if its.tree)
-                findings = await replace(scope, reach=_reach(resource, others)).enforced()
+                findings = await scope.enforced(partial(self._reach_beside_others, self.claim))
         if self.worktree is None:
             self.places.forget()
         return self._error(findings) if findings.files else None
+
+    async def _reach_beside_others(self, claim: Claim) -> Reach:
+        assert self.scope is not None
+        others = await self.claims.claims.others_since(claim, self.scope.before.epoch)
+        return _reach(next(its for its in claim.resources if its.tree), others)
 
     def _error(self, findings: Findings) -> ScopeViolated:
         assert self.scope is not None

@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -190,10 +190,18 @@ class Scope:
     places: Places
     before: Before
 
-    async def enforced(self) -> Findings:
-        """What was found, set aside and undone; nothing in it if the agent kept to its scope."""
-        found, before = _Found(), self.before.inside
+    async def enforced(self, reach: Callable[[], Awaitable[Reach]] | None = None) -> Findings:
+        """What was found, set aside and undone; nothing in it if the agent kept to its scope.
+
+        ``reach`` is asked once the repository is whole again: what others hold is kept in it.
+        """
+        found = _Found()
         await self._whole(found)
+        scope = self if reach is None else replace(self, reach=await reach())
+        return await scope._undone(found)  # noqa: SLF001  # the same with another reach
+
+    async def _undone(self, found: _Found) -> Findings:
+        before = self.before.inside
         opened(self.repository, before.named)
         self._settings(found)
         looked = looked_into(self.repository.root, self.before.folders)

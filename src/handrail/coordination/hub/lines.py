@@ -32,7 +32,7 @@ from handrail.coordination.hub.translating import (
 )
 from handrail.model.patterns import compiled
 from handrail.ports import claims as port
-from handrail.workspace.claims.deciding import InLine, Scene, related
+from handrail.workspace.claims.deciding import ClaimSnapshot, InLine, related
 
 T = TypeVar("T")
 
@@ -446,7 +446,9 @@ def _claim_of(held: Held) -> port.Claim:
     )
 
 
-def _scene(state: State, more: Iterable[Lined] = (), others: Iterable[InLine] = ()) -> Scene:
+def _scene(
+    state: State, more: Iterable[Lined] = (), others: Iterable[InLine] = ()
+) -> ClaimSnapshot:
     """All as it is, with outsiders' waits; each resource where the hub compares it."""
     roots, folds = state.settings.roots, state.settings.folds_case
     held = [outsider(claim, folds) for claim in state.leases.all()]
@@ -461,7 +463,7 @@ def _scene(state: State, more: Iterable[Lined] = (), others: Iterable[InLine] = 
         for at, agent in enumerate(state.waits.agents(), _LAST + 1)
         if (wait := _wait(state, at, agent, state.waits.get(agent) or "")) is not None
     ]
-    return Scene(held, [*line, *others, *waits])
+    return ClaimSnapshot(held, [*line, *others, *waits])
 
 
 def _wait(state: State, number: int, agent: str, task_id: str) -> InLine | None:

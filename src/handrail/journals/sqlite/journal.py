@@ -6,8 +6,8 @@ Theory of operation.
 write-ahead log and without a sync that takes 10 us, less than to ask a thread. The log is in the
 system's hands then, so a killed process loses nothing. With ``durability="power"``, and for
 ``sync=True``, an awaitable comes back that is done once the log is synced; a thread syncs it, once
-for all who wait (``sqlite_scribe``), unless the disk is known to be quicker than a thread
-(``sqlite_sync``). Another thread moves the log into the database (``sqlite_checkpoints``). So the
+for all who wait (``threads.Scribe``), unless the disk is known to be quicker than a thread
+(``threads``). Another thread moves the log into the database (``threads``). So the
 loop waits for no slow disk. Where somebody else has the file locked it waits 5 ms; then a thread
 goes on trying, and the awaitable is done when it is stored.
 
@@ -19,13 +19,13 @@ and SQLite's integrity check sees that. It is made when the file is opened (3.5 
 the whole file up to 32 MiB, and of the small tables beyond. The log has checksums of SQLite's own;
 what SQLite cuts off its end is told in ``notices``, and logged.
 
-*One writes*: see ``sqlite_lease``. A row is stored only while the lease has the epoch that it was
+*One writes*: see ``leases``. A row is stored only while the lease has the epoch that it was
 taken with, in the same statement. Whoever writes without a lease reads the run's end first, in the
 same transaction.
 
-*What may not be written can be read*: see ``sqlite_read_only``.
+*What may not be written can be read*: see ``open``.
 
-*The file stays where it is, or the run ends*: see ``sqlite_watch``. Its name is looked up before a
+*The file stays where it is, or the run ends*: see ``watch``. Its name is looked up before a
 write (20 times a second at most), at the end of a drive, with each sync and once a second; if it
 was removed or replaced, what is written fails.
 

@@ -6,9 +6,9 @@ that is within it is done, so who waits behind a holder waits for everybody in l
 
 That makes a graph, and a circle in it would never end. One whose parts are all holders is a
 deadlock: it comes into being when its last one joins the line, and that one is refused (see
-``Scene.circle``). In one with somebody ahead in it nobody need wait behind that one: what it waits
-for is held by the one behind, or by what that is within. So it does not count as ahead (see
-``Scene.ahead``), and no circle is left.
+``ClaimSnapshot.circle``). In one with somebody ahead in it nobody need wait behind that one: what
+it waits for is held by the one behind, or by what that is within. So it does not count as ahead
+(see ``ClaimSnapshot.ahead``), and no circle is left.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class InLine:
     since: float = 0.0
 
 
-class Scene:
-    """All who hold something, and all in line, at one moment."""
+class ClaimSnapshot:
+    """A snapshot of the claims that are held, and of the requests in line."""
 
     def __init__(
         self, held: Sequence[Claim], line: Sequence[InLine], gone: Collection[int] = ()

@@ -53,7 +53,7 @@ from handrail.system.owners import (
     this_process,
 )
 from handrail.system.sqlite import Cause, cause_of, snapshot, transaction, why_of
-from handrail.workspace.claims.deciding import InLine, Scene, related
+from handrail.workspace.claims.deciding import ClaimSnapshot, InLine, related
 
 _BUSY_S = 10.0
 _KEEPS_S = 30 * 86_400.0
@@ -329,11 +329,13 @@ class Store:
             found[number] = claim or Lined(number, scene.in_the_way(scene.line[number]))
         return found
 
-    def _may_have(self, scene: Scene, number: int) -> bool:
+    def _may_have(self, scene: ClaimSnapshot, number: int) -> bool:
         one = scene.line[number]
         return not scene.holders(one) and not scene.ahead(one)
 
-    def _refuse(self, scene: Scene, one: InLine, request: ClaimRequest, owner: Owner) -> None:
+    def _refuse(
+        self, scene: ClaimSnapshot, one: InLine, request: ClaimRequest, owner: Owner
+    ) -> None:
         """Raise if it may not stand in line; the transaction takes it out again."""
         who, what = str(request.claimant), text_of(request.resources)
         circle = scene.circle(one)
@@ -347,7 +349,7 @@ class Store:
     def _granted(
         self,
         desk: sqlite3.Connection,
-        scene: Scene,
+        scene: ClaimSnapshot,
         one: InLine,
         request: ClaimRequest,
         owner: Owner,
@@ -384,7 +386,7 @@ class Store:
         for statement in _RENEW:
             desk.execute(statement, values)
 
-    def _scene(self, desk: sqlite3.Connection) -> Scene:
+    def _scene(self, desk: sqlite3.Connection) -> ClaimSnapshot:
         """Who holds what, and who is in line; those whose process does not stir count as gone."""
         now, mine = time.time(), {owner.token for owner in self._owners()}
         held: list[Claim] = []
@@ -400,7 +402,7 @@ class Store:
             for row in desk.execute(_LINE)
             if row[2] in mine or is_renewed(_owner(row, 2), now)
         ]
-        return Scene(held, line, gone)
+        return ClaimSnapshot(held, line, gone)
 
     def _owners(self) -> list[Owner]:
         """This process, as the owner of each thing that it keeps or wants."""
