@@ -194,11 +194,13 @@ class _Keeper:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._failing_since: float | None = None
+        self._closed = False
 
     def ask(self, waiter: _Waiter) -> None:
         """Have it granted, or put into the line."""
         with self._lock:
             self._drop_abandoned()
+            self._closed = False
             asked = self.store.ask(waiter.request)
             if isinstance(asked, Claim):
                 waiter.claim = asked
@@ -231,6 +233,8 @@ class _Keeper:
             if self._waiters:
                 with suppress(ClaimsFailed):  # the thread looks again
                     self._look()
+            if self._closed:  # it was on its way: nobody lets go of the file after this
+                self.store.disconnect()
             self._wake.set()
 
     def listed(self) -> ClaimList:
@@ -247,6 +251,7 @@ class _Keeper:
                 waiter.error = ClaimsFailed(str(self.store.path), doing, "it was closed")
                 waiter.wake()
             self._waiters.clear()
+            self._closed = True
             self.store.close()
             self._wake.set()
 
