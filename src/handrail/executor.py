@@ -20,7 +20,6 @@ from handrail.model.launch import Launch
 from handrail.model.policy import Ladder, Limits
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.agent import AgentBackend
-from handrail.ports.claims import Claims
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
@@ -30,6 +29,7 @@ from handrail.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from handrail.agents.cassette.cassette import Cassette
+    from handrail.ports.claims import Claims
 
 
 class Executor(ServingEngine):

@@ -36,10 +36,10 @@ from handrail.errors import (
     DefinitionError,
 )
 from handrail.model import events as ev
-from handrail.ports.claims import Claim, Claimant, ClaimRequest, Claims, LaunchClaims, Resource
 from handrail.steps.verbs import AgentCall, Wanted
 
 if TYPE_CHECKING:
+    from handrail.ports.claims import Claim, Claimant, Claims, LaunchClaims, Resource
     from handrail.workspace.git import Repository
 
 CLAIM = "claim"
@@ -90,6 +90,11 @@ class Claiming:
             self._own = LocalClaims()
         return self._own
 
+    def _claimant(self, path: str) -> Claimant:
+        from handrail.ports.claims import Claimant
+
+        return Claimant(self._loop.run_id, path, self._journal)
+
     # -- asking ---------------------------------------------------------------------------------
 
     def launch(self, command: cmd.Perform | cmd.Queue) -> None:
@@ -112,7 +117,7 @@ class Claiming:
 
     async def _acquire(self, flight: InFlight, wanted: Wanted) -> None:
         path = flight.path
-        claimant = Claimant(self._loop.run_id, path, self._journal)
+        claimant = self._claimant(path)
 
         def tell(event: ev.OfClaims) -> None:
             flight.waits = isinstance(event, ev.ClaimWaiting)
@@ -120,6 +125,7 @@ class Claiming:
                 self._behind[path] = event.holder
             self._loop.tell(event)
 
+        from handrail.ports.claims import ClaimRequest
         from handrail.workspace.claims.holding import acquired
 
         for resources in await self._resources(flight.command, wanted):
@@ -132,6 +138,7 @@ class Claiming:
 
     async def _resources(self, command: Waiting, wanted: Wanted) -> list[tuple[Resource, ...]]:
         """What is wanted, for each repository, in an order that is the same for all."""
+        from handrail.ports.claims import Resource
         from handrail.workspace.claims.resources import files_of
         from handrail.workspace.places import branch_of, tree_name
 
@@ -185,9 +192,7 @@ class Claiming:
         if flight.timed_out:
             what = _text_of(command.wanted)
             holders = [behind] if behind else []
-            outcome = ClaimTimeout(
-                str(Claimant(loop.run_id, path)), what, command.wanted.wait_s, holders
-            )
+            outcome = ClaimTimeout(str(self._claimant(path)), what, command.wanted.wait_s, holders)
         if outcome is None:
             if isinstance(command, cmd.Claim):
                 loop.receive(cmd.Evaluated(path, at=loop.now()))
@@ -270,6 +275,8 @@ class Claiming:
 
     def of_launch(self, path: str) -> LaunchClaims:
         """What a launch of the agent at this path has to do with claims."""
+        from handrail.ports.claims import LaunchClaims
+
         own = self.held.get(path, ())
         files = next((one for one in own if any(its.tree for its in one.resources)), None)
         return LaunchClaims(self._claims, files, partial(self._take, path))
@@ -278,6 +285,7 @@ class Claiming:
         self, path: str, resources: tuple[Resource, ...]
     ) -> AbstractAsyncContextManager[Claim]:
         """Hold more; the place of the attempt is given back if that has to wait."""
+        from handrail.ports.claims import ClaimRequest
         from handrail.workspace.claims.holding import held
 
         def tell(event: ev.OfClaims) -> None:
@@ -285,7 +293,7 @@ class Claiming:
                 self._loop.post(partial(self._leave_place, path))
             self._loop.tell(event)
 
-        claimant = Claimant(self._loop.run_id, path, self._journal)
+        claimant = self._claimant(path)
         return held(self._claims, ClaimRequest(claimant, resources), path, tell)
 
     # -- giving back ----------------------------------------------------------------------------

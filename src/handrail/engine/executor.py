@@ -18,7 +18,6 @@ from handrail.engine.bus import bus_for
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts
 from handrail.engine.driver import Driver
-from handrail.engine.in_place import InPlace
 from handrail.engine.inbox import post_answer
 from handrail.engine.inputs import refuse_other_inputs, result_given, with_inputs
 from handrail.engine.journal_users import users_of
@@ -71,6 +70,8 @@ from handrail.secrets.values import SecretValues, secret_values
 from handrail.steps.verbs import Step
 
 if TYPE_CHECKING:
+    from handrail.codec.codec import Codec
+    from handrail.engine.in_place import InPlace
     from handrail.model.history import RunDiff
     from handrail.model.plan import Plan, PlannedStep
 
@@ -249,7 +250,7 @@ class Engine:
 
             function = start.definition.function
             crossing = Crossing(self._journal.codec, function.__module__)
-        in_place = None if codec is None else InPlace(machine.run, self._journal, codec)
+        in_place = None if codec is None else _in_place(machine.run, self._journal, codec)
         wiring = Wiring(
             self._journal,
             bus,
@@ -758,3 +759,10 @@ class _Teller:
 
     def __call__(self, notice: ev.Notice) -> None:
         self.tell(notice)
+
+
+def _in_place(run: RunState, journal: Journal, codec: Codec) -> InPlace:
+    """It, which only a run that is recorded needs."""
+    from handrail.engine.in_place import InPlace
+
+    return InPlace(run, journal, codec)

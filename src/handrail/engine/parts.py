@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from handrail.core.admission import Admission
 from handrail.engine.bus import Bus
@@ -22,13 +22,15 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.described import defined_at
 from handrail.model.policy import Budget, Ladder, Limits, count_of, seconds_of
 from handrail.model.shapes import WorkflowLike
-from handrail.ports.claims import Claims
 from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
 from handrail.record.run_record import Recorded
 from handrail.secrets.values import Secrets, SecretValues
 from handrail.typed.jsonsafe import short_repr
+
+if TYPE_CHECKING:
+    from handrail.ports.claims import Claims
 
 GATE_POLICIES = ("approve", "default", "fail", "ask")
 

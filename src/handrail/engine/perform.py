@@ -19,7 +19,6 @@ from handrail.core.attempt_ends import failed, succeeded
 from handrail.core.commands import BrokenOff, LaunchFailed, Perform, Queue
 from handrail.engine.calls import Abandoned, ActionRaised, call
 from handrail.engine.current import Contexts, Current, built_context, idempotency_key
-from handrail.engine.in_place import InPlace
 from handrail.engine.replacements import Replacements
 from handrail.engine.stage_calls import exit_text, stage_result, takes_one
 from handrail.errors import (
@@ -53,7 +52,6 @@ from handrail.model.results import (
     add_launch,
 )
 from handrail.model.shapes import AgentRequest, OwnTree
-from handrail.ports.claims import LaunchClaims
 from handrail.ports.clock import Clock
 from handrail.record.run_record import Recorded
 from handrail.shortening import shortened
@@ -69,7 +67,9 @@ from handrail.steps.verbs import (
 from handrail.typed.convert import DoesNotFit
 
 if TYPE_CHECKING:
+    from handrail.engine.in_place import InPlace
     from handrail.engine.portable import Crossing
+    from handrail.ports.claims import LaunchClaims
 
 _STAGE_OUTPUT = 20_000
 
@@ -77,7 +77,7 @@ Around: TypeAlias = Callable[[Current], AbstractAsyncContextManager[Any]]
 """Makes what is entered before an attempt and left behind it, in its context."""
 
 
-ClaimsOf: TypeAlias = Callable[[str], LaunchClaims]
+ClaimsOf: TypeAlias = "Callable[[str], LaunchClaims]"
 """What the launch of an agent at a path has to do with claims."""
 FolderOf: TypeAlias = Callable[[Any, AgentSettings, AgentSettings, Launch], Path | None]
 """The folder that a launch of an agent works in; None for an agent that heeds no ``writes=``."""

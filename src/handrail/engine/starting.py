@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from handrail.codec.codec import Codec
 from handrail.engine.parts import Start
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
@@ -17,6 +17,9 @@ from handrail.record.reading import (
     refuse_without_inputs,
 )
 from handrail.record.run_record import Recorded
+
+if TYPE_CHECKING:
+    from handrail.codec.codec import Codec
 
 
 def start_after(

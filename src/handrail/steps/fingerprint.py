@@ -11,7 +11,6 @@ The text is for people too: it is what a mismatch shows. A long one is cut, with
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -108,6 +107,8 @@ def short(text: str, secrets: Mapping[str, str] | None = None) -> str:
     text = masked(text, secrets) if secrets else without_tokens(text)
     if len(text) <= _LONGEST:
         return text
+    import hashlib  # 2 ms that most processes need not pay
+
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     return f"{text[:_KEPT]}... #{digest}"
 
