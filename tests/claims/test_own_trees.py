@@ -1,0 +1,118 @@
+"""A worktree over several steps: how it comes back, and what does not go together."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from handrail import Conflict, Executor, OwnTree, Steps, current, step, workflow
+
+pytestmark = pytest.mark.usefixtures("outside_git")
+
+
+def git(folder: Path, *words: str) -> str:
+    """What git prints."""
+    asked = ["git", "-C", str(folder), *words]
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with one commit, in which the test is."""
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "me")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "me@localhost")
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a\n")
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "first")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def write(name: str, text: str) -> None:
+    """A file of the worktree."""
+    (Path(current().cwd) / name).write_text(text)
+
+
+def commit_beside(folder: str, name: str, text: str) -> None:
+    """A commit of somebody else in the working tree meanwhile."""
+    (Path(folder) / name).write_text(text)
+    git(Path(folder), "add", ".")
+    git(Path(folder), "commit", "--quiet", "-m", f"beside {name}")
+
+
+def by_hand(tree: OwnTree) -> None:
+    """A merge of one's own: all that was done as one commit."""
+    here = Path.cwd()
+    git(here, "merge", "--squash", tree.branch)
+    git(here, "commit", "--quiet", "-m", "by hand")
+
+
+@pytest.mark.parametrize(
+    ("merge", "parents", "subjects"),
+    [
+        ("ff", 1, ["beside c.txt", "first"]),
+        ("merge", 2, ["beside c.txt", "first"]),
+        (by_hand, 1, ["by hand", "beside c.txt", "first"]),
+    ],
+    ids=["ff", "merge", "a function"],
+)
+async def test_what_was_done_comes_back_as_asked(
+    repo: Path, merge: str | Callable[[OwnTree], None], parents: int, subjects: list[str]
+) -> None:
+    """Beside what was committed meanwhile; no worktree and no branch is left."""
+
+    def body() -> Steps[str]:
+        yield from step("write").call(write, "b.txt", "b\n")
+        yield from step("beside").call(commit_beside, str(repo), "c.txt", "c\n")
+        return "done"
+
+    @workflow
+    def flow() -> Steps[str]:
+        return (yield from step("tree").worktree(body, merge=merge))  # type: ignore[arg-type]
+
+    result = await Executor().run(flow)
+    assert result.unwrap() == "done"
+    assert git(repo, "status", "--porcelain") == ""
+    assert git(repo, "ls-files").split() == ["a.txt", "b.txt", "c.txt"]
+    assert len(git(repo, "log", "-1", "--format=%P").split()) == parents
+    told = git(repo, "log", "--format=%s").splitlines()
+    assert [one for one in told if one in {"by hand", "first"} or "beside" in one] == subjects
+    assert git(repo, "worktree", "list").count("\n") == 0
+    assert git(repo, "branch", "--list", "handrail/*") == ""
+
+
+@pytest.mark.parametrize("merge", ["ff", "merge"])
+async def test_what_does_not_go_together_is_a_conflict_with_its_fields(
+    repo: Path, merge: str
+) -> None:
+    """The working tree is as it was; what was done is on a branch, in a worktree that is kept."""
+
+    def body() -> Steps[None]:
+        yield from step("ours").call(write, "a.txt", "ours\n")
+        yield from step("theirs").call(commit_beside, str(repo), "a.txt", "theirs\n")
+
+    @workflow
+    def flow() -> Steps[Any]:
+        return (yield from step("tree").worktree(body, merge=merge))  # type: ignore[arg-type]
+
+    result = await Executor().run(flow)
+    assert result.failed_step is not None
+    (failed,) = [one for one in result.step_results if one.path == "tree"]
+    assert failed.error_type is not None
+    assert failed.error_type.endswith("WorktreeConflict")
+    conflict = failed.output
+    assert isinstance(conflict, Conflict)
+    assert conflict.files == ("a.txt",)
+    assert conflict.reason
+    assert (Path(conflict.path) / "a.txt").read_text() == "ours\n"
+    assert git(repo, "show", f"{conflict.branch}:a.txt") == "ours"
+    assert (repo / "a.txt").read_text() == "theirs\n"
+    assert git(repo, "status", "--porcelain") == ""
