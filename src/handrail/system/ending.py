@@ -65,10 +65,10 @@ class ProcessTree:
         run's to pass on, or it would take an interruption for the failure of its step.
         """
         rest = self.rest()
-        outside = [pid for pid in rest if self._outside(pid, any_run=signum == signal.SIGKILL)]
         send(-self._child.pid, signum)
-        for pid in outside:
-            send(pid, signum)
+        for pid in rest:  # looked at behind the group: one that has just left it is told here
+            if self._outside(pid, any_run=signum == signal.SIGKILL):
+                send(pid, signum)
         return rest
 
     def interrupt(self) -> None:
