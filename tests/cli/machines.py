@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -39,6 +40,16 @@ def until(condition: Callable[[], Any], what: str = "it") -> Any:
 def pause(seconds: float) -> None:
     """Let other processes do what they do for so long."""
     time.sleep(seconds)  # noqa: TID251  # other processes
+
+
+def _is_locked(journal: Path) -> bool:
+    with contextlib.closing(sqlite3.connect(journal, timeout=0.5, isolation_level=None)) as one:
+        try:
+            one.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        one.execute("ROLLBACK")
+        return False
 
 
 class Machine:
@@ -96,9 +107,15 @@ class Machine:
                     found.append(int(entry.name))
         return found
 
-    def freeze(self) -> None:
-        """Stop all of it."""
+    def freeze(self, journal: Path) -> None:
+        """Stop all of it, but not within a write: that would keep SQLite's lock, which the disk of
+        a real machine does not share with others.
+        """
         self._send(signal.SIGSTOP)
+        while _is_locked(journal):
+            self.thaw()
+            pause(0.01)
+            self._send(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let all of it go on."""
