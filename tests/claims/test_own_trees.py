@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from handrail import Conflict, Executor, OwnTree, Steps, current, step, workflow
+from handrail import Conflict, Executor, MemoryJournal, OwnTree, Steps, current, step, workflow
 
 pytestmark = pytest.mark.usefixtures("outside_git")
 
@@ -116,3 +116,32 @@ async def test_what_does_not_go_together_is_a_conflict_with_its_fields(
     assert git(repo, "show", f"{conflict.branch}:a.txt") == "ours"
     assert (repo / "a.txt").read_text() == "theirs\n"
     assert git(repo, "status", "--porcelain") == ""
+
+
+async def test_a_run_goes_on_once_a_person_has_merged(repo: Path) -> None:
+    """As the error says: merged by hand and resumed, nothing is done twice, and nothing is left."""
+    made: list[str] = []
+
+    def ours() -> None:
+        made.append("ours")
+        write("a.txt", "ours\n")
+
+    def body() -> Steps[str]:
+        yield from step("ours").call(ours)
+        yield from step("theirs").call(commit_beside, str(repo), "a.txt", "theirs\n")
+        return "done"
+
+    @workflow
+    def flow() -> Steps[str]:
+        return (yield from step("tree").worktree(body, merge="merge"))
+
+    executor = Executor(journal=MemoryJournal())
+    result = await executor.run(flow)
+    (failed,) = [one for one in result.step_results if one.path == "tree"]
+    assert f"Merge it (git merge {failed.output.branch}), and resume the run" in str(failed.error)
+    git(repo, "merge", "--quiet", "-X", "theirs", failed.output.branch)
+    resumed = await executor.resume(result.run_id, flow)
+    assert (resumed.unwrap(), made) == ("done", ["ours"])
+    assert (repo / "a.txt").read_text() == "ours\n"
+    assert git(repo, "worktree", "list").count("\n") == 0
+    assert git(repo, "branch", "--list", "handrail/*") == ""

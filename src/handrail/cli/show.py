@@ -30,7 +30,7 @@ from handrail.model.paths import decode_key
 from handrail.model.results import A_PERSON, WaitsFor
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.dropped import stuck_step
-from handrail.record.inbox import runs_of, unread
+from handrail.record.inbox import runs_of, unread, with_letters
 from handrail.record.reading import history_of
 from handrail.record.view import (
     Cause,
@@ -151,6 +151,7 @@ def _show_run(info: RunInfo, journal: Journal, place: Place, data: TextIO | None
     view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
     if step:
         return show_step(step, info.run_id, view, history, data)
+    info = with_letters(journal, info)
     if data is not None:
         write_json({**info_data(info), **view.to_dict()}, data)
         return Exit.SUCCEEDED
@@ -669,8 +670,11 @@ async def _follow(journal: Journal, info: RunInfo, emit: Emit) -> ev.Event | Non
             for event in known[len(seen) :]:
                 emit(event)
             seen = known
-        elif info.holder is None:
-            return seen[-1] if seen else None
+        elif info.holder is None:  # a list of runs may be older than the record
+            known = journal.events(info.run_id)
+            for event in known[len(seen) :]:
+                emit(event)
+            return known[-1] if known else None
         if info.holder is not None:
             await anyio.sleep(max(EVERY_S, _SPARE * (time.monotonic() - began)))
         info = line_of(journal, info.run_id) or info

@@ -70,6 +70,9 @@ class WorktreeConflict(AgentError):
     git tells.
     """
 
+    of_steps = False
+    """What was done is recorded step by step: a resume finds it merged."""
+
     def __init__(
         self, agent: str, folder: str, branch: str, reason: str, files: Sequence[str] = ()
     ) -> None:
@@ -86,11 +89,15 @@ class WorktreeConflict(AgentError):
 
     def __str__(self) -> str:
         undo = f"git worktree remove --force {shlex.quote(self.folder)}"
+        removal = f"remove both: {undo} && git branch -D {self.branch}"
+        follows = f"then {removal}"
+        if self.of_steps:
+            follows = f"and resume the run, which removes both; if it is not to go on, {removal}"
         return (
             f"what {self.agent!r} did in its worktree conflicts with the working tree, which "
             f"was left as it is:\n{self.reason}\nThe worktree is kept in {self.folder}, its work "
-            f"is committed on the branch {self.branch}. Merge it (git merge {self.branch}), then "
-            f"remove both: {undo} && git branch -D {self.branch}"
+            f"is committed on the branch {self.branch}. Merge it (git merge {self.branch}), "
+            f"{follows}"
         )
 
 

@@ -229,7 +229,9 @@ class _Merging:
         tree = self.tree
         who = f"step {self.of.owner}"
         said = "\n".join(line for line in reason.splitlines() if not line.startswith("hint:"))
-        return WorktreeConflict(who, tree.folder, tree.branch, said.strip(), files or ())
+        error = WorktreeConflict(who, tree.folder, tree.branch, said.strip(), files or ())
+        error.of_steps = True
+        return error
 
 
 def _under_way(own: Path) -> list[str]:
