@@ -463,16 +463,19 @@ def info_of(standing: Standing, address: str, state: State | None = None) -> Run
     since = said.get(SINCE) or standing.started_at.timestamp()
     updated_at = (standing.ended_at or standing.started_at).timestamp()
     is_driven = standing.is_open and HELD not in said
+    status = _status_of(standing)
+    is_over = status in {"succeeded", "failed", "cancelled"}
+    waits = () if is_over else said.get(WAITS, ())
     return RunInfo(
         standing.run_id,
         standing.workflow,
-        _status_of(standing),
+        status,
         since,
         standing.events if state is None else state.events,
         updated_at if state is None else state.updated_at,
         said.get(LABELS, {}),
         Holder(0, address, since) if is_driven else None,
-        waits_for=msgspec.convert(said.get(WAITS, ()), tuple[WaitsFor, ...]),
+        waits_for=msgspec.convert(waits, tuple[WaitsFor, ...]),
     )
 
 
