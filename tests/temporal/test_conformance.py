@@ -26,8 +26,11 @@ class TestOnACluster(HostContract):
 
     @pytest.fixture
     def bodies(self) -> Sequence[Body]:
-        """As many as the profile says, of what needs no real time."""
-        strategy = drawn_bodies(timeless=True, waits=False, holds=False)
+        """As many as the profile says, of what needs no real time. Without work that grows: which
+        of its tasks comes first is a matter of time, and is in their events.
+        """
+        drawn = drawn_bodies(timeless=True, waits=False, holds=False)
+        strategy = drawn.filter(lambda body: "Grow(" not in repr(body))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return [strategy.example() for _ in range(settings().max_examples // 4)]
