@@ -57,7 +57,7 @@ class Needles:
             if self._unread > 0:
                 return any(map(data.__contains__, self._parts))
             finders = self._finders = _finders(self._needles)
-        return any([find(data) for find in finders])
+        return any(find(data) for find in finders)
 
 
 def _as_bytes(text: str) -> bytes:
