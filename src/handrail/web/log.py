@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from handrail.model.events import Event
 from handrail.typed.jsonsafe import Json
-from handrail.web.log_lines import Line, level_of, line_of
+from handrail.web.log_lines import level_of, line_of
 
 Only: TypeAlias = Literal["", "errors", "warnings", "people"]
 """Lines that are shown alone: errors; these and warnings; what people did, or are asked for."""
@@ -77,9 +77,9 @@ class Log:
         numbers = self._fitting(history, sought)
         total = len(history) if numbers is None else len(numbers)
         at = None
-        if line is not None:
+        if line is not None and total:
             place = line - 1 if numbers is None else bisect_left(numbers, line)
-            at = min(max(0, place), max(0, total - 1))
+            at = min(place, total - 1)
             start = max(0, at - limit // 2)
         if start is None:
             start = max(0, total - limit)
@@ -91,22 +91,8 @@ class Log:
             "total": total,
             "at": at,
             "counts": self._count(history),
-            "lines": [self._told(history[seq - 1]) for seq in seqs],
+            "lines": [told_line(self._hide(history[seq - 1])) for seq in seqs],
         }
-
-    def _told(self, event: Event) -> Json:
-        line = self._line(event)
-        return {
-            "seq": event.seq,
-            "at": event.at,
-            "type": type(event).__name__,
-            "path": getattr(event, "path", ""),
-            "level": line.level,
-            "text": line.text,
-        }
-
-    def _line(self, event: Event) -> Line:
-        return line_of(self._hide(event))
 
     def _fitting(self, history: Sequence[Event], sought: Sought) -> array[int] | None:
         """The numbers of what fits, in order; None: all do."""
@@ -130,8 +116,9 @@ class Log:
             return False
         if not sought.words:
             return True
-        path = getattr(event, "path", "")
-        text = f"{type(event).__name__} {path} {self._line(event).text}".lower()
+        shown = self._hide(event)
+        path = getattr(shown, "path", "")
+        text = f"{type(event).__name__} {path} {line_of(shown).text}".lower()
         return all(word in text for word in sought.words)
 
     def _count(self, history: Sequence[Event]) -> Json:
@@ -145,3 +132,16 @@ class Log:
             for only, levels in ONLY.items()
             if only
         }
+
+
+def told_line(event: Event) -> Json:
+    """One line as data; ``event`` has no secrets in it."""
+    line = line_of(event)
+    return {
+        "seq": event.seq,
+        "at": event.at,
+        "type": type(event).__name__,
+        "path": getattr(event, "path", ""),
+        "level": line.level,
+        "text": line.text,
+    }

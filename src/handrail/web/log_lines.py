@@ -33,6 +33,7 @@ from handrail.typed.jsonsafe import json_safe
 Level: TypeAlias = Literal["error", "warning", "person", "info"]
 """``person``: somebody did it, or is asked for it."""
 
+_A_MINUTE_S = 60
 _MOST = 400
 """Characters of an error, or of a value."""
 
@@ -219,7 +220,9 @@ def _child_ended(event: ev.SubworkflowEnded) -> str:
 
 def _timer_set(event: ev.TimerSet) -> str:
     what = {"timeout": "its time ends", "run": "the run's time ends", "gate": "to be answered"}
-    return f"{what.get(event.reason, f'waits, {event.reason}')} {until(event.due, event.at)}"
+    left = event.due - event.at
+    when = f"in {duration(left)}" if left < _A_MINUTE_S else until(event.due, event.at)
+    return f"{what.get(event.reason, f'waits, {event.reason}')} {when}"
 
 
 def _signal(event: ev.SignalReceived) -> str:
@@ -254,7 +257,8 @@ def _reserved(event: ev.BudgetReserved) -> str:
 
 def _settled(event: ev.BudgetSettled) -> str:
     used = _used(event.usage) or "it did not say what it used"
-    return f"launch {event.launch} ended after {duration(event.duration_s)}: {used}"
+    after = f" after {duration(event.duration_s)}" if event.duration_s else ""
+    return f"launch {event.launch} ended{after}: {used}"
 
 
 def _raised(event: ev.BudgetRaised) -> str:

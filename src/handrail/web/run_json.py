@@ -30,7 +30,7 @@ _MOST_AT_WORK = 3
 _MOST_TASKS = 100
 _HOLDS_STEPS = frozenset({
     "parallel", "for_each", "race", "member", "validate", "branch", "subworkflow", "run_workflow",
-    "scope", "work",
+    "scope", "work", "holding", "worktree",
 })  # fmt: skip
 
 
