@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from handrail.model import events as ev
 from handrail.model.events import Event
-from handrail.model.results import A_PERSON, A_SENDER, CommandResult, Skipped, StepResult, Usage
-from handrail.record.view import plain
+from handrail.model.results import A_PERSON, A_SENDER, Skipped, StepResult, Usage
+from handrail.record.view import exit_code_of, plain
 from handrail.shortening import clean
 from handrail.sinks.console_text import counted, duration, error_text, until
 from handrail.sinks.console_words import (
@@ -53,7 +53,7 @@ def line_of(event: Event) -> Line:
 def level_of(event: Event) -> Level:
     """How grave an event is, without its words."""
     level = _LEVELS.get(type(event), "info")
-    return level if isinstance(level, str) else level(event)
+    return level(event) if callable(level) else level
 
 
 # -- how grave -------------------------------------------------------------------------------------
@@ -65,7 +65,9 @@ def _of_result(event: ev.StepCompleted | ev.MemberCompleted) -> Level:
         return "person"
     if result.status == "failed":
         return "error"
-    got_over = result.status == "defaulted" or bool(result.handled) or bool(_exit_code(result))
+    got_over = (
+        result.status == "defaulted" or bool(result.handled) or bool(exit_code_of(result.output))
+    )
     return "warning" if got_over else "info"
 
 
@@ -160,7 +162,7 @@ def _ended(event: ev.StepCompleted | ev.MemberCompleted) -> str:
         f"{result.attempts} attempts" if result.attempts > 1 else "",
         error_text(result.error, result.error_type, _MOST),
         clean(reason),
-        handled_text(result.status, result.handled, _exit_code(result)),
+        handled_text(result.status, result.handled, exit_code_of(result.output)),
         f"given by {clean(result.given_by)}" if result.given_by else "",
         _used(result.usage),
     ]
@@ -169,10 +171,6 @@ def _ended(event: ev.StepCompleted | ev.MemberCompleted) -> str:
 
 def _took(result: StepResult[Any]) -> str:
     return duration(result.duration_ms / 1000)
-
-
-def _exit_code(result: StepResult[Any]) -> int:
-    return result.output.exit_code if isinstance(result.output, CommandResult) else 0
 
 
 def _used(usage: Usage | None) -> str:
