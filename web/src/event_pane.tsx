@@ -43,6 +43,7 @@ export function EventPane({ store, place, line, onClose }: Props) {
     };
   }, [store, line]);
   const shown = event?.["seq"] === line ? event : null;
+  const isRaw = store.source.frozenAt === null;
   const path = typeof shown?.["path"] === "string" ? shown["path"] : "";
   return (
     <aside class="pane" aria-label={`Event ${line}`}>
@@ -64,7 +65,9 @@ export function EventPane({ store, place, line, onClose }: Props) {
       <div class="pane-body" tabIndex={0} role="region" aria-label="The event as it is recorded">
         {problem && <p class="wrong"><Foreign text={problem} /></p>}
         {shown?.["cut"] === true && <p class="note">It is too long to be shown. The record that can be downloaded has it whole.</p>}
-        {shown && <TextBlock title="As it is recorded" text={pretty(shown)} />}
+        {shown && (isRaw
+          ? <TextBlock title="As it is recorded" text={pretty(shown)} />
+          : <><TextBlock title="In words" text={String(shown["text"])} prose /><p class="note">A report has no raw events in it: <code>handrail export</code> writes them.</p></>)}
       </div>
     </aside>
   );
