@@ -95,20 +95,25 @@ interface ViewProps {
 
 export function LogView({ run, detail, log }: ViewProps) {
   const { store, place, change } = log;
-  useChanges(store);
+  const version = useChanges(store);
   const narrow = useMedia(NARROW);
   const height = narrow ? 46 : 26;
   const [at, setAt] = useState(-1);
   const box = useRef<HTMLDivElement>(null);
   const follows = useRef(LIVE.has(detail.run.state) && place.line === null);
+  /** The line that is shown beside the list; and the place of one that is on its way there. */
   const chosen = useRef<number | null>(null);
+  const awaited = useRef<number | null>(null);
 
   useEffect(() => {
     let gone = false;
-    void store.seek(place, place.line).then((found) => {
-      if (!gone) setAt(found ?? -1);
+    const { line } = place;
+    chosen.current = line;
+    awaited.current = null;
+    void store.seek(place, line).then((found) => {
+      // Meanwhile somebody may have gone to another line.
+      if (!gone && chosen.current === line && awaited.current === null) setAt(found ?? -1);
     });
-    chosen.current = place.line;
     return () => {
       gone = true;
     };
@@ -138,10 +143,14 @@ export function LogView({ run, detail, log }: ViewProps) {
   const choose = (index: number) => {
     const line = store.line(index);
     setAt(index);
+    awaited.current = line ? null : index;
     if (!line) return;
     chosen.current = line.seq;
     change({ line: line.seq });
   };
+  useEffect(() => {
+    if (awaited.current !== null && awaited.current < store.total && store.line(awaited.current)) choose(awaited.current);
+  }, [version]);
   const onKey = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Enter" && at >= 0) {
