@@ -735,3 +735,7 @@ def unportable_part(step: Step[Any]) -> str | None:
             return None
         case _:
             return f"verb {step.verb.kind!r} (the core runs it, an engine performs only leaf steps)"
+
+
+MAKE, MERGE, REMOVE, LEAVE = "(worktree)", "(merge)", "(remove)", "(leave)"
+TREE_STEPS = frozenset({MAKE, MERGE, REMOVE, LEAVE})
