@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from handrail.codec.unresolved import Unresolvable
 from handrail.core.comparison import Comparison, Diverged
@@ -27,6 +27,10 @@ from handrail.ports.journal import Journal
 from handrail.record.dropped import begun
 from handrail.record.reading import ended, history_of, refuse_other_workflow
 from handrail.secrets.values import SecretValues
+
+if TYPE_CHECKING:
+    import pytest
+
 
 Source: TypeAlias = str | os.PathLike[str] | Journal
 """An exported run, the file of a journal, or a journal."""
@@ -99,3 +103,31 @@ async def replayed(
     if found is not None and not found.where and found.path:
         found = replace(found, where=yielded_at(definition, found.path))
     return ReplayReport(history[0].run_id, found)
+
+
+def assert_replays(
+    source: Source, workflow: WorkflowLike[..., Any], *, run_id: str | None = None
+) -> None:
+    """Do nothing if ``replay`` matches.
+
+    Raises:
+        AssertionError: it does not; the text has the first divergence.
+    """
+    __tracebackhide__ = True  # the line of the test is what pytest is to show
+    report = replay(source, workflow, run_id=run_id)
+    if report.divergence is not None:
+        raise AssertionError(f"run {report.run_id} is not replayed: {report.divergence}")
+
+
+def recorded_runs(folder: str | os.PathLike[str]) -> pytest.MarkDecorator:
+    """Have a test run once for each exported run (``*.jsonl``) of a folder, as ``recorded_run``.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    import pytest
+
+    files = sorted(Path(folder).glob("*.jsonl"))
+    if not files:
+        raise FileNotFoundError(f"no exported run (*.jsonl) is in {folder}")
+    return pytest.mark.parametrize("recorded_run", files, ids=[file.stem for file in files])

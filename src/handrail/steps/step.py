@@ -40,9 +40,9 @@ from handrail.model.results import (
 )
 from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
 from handrail.model.work import Found, StopRule, Task, Work
-from handrail.steps.agent_step import agent_settings
 from handrail.steps.arguments import (
     MISSING,
+    agent_settings,
     argv_of,
     body_of,
     check_agent,

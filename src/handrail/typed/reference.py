@@ -16,6 +16,8 @@ are no part of a fingerprint, so that a run whose steps were given such an objec
 
 _RECORDED_AS = {
     "handrail.codec.unresolved:Unresolvable": "handrail.model.unresolved:Unresolvable",
+    "handrail.agents.gemini:GeminiBackend": "handrail.agents.gemini.backend:GeminiBackend",
+    "handrail.agents.opencode:OpencodeBackend": "handrail.agents.opencode.backend:OpencodeBackend",
     "handrail.agents.prompt:Files": "handrail.agents.background:Files",
     "handrail.engine.current:ContextNotAMapping": "handrail.engine.contexts:ContextNotAMapping",
     "handrail.errors:CancelledFromWithin": "handrail.engine.stops:CancelledFromWithin",
@@ -25,6 +27,7 @@ _RECORDED_AS = {
     "handrail.record.rows:UnreadableRecord": "handrail.model.records:UnreadableRecord",
     "handrail.secrets.values:Secrets": "handrail.model.policy:Secrets",
     "handrail.static.source:SourceUnavailable": "handrail.dsl.source:SourceUnavailable",
+    "handrail.steps.verbs:StepNotYielded": "handrail.steps.forgotten:StepNotYielded",
     "handrail.steps.verbs:Stage": "handrail.model.steps:Stage",
     "handrail.system.spawn:CommandNotStarted": "handrail.system.refusal:CommandNotStarted",
     "handrail.typed.convert:DoesNotFit": "handrail.model.convert:DoesNotFit",

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from handrail.coordination.hub.fitting import Fitting
+from handrail.coordination.hub.bounded import Fitting
 from handrail.coordination.hub.frames import SHORT, Refusal
 from handrail.coordination.hub.records import Claim, Count, Held, Lined
 from handrail.coordination.hub.state import Reaction, Request, State
