@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from handrail.agents.agent import Agent as Agent
     from handrail.agents.api.backend import ApiBackend as ApiBackend
     from handrail.agents.cassette.cassette import Cassette as Cassette
-    from handrail.agents.cassette.errors import CassetteMismatch as CassetteMismatch
-    from handrail.agents.cassette.errors import CassetteMissing as CassetteMissing
+    from handrail.agents.cassette.cassette import CassetteMismatch as CassetteMismatch
+    from handrail.agents.cassette.cassette import CassetteMissing as CassetteMissing
     from handrail.agents.claude.backend import ClaudeBackend as ClaudeBackend
     from handrail.agents.codex.backend import CodexBackend as CodexBackend
     from handrail.agents.codex.exec import CodexExecBackend as CodexExecBackend
@@ -194,8 +194,7 @@ _NAMES = {
     "handrail.agents.acp.backend": "AcpBackend",
     "handrail.agents.agent": "Agent",
     "handrail.agents.api.backend": "ApiBackend",
-    "handrail.agents.cassette.cassette": "Cassette",
-    "handrail.agents.cassette.errors": "CassetteMismatch CassetteMissing",
+    "handrail.agents.cassette.cassette": "Cassette CassetteMismatch CassetteMissing",
     "handrail.agents.claude.backend": "ClaudeBackend",
     "handrail.agents.codex.backend": "CodexBackend",
     "handrail.agents.codex.exec": "CodexExecBackend",

@@ -20,7 +20,7 @@ from handrail.engine.parts import AgentCheck, Parts
 from handrail.errors import DefinitionError, NotPortable
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings
 from handrail.model.definition import WorkflowDefinition
-from handrail.typed.code_names import CodeNames
+from handrail.typed.reference import CodeNames
 
 if TYPE_CHECKING:
     from handrail.static.agent_links import Link

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Required, TypeAlias, TypedDict, cast, get_args
 
 import attrs
 
@@ -25,12 +25,11 @@ from handrail.model.policy import ON_ERROR_MODES, count_of, seconds_of
 from handrail.model.results import AgentResult
 from handrail.model.shapes import WorkflowLike
 from handrail.model.work import Task
-from handrail.steps.options import Merge
 from handrail.steps.verbs import Context, ShellCommand, Stage, Step, Wanted, take
 from handrail.typed.jsonsafe import short_repr
 
 if TYPE_CHECKING:
-    from handrail.ports.agent import AgentBackend
+    from handrail.ports.agent import AgentBackend  # noqa: TC004  # costs more than a step may
 
 
 class Missing:
@@ -358,3 +357,44 @@ def _session(name: str, given: object) -> AgentSettings:
         f"step {name!r}: session= takes the result of an earlier agent step, or the id of a "
         f"session, got {short_repr(given)}"
     )
+
+
+Merge: TypeAlias = Literal["ff", "merge", "keep"]
+"""What becomes of the commits of a worktree."""
+
+
+class Raising(TypedDict, total=False):
+    """The options of a group that fails when a member does."""
+
+    on_error: Literal["fail_fast", "all_or_nothing"]
+    max_concurrency: int | None
+    min_success: float | None
+
+
+class Continuing(TypedDict, total=False):
+    """The options of a group whose output tells of each member how it ended."""
+
+    on_error: Required[Literal["continue"]]
+    max_concurrency: int | None
+    min_success: float | None
+
+
+class Program(TypedDict, total=False):
+    """The options of ``.command()`` that do not decide the type of its output."""
+
+    cwd: Any
+    env: Mapping[str, str] | None
+    stdin: str | bytes | None
+    check: bool
+
+
+class Launching(TypedDict, total=False):
+    """The options of ``.agent()`` that do not decide the type of its output."""
+
+    backend: AgentBackend | str | None
+    model: str | None
+    options: AgentOptions
+    session: str | AgentResult[Any] | None
+    fork: bool
+    writes: Sequence[str] | None
+    worktree: bool

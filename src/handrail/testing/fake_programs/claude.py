@@ -10,8 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from handrail.testing.fake_programs.launch import Entry, Launch
-from handrail.testing.fake_programs.options import Options, UnknownOption
+from handrail.testing.fake_programs.launch import Entry, Launch, Options, UnknownOption
 from handrail.testing.fake_programs.output import clock_text, new_id, pause, read_all, stamp
 from handrail.testing.fake_programs.turn import perform
 
