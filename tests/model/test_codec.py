@@ -34,7 +34,7 @@ from handrail import (
     Usage,
 )
 from handrail.codec import writing
-from handrail.codec.writing import is_plain
+from handrail.codec.plain import is_plain
 
 T = TypeVar("T")
 CODEC = Codec()

@@ -9,8 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from handrail.codec.codec import Codec
+from handrail.secrets.needles import LONG, Needles
 from handrail.secrets.sealing import sealed, unsealed, variables_in
-from handrail.secrets.values import LONG, SPELLINGS, Needles, Secrets, masked, secret_values
+from handrail.secrets.values import SPELLINGS, Secrets, masked, secret_values
 
 # -- which values are secret -----------------------------------------------------------------------
 

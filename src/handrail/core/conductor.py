@@ -39,10 +39,11 @@ import attrs
 from handrail.core import commands as cmd
 from handrail.core.admission import Admission
 from handrail.core.attempt_ends import bound, failed, undone
+from handrail.core.command_loop import CommandLoop
 from handrail.core.line import Line
 from handrail.core.machine import Machine
 from handrail.core.nodes import Phase, cleans_up
-from handrail.core.rehearsal import CommandLoop, Rehearsing, beginning, leads_back
+from handrail.core.rehearsal import Rehearsing, beginning, leads_back
 from handrail.core.timers import Timers
 from handrail.core.value_texts import Types, declared_in, failure_for_unserializable, with_text
 from handrail.core.waits import ends_by_itself
