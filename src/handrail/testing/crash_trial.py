@@ -21,10 +21,10 @@ from typing import Any, Literal, NoReturn, Protocol, TypeAlias, cast
 import anyio
 import attrs
 
-from handrail.codec.codec import Codec
 from handrail.core import commands as cmd
 from handrail.engine import executor
 from handrail.engine.attempt_tasks import Attempts
+from handrail.engine.checking import JournalBefore
 from handrail.engine.driver import Driver
 from handrail.engine.executor import Engine
 from handrail.engine.tasks import InFlight
@@ -34,7 +34,7 @@ from handrail.model import events as ev
 from handrail.model.events import Event
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
-from handrail.ports.journal import Journal, Lease, Letter, RunInfo, group_append
+from handrail.ports.journal import Journal, Letter, group_append
 from handrail.record.reading import ended, recorded_result
 from handrail.testing.clock import JumpClock
 from handrail.testing.crash_verdict import Verdict, interrupted_steps, verdict_of
@@ -205,7 +205,7 @@ def repeated(story: Iterable[Chapter]) -> list[str]:
     return found
 
 
-class CrashingJournal:
+class CrashingJournal(JournalBefore):
     """Passes everything on, and dies at ``point``, before the record is written or after.
 
     Records are counted from 1 as they are written; letters are records too. ``tell`` is told of
@@ -215,26 +215,16 @@ class CrashingJournal:
     def __init__(
         self, inner: Journal, point: Point | None, tell: Callable[[int, str], None]
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._dies_before = point[0] if point is not None and point[1] == "before" else 0
         self._dies_after = point[0] if point is not None and point[1] == "after" else 0
         self._tell = tell
         self._records = 0
 
-    @property
-    def durable(self) -> bool:
-        """Whatever the journal says that it stands before."""
-        return self._inner.durable
-
-    @property
-    def codec(self) -> Codec:
-        """As ``durable``."""
-        return self._inner.codec
-
     def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:
         """Store the event, or die."""
         dies = self._begin(record_name(event))
-        stored = self._inner.append(event, sync=sync)
+        stored = self._behind.append(event, sync=sync)
         if not dies:
             return stored
         if stored is None:
@@ -248,7 +238,7 @@ class CrashingJournal:
         dies = False
         for event in events:
             dies = self._begin(record_name(event)) or dies
-        together = group_append(self._inner)
+        together = group_append(self._behind)
         assert together is not None, "the journal of a trial stores several events as one"
         stored = together(events, sync=sync)
         if not dies:
@@ -260,7 +250,7 @@ class CrashingJournal:
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
         """Keep the letter, or die."""
         dies = self._begin(f"letter {record_name(letter.event)}")
-        kept = self._inner.post(letter, secrets=secrets)
+        kept = self._behind.post(letter, secrets=secrets)
         if dies:
             die()
         return kept
@@ -275,7 +265,7 @@ class CrashingJournal:
     ) -> None:
         """Store the run, or die."""
         dies = self._begin(f"run {events[0].run_id}")
-        self._inner.append_run(events, letters=letters, secrets=secrets)
+        self._behind.append_run(events, letters=letters, secrets=secrets)
         if dies:
             die()
 
@@ -286,28 +276,6 @@ class CrashingJournal:
         if self._records == self._dies_before:
             die()
         return self._records == self._dies_after
-
-    def events(
-        self, run_id: str, /, *, secrets: Mapping[str, str] | None = None
-    ) -> Sequence[Event]:
-        """All events of a run."""
-        return self._inner.events(run_id, secrets=secrets)
-
-    def runs(self) -> Sequence[RunInfo]:
-        """Every run."""
-        return self._inner.runs()
-
-    def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> Lease:
-        """Become the one who drives a run."""
-        return self._inner.acquire(run_id, secrets=secrets)
-
-    def letters(self, run_id: str, after: int, /) -> Sequence[Letter]:
-        """The letters of a run."""
-        return self._inner.letters(run_id, after)
-
-    def close(self) -> None:
-        """Release what the journal holds."""
-        self._inner.close()
 
 
 def record_name(event: Event) -> str:
