@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.agents.gemini.backend import GeminiBackend
-from handrail.agents.gemini.errors import kind_of_failure
-from handrail.agents.gemini.stream import GeminiParser
+from handrail.agents.gemini import GeminiBackend, GeminiParser, kind_of_failure
 from handrail.agents.transport.parser import Ending
 from handrail.errors import AgentError
 from handrail.model.agent_options import AgentOptions

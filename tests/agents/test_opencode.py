@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from handrail.agents.opencode.backend import OpencodeBackend
-from handrail.agents.opencode.errors import kind_of_error, retry_at_of
-from handrail.agents.opencode.stream import OpencodeParser
+from handrail.agents.opencode import (
+    OpencodeBackend,
+    OpencodeParser,
+    kind_of_error,
+    retry_at_of,
+)
 from handrail.agents.transport.parser import Ending
 from handrail.errors import AgentError
 from handrail.model.agent_options import AgentOptions

@@ -18,8 +18,15 @@ from handrail.model.events import StepCompleted, StepStarted, stamp
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.testing import Crashes, FakeAgent, JumpClock, plugin
 from handrail.testing import crash_everywhere as everywhere
-from handrail.testing.crash_points import all_points, spread
-from handrail.testing.crash_trial import Chapter, Notebook, in_child, read_story, repeated
+from handrail.testing.crash_trial import (
+    Chapter,
+    Notebook,
+    all_points,
+    in_child,
+    read_story,
+    repeated,
+    spread,
+)
 from handrail.testing.crash_verdict import differences, verdict_of
 
 CrashEverywhere = Callable[..., Crashes]

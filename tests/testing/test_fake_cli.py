@@ -438,9 +438,9 @@ BACKENDS = [
     ("codex", "codex.exec.CodexExecBackend"),
     ("copilot", "copilot.backend.CopilotBackend"),
     ("gemini", "acp.backend.gemini_acp"),
-    ("gemini", "gemini.backend.GeminiBackend"),
+    ("gemini", "gemini.GeminiBackend"),
     ("opencode", "acp.backend.opencode"),
-    ("opencode", "opencode.backend.OpencodeBackend"),
+    ("opencode", "opencode.OpencodeBackend"),
 ]
 FAILED: list[Any] = ["rate_limit", "context_overflow", "auth", "transient"]
 

@@ -11,7 +11,7 @@ from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, debugging
 from handrail.cli.journal import Place
 from handrail.cli.masking import shown, shown_value
-from handrail.cli.waiting import answers_to, signals_to
+from handrail.codec.unresolved import Unresolved
 from handrail.errors import ReplayMismatch, StepChange
 from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult
 from handrail.record.dropped import stuck_step
@@ -244,3 +244,21 @@ def _question(gate: OpenGate) -> str:
 def _tracebacks(result: WorkflowResult[Any]) -> list[str]:
     found = [step.traceback for step in result.step_results] + [result.traceback]
     return [text.rstrip() for text in dict.fromkeys(found) if text]
+
+
+def answers_to(run_id: str, gate: OpenGate, place: Place) -> str:
+    """The command that answers a gate; with several choices, the first one and what else."""
+    first, *others = _answers(gate)
+    command = place.command("answer", run_id, gate.path, first)
+    return f"{command}   (or {', '.join(others)})" if others else command
+
+
+def signals_to(run_id: str, name: str, place: Place) -> str:
+    """The command that sends a signal."""
+    return place.command("signal", run_id, name)
+
+
+def _answers(gate: OpenGate) -> list[str]:
+    if gate.choices and not any(isinstance(one, Unresolved) for one in gate.choices):
+        return [str(choice) for choice in gate.choices]
+    return ["yes", "no"] if gate.type is bool else ["ANSWER"]

@@ -19,10 +19,18 @@ from handrail.cli.exits import EXIT_OF, Exit, Refused
 from handrail.cli.inputs import type_name
 from handrail.cli.journal import Place, chosen, line_of, matching, picked, whole
 from handrail.cli.masking import shown, shown_value
-from handrail.cli.report import format_time, in_lines, left_behind, one_line, readable, shortened
+from handrail.cli.report import (
+    answers_to,
+    format_time,
+    in_lines,
+    left_behind,
+    one_line,
+    readable,
+    shortened,
+    signals_to,
+)
 from handrail.cli.show_step import show_step
 from handrail.cli.target import is_file, is_module, load, target_of
-from handrail.cli.waiting import answers_to, signals_to
 from handrail.cli.work import counts_text
 from handrail.model import events as ev
 from handrail.model.definition import REQUIRED

@@ -15,11 +15,10 @@ from handrail.core.failing import fail
 from handrail.core.failures import AttemptFailure, failure_from, failure_of_body
 from handrail.core.nodes import Node
 from handrail.core.run_state import BodyStepNode, RunState, declared_for
-from handrail.core.tree_steps import LEAVE, MAKE, MERGE, REMOVE
 from handrail.model.paths import join
 from handrail.model.results import StepResult
 from handrail.model.shapes import OwnTree
-from handrail.steps.verbs import Step, TreeAction, TreeBody, TreeWork
+from handrail.steps.verbs import LEAVE, MAKE, MERGE, REMOVE, Step, TreeAction, TreeBody, TreeWork
 
 _ACTIONS: Mapping[str, TreeAction] = {
     MAKE: "make",

@@ -1,23 +1,29 @@
-"""What ``opencode run --format json`` prints, read for one turn.
+"""opencode through the JSON events of ``opencode run``, a process a turn.
 
 There is no last event: a turn is over when a step ended with ``stop`` and the program has gone. A
 conversation that does not fit the model is compacted for ever, so the first such error is the end.
-Tools are told when they are done.
+Tools are told when they are done. An error is known by its name, then the status of the API, then
+its words.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from pathlib import Path
 
-from handrail.agents.opencode.errors import (
-    HINTS,
-    MAY_PASS,
-    NO_SESSION,
-    kind_of_error,
-    message_of,
-    retry_at_of,
+import attrs
+
+from handrail.agents.transport.cli import (
+    child_environment,
+    home_of,
+    json_file,
+    probe_program,
+    run_cli,
+    unblank,
 )
+from handrail.agents.transport.failures import kind_of_status
 from handrail.agents.transport.loose_json import (
     Object,
     count_in,
@@ -28,7 +34,9 @@ from handrail.agents.transport.loose_json import (
     whole_in,
 )
 from handrail.agents.transport.parser import Ending, kind_of_end, lost_session, words_of_end
+from handrail.agents.transport.reset_times import reset_time
 from handrail.errors import AgentErrorKind
+from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.events import (
     AgentCompaction,
     AgentMessage,
@@ -41,7 +49,94 @@ from handrail.model.events import (
 )
 from handrail.model.launch import AgentError
 from handrail.model.results import Usage
-from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.ports.agent import AgentReply, AgentTurn, Capabilities, Probe
+
+INSTALL = "npm install -g opencode-ai"
+
+_QUIET = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "NO_COLOR": "1"}
+
+
+@attrs.frozen
+class OpencodeBackend:
+    """``opencode run`` with its JSON events, one process a turn; it goes on in sessions.
+
+    ``options`` hold unless an agent or a step says otherwise; models are ``"provider/model"``. What
+    it would have to ask for is denied, unless ``permission="full"``. It tells of a tool when that
+    is done, and nothing while it tries a request again, which it may do for ever. A blank
+    prompt, which opencode refuses, is sent as ``Continue.``.
+    """
+
+    executable: str = "opencode"
+    options: AgentOptions = attrs.field(default=NO_OPTIONS, kw_only=True)
+
+    @property
+    def name(self) -> str:
+        """``"opencode-run"``."""
+        return "opencode-run"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Sessions, forks, tokens, costs and reset times; no schema."""
+        return _CAPABILITIES
+
+    async def complete(self, turn: AgentTurn, /) -> AgentReply:
+        """The last text of the turn, after a step of which the model said that it was the last.
+
+        Raises:
+            AgentError: there was none, with the reason and its kind.
+        """
+        options = turn.options.over(self.options)
+        return await run_cli(
+            turn,
+            opencode_argv(self.executable, turn, options),
+            OpencodeParser(turn, model=options.profile_and_model[1]),
+            stdin=unblank(turn.prompt),
+            env=child_environment(options, add=_QUIET),
+            cwd=options.cwd,
+            options=options,
+            program="opencode",
+            install=INSTALL,
+        )
+
+    async def probe(self) -> Probe:
+        """Whether opencode is there, its version, and whether it has a login."""
+        return await probe_program(
+            self.executable,
+            child_environment(self.options, add=_QUIET),
+            logged_in=opencode_logged_in,
+            install=INSTALL,
+            login="opencode auth login",
+        )
+
+
+_CAPABILITIES = Capabilities(
+    options=frozenset({"model", "effort", "permission", "cwd", "env", "extra_args"}),
+    permissions=frozenset({"full"}),
+    sessions=True,
+    fork=True,
+    usage=True,
+    cost=True,
+    reset_times=True,
+)
+
+
+def opencode_argv(executable: str, turn: AgentTurn, options: AgentOptions) -> list[str]:
+    """The arguments of one turn; the prompt goes to stdin."""
+    _, model = options.profile_and_model
+    argv = [executable, "run", "--format", "json", "--thinking"]
+    argv += [] if model is None else ["-m", model]
+    argv += [] if options.effort is None else ["--variant", options.effort]
+    argv += ["--auto"] if options.permission == "full" else []
+    if turn.session is not None:
+        argv += ["-s", turn.session, *(["--fork"] if turn.fork else [])]
+    return [*argv, *(options.extra_args or ())]
+
+
+def opencode_logged_in(env: Mapping[str, str]) -> bool | None:
+    """Whether opencode has a login; None if none is stored, for variables and settings may do."""
+    data = Path(env.get("XDG_DATA_HOME") or home_of(env) / ".local" / "share")
+    return True if json_file(data / "opencode" / "auth.json") else None
+
 
 _ENDS: dict[str, AgentErrorKind] = {"length": "output_limit", "content-filter": "refusal"}
 _DENIED = re.compile(r"rejected permission|user rejected|rule which prevents", re.IGNORECASE)
@@ -222,3 +317,85 @@ def _usage(part: Object) -> Usage:
 
 def _sum(count: int | None, *more: int | None) -> int | None:
     return None if count is None else count + sum(one or 0 for one in more)
+
+
+HINTS: dict[AgentErrorKind, str] = {
+    "auth": "Run `opencode auth login`.",
+    "spending_cap": "Add credits to the provider's account.",
+    "config": "Compare the arguments with `opencode run --help`.",
+}
+
+_NAMES: dict[str, AgentErrorKind] = {
+    "ContextOverflowError": "context_overflow",
+    "ProviderAuthError": "auth",
+    "MessageOutputLengthError": "output_limit",
+    "MessageAbortedError": "interrupted",
+    "ProviderModelNotFoundError": "bad_request",
+    "ProviderInitError": "config",
+    "ConfigInvalidError": "config",
+    "ConfigJsonError": "config",
+}
+NO_SESSION = re.compile(r"session not found", re.IGNORECASE)
+"""How opencode says that it does not have a session."""
+_OVERFLOW = re.compile(r"prompt is too long|context (?:length|window|limit)|maximum context")
+_WAIT = re.compile(r"retry in \d")  # Google speaks of billing then too
+_CAP = re.compile(r"usage limit|daily (?:quota|limit)|quota will reset|per ?day")
+_CREDIT = re.compile(
+    r"\bcredits?\b|billing|quota exceeded|insufficient[_ ](?:quota|balance|funds)|current quota"
+)
+_NETWORK = re.compile(r"unable to connect|fetch failed|socket|econn|timed? ?out|network|overloaded")
+_VAGUE = frozenset({None, "bad_request", "rate_limit", "auth"})
+"""What words may say more exactly."""
+MAY_PASS: frozenset[AgentErrorKind] = frozenset({"rate_limit", "usage_cap", "transient"})
+"""Kinds of failures that may be over some time."""
+
+
+def kind_of_error(error: Object) -> AgentErrorKind:
+    """The kind of an error event's ``error``."""
+    name, data = text_in(error, "name"), object_in(error, "data")
+    if name in _NAMES:
+        return _NAMES[name]
+    kind = kind_of_status(whole_in(data, "statusCode"))
+    said = message_of(error).lower()
+    if kind in _VAGUE and (worded := _worded(said, kind)) is not None:
+        return worded
+    if name == "UnknownError" and not _NETWORK.search(said):
+        return kind or "bad_request"  # such as a model that is not known
+    return kind or "transient"
+
+
+def message_of(error: Object) -> str:
+    """What an error says in words; empty if nothing."""
+    return text_in(object_in(error, "data"), "message") or text_in(error, "message")
+
+
+def _worded(said: str, kind: AgentErrorKind | None) -> AgentErrorKind | None:
+    if _OVERFLOW.search(said):
+        return "context_overflow"
+    if kind != "auth" and _CAP.search(said):
+        return "usage_cap"
+    if kind != "auth" and _WAIT.search(said):
+        return "rate_limit"
+    return "spending_cap" if _CREDIT.search(said) else None
+
+
+def retry_at_of(data: Object, now: float) -> float | None:
+    """When to try again, by the answer's headers, else by its words."""
+    given = {key.lower(): one for key, one in object_in(data, "responseHeaders").items()}
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        if (after := _number(given.get(name))) is not None:
+            return now + after * unit_s
+    date = _date(given.get("retry-after"))
+    return reset_time(text_in(data, "message"), now) if date is None else date
+
+
+def _number(value: object) -> float | None:
+    text = str(value).strip()
+    return float(text) if re.fullmatch(r"\d{1,9}(?:\.\d{1,6})?", text) else None
+
+
+def _date(value: object) -> float | None:
+    try:
+        return parsedate_to_datetime(value).timestamp() if isinstance(value, str) else None
+    except (ValueError, OverflowError, OSError):
+        return None
