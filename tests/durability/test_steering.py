@@ -462,7 +462,7 @@ async def test_a_step_is_completed_skipped_and_begun_again() -> None:
         "f": ("fay", 0),
     }
     told = [
-        r"input 'a': got .* expected Out",
+        r"the output of step 'a': got .* expected Out",
         r"no step 'aa'. Did you mean 'a'|no step 'aa'",
         r"neither .default\(\) nor .skip_on_error\(\). complete\(\) ends it",
         r"step 'c' has not begun. At work: 'a'.",
