@@ -44,7 +44,7 @@ def test_a_program_that_is_nowhere_on_path(tmp_path: Path) -> None:
         ("claud", "claude"),
         ("makee", "make"),
         ("pythom", "python"),
-        ("lint", ""),  # another program than link, and than luit
+        ("lint", ""),  # another program than link
         ("nope", ""),
         ("gone", ""),
     ],
@@ -53,7 +53,7 @@ def test_a_misspelt_program_is_answered_with_what_was_meant(
     tmp_path: Path, typed: str, meant: str
 ) -> None:
     """Programs on the command's own PATH are offered that are one slip away, and no others."""
-    for name in "pytest py.test python git gsutil gcloud claude make link luit open".split():
+    for name in ("pytest", "python", "git", "gsutil", "gcloud", "claude", "make", "link", "open"):
         script(tmp_path, name, "#!/bin/sh\n")
     (tmp_path / "gone").symlink_to("nowhere")
     hint = f" Did you mean {meant}?" if meant else ""

@@ -213,8 +213,8 @@ def _placed(repository: Repository, pattern: str) -> str:
     typed = pattern.removeprefix("!")
     root, here = os.path.realpath(repository.root), os.path.realpath(Path.cwd())
     if escaped(pattern) != pattern and os.path.lexists(pattern):
-        there = os.path.relpath(os.path.join(here, pattern), root)
-        return f"{escaped(there)}/**" if os.path.isdir(pattern) else literal(there)
+        there = os.path.relpath(Path(here, pattern), root)
+        return f"{escaped(there)}/**" if Path(pattern).is_dir() else literal(there)
     if typed.startswith("/"):
         if typed != root and not typed.startswith(f"{root}/"):
             raise DefinitionError(f"the pattern {pattern!r} leads out of the repository {root}")

@@ -114,7 +114,8 @@ def _is_slip(typed: str, meant: str) -> bool:
     """True if the one is the other with a letter too many, too few, or two in the wrong order. One
     that differs by a letter may as well be another program, if the name is short.
     """
-    at = len(os.path.commonprefix((typed, meant)))
+    pairs = enumerate(zip(typed, meant, strict=False))
+    at = next((at for at, (one, other) in pairs if one != other), min(len(typed), len(meant)))
     mine, its = typed[at:], meant[at:]
     wrong_order = mine[:2] == its[1::-1] and mine[2:] == its[2:]
     other_letter = mine[1:] == its[1:] and len(typed) > 5
