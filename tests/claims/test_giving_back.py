@@ -78,8 +78,7 @@ async def test_a_step_that_is_stopped_while_it_gives_back_gives_back() -> None:
             granted: list[str] = []
             people.start_soon(retry)
             async for event in run:
-                if isinstance(event, ev.ClaimGranted):
-                    granted.append(event.path)
+                granted.extend([event.path] if isinstance(event, ev.ClaimGranted) else [])
     assert run.result.success
     assert len(granted) == 3
     assert (await claims.listed()).held == ()
