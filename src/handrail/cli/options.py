@@ -109,7 +109,8 @@ class Driving:
         Print the run's id once its start is recorded, and leave it to another process, which waits
         at questions until somebody answers them, from anywhere.
     notify
-        A command for the shell, to be run when the run needs a person, and when it has ended.
+        A command for the shell, to be run when the run needs a person, and when it has ended, in
+        place of that of [tool.handrail]; '' runs none.
     """
 
     as_json: Json = False

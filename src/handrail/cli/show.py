@@ -317,8 +317,9 @@ def _print_value(value: Any) -> None:
 
 
 def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
+    when = "when it is resumed" if info.holder is None else "when the step at work ends"
     for message in view.inbox:
-        print(shown(f"in its inbox, for when it is resumed: {_message_text(message)}"))
+        print(shown(f"in its inbox, to be read {when}: {_message_text(message)}"))
     for said in view.untold:
         if said not in view.inbox:
             to = f", for {said.path!r}" if said.path else ""

@@ -99,8 +99,8 @@ class WorktreeNode(BodyStepNode):
         self.yields = before  # the steps of the body come behind those before it
 
     def _child_failed(self, run: RunState, result: StepResult[Any]) -> None:
-        what = {MAKE: "its worktree was not made", MERGE: "its worktree was not merged"}
-        text = f"{what.get(result.name, f'its set-up {result.name!r} failed')}: {result.error}"
+        what = {MAKE: "its worktree was not made: ", MERGE: "its worktree was not merged: "}
+        text = f"{what.get(result.name, '')}step {result.name!r} failed: {result.error}"
         failure = failure_from(result, text)
         failure.output = result.output
         if result.name == MERGE or self.tree is None:

@@ -657,6 +657,10 @@ class Driver:
         """Stop what is at work, or waits for its place; ``again``: another launch takes the place.
         What is in the driver's own task has been stopped: that was urgent.
         """
+        asks = self._claiming.withdraw(path, again=again)
+        if asks is not None:
+            self.attempts.report_stop(path, asks.attempt, abandoned=False)
+            return
         queued = self._line.keep(path) if again else self._line.leave(path)
         if queued is not None:
             if not again:

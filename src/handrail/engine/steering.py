@@ -168,7 +168,7 @@ class SteeredEngine(Engine):
             history = history_of(self._journal, run_id, self._secrets())
             last = ended(history)
             needs_work = event.action in {"retry", "guide"}
-            if last is not None and (last.status == "succeeded" or needs_work):
+            if last is not None and (last.status != "failed" or needs_work):
                 raise CannotSteer(run_id, *over(last))
             definition = workflow_for(history, None, self._parts.workflows)
             run = await self._gone_through(history, definition, self._parts.clock.now())
