@@ -38,6 +38,8 @@ WITHIN_ONE_PROCESS = tuple(
     f"tests/{name}" for name in ("core", "engine", "model", "record", "sinks", "static")
 )
 WITH_THE_SYSTEM = ("tests/cli", "tests/coordination", "tests/system")
+LONG = tuple(f"--ignore=tests/cli/test_{name}.py" for name in ("detach", "quickstart", "worker"))
+"""These wait for processes that wait for one another, on whichever Python."""
 WITHOUT_EXTRAS = (*WITHIN_ONE_PROCESS, "tests/journals", "tests/system", "tests/test_public.py")
 
 PROGRAMS = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex",
@@ -111,7 +113,7 @@ def tests(session: nox.Session) -> None:
     session.install(wheel("all"), *group("tests-all"))
     which = ()
     if session.python == NEWEST:
-        which = (*BRIEF, "-k", "not trio", *WITHIN_ONE_PROCESS, *WITH_THE_SYSTEM)
+        which = (*BRIEF, "-k", "not trio", *LONG, *WITHIN_ONE_PROCESS, *WITH_THE_SYSTEM)
     run_pytest(session, *IN_PARALLEL, "--all-extras", *which)
 
 
@@ -161,7 +163,9 @@ def docs(session: nox.Session) -> None:
     session.install(wheel("all"), *group("docs"))
     session.run("python", "docs/llms.py", "--check")
     # the blocks of a page run in their order, so all of a page in one process
-    run_pytest(session, *IN_PARALLEL, "--dist=loadfile", "-p", "tests.documents", "README.md", "docs")
+    run_pytest(
+        session, *IN_PARALLEL, "--dist=loadfile", "-p", "tests.documents", "README.md", "docs"
+    )
 
 
 @nox.session(venv_backend="none")
