@@ -191,7 +191,7 @@ def test_unknown_fields_and_messages_change_nothing(protocol: str, case: str) ->
 
 
 @pytest.mark.parametrize("protocol", DIALOGUES)
-@settings(max_examples=40)
+@settings(max_examples=80)
 @given(st.lists(json_values, max_size=6), st.data(), st.randoms())
 def test_no_message_raises(
     protocol: str, values: list[Any], data: st.DataObject, chance: random.Random
