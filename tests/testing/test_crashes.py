@@ -147,7 +147,7 @@ def test_a_limit_spreads_the_crashes(crash_everywhere: CrashEverywhere) -> None:
 
 def test_those_that_resume_are_killed_too(crash_everywhere: CrashEverywhere) -> None:
     """With ``twice`` a step may be at work in two crashes, and is performed three times at most."""
-    told = crash_everywhere(pay, twice=True)
+    told = crash_everywhere(pay, twice=True, limit=20)
     assert told.crashes > 8
     assert crash_everywhere(pay, only=[[(3, "before"), (3, "before")]]).executions == {"charge": 3}
 
@@ -179,7 +179,7 @@ def test_a_run_that_waits_is_helped_on(crash_everywhere: CrashEverywhere) -> Non
         answers={"merge?": "no"},
         signals={"go": [1, 2]},
         executor=lambda journal: Executor(journal=journal, clock=JumpClock()),
-        limit=12,
+        limit=6,
     )
     assert "letter GateAnswered of 'merge?'" in told.records
     assert told.records.count("letter SignalReceived of 'go'") == 2
