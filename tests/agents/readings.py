@@ -16,8 +16,8 @@ from handrail.agents.claude.protocol import ClaudeTurn
 from handrail.agents.codex.dialogue import CodexDialogue
 from handrail.agents.codex.exec import CodexExecParser
 from handrail.agents.copilot.stream import CopilotParser
-from handrail.agents.gemini.stream import GeminiParser
-from handrail.agents.opencode.stream import OpencodeParser
+from handrail.agents.gemini import GeminiParser
+from handrail.agents.opencode import OpencodeParser
 from handrail.agents.transport.parser import Ending, Stop, TurnParser
 from handrail.agents.transport.rpc import Dialogue
 from handrail.errors import AgentError
