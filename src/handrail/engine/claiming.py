@@ -235,7 +235,7 @@ class Claiming:
             outcome = CancelledFromWithin(path)
         if isinstance(command, cmd.Claim):
             loop.receive(cmd.Evaluated(path, error=outcome, at=loop.now()))
-        elif not renewed:
+        elif outcome is not None and not renewed:
             loop.record(failed(command, outcome))
 
     def _begin_granted(self, path: str) -> None:
