@@ -33,7 +33,7 @@ def held_here() -> list[Claim]:
 
 def in_repository(journal: Journal) -> Executor:
     """An executor in a repository that is made for each run, and is the same for its processes."""
-    inner: Any = getattr(journal, "_inner", journal)
+    inner: Any = getattr(journal, "_behind", journal)
     place = Path(inner.path).with_name("repository")
     if not journal.runs():
         shutil.rmtree(place, ignore_errors=True)

@@ -147,8 +147,11 @@ def comparable(rows: list[Any]) -> list[tuple[str, ...]]:
             continue  # a crash is followed by a pause since
         if kept.get("kind") == "crashed":
             kept.pop("due", None)
-        if "error" in kept:  # a failed group's has said more since, and its output is derived
-            kept["error"] = re.sub(r"; \d+ not begun", "", kept["error"])
+        if "error" in kept:  # it has other words since; a failed group's output is derived
+            said_now = re.sub(
+                r"^input 'signal (\w+)'", r"the payload of signal '\1'", kept["error"]
+            )
+            kept["error"] = re.sub(r"; \d+ not begun", "", said_now)
             kept.pop("composed", None)
         said = re.sub(r'duration_ms":[^,}]+', 'duration_ms":0', value or blob)
         said = re.sub(r'"traceback":"(?:[^"\\]|\\.)*"', '"traceback":""', said)
