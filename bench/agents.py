@@ -30,8 +30,8 @@ from handrail import (
 from handrail.agents.claude.protocol import ClaudeTurn
 from handrail.agents.codex.exec import CodexExecParser
 from handrail.agents.copilot.stream import CopilotParser
-from handrail.agents.gemini.stream import GeminiParser
-from handrail.agents.opencode.stream import OpencodeParser
+from handrail.agents.gemini import GeminiParser
+from handrail.agents.opencode import OpencodeParser
 from handrail.agents.routes import make_backend
 from handrail.agents.transport.parser import TurnParser
 from handrail.model.events import (

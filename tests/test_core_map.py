@@ -54,7 +54,7 @@ def test_each_module_of_the_table_is_there() -> None:
     core = {path.stem for path in (PACKAGE / "core").glob("*.py")}
     named = set(TABLE) & core
     small = {"__init__", "admission", "commands", "failures", "generators", "items",
-             "ledger", "mistakes", "tree_steps", "visible"}  # fmt: skip
+             "ledger", "mistakes", "visible"}  # fmt: skip
     assert core - named == small
 
 

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from handrail.agents.agent import Agent as Agent
     from handrail.agents.api.backend import ApiBackend as ApiBackend
     from handrail.agents.cassette.cassette import Cassette as Cassette
-    from handrail.agents.cassette.errors import CassetteMismatch as CassetteMismatch
-    from handrail.agents.cassette.errors import CassetteMissing as CassetteMissing
+    from handrail.agents.cassette.cassette import CassetteMismatch as CassetteMismatch
+    from handrail.agents.cassette.cassette import CassetteMissing as CassetteMissing
     from handrail.agents.claude.backend import ClaudeBackend as ClaudeBackend
     from handrail.agents.codex.backend import CodexBackend as CodexBackend
     from handrail.agents.codex.exec import CodexExecBackend as CodexExecBackend
     from handrail.agents.command import CommandBackend as CommandBackend
     from handrail.agents.copilot.backend import CopilotBackend as CopilotBackend
     from handrail.agents.fake import FakeBackend as FakeBackend
-    from handrail.agents.gemini.backend import GeminiBackend as GeminiBackend
-    from handrail.agents.opencode.backend import OpencodeBackend as OpencodeBackend
+    from handrail.agents.gemini import GeminiBackend as GeminiBackend
+    from handrail.agents.opencode import OpencodeBackend as OpencodeBackend
     from handrail.agents.prompt import Files as Files
     from handrail.cluster_errors import BlobMissing as BlobMissing
     from handrail.cluster_errors import ClusterRefused as ClusterRefused
@@ -176,11 +176,11 @@ if TYPE_CHECKING:
     from handrail.sinks.otel import OtelSink as OtelSink
     from handrail.sinks.structlog import StructlogSink as StructlogSink
     from handrail.static.source import SourceUnavailable as SourceUnavailable
-    from handrail.steps.forgotten import StepNotYielded as StepNotYielded
     from handrail.steps.scope import scope as scope
     from handrail.steps.step import step as step
     from handrail.steps.verbs import Stage as Stage
     from handrail.steps.verbs import Step as Step
+    from handrail.steps.verbs import StepNotYielded as StepNotYielded
     from handrail.steps.verbs import Steps as Steps
     from handrail.system.spawn import CommandNotStarted as CommandNotStarted
     from handrail.typed.convert import DoesNotFit as DoesNotFit
@@ -194,16 +194,15 @@ _NAMES = {
     "handrail.agents.acp.backend": "AcpBackend",
     "handrail.agents.agent": "Agent",
     "handrail.agents.api.backend": "ApiBackend",
-    "handrail.agents.cassette.cassette": "Cassette",
-    "handrail.agents.cassette.errors": "CassetteMismatch CassetteMissing",
+    "handrail.agents.cassette.cassette": "Cassette CassetteMismatch CassetteMissing",
     "handrail.agents.claude.backend": "ClaudeBackend",
     "handrail.agents.codex.backend": "CodexBackend",
     "handrail.agents.codex.exec": "CodexExecBackend",
     "handrail.agents.command": "CommandBackend",
     "handrail.agents.copilot.backend": "CopilotBackend",
     "handrail.agents.fake": "FakeBackend",
-    "handrail.agents.gemini.backend": "GeminiBackend",
-    "handrail.agents.opencode.backend": "OpencodeBackend",
+    "handrail.agents.gemini": "GeminiBackend",
+    "handrail.agents.opencode": "OpencodeBackend",
     "handrail.agents.prompt": "Files",
     "handrail.cluster_errors": """
         BlobMissing ClusterRefused ClusterUnreachable NoWorker NotDeterministic RunTerminated
@@ -261,10 +260,9 @@ _NAMES = {
     "handrail.sinks.otel": "OtelSink",
     "handrail.sinks.structlog": "StructlogSink",
     "handrail.static.source": "SourceUnavailable",
-    "handrail.steps.forgotten": "StepNotYielded",
     "handrail.steps.scope": "scope",
     "handrail.steps.step": "step",
-    "handrail.steps.verbs": "Stage Step Steps",
+    "handrail.steps.verbs": "Stage Step StepNotYielded Steps",
     "handrail.system.spawn": "CommandNotStarted",
     "handrail.typed.convert": "DoesNotFit",
     "handrail.workspace.errors": "PatchRefused ScopeViolated WorktreeConflict",

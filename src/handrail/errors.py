@@ -135,16 +135,19 @@ class LimitExceeded(HandrailError):
 
 
 class InvalidInput(HandrailError, ValueError):
-    """An input of a workflow is missing, unknown, or not of its parameter's type."""
+    """An input of a workflow is missing, unknown, or not of its parameter's type; or ``what`` it
+    is that somebody gives a run later.
+    """
 
-    def __init__(self, parameter: str, got: str, expected: str) -> None:
-        super().__init__(parameter, got, expected)
+    def __init__(self, parameter: str, got: str, expected: str, what: str = "input") -> None:
+        super().__init__(parameter, got, expected, what)
         self.parameter = parameter
         self.got = got
         self.expected = expected
+        self.what = what
 
     def __str__(self) -> str:
-        return f"input {self.parameter!r}: got {self.got}, expected {self.expected}"
+        return f"{self.what} {self.parameter!r}: got {self.got}, expected {self.expected}"
 
 
 class OutputNotSerializable(HandrailError):

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from handrail.codec.unresolved import Unresolvable
+from handrail.core.comparison import Comparison, Diverged
+from handrail.engine.executor import Engine
 from handrail.engine.exporting import import_from
 from handrail.engine.outside import run_outside
 from handrail.engine.parts import definition_of
-from handrail.engine.replay_check import replayed
+from handrail.engine.step_names import yielded_at
 from handrail.errors import WrongUse
 from handrail.executor import Executor
 from handrail.journals.memory import MemoryJournal
 from handrail.journals.sqlite.journal import SqliteJournal
 from handrail.model import events as ev
-from handrail.model.history import ReplayReport
+from handrail.model.definition import WorkflowDefinition
+from handrail.model.history import Divergence, ReplayReport
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
-from handrail.record.reading import history_of
+from handrail.record.dropped import begun
+from handrail.record.reading import ended, history_of, refuse_other_workflow
 from handrail.secrets.values import SecretValues
+
+if TYPE_CHECKING:
+    import pytest
+
 
 Source: TypeAlias = str | os.PathLike[str] | Journal
 """An exported run, the file of a journal, or a journal."""
@@ -64,3 +74,60 @@ def _history(source: Source, run_id: str | None) -> Sequence[ev.Event]:
             raise WrongUse(f"name a run of {where}, with run_id: it has {listed}")
         run_id = known[0]
     return history_of(source, run_id)
+
+
+async def replayed(
+    engine: Engine, history: Sequence[ev.Event], definition: WorkflowDefinition
+) -> ReplayReport:
+    """The code of a workflow against a recorded run of it.
+
+    Raises:
+        WrongUse: it is a run of another workflow.
+    """
+    refuse_other_workflow(history, definition)
+    run, evaluator = engine.as_recorded(history, definition)
+    comparison = Comparison(run, begun(history), ended(history))
+    comparison.begin(comparison.of_run())
+    report, found = None, None
+    try:
+        while (question := comparison.next_question(report)) is not None:
+            report = await evaluator.evaluated(question, 0.0)
+    except Diverged as diverged:
+        found = diverged.divergence
+    except Unresolvable as error:
+        found = Divergence(error.path, "an output", str(error), comparison.line)
+    finally:
+        comparison.close()
+    if run.escaped is not None:
+        raise run.escaped
+    if found is not None and not found.where and found.path:
+        found = replace(found, where=yielded_at(definition, found.path))
+    return ReplayReport(history[0].run_id, found)
+
+
+def assert_replays(
+    source: Source, workflow: WorkflowLike[..., Any], *, run_id: str | None = None
+) -> None:
+    """Do nothing if ``replay`` matches.
+
+    Raises:
+        AssertionError: it does not; the text has the first divergence.
+    """
+    __tracebackhide__ = True  # the line of the test is what pytest is to show
+    report = replay(source, workflow, run_id=run_id)
+    if report.divergence is not None:
+        raise AssertionError(f"run {report.run_id} is not replayed: {report.divergence}")
+
+
+def recorded_runs(folder: str | os.PathLike[str]) -> pytest.MarkDecorator:
+    """Have a test run once for each exported run (``*.jsonl``) of a folder, as ``recorded_run``.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    import pytest
+
+    files = sorted(Path(folder).glob("*.jsonl"))
+    if not files:
+        raise FileNotFoundError(f"no exported run (*.jsonl) is in {folder}")
+    return pytest.mark.parametrize("recorded_run", files, ids=[file.stem for file in files])

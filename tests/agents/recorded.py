@@ -38,18 +38,19 @@ def recorded(program: str, case: str) -> bytes:
 
 def ending_of(program: str, case: str, stopped: Stop | None = None) -> Ending:
     """How the program ended then."""
-    known = _endings(program)[case]
+    known = endings(program)[case]
     return Ending(known["exit_code"], stopped, known["stderr"], now=NOW, after_s=12.0)
 
 
 def case_names(program: str) -> list[str]:
     """The cases in which a program printed something."""
-    return [case for case in _endings(program) if recorded(program, case)]
+    return [case for case in endings(program) if recorded(program, case)]
 
 
-def _endings(program: str) -> dict[str, Any]:
-    endings: dict[str, Any] = json.loads((SAMPLES / program / "endings.json").read_text("utf-8"))
-    return endings
+def endings(program: str) -> dict[str, Any]:
+    """How a program ended in each case: its exit code, and what it said on stderr."""
+    known: dict[str, Any] = json.loads((SAMPLES / program / "endings.json").read_text("utf-8"))
+    return known
 
 
 @dataclass(frozen=True, slots=True)

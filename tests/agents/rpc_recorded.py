@@ -15,7 +15,7 @@ from handrail.model.events import Notice
 from handrail.ports.agent import AgentReply, AgentTurn
 from tests.agents.recorded import NOW, SAMPLES
 
-FOLDERS = {"codex": ("codex", "codex_rpc"), "acp": ("acp", "acp_rpc")}
+FOLDERS = {"codex_rpc": ("codex", "codex_rpc"), "acp": ("acp", "acp_rpc")}
 EXITED = Ending(0, now=NOW, after_s=1.0)
 
 Make: TypeAlias = Callable[[AgentTurn], Dialogue]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from handrail.agents.acp.dialogue import AcpDialogue
 from handrail.agents.codex.items import NETWORK_WAITS
@@ -17,82 +14,21 @@ from handrail.model.events import (
     AgentCompaction,
     AgentMessage,
     AgentPermission,
-    AgentReasoning,
     AgentRetry,
-    AgentSessionStarted,
     AgentToolCompleted,
     AgentToolStarted,
-    AgentUsage,
 )
 from handrail.model.results import Usage
+from tests.agents.readings import conversations
 from tests.agents.recorded import NOW, of_type, turn_of
-from tests.agents.rpc_recorded import EXITED, Held, hold, received, sent, with_unknown
-from tests.agents.test_jsonrpc import json_values
+from tests.agents.rpc_recorded import Held, hold, received
 
-HELLO = "Hello from the stub: naïve ✓ 🙂 done."
-THOUGHT = "The answer is 4."
-TOOL = "The command printed tool-ok."
-CLAUDE = Usage(1900, 25, cached_tokens=400, cache_write_tokens=300)
-CODEX = Usage(1200, 25, cached_tokens=400, cache_write_tokens=0, reasoning_tokens=10)
-GEMINI = Usage(1200, 25)
-
-ANSWERED: dict[str, tuple[str, Usage]] = {
-    "claude_text": (HELLO, CLAUDE),
-    "claude_thinking": (THOUGHT, CLAUDE),
-    "claude_tool": (TOOL, CLAUDE + CLAUDE),
-    "codex_text": (HELLO, CODEX),
-    "codex_tool": (TOOL, CODEX + CODEX),
-    "copilot_text": (HELLO, CLAUDE),
-    "copilot_thinking": (THOUGHT, CLAUDE),
-    "copilot_tool": (TOOL, CLAUDE + CLAUDE),
-    "gemini_text": (HELLO, GEMINI),
-    "gemini_thinking": (THOUGHT, GEMINI),
-    "gemini_tool": (TOOL, GEMINI + GEMINI),
-    "opencode_text": (HELLO, CLAUDE),
-    "opencode_thinking": (THOUGHT, CLAUDE),
-    "opencode_tool": (TOOL, Usage()),  # it tells the last call's alone
-}
-COSTS = {
-    "claude_text": 0.00688,
-    "claude_thinking": 0.00688,
-    "claude_tool": 0.01376,
-    "opencode_text": 0.00522,
-    "opencode_thinking": 0.00522,
-    "opencode_tool": 0.01044,
-}
-FAILED: dict[str, tuple[str, str]] = {
-    "claude_auth_401": ("auth", "Invalid API key"),
-    "claude_context_overflow": ("context_overflow", "Prompt is too long"),
-    "claude_max_output": ("output_limit", "output token maximum"),
-    "claude_rate_limit": ("rate_limit", "Request rejected (429)"),
-    "claude_usage_limit": ("rate_limit", "account's rate limit"),
-    "codex_auth_401": ("auth", "Authentication required"),
-    "codex_context_overflow": ("context_overflow", "ran out of room"),
-    "codex_usage_limit": ("usage_cap", "hit your usage limit"),
-    "copilot_auth_401": ("auth", "Authentication failed"),
-    "copilot_rate_limit": ("rate_limit", "Last error: 429"),
-    "gemini_auth_401": ("auth", "API key not valid"),
-    "gemini_context_overflow": ("context_overflow", "exceeds the maximum number of tokens"),
-    "opencode_auth_401": ("auth", "invalid x-api-key"),
-    "opencode_credit_low": ("spending_cap", "credit balance is too low"),
-    "claude_cancel": ("interrupted", "interrupted"),
-    "codex_cancel": ("interrupted", "interrupted"),
-    "copilot_cancel": ("interrupted", "interrupted"),
-    "gemini_cancel": ("interrupted", "interrupted"),
-    "opencode_cancel": ("interrupted", "interrupted"),
-}
-CASES = [*ANSWERED, *FAILED]
 INIT = {"id": 1, "result": {"protocolVersion": 1, "agentCapabilities": {}}}
 
 
 def dialogue(options: AgentOptions | None = None, **turn: Any) -> AcpDialogue:
     """A dialogue for a turn with these options, with an agent whose name is not known before."""
     return AcpDialogue(turn_of(**turn), options or AgentOptions(), cwd="/srv/demo")
-
-
-def held(case: str, options: AgentOptions | None = None, ending: Ending = EXITED) -> Held:
-    """What becomes of a recorded conversation."""
-    return hold(dialogue(options), received("acp", case), ending)
 
 
 def greeted(**capabilities: Any) -> dict[str, Any]:
@@ -128,103 +64,6 @@ def talk(name: str, *messages: dict[str, Any], **turn: Any) -> Held:
     """What becomes of a turn of an agent of this name, of which this comes after the opening."""
     asked = AcpDialogue(turn_of(**turn), AgentOptions(), cwd="/srv/demo", name=name)
     return hold(asked, [INIT, opened(), *messages])
-
-
-# -- recorded conversations ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("case", ANSWERED)
-def test_an_answered_turn_is_its_last_message(case: str) -> None:
-    """The reply has the answer, the session, and what was used, cached tokens included."""
-    text, usage = ANSWERED[case]
-    got = held(case)
-    assert got.finished
-    assert got.open_tools == 0
-    assert got.reply.text == text
-    assert got.reply.stop_reason == "end_turn"
-    assert got.reply.version
-    (started,) = of_type(got.notices, AgentSessionStarted)
-    assert (started.session, started.backend) == (got.reply.session, "acp")
-    messages = [notice.text for notice in of_type(got.notices, AgentMessage)]
-    assert messages == (["I will run a command.", TOOL] if "tool" in case else [text])
-    used = got.reply.usage
-    assert used is not None
-    assert (used.input_tokens, used.output_tokens) == (usage.input_tokens, usage.output_tokens)
-    assert (used.cached_tokens, used.reasoning_tokens) == (
-        usage.cached_tokens,
-        usage.reasoning_tokens,
-    )
-    assert used.cost_usd == pytest.approx(COSTS.get(case))
-    assert of_type(got.notices, AgentUsage) == [AgentUsage("s", used)]
-
-
-@pytest.mark.parametrize("case", FAILED)
-def test_a_failed_turn_is_an_error_of_its_kind(case: str) -> None:
-    """Whatever way an agent has to tell a failure, it is an error and no answer."""
-    kind, words = FAILED[case]
-    got = held(case)
-    assert got.finished
-    assert got.error.kind == kind
-    assert words in got.error.reason
-    assert not got.error.reason.startswith("Internal error")
-    assert got.error.session
-    told = [notice.text for notice in of_type(got.notices, AgentMessage)]
-    assert not [text for text in told if words in text]
-    assert bool(got.error.hint) == (kind in ("auth", "spending_cap"))
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_what_is_sent_is_what_was_sent_then(case: str) -> None:
-    """The conversation takes the same steps as the recorded one."""
-    then = [message.get("method") for message in sent("acp", case)]
-    now = [message.get("method") for message in held(case).sent]
-    assert now == [method for method in then if method != "session/cancel"]
-
-
-@pytest.mark.parametrize("case", [case for case in ANSWERED if case.endswith("_thinking")])
-def test_thoughts_are_told(case: str) -> None:
-    """What an agent thinks is told as such, and is no part of the answer."""
-    assert len(of_type(held(case).notices, AgentReasoning)) == 1
-
-
-@pytest.mark.parametrize(
-    ("case", "name", "code"),
-    [
-        ("claude_tool", "Bash", None),
-        ("codex_tool", "exec_command", 0),
-        ("copilot_tool", "execute", 0),
-        ("opencode_tool", "execute", 0),
-    ],
-)
-def test_a_tool_starts_and_ends(case: str, name: str, code: int | None) -> None:
-    """A tool is told with what it was given, its output and, where it has one, its exit code."""
-    got = held(case)
-    (began,) = of_type(got.notices, AgentToolStarted)
-    (done,) = of_type(got.notices, AgentToolCompleted)
-    assert (began.name, began.input["command"]) == (name, "echo tool-ok")
-    assert (done.id, done.name, done.ok, done.exit_code) == (began.id, name, True, code)
-    assert done.output.startswith("tool-ok")
-
-
-def test_what_a_tool_is_going_to_do_is_not_its_output() -> None:
-    """Gemini shows beforehand what it runs, and afterwards nothing."""
-    (done,) = of_type(held("gemini_tool").notices, AgentToolCompleted)
-    assert done.output == ""
-
-
-def test_a_limit_that_says_when_it_opens_is_waited_for() -> None:
-    """The reset time in the words of an error is when to try again."""
-    retry_at = held("codex_usage_limit").error.retry_at
-    assert retry_at is not None
-    assert 0 < retry_at - NOW < 86400
-
-
-def test_retries_are_told_and_no_part_of_the_answer() -> None:
-    """Copilot says that it tries again as if the model had said it."""
-    got = held("copilot_auth_401")
-    retries = of_type(got.notices, AgentRetry)
-    assert [retry.reason.endswith("Retrying...") for retry in retries] == [True, True]
-    assert of_type(got.notices, AgentMessage) == []
 
 
 # -- what it may do --------------------------------------------------------------------------------
@@ -731,17 +570,6 @@ def test_what_was_changed_is_told() -> None:
 # -- the end ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_conversation_that_breaks_off_has_no_answer(case: str) -> None:
-    """Without the reply to the prompt there is none, whatever was said before."""
-    messages = received("acp", case)
-    last = max(i for i, m in enumerate(messages) if m.get("id") == 3)
-    for length in range(last):
-        got = hold(dialogue(), messages[:length])
-        assert not got.finished
-        assert got.error.kind == "crashed"
-
-
 def test_a_turn_is_cancelled_in_its_session() -> None:
     """A cancellation names the session; questions that come after it are cancelled too."""
     asked = dialogue()
@@ -757,46 +585,13 @@ def test_a_turn_is_cancelled_in_its_session() -> None:
     assert asked.interrupt() == []
 
 
-def test_a_cancellation_by_a_watchdog_is_a_timeout() -> None:
-    """The agent's word that it was cancelled is ours if we had asked for it."""
-    got = held("claude_cancel", ending=Ending(0, "idle_timeout", now=NOW, after_s=3.0))
-    assert got.error.kind == "timeout"
-
-
 # -- leniency --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_unknown_fields_and_messages_change_nothing(case: str) -> None:
-    """A newer agent says more; what is known means the same."""
-    news = {"method": "_x/notice", "params": {"x": [1]}}
-    other = update("state_update", state="new")
-    more = [one for m in received("acp", case) for one in (news, with_unknown(m), other)]
-    assert hold(dialogue(), more).summary == held(case).summary
-
-
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", conversations("acp"))
 def test_another_session_is_no_part_of_the_turn(case: str) -> None:
     """What is told of another session changes nothing."""
     messages = received("acp", case)
     at = next(i for i, m in enumerate(messages) if m.get("id") == 2) + 1
-    assert (
-        hold(dialogue(), [*messages[:at], chunk("x"), *messages[at:]]).summary == held(case).summary
-    )
-
-
-@given(st.lists(json_values, max_size=6), st.sampled_from(CASES), st.randoms())
-@settings(max_examples=40, deadline=None)
-def test_no_message_raises(values: list[Any], case: str, random: Any) -> None:
-    """Anything may come at any moment, also in the place of what should be there."""
-    messages = deepcopy(received("acp", case))
-    for value in values:
-        spoiled = random.choice([one for one in messages if isinstance(one, dict) and one])
-        at = spoiled.get("params") or spoiled.get("result") or spoiled
-        inner = at.get("update") if isinstance(at, dict) else None
-        place = random.choice([spoiled, at, inner or at])
-        if isinstance(place, dict) and place:
-            place[random.choice(list(place))] = value
-        messages.insert(random.randrange(len(messages)), value)
-    options = AgentOptions(model="x", effort="low", permission="full")
-    hold(dialogue(random.choice([None, options]), session=random.choice([None, "x"])), messages)
+    got = hold(dialogue(), [*messages[:at], chunk("x"), *messages[at:]])
+    assert got.summary == hold(dialogue(), messages).summary

@@ -30,7 +30,7 @@ from tests.leftovers import nothing_left
 pytestmark = pytest.mark.anyio
 
 HELLO = "Hello from the stub: naïve ✓ 🙂 done."
-MESSAGES = len(received("codex", "appserver_interrupt"))
+MESSAGES = len(received("codex_rpc", "appserver_interrupt"))
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def codex(folder: Path) -> Callable[..., Path]:
     """A function of a case: puts a codex on PATH that goes through that conversation."""
     return lambda case, *options: install_server(
-        folder, "codex", recording("codex", f"appserver_{case}"), *options
+        folder, "codex", recording("codex_rpc", f"appserver_{case}"), *options
     )
 
 
@@ -78,7 +78,7 @@ async def test_a_turn_is_an_answer(
     assert methods(folder) == ["initialize", "initialized", "thread/start", "turn/start"]
     directions = [notice.direction for notice in of_type(emitted, AgentTranscript)]
     assert directions.count("sent") == 4
-    assert directions.count("received") == len(received("codex", "appserver_text"))
+    assert directions.count("received") == len(received("codex_rpc", "appserver_text"))
     assert StepOutput("s", "stderr", "a word on stderr\n") in emitted
     assert len(of_type(emitted, AgentSessionStarted)) == len(of_type(emitted, AgentMessage)) == 1
     assert emitted[-1] == AgentFinished(

@@ -7,31 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from handrail.agents.gemini.backend import GeminiBackend
-from handrail.agents.gemini.errors import kind_of_failure
-from handrail.agents.gemini.stream import GeminiParser
+from handrail.agents.gemini import GeminiBackend, GeminiParser, kind_of_failure
 from handrail.agents.transport.parser import Ending
-from handrail.errors import AgentError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
     AgentMessage,
     AgentRetry,
-    AgentSessionStarted,
-    AgentToolCompleted,
     AgentToolStarted,
 )
-from handrail.model.results import Usage
-from handrail.ports.agent import AgentReply, AgentTurn
+from handrail.ports.agent import AgentTurn
 from tests.agents.fake_program import install, path_with
 from tests.agents.recorded import (
     NOW,
     Played,
-    case_names,
     ending_of,
-    in_pieces,
     of_type,
     play,
     recorded,
@@ -44,51 +34,6 @@ def read(case: str, turn: AgentTurn | None = None, stopped: Any = None) -> Playe
     """What is made of a recorded run."""
     ending = ending_of("gemini", case, stopped)
     return play(GeminiParser(turn or turn_of()), [recorded("gemini", case)], ending)
-
-
-def test_a_successful_result_is_an_answer() -> None:
-    """The pieces since the last tool are the answer, and are told as they come."""
-    played = read("tool")
-    reply = played.reply
-    assert (reply.text, reply.model) == ("The command printed tool-ok.", "gemini-2.5-flash")
-    assert reply.usage == Usage(2400, 70, cached_tokens=800, reasoning_tokens=20)
-    ref = "run_shell_command__run_shell_command_1795294210558_0"
-    given = {"command": "echo tool-ok", "description": "print"}
-    assert played.notices[:5] == (
-        AgentSessionStarted("s", "e289c59c-ea2f-4e88-b593-2c58f36b7987", "gemini", reply.model),
-        AgentMessage("s", "I will run a command."),
-        AgentToolStarted("s", ref, "run_shell_command", given),
-        AgentToolCompleted("s", ref, "run_shell_command", True, "tool-ok"),
-        AgentMessage("s", "The command printed tool-ok."),
-    )
-    assert read("text").reply.text == "Hello from the stub: naïve ✓ 🙂 done."
-
-
-@pytest.mark.parametrize(
-    ("case", "kind", "status"),
-    [
-        ("auth_403", "auth", 403),
-        ("auth_invalid_key", "auth", 400),
-        ("context_overflow", "context_overflow", 400),
-        ("model_404", "bad_request", None),
-        ("auth_none", "auth", None),
-        ("bad_flag", "config", None),
-        ("hang_sigterm", "crashed", None),
-        ("hang_tool_sigkill", "crashed", None),
-        ("text_json", "crashed", None),
-    ],
-)
-def test_a_failed_turn_has_a_kind(case: str, kind: str, status: int | None) -> None:
-    """The API's own error counts before gemini's words; with no result the exit does."""
-    error = read(case).error
-    assert (error.kind, error.http_status) == (kind, status)
-
-
-def test_a_stop_of_ours_is_no_crash() -> None:
-    """Gemini exits with 0 on a signal and says nothing: what counts is that we sent it."""
-    assert read("hang_sigterm", stopped="idle_timeout").error.kind == "timeout"
-    assert read("hang_sigterm", stopped="interrupted").error.kind == "interrupted"
-    assert read("hang_tool_sigkill").open_tools == 1
 
 
 @pytest.mark.parametrize(
@@ -238,48 +183,6 @@ def test_retries_are_read_from_stderr() -> None:
     assert parser.patience_s > 5
     parser.feed(b'{"type": "message"}')
     assert parser.patience_s == 0
-
-
-@settings(max_examples=40, deadline=None)
-@given(case=st.sampled_from(case_names("gemini")), data=st.data())
-def test_a_stream_may_be_cut_anywhere(case: str, data: st.DataObject) -> None:
-    """Where the bytes are cut into pieces, and what is on stderr in between, changes nothing."""
-    stream = recorded("gemini", case)
-    pieces = data.draw(in_pieces(stream))
-    ending = ending_of("gemini", case)
-    whole = play(GeminiParser(turn_of()), [stream], ending)
-    assert play(GeminiParser(turn_of()), pieces, ending).summary == whole.summary
-
-
-@pytest.mark.parametrize("case", case_names("gemini"))
-def test_a_broken_stream_is_never_an_answer(case: str) -> None:
-    """A stream that ends before the result gives no answer, wherever it ends."""
-    lines = recorded("gemini", case).splitlines(keepends=True)
-    for kept in range(len(lines)):
-        played = play(GeminiParser(turn_of()), lines[:kept], Ending(0, now=NOW))
-        assert isinstance(played.outcome, AgentError)
-
-
-KEYS = ["type", "status", "stats", "error", "content", "role", "tool_id", "session_id", "message"]
-TYPES = ["init", "message", "tool_use", "tool_result", "error", "result", "success", "assistant"]
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(TYPES),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
-    ),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.dictionaries(st.sampled_from(KEYS), values), max_size=5), st.binary())
-def test_nothing_that_is_printed_breaks_the_reader(said: list[Any], noise: bytes) -> None:
-    """Any JSON and any bytes are read, and end in an answer or an error of a known kind."""
-    stream = b"\n".join([*(json.dumps(one).encode() for one in said), noise])
-    parser = GeminiParser(turn_of())
-    parser.feed_stderr(noise)
-    played = play(parser, [stream], Ending(1, stderr="x", now=NOW))
-    assert isinstance(played.outcome, AgentReply) or played.error.kind
 
 
 @pytest.mark.anyio

@@ -7,33 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from handrail.agents.opencode.backend import OpencodeBackend
-from handrail.agents.opencode.errors import kind_of_error, retry_at_of
-from handrail.agents.opencode.stream import OpencodeParser
+from handrail.agents.opencode import (
+    OpencodeBackend,
+    OpencodeParser,
+    kind_of_error,
+    retry_at_of,
+)
 from handrail.agents.transport.parser import Ending
-from handrail.errors import AgentError
 from handrail.model.agent_options import AgentOptions
 from handrail.model.events import (
-    AgentCompaction,
-    AgentMessage,
-    AgentReasoning,
-    AgentSessionStarted,
     AgentToolCompleted,
-    AgentToolStarted,
-    AgentUsage,
 )
 from handrail.model.results import Usage
-from handrail.ports.agent import AgentReply, AgentTurn
 from tests.agents.fake_program import install, path_with
 from tests.agents.recorded import (
     NOW,
     Played,
-    case_names,
-    ending_of,
-    in_pieces,
     of_type,
     play,
     recorded,
@@ -42,70 +32,6 @@ from tests.agents.recorded import (
 from tests.leftovers import nothing_left
 
 ONE_STEP = Usage(1900, 25, 0.00522, None, 400, 300, 0, "reply")
-
-
-def read(case: str, turn: AgentTurn | None = None, stopped: Any = None) -> Played:
-    """What is made of a recorded run."""
-    ending = ending_of("opencode", case, stopped)
-    return play(OpencodeParser(turn or turn_of()), [recorded("opencode", case)], ending)
-
-
-def test_a_last_step_is_an_answer() -> None:
-    """The last text is the answer, with tokens and cost of all steps."""
-    played = read("tool")
-    assert played.reply.text == "The command printed tool-ok."
-    assert played.reply.usage == ONE_STEP + ONE_STEP
-    assert [one.usage for one in of_type(played.notices, AgentUsage)] == [
-        ONE_STEP,
-        ONE_STEP + ONE_STEP,
-    ]
-    ref = "toolu_500945b301c54d20b26d"
-    given = {"command": "echo tool-ok", "description": "Print tool-ok"}
-    assert played.notices[:4] == (
-        AgentSessionStarted("s", "ses_e001e6f69ffeVFBmehWT4XBZjc", "opencode-run"),
-        AgentMessage("s", "I will run a command."),
-        AgentToolStarted("s", ref, "bash", given),
-        AgentToolCompleted("s", ref, "bash", True, "tool-ok\n", 0),
-    )
-
-
-def test_thoughts_are_told() -> None:
-    """Reasoning is no part of the answer."""
-    played = read("thinking")
-    assert played.reply.text == "The answer is 4."
-    assert len(of_type(played.notices, AgentReasoning)) == 1
-
-
-@pytest.mark.parametrize(
-    ("case", "kind", "retry_at"),
-    [
-        ("auth_401", "auth", None),
-        ("context_overflow_400", "context_overflow", None),
-        ("model_unknown", "bad_request", None),
-        ("rate_limit_429", "rate_limit", NOW + 1),
-        ("bad_flag", "config", None),
-        ("hang_sigint", "crashed", None),
-        ("hang_tool_sigkill", "crashed", None),
-    ],
-)
-def test_a_failed_turn_has_a_kind(case: str, kind: str, retry_at: float | None) -> None:
-    """Name and status of the error say the kind, the headers when to try again."""
-    error = read(case).error
-    assert (error.kind, error.retry_at) == (kind, retry_at)
-
-
-def test_an_overflow_is_the_end() -> None:
-    """Opencode would compact for ever: after the first overflow nothing more is waited for."""
-    played = read("context_overflow_400")
-    assert played.finished
-    assert AgentCompaction("s", "completed") in played.notices
-    assert not read("text").finished
-
-
-def test_an_answer_before_a_hang_counts() -> None:
-    """A step that was the last one is an answer, though the program had to be stopped."""
-    assert read("text", stopped="idle_timeout").reply.text.startswith("Hello")
-    assert read("hang_tool_sigkill", stopped="idle_timeout").error.kind == "timeout"
 
 
 @pytest.mark.parametrize(
@@ -229,46 +155,6 @@ def test_another_session_is_no_part_of_the_turn() -> None:
     other = {"sessionID": "p", "type": "text", "part": {"text": "theirs"}}
     assert said(text, {**STOPPED, "sessionID": "p"}).error.kind == "crashed"
     assert said(text, other, STOPPED).reply.text == "mine"
-
-
-@settings(max_examples=40, deadline=None)
-@given(case=st.sampled_from(case_names("opencode")), data=st.data())
-def test_a_stream_may_be_cut_anywhere(case: str, data: st.DataObject) -> None:
-    """Where the bytes are cut into pieces, and what is on stderr in between, changes nothing."""
-    stream = recorded("opencode", case)
-    pieces = data.draw(in_pieces(stream))
-    ending = ending_of("opencode", case)
-    whole = play(OpencodeParser(turn_of()), [stream], ending)
-    assert play(OpencodeParser(turn_of()), pieces, ending).summary == whole.summary
-
-
-@pytest.mark.parametrize("case", case_names("opencode"))
-def test_a_broken_stream_is_never_an_answer(case: str) -> None:
-    """A stream that ends before the last step does gives no answer, wherever it ends."""
-    lines = recorded("opencode", case).splitlines(keepends=True)
-    for kept in range(len(lines)):
-        played = play(OpencodeParser(turn_of()), lines[:kept], Ending(0, now=NOW))
-        assert isinstance(played.outcome, AgentError)
-
-
-KEYS = ["type", "part", "error", "data", "name", "text", "id", "state", "tokens", "cache", "reason"]
-TYPES = ["step_start", "step_finish", "text", "tool_use", "error", "reasoning", "stop", "APIError"]
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(TYPES),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
-    ),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.dictionaries(st.sampled_from(KEYS), values), max_size=5), st.binary())
-def test_nothing_that_is_printed_breaks_the_reader(said: list[Any], noise: bytes) -> None:
-    """Any JSON and any bytes are read, and end in an answer or an error of a known kind."""
-    stream = b"\n".join([*(json.dumps(one).encode() for one in said), noise])
-    played = play(OpencodeParser(turn_of()), [stream], Ending(1, stderr="x", now=NOW))
-    assert isinstance(played.outcome, AgentReply) or played.error.kind
 
 
 @pytest.mark.anyio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from handrail.cli.check_agents import agent_mistakes
+from handrail.cli.check import agent_mistakes
 from handrail.static.lint import check_module
 from handrail.static.lint_reads import stage_mistakes
 

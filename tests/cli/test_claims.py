@@ -53,7 +53,9 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_person_claims_lists_and_gives_back(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is typed in a folder counts there, lasts as long as is said, and is listed."""
+    """What is typed in a folder counts there, lasts as long as is said, and is listed. The name of
+    what is there is no pattern.
+    """
     assert handrail("claims").out == "nothing is claimed here\n"
     monkeypatch.chdir(repo / "src")
     made = handrail("claim", "sub/**", "--ttl", "2h", "--json").data
@@ -63,6 +65,12 @@ def test_a_person_claims_lists_and_gives_back(repo: Path, monkeypatch: pytest.Mo
     assert held == made
     assert "src/sub/**" in handrail("claims").out
     assert handrail("release").out.startswith("released src/sub/**, which ")
+    (repo / "[id]").mkdir()
+    (repo / "[id]" / "a?.py").touch()
+    monkeypatch.chdir(repo / "[id]")
+    for typed, claimed in {"a?.py": "[id]/a?.py", "../[id]": r"\[id]/**", "b?.py": "b?.py"}.items():
+        assert handrail("claim", typed, "--json").data["patterns"] == [claimed]
+        assert handrail("release", typed).out.startswith(f"released {claimed}, which ")
     assert handrail("claims", "--json").data == {"held": [], "waiting": []}
 
 
@@ -74,6 +82,7 @@ def test_a_person_claims_lists_and_gives_back(repo: Path, monkeypatch: pytest.Mo
         (["claim", "out/**"], "leads out of the repository"),
         (["release", "nothing"], "nothing: is claimed by nobody here"),
         (["lock", "git"], "lock"),
+        (["worktrees", "--force"], "Add --prune"),
         (["guard", "--install", "vi"], "vi: is no program whose settings are known"),
     ],
 )

@@ -112,6 +112,19 @@ def test_a_signal_is_kept_until_a_step_takes_it(cli: Cli) -> None:
     assert cli("resume", "w", "--quiet").out == "-3\n"
 
 
+def test_what_no_process_drives_is_not_stopped(cli: Cli) -> None:
+    """It is told how the run stands; and what a run that is over can be given instead."""
+    cli("run", "durable.py:asks", "--run-id", "a")
+    assert cli("stop", "a").out.startswith("run a is suspended: no process drives it; go on with:")
+    assert cli("stop", "a", "--json").data["stopped"] == []
+    cli("cancel", "a")
+    for words in (("complete", "a", "after", "x"), ("skip", "a", "after"), ("pause", "a")):
+        refused = cli(*words)
+        assert refused.code == 2
+        assert "was cancelled" in refused.err
+        assert "`handrail resume` goes on with it" in refused.err
+
+
 def test_a_run_that_has_succeeded_takes_no_signal(cli: Cli) -> None:
     """It is refused, rather than kept for nobody."""
     Path("go").touch()

@@ -56,6 +56,16 @@ def test_the_project_says_it_for_all_runs(cli: Cli, flows: Path) -> None:
     assert third.startswith("a asks succeeded")  # nobody had to answer
 
 
+def test_an_empty_command_runs_none(cli: Cli, flows: Path) -> None:
+    """Whatever the project says; and nothing counts as told."""
+    del flows
+    Path("pyproject.toml").write_text(f"[tool.handrail]\nnotify = '{TELL}'\n", "utf-8")
+    assert cli("run", "flows.py:asks", "--run-id", "a", "--quiet", "--notify", "").code == 3
+    assert told() == []
+    assert cli("resume", "a", "--quiet").code == 3
+    assert told() == ["a asks answer merge? Merge it?"]
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [

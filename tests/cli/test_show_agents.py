@@ -11,6 +11,7 @@ import pytest
 
 from handrail.cli.report import readable, write_value
 from handrail.model.results import AgentResult, StepResult, Usage, WorkflowResult
+from handrail.model.work import Task, TaskDone, TaskRefused, Work
 from tests.cli.conftest import Outcome
 
 Cli = Callable[..., Outcome]
@@ -147,6 +148,11 @@ FAILED: StepResult[Any] = StepResult("x", "all/x", "agent", "failed", error="boo
         ({"a": CHILD}, {"a": "done"}),
         ([StepResult("x", "x", "agent", "succeeded", ANSWER)], ["done"]),
         ([FAILED], ["all/x failed: boom"]),
+        (Work((TaskDone(Task("a"), ANSWER),)), {"done": {"a": "done"}}),
+        (
+            Work(left=(Task("b"),), refused=(TaskRefused(Task("c"), "dropped"),), why_stopped="ok"),
+            {"left": ["b"], "refused": {"c": "dropped"}, "why_stopped": "ok"},
+        ),
     ],
 )
 def test_results_are_shown_as_what_they_hold(value: Any, said: Any) -> None:

@@ -84,6 +84,16 @@ def asked():
     yield step("ask").ask("Well?", choices=["yes", "no"], default="no", timeout=1.5)
 
 
+def fail(name):
+    work(name)
+    raise RuntimeError("no\\nroom")
+
+
+@workflow
+def fails():
+    yield step("fail").call(fail, "b")
+
+
 @workflow
 def ticks(word: str):
     yield step("tick").call(work, word)
@@ -312,6 +322,17 @@ def test_instants_of_a_schedule_are_begun_once_by_two_workers(home: Path, here: 
     begun = [line for line in here.told() if "begun for" in line]
     assert len({line.split()[1] for line in begun}) >= 4
     journal.close()
+
+
+def test_a_worker_says_why_a_run_failed(home: Path, here: Machine) -> None:
+    """In one line; and makes no folder that somebody mistyped."""
+    assert here.do("run", "flow.py:fails", "--run-id", "r") == -signal.SIGKILL
+    assert here.do("worker", "--dir", "nowhere") == Exit.USAGE
+    assert not (home / "nowhere").exists()
+    here.begin("worker")
+    until(lambda: stands(home, "r", "failed"))
+    said = "run r: failed: step 'fail' failed: RuntimeError: no room"
+    until(lambda: said in here.told())
 
 
 def test_a_unit_for_systemd(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

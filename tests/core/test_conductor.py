@@ -21,7 +21,7 @@ from handrail.model import events as ev
 from handrail.model.shapes import WorkflowLike
 from handrail.record.run_record import Recorded
 from handrail.testing import strategies
-from handrail.testing.shapes import Body, workflow_of
+from handrail.testing.shapes import Action, Body, workflow_of
 from tests.testing.by_hand import Hand, drive, essence
 
 SCHEDULES = st.lists(st.integers(0, 6), max_size=40)
@@ -86,8 +86,10 @@ def test_a_run_goes_on_in_another_drive_wherever_it_is_idle(
 def recorded_rounds() -> Steps[int]:
     """Steps and groups of steps, one after the other."""
     for number in range(20):
-        yield from step(f"one-{number}").call(int)
-        yield from step(f"some-{number}").for_each(range(5), lambda _: step("one").call(int))
+        yield from step(f"one-{number}").call(Action("one", 0))
+        yield from step(f"some-{number}").for_each(
+            range(5), lambda _: step("one").call(Action("one", 0))
+        )
     return 20
 
 

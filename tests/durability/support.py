@@ -198,7 +198,11 @@ def every_crash(name: str) -> list[Crash]:
     return [(writes, returns) for writes in range(whole.writes[0] + 1) for returns in (True, False)]
 
 
-backends = pytest.mark.parametrize("backend", ["asyncio", "trio"])
+backends = pytest.mark.parametrize(
+    "backend",
+    ["asyncio", pytest.param("trio", marks=[pytest.mark.soak, pytest.mark.extra("trio")])],
+)
+"""What a record leads to is no matter of the loop: the other one comes in the soak alone."""
 every_flow = pytest.mark.parametrize("name", FLOWS)
 
 

@@ -16,8 +16,6 @@ from handrail.testing import ProcessGone, TextJournal
 from handrail.testing.crash_trial import Errand
 from tests.durability.support import RUN, backends
 
-pytestmark = pytest.mark.extra("trio")
-
 
 class PowerCut(TextJournal):
     """A journal whose unsynced end is lost when the power fails. Mutable."""

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from handrail import Steps, step, workflow
 from tests.durability.support import Lives, backends, hold
-
-pytestmark = pytest.mark.extra("trio")
 
 
 @workflow

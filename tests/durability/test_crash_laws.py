@@ -35,6 +35,7 @@ from tests.durability.support import (
     LAW,
     RUN,
     Lives,
+    backends,
     essence,
     hold,
     nothing_recorded_is_performed_again,
@@ -46,7 +47,7 @@ from tests.durability.support import (
     with_rollbacks,
 )
 
-pytestmark = [pytest.mark.extra("trio"), pytest.mark.usefixtures("outside_git")]
+pytestmark = pytest.mark.usefixtures("outside_git")
 
 CRASHES = st.lists(st.tuples(st.integers(0, 25), st.booleans()), min_size=1, max_size=3)
 GATES = st.sampled_from(["approve", None])
@@ -66,7 +67,7 @@ IS_TRIED_AGAIN = Body((Shape(ASKS_TWICE, attempts=2, backoff_s=1.0),))
 CHILD_TIDIES_UP = Body((Shape(Child(Body((Try((FAILS_ONCE, ACT), final=(ACT,)),)))),))
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@backends
 @LAW
 @given(body=bodies(timeless=True), crashes=CRASHES, gates=GATES, grouping=st.booleans())
 def test_a_run_that_is_killed_anywhere_ends_as_if_it_had_not_been(
@@ -83,7 +84,7 @@ def test_a_run_that_is_killed_anywhere_ends_as_if_it_had_not_been(
     assert essence(story.result) == essence(whole.result)
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@backends
 @LAW
 @given(body=bodies(), crashes=CRASHES, gates=GATES, grouping=st.booleans())
 def test_a_run_that_races_against_time_and_crashes_repeats_nothing(
@@ -99,7 +100,7 @@ def test_a_run_that_races_against_time_and_crashes_repeats_nothing(
     hold(lives.through(crashes))
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@backends
 @LAW
 @given(body=bodies(depth=2).map(with_rollbacks), crashes=CRASHES, gates=GATES)
 def test_a_run_that_fails_in_the_end_leaves_nothing_to_undo(
@@ -111,7 +112,7 @@ def test_a_run_that_fails_in_the_end_leaves_nothing_to_undo(
     hold(Lives(flow, backend=backend, gates=gates).through(crashes))
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@backends
 @LAW
 @given(body=bodies(timeless=True), number=st.integers(1, 30), gates=GATES)
 def test_a_run_whose_write_fails_goes_on_from_there(
@@ -128,7 +129,7 @@ def test_a_run_whose_write_fails_goes_on_from_there(
     assert essence(story.result) == expected
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@backends
 @LAW
 @given(
     body=bodies(timeless=True, depth=2), crash=st.tuples(st.integers(0, 25), st.booleans()),
@@ -173,7 +174,7 @@ def mended() -> Generator[None]:
     assert Action.fails is usual
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@backends
 @LAW
 @given(
     body=bodies(timeless=True, depth=2), first=st.integers(1, 25),

@@ -40,6 +40,7 @@ from tests.durability.support import (
     RUN,
     Lives,
     Story,
+    backends,
     ends_are_recorded_once,
     essence,
     nothing_recorded_is_performed_again,
@@ -51,7 +52,7 @@ from tests.durability.support import (
 )
 from tests.testing import by_hand
 
-pytestmark = [pytest.mark.extra("trio"), pytest.mark.usefixtures("outside_git")]
+pytestmark = pytest.mark.usefixtures("outside_git")
 
 
 class Breaks(NamedTuple):
@@ -339,7 +340,7 @@ LAWS = (
 )
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@backends
 @LAW
 @given(body=bodies(timeless=True, depth=2).map(without_handlers), drives=DRIVES)
 def test_a_run_that_is_mended_failure_by_failure_ends_like_one_that_never_failed(
@@ -358,7 +359,7 @@ def test_a_run_that_is_mended_failure_by_failure_ends_like_one_that_never_failed
         assert essence(story.result) == essence(expected)
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@backends
 @LAW
 @given(body=bodies(depth=2).map(without_clean_up), drives=DRIVES_OF_ANY_CODE)
 def test_what_succeeded_stays_whatever_the_run_went_on_from(
@@ -370,7 +371,7 @@ def test_what_succeeded_stays_whatever_the_run_went_on_from(
         law(story)
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@backends
 @LAW
 @given(body=bodies(depth=2), drives=DRIVES_OF_ANY_KIND)
 def test_a_run_that_is_driven_again_and_again_repeats_nothing(

@@ -13,9 +13,7 @@ from handrail.testing import JumpClock
 from handrail.testing.crash_trial import Errand
 from tests.durability import flows
 from tests.durability.flows import FLOWS
-from tests.durability.support import RUN, Lives, essence, hold
-
-pytestmark = pytest.mark.extra("trio")
+from tests.durability.support import RUN, Lives, backends, essence, hold
 
 CODES = {
     "full": (sqlite3.SQLITE_FULL, "SQLITE_FULL", "database or disk is full", "Free some space"),
@@ -36,7 +34,7 @@ def of_sqlite(how: str) -> JournalFailed:
     return failure("runs.db", "storing event 7", error)
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@backends
 @pytest.mark.parametrize("gates", [None, "approve"])
 @pytest.mark.parametrize("name", FLOWS)
 def test_the_nth_write_fails_for_every_n(name: str, gates: Any, backend: str) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.durability.support import essence, every_crash, every_flow, hold, lives
-
-pytestmark = pytest.mark.extra("trio")
+from tests.durability.support import backends, essence, every_crash, every_flow, hold, lives
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@backends
 @every_flow
 def test_prefix_continuation(name: str, backend: str) -> None:
     """From every prefix of its record a run goes on: it keeps the prefix, and ends as it would."""

@@ -34,8 +34,7 @@ from handrail.system.marker import carries, environ_of, live_pids
 from handrail.testing import JumpClock, ProcessGone, TextJournal
 from handrail.testing.clock import START
 from handrail.testing.fake_programs import Act, Fails, Garbage, Hangs, Says, fake_cli
-
-pytestmark = pytest.mark.extra("trio")
+from tests.durability.support import backends
 
 REBOOTS = 20
 DAYS = range(1, 8)
@@ -188,7 +187,7 @@ class Week:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="markers are read from /proc")
-@pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=pytest.mark.soak)])
+@backends
 def test_a_week_of_agents_with_twenty_reboots(backend: str, tmp_path: Path) -> None:
     """It ends with every answer, no attempt is lost, nothing recorded is done again, and the result
     lists what it lived through.

@@ -18,8 +18,6 @@ from handrail.testing.clock import START
 from tests.durability.flows import Broken
 from tests.durability.support import RUN, backends
 
-pytestmark = pytest.mark.extra("trio")
-
 CRASHES = 20
 MOST_LIVES = 300
 MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0

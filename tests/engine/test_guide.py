@@ -26,8 +26,10 @@ from handrail import (
 from handrail.model import events as ev
 from handrail.model.results import Usage, qualified
 from handrail.ports.agent import AgentReply, AgentTurn, Capabilities
+from handrail.ports.claims import Claimant, ClaimRequest, Resource
 from handrail.record.view import view_of
 from handrail.testing import JumpClock, TextJournal
+from handrail.workspace.claims.local import LocalClaims
 from tests.engine.support import just
 
 pytestmark = pytest.mark.anyio
@@ -259,6 +261,31 @@ async def test_a_paused_run_lets_an_agent_at_work_be_told() -> None:
     assert result.status == "suspended"
     assert [turn.agent for turn in backend.turns] == ["a", "a"]
     assert [one.path for one in result.step_results] == ["both/a"]
+
+
+@pytest.mark.usefixtures("outside_git")
+async def test_who_waits_for_a_claim_is_told_and_keeps_its_place() -> None:
+    """It is launched once, with the words, and before who came later."""
+    claims, backend, waits = LocalClaims(), Working(""), dict[str, str]()
+    held = await claims.acquire(ClaimRequest(Claimant("ann", kind="person"), (Resource("git"),)))
+    executor = Executor(journal=TextJournal())
+    steps = [step(name).agent(agent(backend, name), {}).holds("git") for name in ("a", "b")]
+
+    def hand(run: Any, event: Any) -> Any:
+        if isinstance(event, ev.ClaimWaiting) and len(waits) < 2:
+            waits[event.path] = event.holder
+            if len(waits) == 2:
+                return executor.guide(
+                    run.run_id, TABS, path=min(waits, key=lambda at: len(waits[at]))
+                )
+        return claims.release(held) if isinstance(event, ev.AgentGuided) else None
+
+    result = await guided(executor, just(step("both").parallel(*steps)), hand)
+    await claims.close()
+    first, second = sorted(waits, key=lambda at: len(waits[at]))
+    assert result.status == "succeeded"
+    assert [f"both/{turn.agent}" for turn in backend.turns] == [first, second]
+    assert [f"both/{name}" for name in backend.told] == [first]
 
 
 async def test_what_was_said_holds_for_the_attempts_that_follow() -> None:

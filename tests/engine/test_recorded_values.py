@@ -21,7 +21,7 @@ from handrail import (
     step,
     workflow,
 )
-from handrail.engine.put_back import put_back
+from handrail.engine.in_place import put_back
 from handrail.testing import TextJournal
 from tests.engine.support import RUN, Boom, boom, same
 

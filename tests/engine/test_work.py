@@ -300,7 +300,10 @@ def skipped(task: Task) -> Step[Any]:
     return step("n").call(find, task).when(lambda _: False)
 
 
-GIVES_FOUND = r"the body of 'w' gives Found\(value, children\) for each task, got 1 for '[ab]'. Wr"
+GIVES_FOUND = (
+    r"test_work.py:\d+: the body of 'w' gives Found\(value, children\) for each task, "
+    r"got 1 for '[ab]'. Write Found\(1\)"
+)
 NOT_UNDONE = (
     r"is one of continue, fail_fast, got 'all_or_nothing'. What grows is not undone as a whole: "
     r"with 'continue' look at .failed"
@@ -310,10 +313,10 @@ NOT_UNDONE = (
 @pytest.mark.parametrize(
     ("body", "options", "error"),
     [
-        (body_of(find), {"stop": raising}, "its stop raised after 1 ends: no idea"),
+        (body_of(find), {"stop": raising}, "its stop raised after 1 end: no idea"),
         (body_of(find), {"stop": lambda _: True}, "it must give a text or None, got True"),
         (number, {"on_error": "fail_fast"}, GIVES_FOUND),
-        (lambda _: Boom(), {}, r"the body of 'w/a'\): a workflow must yield steps, got Boom"),
+        (lambda _: Boom(), {}, r"'w/a'\): a body must return a step or yield steps, got Boom"),
     ],
 )  # fmt: skip
 async def test_a_mistake_in_work_is_told(body: Any, options: dict[str, Any], error: str) -> None:

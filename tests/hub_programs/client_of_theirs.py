@@ -8,11 +8,13 @@ until everybody has had an answer to a question of their own is printed, line by
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 from typing import Any
 
 from synapse_channel import SynapseAgent  # type: ignore[import-not-found]
+from websockets.exceptions import ConnectionClosed
 
 
 class Agent:
@@ -34,7 +36,8 @@ class Agent:
     async def settle(self) -> None:
         """Wait until all that was sent before has come."""
         self.answered.clear()
-        await self.client.request_who()
+        with contextlib.suppress(ConnectionClosed):  # for another of its name, at any moment
+            await self.client.request_who()
         waits = asyncio.ensure_future(self.answered.wait())
         await asyncio.wait({waits, self.task}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
         waits.cancel()

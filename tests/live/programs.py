@@ -194,7 +194,7 @@ COPILOT = Live(
 GEMINI = Live(
     "gemini",
     "gemini",
-    "handrail.agents.gemini.backend.GeminiBackend",
+    "handrail.agents.gemini.GeminiBackend",
     stub_gemini,
     stub_gemini.GeminiStub,
     "gemini-2.5-flash",

@@ -34,7 +34,7 @@ from handrail import (
     Usage,
 )
 from handrail.codec import writing
-from handrail.codec.plain import is_plain
+from handrail.codec.plain import is_plain, plain_json
 
 T = TypeVar("T")
 CODEC = Codec()
@@ -284,11 +284,15 @@ MIXED = st.recursive(
 @given(st.lists(MIXED, max_size=6) | st.dictionaries(KEYS, MIXED, max_size=6))
 @example([1e16, -(2**53) + 1, None, struct.unpack("<d", b"\0\0\0\0\xa1$\xcb\x7f")[0]])
 @example([2**63])
+@example([1e20, -1.5e300, 1e-7, "1e+20"])
 @example([struct.unpack("<d", bytes.fromhex("010000000000f07f"))[0], "a NaN of another kind"])
 def test_the_fast_road_is_taken_only_where_the_slow_one_comes_to_the_same(value: Any) -> None:
     """What is told to be plain, the walk over it leaves as it is."""
     if is_plain(value):
         assert looked_at_one_by_one(value) is value
+    text = plain_json(value)
+    if text is not None:
+        assert text == msgspec.json.encode(looked_at_one_by_one(value)).decode()
 
 
 def looked_at_one_by_one(value: Any) -> Any:

@@ -19,7 +19,7 @@ import pytest
 
 from handrail import Agent, Codec, CodeNotFound, FakeBackend, OutputNotSerializable, TypeCodec
 from handrail.codec.portable import PortableCodec
-from handrail.typed.code_names import resolved
+from handrail.typed.reference import resolved
 
 
 class Lock:

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from handrail.codec.codec import Codec
-from handrail.secrets.needles import LONG, Needles
+from handrail.secrets.needles import SOON, TOGETHER, Needles
 from handrail.secrets.sealing import sealed, unsealed, variables_in
 from handrail.secrets.values import SPELLINGS, Secrets, masked, secret_values
 
@@ -231,12 +231,20 @@ def test_text_without_secrets_is_left_as_it_is() -> None:
     st.text(max_size=20),
     st.sampled_from(["", "sk-", "ghs_", "AKIA", "x.eyJ", "hunter22", "h\u00fcnter22", "\ud800"]),
     st.text(max_size=20),
+    st.sampled_from([0, TOGETHER - 6, 2 * TOGETHER]),
 )
-def test_in_a_long_text_the_same_is_found_as_in_a_short_one(
-    before: str, needle: str, after: str
+def test_the_finder_in_c_finds_what_python_finds(
+    before: str, needle: str, after: str, others: int
 ) -> None:
-    """Which road is taken changes nothing: neither what is looked for, nor where it stands."""
-    needles = Needles(["sk-", "ghs_", "AKIA", ".eyJ", "hunter22", "h\u00fcnter22"])
+    """Which road is taken changes nothing: neither what is looked for, nor where it stands, nor
+    how many are looked for beside it.
+    """
+    more = [f"other {number:04} than those" for number in range(others)]
+    needles = Needles([*more, "sk-", "ghs_", "AKIA", ".eyJ", "hunter22", "h\u00fcnter22"])
     text = before + needle + after
-    long = " " * LONG + text + " " * LONG
-    assert needles.may_occur_in(long) == needles.may_occur_in(text)
+    at_first = needles.may_occur_in(text)
+    assert needles.may_occur_in(" " * SOON) is False
+    assert needles.may_occur_in(text) == at_first
+    assert needles.may_occur_in(" " * SOON + text + " " * SOON) == at_first
+    if "\ud800" not in text:
+        assert needles.may_occur_in(text.encode("utf-8", "surrogateescape")) == at_first

@@ -6,6 +6,7 @@ python live.py drive FOLDER NAME RUN_ID    |    python live.py serve FOLDER [rea
 from __future__ import annotations
 
 import enum
+import os
 import socket
 import sys
 from dataclasses import dataclass, field
@@ -223,6 +224,12 @@ def backlog() -> Steps[str]:
     return " ".join(one.id for one in work.done)
 
 
+@workflow
+def claims() -> Steps[str]:
+    """A step that no other run may be at meanwhile."""
+    return (yield from step("tag").call(wait_for, "go").holds("git"))
+
+
 FLOWS = {
     "ship": ship,
     "flood": flood,
@@ -232,6 +239,7 @@ FLOWS = {
     "asks": asks,
     "many": many,
     "backlog": backlog,
+    "claims": claims,
 }
 
 
@@ -284,6 +292,7 @@ if __name__ == "__main__":
         serve(Path(where), read_only=bool(rest))
     else:
         name, run_id = rest
+        os.chdir(where)  # claims are those of a repository
         flow: Any = FLOWS[name]
         executor = executor_in(Path(where), files=flow is not many)
         executor.options(run_id=run_id).run_sync(flow)

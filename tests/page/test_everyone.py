@@ -75,7 +75,7 @@ def test_everyone_can_see_and_act(place: Place, open_page: Open, dark: bool, wid
 
 def look_at_views(page: Any, looker: Looker) -> None:
     """The run in each of its views, and a step that failed."""
-    for view in ("Timeline", "Graph", "Inputs and result", "Tree"):
+    for view in ("Timeline", "Graph", "Log", "Inputs and result", "Tree"):
         page.get_by_role("tab", name=view).click()
         page.get_by_role("tab", name=view, selected=True).wait_for()
         looker.look(view)
@@ -83,6 +83,13 @@ def look_at_views(page: Any, looker: Looker) -> None:
     row(page, "check").click()
     page.get_by_role("region", name="Error", exact=False).first.wait_for()
     looker.look("a step that failed")
+    page.get_by_role("link", name="in the log").click()
+    page.get_by_role("option", name="error: ").first.click()
+    page.get_by_role("region", name="As it is recorded").wait_for()
+    looker.look("an event")
+    page.get_by_role("button", name="Close the event").click()
+    page.get_by_role("tab", name="Tree").click()
+    row(page, "check").click()
     page.get_by_role("button", name="Close the step").click()
     page.get_by_role("button", name="failed").click()
 

@@ -80,7 +80,7 @@ def test_ten_thousand_members_at_work_stay_fluid(
         driver.wait()
         page.locator(".head .pill", has_text="succeeded").wait_for(timeout=60_000)
         page.get_by_text("10,000 of 10,000").first.wait_for()
-        for view in ("Timeline", "Graph", "Tree"):
+        for view in ("Timeline", "Graph", "Log", "Tree"):
             page.get_by_role("tab", name=view).click()
             page.get_by_role("tab", name=view, selected=True).wait_for()
         page.get_by_role("searchbox").fill("do 999")

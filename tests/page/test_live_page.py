@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -286,3 +287,21 @@ def test_a_queue_is_changed_while_its_run_is_alive(place: Place, open_page: Open
     assert "first found second urgent" in result.inner_text()
     did = page.get_by_role("row").filter(has_text="changed the queue of")
     assert did.count() == 2
+
+
+def test_a_step_that_waits_for_a_claim_says_who_has_it(place: Place, open_page: Open) -> None:
+    """Its row shows that it waits, for what and for whom, until it has it."""
+    subprocess.run(["git", "init", "--quiet", str(place.folder)], check=True)
+    _, address = place.serve()
+    place.drive("claims", "r1")
+    page = open_page(address).page
+    opened_at(page, "r1")
+    shows(page, "tag", "running")
+    page.keyboard.press("g")
+    place.drive("claims", "r2")
+    opened_at(page, "r2")
+    shows(page, "tag", "waiting")
+    row(page, "tag").get_by_text("waits for git, which step 'tag' of run r1 has").wait_for()
+    place.let("go")
+    shows(page, "tag", "succeeded")
+    row(page, "tag").get_by_text("waits for").wait_for(state="detached")

@@ -100,7 +100,7 @@ def test_a_report_shows_its_run_from_a_disk(open_page: Open, report: Path) -> No
 def test_texts_of_a_run_do_nothing(open_page: Open, report: Path) -> None:
     """Wherever a text of the run stands, it is text: no element comes of it, and it is cut."""
     page = open_page(report).page
-    for view in "1234":
+    for view in "12345":
         page.keyboard.press(view)
     page.keyboard.press("1")
     for index in range(page.get_by_role("treeitem").count()):
@@ -130,7 +130,7 @@ def test_everyone_can_use_it(open_page: Open, report: Path, dark: bool, width: i
         if wide > width:
             wrong[f"{name} is too wide"] = wide
 
-    for key, name in zip("1234", ("tree", "timeline", "graph", "values"), strict=True):
+    for key, name in zip("12345", ("tree", "timeline", "graph", "log", "values"), strict=True):
         page.keyboard.press(key)
         page.get_by_role("tab", selected=True).wait_for()
         look(name)

@@ -36,18 +36,29 @@ def test_a_program_that_is_nowhere_on_path(tmp_path: Path) -> None:
     assert refusal(["zq"], path=str(tmp_path)) == "no program of this name is on PATH."
 
 
-def test_a_misspelt_program_is_answered_with_names_like_it(tmp_path: Path) -> None:
-    """Programs on the command's own PATH with a name close to it are offered."""
-    script(tmp_path, "pytest", "#!/bin/sh\n")
-    assert refusal(["pytset"], path=str(tmp_path)).endswith("Did you mean pytest?")
-
-
-def test_a_short_name_that_differs_by_a_letter_is_another_program(tmp_path: Path) -> None:
-    """Who has no ``lint`` did not mean ``link``, but who types ``gti`` means ``git``."""
-    for name in ("link", "luit", "git"):
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("pytset", "pytest"),
+        ("gti", "git"),
+        ("claud", "claude"),
+        ("makee", "make"),
+        ("pythom", "python"),
+        ("lint", ""),  # another program than link
+        ("nope", ""),
+        ("gone", ""),
+    ],
+)
+def test_a_misspelt_program_is_answered_with_what_was_meant(
+    tmp_path: Path, typed: str, meant: str
+) -> None:
+    """Programs on the command's own PATH are offered that are one slip away, and no others."""
+    for name in ("pytest", "python", "git", "gsutil", "gcloud", "claude", "make", "link", "open"):
         script(tmp_path, name, "#!/bin/sh\n")
-    assert refusal(["lint"], path=str(tmp_path)) == "no program of this name is on PATH."
-    assert refusal(["gti"], path=str(tmp_path)).endswith("Did you mean git?")
+    (tmp_path / "gone").symlink_to("nowhere")
+    hint = f" Did you mean {meant}?" if meant else ""
+    said = refusal([typed], path=str(tmp_path))
+    assert said == f"no program of this name is on PATH.{hint}"
 
 
 def test_a_whole_command_in_the_first_word(tmp_path: Path) -> None:

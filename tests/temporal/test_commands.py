@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from handrail.temporal.dev import DevServer, free_port
+from handrail.temporal.dev import DevServer, free_port, is_taken
 from handrail.temporal.worker import TemporalWorker
+from tests.cli.machines import until
+from tests.temporal.flows import counts
 
 pytestmark = pytest.mark.temporal
 ROOT = Path(__file__).parents[2]
@@ -175,6 +177,7 @@ def test_nothing_is_served_where_nothing_is(home: Path) -> None:
             (("runs", "--temporal", "127.0.0.1:1"), "cannot be reached"),
             (("runs", "--temporal", f"{server.address}/nowhere"), "nowhere"),
             (("temporal", "dev", "--port", str(server.port)), "in use"),
+            (("temporal", "dev", "none.py"), "there is no such file"),
         ):
             process = begin(home, *words)
             told, _ = process.communicate(timeout=60)
@@ -185,7 +188,20 @@ def test_nothing_is_served_where_nothing_is(home: Path) -> None:
         server.end()
 
 
+def test_a_cluster_ends_with_its_command_that_is_killed(home: Path) -> None:
+    """So that nothing is left behind that has its ports."""
+    ports = free_port(), free_port()
+    words = ("--port", str(ports[0]), "--ui-port", str(ports[1]))
+    with begin(home, "temporal", "dev", *words) as process:
+        assert process.stdout is not None
+        assert str(ports[0]) in process.stdout.readline()
+        process.kill()
+    until(lambda: not is_taken(ports[0]), "its end")
+
+
 async def test_what_a_worker_serves_is_said() -> None:
     """In one line, which its log begins with."""
     assert str(TemporalWorker("h:1", runs=False)) == "steps only"
-    assert str(TemporalWorker("h:1", steps=False)).startswith("workflows only: whatever")
+    assert str(TemporalWorker("h:1", steps=False)) == "workflows only: whatever it can import"
+    told = str(TemporalWorker("h:1", [counts]))
+    assert told == "steps, and workflows: counts, whatever it can import"

@@ -18,8 +18,15 @@ from handrail.model.events import StepCompleted, StepStarted, stamp
 from handrail.model.results import StepResult, WorkflowResult
 from handrail.testing import Crashes, FakeAgent, JumpClock, plugin
 from handrail.testing import crash_everywhere as everywhere
-from handrail.testing.crash_points import all_points, spread
-from handrail.testing.crash_trial import Chapter, Notebook, in_child, read_story, repeated
+from handrail.testing.crash_trial import (
+    Chapter,
+    Notebook,
+    all_points,
+    in_child,
+    read_story,
+    repeated,
+    spread,
+)
 from handrail.testing.crash_verdict import differences, verdict_of
 
 CrashEverywhere = Callable[..., Crashes]
@@ -140,7 +147,7 @@ def test_a_limit_spreads_the_crashes(crash_everywhere: CrashEverywhere) -> None:
 
 def test_those_that_resume_are_killed_too(crash_everywhere: CrashEverywhere) -> None:
     """With ``twice`` a step may be at work in two crashes, and is performed three times at most."""
-    told = crash_everywhere(pay, twice=True)
+    told = crash_everywhere(pay, twice=True, limit=20)
     assert told.crashes > 8
     assert crash_everywhere(pay, only=[[(3, "before"), (3, "before")]]).executions == {"charge": 3}
 
@@ -172,7 +179,7 @@ def test_a_run_that_waits_is_helped_on(crash_everywhere: CrashEverywhere) -> Non
         answers={"merge?": "no"},
         signals={"go": [1, 2]},
         executor=lambda journal: Executor(journal=journal, clock=JumpClock()),
-        limit=12,
+        limit=6,
     )
     assert "letter GateAnswered of 'merge?'" in told.records
     assert told.records.count("letter SignalReceived of 'go'") == 2

@@ -64,6 +64,8 @@ def breaks(law: Law, *, timeless: bool = False, cancelled: bool = False) -> None
     @settings(max_examples=50, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(strategies.bodies(timeless=timeless), test_laws_pure.SCHEDULES, moments)
     def look(body: Any, schedule: list[int], cancel_at: int | None) -> None:
+        if broken:
+            return  # and not raised: to print what was drawn can take minutes
         try:
             law(drive(body, schedule, time=not timeless, cancel_at=cancel_at))
         except Exception as error:  # noqa: BLE001  # a broken core may break down in any way

@@ -102,7 +102,7 @@ def test_commands_come_in_tree_order(
     laws.commands_in_tree_order(drive(body, schedule, time=True, cancel_at=cancel_at))
 
 
-MANY = 5_000
+MANY = 2_000
 
 
 @workflow

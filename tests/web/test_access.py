@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from handrail import Executor, MemoryJournal, Steps, WrongUse, step, workflow
 from handrail.web import create_app
-from handrail.web.serving import listening, served
+from handrail.web.app import listening, served
 
 TOKEN = "a-token-of-tests"
 HOME = "http://127.0.0.1:8484"

@@ -19,9 +19,8 @@ from handrail.ports.journal import RunInfo
 from handrail.secrets.masking import Mask
 from handrail.secrets.values import Secrets, secret_values
 from handrail.web import stream
-from handrail.web.growing import MOST_PIECE, GrowingTexts
 from handrail.web.reading import Reader
-from handrail.web.stream import Asked, run_events
+from handrail.web.stream import MOST_PIECE, Asked, GrowingTexts, run_events
 
 MASK = Mask(secret_values(Secrets(), {}))
 INFO = RunInfo("r", "w", None, 0.0, 1)

@@ -312,7 +312,7 @@ export function StepActions({ store, step }: { store: RunStore; step: StepRow })
   const close = () => setAsked(null);
   return (
     <div class="choices">
-      {can("guide") && agent && step.state === "running" && (
+      {can("guide") && agent && (step.state === "running" || step.state === "waiting") && (
         <button type="button" class="button small" onClick={() => setAsked("guide")}>Guide…</button>
       )}
       {can("complete") && !over && (live || step.state === "failed") && (

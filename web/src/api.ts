@@ -69,6 +69,8 @@ export interface StepRow {
   readonly error_type: string | null;
   readonly launches?: number;
   readonly usage?: Usage | null;
+  /** Of a command, where it is not 0. */
+  readonly exit_code?: number;
   readonly given_by?: string | null;
   readonly handled?: readonly Failure[];
   readonly undone?: { readonly error: string | null } | null;
@@ -182,6 +184,25 @@ export interface Turn {
   readonly prompt: string;
   readonly answer: string | null;
 }
+
+/** How grave a line is; `person`: somebody did it, or is asked for it. */
+export type LogLevel = "error" | "warning" | "person" | "info";
+/** Lines that are shown alone; "": all. */
+export type Only = "" | "errors" | "warnings" | "people";
+
+/** An event of the record, in words. */
+export interface LogLine {
+  readonly seq: number;
+  readonly at: number;
+  readonly type: string;
+  /** "" of the run itself. */
+  readonly path: string;
+  readonly level: LogLevel;
+  readonly text: string;
+}
+
+/** How many lines of the whole record each `only` shows. */
+export type LogCounts = { readonly [only in Exclude<Only, "">]: number };
 
 export interface StepDetail extends StepRow {
   readonly output: unknown;

@@ -5,10 +5,10 @@ import type { RunDetail } from "./api";
 import { many } from "./format";
 import { GateLine, SignalLine } from "./gates";
 import { useClock } from "./hooks";
-import { waitText } from "./list";
 import { hashOf } from "./router";
 import type { RunStore } from "./run_store";
 import { Foreign } from "./ui";
+import { waitText } from "./waits";
 
 const MOST = 4;
 const LONG_ERROR = 400;

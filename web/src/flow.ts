@@ -73,6 +73,9 @@ export interface Standing {
   readonly path: string;
   readonly ended: number;
   readonly all: number;
+  /** What all of them took, and cost as far as it is known. */
+  readonly took_ms: number | null;
+  readonly cost_usd: number | null;
 }
 
 /** How the steps at each node stand: what needs a look comes before what went well. */
@@ -93,19 +96,25 @@ export function standings(tree: Tree, matcher: Matcher): Map<string, Standing> {
       path: first ? path : before.path,
       ended: (before?.ended ?? 0) + (live ? 0 : 1),
       all: (before?.all ?? 0) + 1,
+      took_ms: sum(before?.took_ms, row.duration_ms),
+      cost_usd: sum(before?.cost_usd, row.usage?.cost_usd),
     });
   }
   return found;
 }
 
+function sum(a: number | null | undefined, b: number | null | undefined): number | null {
+  return a == null && b == null ? null : (a ?? 0) + (b ?? 0);
+}
+
 /** It as a plan to be laid out. */
 export function planOfFlow(graph: FlowGraph): Plan {
   return {
-    // A step of a group is there many times: there must be room for how many.
+    // There must be room for what is told of it later; a step of a group is there many times.
     nodes: graph.nodes.map((node) => ({
       id: node.id,
       label: node.label,
-      sub: node.inside.length > 0 ? `${node.kind} · 1,000 of 1,000` : node.kind,
+      sub: node.name === null ? node.kind : `${node.kind} · ${node.inside.length > 0 ? "1,000 of 1,000" : "12.3 s"} · $0.02`,
     })),
     edges: graph.edges,
   };

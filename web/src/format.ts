@@ -47,6 +47,14 @@ export function moment(at: number | null | undefined): string {
   );
 }
 
+/** The time of day in the reader's own time zone: `04:12:09`; with the day where that is not clear. */
+export function clockTime(at: number, day: boolean): string {
+  const date = new Date(at * 1000);
+  const two = (n: number) => String(n).padStart(2, "0");
+  const time = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  return day ? `${MONTHS[date.getMonth()]} ${two(date.getDate())} ${time}` : time;
+}
+
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /** A round moment on an axis whose marks are so many seconds apart: `Nov 24`, `14:30`, `14:30:05`. */

@@ -2,6 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { FlowGraph } from "./api";
+import { dollars, duration } from "./format";
 import { Matcher, planOfFlow, standings } from "./flow";
 import { MOST_LABEL, place, type Plan, planOf, widthOf } from "./graph";
 import { type AnyState, Icon, StateIcon, wordOf } from "./icons";
@@ -26,6 +27,8 @@ const SCALES = [0.35, 0.5, 0.7, 0.85, 1, 1.25, 1.6];
 interface Shown {
   readonly state: AnyState | null;
   readonly sub: string;
+  /** What it took, and cost. */
+  readonly spent: string;
   readonly path: string | null;
 }
 
@@ -59,9 +62,9 @@ function RanView({ tree, version, folds, at, onAt, onFold }: Props) {
   const shown = (id: string): Shown => {
     const step = tree.get(id);
     const below = tree.children(id).length;
-    if (!step) return { state: null, sub: plan.nodes.find((one) => one.id === id)?.sub ?? "", path: null };
+    if (!step) return { state: null, sub: plan.nodes.find((one) => one.id === id)?.sub ?? "", spent: "", path: null };
     const sub = below > 1 ? `${step.step_type} · ${ended(tree.tally(id), step.size)}` : step.step_type;
-    return { state: step.state, sub, path: id };
+    return { state: step.state, sub, spent: spentText(step.duration_ms, step.usage?.cost_usd), path: id };
   };
   const fold = (id: string) => {
     if (tree.children(id).length > 0) onFold(id, plan.edges.every((edge) => !edge.to.startsWith(`${id}/`)));
@@ -77,15 +80,20 @@ function FlowView({ flow, tree, version, at, onAt }: Props & { flow: FlowGraph }
   const shown = (id: string): Shown => {
     const standing = found.get(id);
     const node = kinds.get(id);
-    if (!standing) return { state: node?.name ? "open" : null, sub: node?.kind ?? "", path: null };
+    if (!standing) return { state: node?.name ? "open" : null, sub: node?.kind ?? "", spent: "", path: null };
     const sub = standing.all > 1 ? `${node?.kind} · ${standing.ended} of ${standing.all}` : (node?.kind ?? "");
-    return { state: standing.state, sub, path: standing.path };
+    // Members work beside one another: what all of them took says little.
+    return { state: standing.state, sub, spent: spentText(standing.all > 1 ? null : standing.took_ms, standing.cost_usd), path: standing.path };
   };
   const here = at === null ? null : (matcher.node(at)?.id ?? null);
   return <Drawing plan={plan} shown={shown} at={here} onAt={(id) => {
     const path = found.get(id)?.path;
     if (path !== undefined) onAt(path);
   }} onEnter={() => {}} />;
+}
+
+function spentText(took: number | null, cost: number | null | undefined): string {
+  return [duration(took), cost ? dollars(cost) : ""].filter(Boolean).join(" · ");
 }
 
 interface DrawingProps {
@@ -158,7 +166,7 @@ function Drawing({ plan, shown, at, onAt, onEnter }: DrawingProps) {
           {placed.nodes.map((one) => {
             const node = names.get(one.id);
             if (!node) return null;
-            const { state, sub, path } = shown(one.id);
+            const { state, sub, spent, path } = shown(one.id);
             const text = oneLine(node.label, 80);
             const still = state === null; // no step: where it begins, ends, or is asked which way
             const left = still ? one.w / 2 : 36;
@@ -169,7 +177,7 @@ function Drawing({ plan, shown, at, onAt, onEnter }: DrawingProps) {
                 class={`node s-${state ?? "none"}${one.id === at ? " at" : ""}${state !== null && path === null ? " never" : ""}`}
                 transform={`translate(${one.x} ${one.y})`}
                 role="img"
-                aria-label={`${text}${sub ? `, ${visible(sub)}` : ""}${state ? `: ${path === null ? "not begun" : wordOf(state)}` : ""}`}
+                aria-label={`${text}${sub ? `, ${visible(sub)}` : ""}${state ? `: ${path === null ? "not begun" : wordOf(state)}` : ""}${spent ? `, ${spent}` : ""}`}
                 onClick={() => path !== null && onAt(one.id)}
                 onDblClick={() => onEnter(one.id)}
               >
@@ -182,7 +190,7 @@ function Drawing({ plan, shown, at, onAt, onEnter }: DrawingProps) {
                 <text x={left} y={sub ? 19 : 27} text-anchor={still ? "middle" : undefined} unicode-bidi="isolate">
                   {fitted(text, still ? one.w - 16 : one.w - 44, 7)}
                 </text>
-                {sub && <text x={left} y="35" class="sub" unicode-bidi="isolate">{fitted(sub, one.w - 44, 6)}</text>}
+                {sub && <text x={left} y="35" class="sub" unicode-bidi="isolate">{fitted(spent ? `${sub} · ${spent}` : sub, one.w - 44, 6)}</text>}
               </g>
             );
           })}

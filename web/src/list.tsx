@@ -1,43 +1,24 @@
 // The list of runs.
 
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import type { RunRow, RunState, WaitsFor } from "./api";
+import type { RunRow, RunState } from "./api";
 import { dollars, duration, moment, relative, whole } from "./format";
-import { Icon, StatePill, wordOf } from "./icons";
+import { StatePill, wordOf } from "./icons";
 import { go } from "./navigation";
 import { hashOf, type Place } from "./router";
 import { useChanges, useClock, useMedia } from "./hooks";
 import type { RunList } from "./run_list";
+import { SearchBox } from "./search_box";
 import { oneLine } from "./text";
 import { Foreign, Loading } from "./ui";
 import { Virtual } from "./virtual";
+import { waitText } from "./waits";
 
 const CHIPS: readonly RunState[] = ["running", "paused", "suspended", "dead", "failed", "succeeded", "cancelled", "damaged"];
 const NARROW = "(max-width: 46rem)";
 /** Bars of the last runs: from so many runs on, and at most so many. */
 const FEW = 6;
 const MOST_BARS = 120;
-
-/** What a run waits for, in a few words. */
-export function waitText(wait: WaitsFor, now: number): string {
-  const until = wait.until ? ` (${relative(wait.until, now)})` : "";
-  switch (wait.kind) {
-    case "answer":
-      return `asks: ${wait.what}`;
-    case "signal":
-      return `waits for the signal ${wait.what}${until}`;
-    case "person":
-      return `needs: ${wait.what}`;
-    case "time":
-      return `waits: ${wait.what}${until}`;
-    case "claim":
-      return `waits for ${wait.what}${wait.whom ? `, which ${wait.whom} has` : ""}`;
-    case "unpause":
-      return wait.whom ? `paused by ${wait.whom}` : "paused";
-    default:
-      return String((wait as WaitsFor).what); // of a later version
-  }
-}
 
 function why(run: RunRow, now: number): string {
   if (run.waits_for.length > 0) {
@@ -88,23 +69,7 @@ export function ListPage({ list, place }: { list: RunList; place: Extract<Place,
     <main>
       <div class="tools">
         <h1 class="unseen">Runs</h1>
-        <div class="search">
-          <Icon of="search" />
-          <input
-            type="search"
-            data-search
-            placeholder="Search runs"
-            aria-label="Search runs by id, workflow, label"
-            value={query}
-            onInput={(event) => setQuery(event.currentTarget.value)}
-            onKeyDown={(event) => {
-              if (event.key !== "ArrowDown" && event.key !== "Enter") return;
-              event.preventDefault();
-              setMoved((n) => n + 1);
-            }}
-          />
-          <kbd aria-hidden="true">/</kbd>
-        </div>
+        <SearchBox text={query} onSearch={setQuery} hint="Search runs" label="Search runs by id, workflow, label" onFirst={() => setMoved((n) => n + 1)} />
         <div class="chips" role="group" aria-label="Show only">
           {CHIPS.filter((state) => (list.counts[state] ?? 0) > 0 || state === place.state).map((state) => (
             <button

@@ -20,11 +20,11 @@ const KEYS: readonly [readonly string[], string][] = [
   [["j", "k"], "next, previous (the arrow keys do, too)"],
   [["l", "h"], "unfold, fold"],
   [["Enter"], "open"],
-  [["1", "2", "3", "4"], "tree, timeline, graph, inputs and result"],
+  [["1", "2", "3", "4", "5"], "tree, timeline, graph, log, inputs and result"],
   [["+", "-", "0"], "on the timeline: a shorter time, a longer one, all of it"],
   [["Shift ←", "Shift →"], "on the timeline: earlier, later"],
   [["a"], "answer the first question"],
-  [["Esc"], "close the step"],
+  [["Esc"], "close the step, or the event"],
   [["g"], "all runs"],
   [["?"], "this help"],
 ];

@@ -3,12 +3,14 @@
 import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
 import type { RunDetail, StepState } from "./api";
 import { Attention } from "./attention";
+import { EventPane } from "./event_pane";
 import { GraphView } from "./graph_view";
 import { Head } from "./head";
 import { useChanges } from "./hooks";
 import { wordOf } from "./icons";
+import { LogSieve, LogView, type RunPlace, useLog } from "./log_view";
 import { go } from "./navigation";
-import { hashOf, type Place, type View } from "./router";
+import { hashOf, type View } from "./router";
 import { RunStore } from "./run_store";
 import { FILTERS, Sieve } from "./sieve";
 import type { Source } from "./source";
@@ -18,13 +20,13 @@ import { reasons, rowsOf, type Filter } from "./tree";
 import { TreeView } from "./tree_view";
 import { Foreign, Loading } from "./ui";
 import { Values } from "./values";
-
-type RunPlace = Extract<Place, { page: "run" }>;
+import { waitsByPath } from "./waits";
 
 const VIEWS: readonly [View, string][] = [
   ["tree", "Tree"],
   ["timeline", "Timeline"],
   ["graph", "Graph"],
+  ["log", "Log"],
   ["run", "Inputs and result"],
 ];
 
@@ -89,8 +91,11 @@ function Run({ store, place, version, detail }: RunProps) {
     const field = () => document.querySelector<HTMLElement>(".pane form :is(input, textarea, select)")?.focus();
     requestAnimationFrame(() => setTimeout(field));
   }, [select]);
+  const log = useLog(store, place);
   const close = useCallback(() => {
-    go({ ...place, step: null }, true);
+    // Behind the step that was opened from a line of the log is that line.
+    const line = place.step === null ? null : (place.log?.line ?? null);
+    go({ ...place, step: null, ...(place.log ? { log: { ...place.log, line } } : {}) }, true);
     document.querySelector<HTMLElement>("[data-main]")?.focus();
   }, [place]);
   const fold = useCallback((path: string, open: boolean) => {
@@ -115,6 +120,7 @@ function Run({ store, place, version, detail }: RunProps) {
       document.querySelector<HTMLElement>(".pane-body")?.focus();
     },
   };
+  const waits = useMemo(() => waitsByPath(detail.run.waits_for), [detail.run.waits_for]);
   const leaves = useMemo(() => tree.leaves(), [tree, version]);
   const why = useMemo(() => (only === "failed" ? reasons(tree) : []), [tree, version, only]);
   const first = () => {
@@ -128,12 +134,15 @@ function Run({ store, place, version, detail }: RunProps) {
       <Attention store={store} detail={detail} onOpen={answer} />
       <div class="tabs">
         <Views place={place} />
+        {log && <LogSieve log={log} />}
         {sifted && <Sieve text={text} onSearch={setText} only={only} onOnly={setOnly} leaves={leaves} reasons={why} onFirst={first} />}
       </div>
       <div class="body">
         <div class="left" id="view" role="tabpanel" aria-labelledby={`tab-${place.view}`}>
           {place.view === "run" ? (
             <Values detail={detail} />
+          ) : log ? (
+            <LogView run={store} detail={detail} log={log} />
           ) : place.view === "graph" ? (
             <GraphView store={store} tree={tree} version={version} folds={folds} at={shared.at} onAt={select} onFold={fold} />
           ) : rows.length === 0 ? (
@@ -141,9 +150,10 @@ function Run({ store, place, version, detail }: RunProps) {
           ) : place.view === "timeline" ? (
             <TimelineView {...shared} detail={detail} />
           ) : (
-            <TreeView {...shared} />
+            <TreeView {...shared} waits={waits} />
           )}
         </div>
+        {place.step === null && log && log.place.line !== null && <EventPane store={store} place={place} line={log.place.line} onClose={close} />}
         {place.step !== null && <StepPane key={place.step} store={store} detail={detail} path={place.step} onClose={close} onStep={select} />}
       </div>
     </main>
@@ -158,7 +168,7 @@ function useRunKeys(place: RunPlace, close: () => void): void {
       if (document.querySelector("dialog[open]")) return;
       const view = VIEWS[Number(event.key) - 1]?.[0];
       if (view) go({ ...place, view }, true);
-      else if (event.key === "Escape" && place.step !== null) close();
+      else if (event.key === "Escape" && (place.step !== null || place.log?.line)) close();
       else if (event.key === "a") {
         document.querySelector<HTMLElement>("[data-gate] :is(input, textarea, select, button)")?.focus();
         event.preventDefault();

@@ -55,6 +55,11 @@ export class RunStore extends Changing {
     return this.tree.nodes.size > MANY ? 250 : 80;
   }
 
+  /** The number of the last event that it was told of. */
+  get lastSeq(): number {
+    return this.seq;
+  }
+
   get run(): RunRow | null {
     return this.detail?.run ?? null;
   }

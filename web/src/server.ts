@@ -1,8 +1,8 @@
 // The server of the page: its JSON, and the lines on which it tells what happens.
 
-import type { FlowGraph, RunDetail, RunDiff, RunRow, StepDetail } from "./api";
+import type { FlowGraph, Only, RunDetail, RunDiff, RunRow, StepDetail } from "./api";
 import {
-  Refused, type ProgressEvent, type RecordedEvent, type RunsPage, type RunsQuery, type Source, type Verb, type Watcher,
+  type LogPart, type PartAsked, Refused, type ProgressEvent, type RecordedEvent, type RunsPage, type RunsQuery, type Source, type Verb, type Watcher,
 } from "./source";
 
 export class Server implements Source {
@@ -44,6 +44,23 @@ export class Server implements Source {
   async flow(id: string): Promise<FlowGraph | null> {
     const found = await this.get<{ graph: FlowGraph | null }>(`api/runs/${encodeURIComponent(id)}/graph`);
     return found.graph;
+  }
+
+  log(id: string, { words, only }: { words: string; only: Only }, part: PartAsked): Promise<LogPart> {
+    const asked = new URLSearchParams({ limit: String(part.limit) });
+    if (words) asked.set("q", words);
+    if (only) asked.set("only", only);
+    if (part.start !== undefined) asked.set("start", String(part.start));
+    if (part.line !== undefined) asked.set("line", String(part.line));
+    return this.get(`api/runs/${encodeURIComponent(id)}/log?${asked}`);
+  }
+
+  event(id: string, seq: number): Promise<{ readonly [name: string]: unknown }> {
+    return this.get(`api/runs/${encodeURIComponent(id)}/event?number=${seq}`);
+  }
+
+  recordOf(id: string): string {
+    return `${this.base}api/runs/${encodeURIComponent(id)}/record`;
   }
 
   diff(a: string, b: string): Promise<RunDiff> {

@@ -2,7 +2,7 @@
 
 import type { StepState } from "./api";
 import { whole } from "./format";
-import { Icon } from "./icons";
+import { SearchBox } from "./search_box";
 import type { Tally } from "./tree";
 import { Foreign } from "./ui";
 
@@ -45,23 +45,7 @@ export function Sieve({ text, onSearch, only, onOnly, leaves, reasons, onFirst }
             </button>
           ))}
       </div>
-      <div class="search">
-        <Icon of="search" />
-        <input
-          type="search"
-          data-search
-          placeholder="Search steps"
-          aria-label="Search steps by path, kind, error"
-          value={text}
-          onInput={(event) => onSearch(event.currentTarget.value)}
-          onKeyDown={(event) => {
-            if (event.key !== "ArrowDown" && event.key !== "Enter") return;
-            event.preventDefault();
-            onFirst();
-          }}
-        />
-        <kbd aria-hidden="true">/</kbd>
-      </div>
+      <SearchBox text={text} onSearch={onSearch} hint="Search steps" label="Search steps by path, kind, error" onFirst={onFirst} />
     </div>
   );
 }

@@ -1,6 +1,6 @@
 // Where the page has its data from: a server, or what a report has in it.
 
-import type { FlowGraph, RunDetail, RunDiff, RunRow, RunState, StepDetail, StepRow } from "./api";
+import type { FlowGraph, LogCounts, LogLine, Only, RunDetail, RunDiff, RunRow, RunState, StepDetail, StepRow } from "./api";
 
 export interface RunsPage {
   readonly runs: readonly RunRow[];
@@ -64,6 +64,26 @@ export interface ProgressEvent {
   readonly turn?: number;
 }
 
+/** A part of the lines that fit. */
+export interface LogPart {
+  /** The place of its first line among all that fit, from 0; how many those are. */
+  readonly start: number;
+  readonly total: number;
+  /** The place of the line that was asked for. */
+  readonly at: number | null;
+  readonly counts: LogCounts;
+  readonly lines: readonly LogLine[];
+  /** Lines that a report does not have. */
+  readonly left_out?: number;
+}
+
+/** Which part: from a place on, or around a line; else the last lines. */
+export interface PartAsked {
+  readonly start?: number;
+  readonly line?: number;
+  readonly limit: number;
+}
+
 export interface Source {
   /** Of a report: when it was made; null: it is live. */
   readonly frozenAt: number | null;
@@ -77,6 +97,12 @@ export interface Source {
   step(id: string, path: string): Promise<StepDetail>;
   /** The graph of its workflow; null if its source is not known here. */
   flow(id: string): Promise<FlowGraph | null>;
+  /** Lines of a run's record that have all these words. */
+  log(id: string, sought: { readonly words: string; readonly only: Only }, part: PartAsked): Promise<LogPart>;
+  /** One event as it is recorded. */
+  event(id: string, seq: number): Promise<{ readonly [name: string]: unknown }>;
+  /** The address of the whole record, a JSON object a line; null: there is none. */
+  recordOf(id: string): string | null;
   diff(a: string, b: string): Promise<RunDiff>;
   act(id: string, verb: Verb, body: object): Promise<{ readonly [name: string]: unknown }>;
   /** Be told of a run from after this event on, and of what one step says; the way to stop. */

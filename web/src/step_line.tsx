@@ -1,11 +1,12 @@
 // What a row of the tree and of the timeline have in common.
 
-import type { StepRow, StepState } from "./api";
+import type { StepRow, StepState, WaitsFor } from "./api";
 import { whole } from "./format";
 import { Icon, StateIcon, wordOf } from "./icons";
 import { oneLine } from "./text";
-import { shortType, type Tally, type TreeRow } from "./tree";
+import { LIVE, shortType, type Tally, type TreeRow } from "./tree";
 import { Foreign } from "./ui";
+import { waitText } from "./waits";
 
 export const ORDER: readonly StepState[] = [
   "succeeded", "defaulted", "skipped", "failed", "waiting", "running", "interrupted", "open", "cancelled",
@@ -67,14 +68,18 @@ export function StepName({ step, name }: { step: StepRow; name: string }) {
   );
 }
 
-/** What is worth to be said beside the name of a step. */
-export function remark(step: StepRow): { text: string; bad: boolean } {
+/** What is worth to be said beside the name of a step; `wait`: what it waits for. */
+export function remark(step: StepRow, wait: WaitsFor | undefined, now: number): { text: string; bad: boolean } {
+  // That a moment is waited for says less than the error that is the reason for it.
+  const waits = wait !== undefined && LIVE.has(step.state) && (wait.kind !== "time" || (!step.error && (wait.until ?? 0) > now));
+  if (waits) return { text: waitText(wait, now), bad: false };
   if (step.error) {
     const kind = step.error_type ? `${shortType(step.error_type)}: ` : "";
     return { text: oneLine(kind + step.error, 240), bad: step.state === "failed" };
   }
   if (step.given_by) return { text: `given by ${step.given_by}`, bad: false };
   if (step.handled?.length) return { text: `got over: ${oneLine(step.handled[0]!.error, 160)}`, bad: false };
+  if (step.exit_code) return { text: `exit code ${step.exit_code}`, bad: false };
   if (step.attempts > 1) return { text: `${step.attempts} attempts`, bad: false };
   if (step.undone) return { text: step.undone.error ? "not undone" : "undone", bad: Boolean(step.undone.error) };
   return { text: "", bad: false };

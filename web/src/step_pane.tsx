@@ -8,14 +8,15 @@ import { count, dollars, duration, moment, relative } from "./format";
 import { GatePart } from "./gates";
 import { useClock } from "./hooks";
 import { Icon, StatePill } from "./icons";
-import { waitText } from "./list";
 import { Members, Rounds } from "./member_parts";
 import { QueuePart } from "./queue";
 import type { RunStore } from "./run_store";
 import { outputOf } from "./outputs";
+import { hashOf, WHOLE_LOG } from "./router";
 import { pretty } from "./text";
 import { nameIn } from "./tree";
 import { CopyButton, Foreign, TextBlock } from "./ui";
+import { waitText } from "./waits";
 
 const RESTED_MS = 60;
 const LIVE: ReadonlySet<string> = new Set(["running", "waiting", "open", "interrupted"]);
@@ -90,6 +91,7 @@ export function StepPane({ store, detail: run, path, onClose, onStep }: Props) {
           <StatePill state={step.state} />
           <span>{step.step_type}</span>
           <span class="mono cut"><Foreign text={path} /></span>
+          <a href={hashOf({ page: "run", run: store.id, view: "log", step: null, log: { ...WHOLE_LOG, words: path } })}>in the log</a>
         </div>
         <StepActions store={store} step={step} />
       </header>

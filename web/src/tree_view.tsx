@@ -1,6 +1,7 @@
 // A run as a tree of its steps; and rows of steps, which other views draw in their way.
 
 import { useMemo } from "preact/hooks";
+import type { WaitsFor } from "./api";
 import { dollars, duration } from "./format";
 import { useClock } from "./hooks";
 import { remark, ended, StepName, TallyBar, Twist } from "./step_line";
@@ -65,13 +66,13 @@ export function Rows(props: RowsProps & { label: string; line: (row: TreeRow) =>
   );
 }
 
-export function TreeView(props: RowsProps) {
-  const { tree, onFold } = props;
+export function TreeView(props: RowsProps & { waits: ReadonlyMap<string, WaitsFor> }) {
+  const { tree, onFold, waits } = props;
   const live = tree.anyLive();
   const now = useClock(live ? 1000 : 0);
   const line = (row: TreeRow) => {
     const { step } = row;
-    const said = remark(step);
+    const said = remark(step, waits.get(row.path), now);
     const tally = row.children > 1 ? tree.tally(row.path) : null;
     const took = step.duration_ms ?? (step.state === "running" && step.started_at ? (now - step.started_at) * 1000 : null);
     return (

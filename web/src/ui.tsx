@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { size } from "./format";
 import { useFollow } from "./hooks";
-import { Icon, StateIcon } from "./icons";
+import { Icon, type Picture, StateIcon } from "./icons";
 import { visible } from "./text";
 
 /** Text of a run on one line, apart from what stands around it. */
@@ -77,7 +77,7 @@ function isLong(text: string): boolean {
   return text.length > 900 || text.split("\n", 12).length > 10;
 }
 
-export function CopyButton({ text, what }: { text: string; what: string }) {
+export function CopyButton({ text, what, icon = "copy" }: { text: string; what: string; icon?: Picture }) {
   const [done, setDone] = useState(false);
   useEffect(() => {
     if (!done) return;
@@ -88,7 +88,7 @@ export function CopyButton({ text, what }: { text: string; what: string }) {
   const copy = () => void navigator.clipboard.writeText(text).then(() => setDone(true), () => {});
   return (
     <button type="button" class="button bare small" aria-label={`copy ${what}`} title={`copy ${what}`} onClick={copy}>
-      <Icon of={done ? "check" : "copy"} />
+      <Icon of={done ? "check" : icon} />
     </button>
   );
 }

@@ -106,7 +106,7 @@ test.each([
 
 test("a node is as the one of its steps that most needs a look", () => {
   const tree = new Tree([step("each", "running"), step("each/0/check"), step("each/1/check", "failed"), step("each/2/check", "running")]);
-  expect(standings(tree, new Matcher(flow)).get("n3")).toEqual({ state: "failed", path: "each/1/check", ended: 2, all: 3 });
+  expect(standings(tree, new Matcher(flow)).get("n3")).toEqual({ state: "failed", path: "each/1/check", ended: 2, all: 3, took_ms: 3000, cost_usd: null });
 });
 
 test("a loop is laid out, and its way back is drawn", () => {

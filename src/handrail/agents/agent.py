@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, cast, overload
 
 import attrs
 
@@ -130,6 +130,20 @@ def _check_reasks(agent: Agent[Any], _: attrs.Attribute[Any], count: object) -> 
     count_of(count, f"max_reasks of agent {agent.name!r}", least=0)
 
 
+class _Settings(TypedDict, total=False):
+    """What ``Agent`` takes besides what decides the type of its answers."""
+
+    backend: AgentBackend | str | None
+    max_reasks: int
+    model: str | None
+    options: AgentOptions
+    fallback: Sequence[Fallback]
+    ladder: Ladder
+    context_mode: ContextMode
+    context_tokens: int
+    files: Files | Sequence[str | os.PathLike[str]]
+
+
 @attrs.frozen(init=False)
 class Agent(Generic[T_co]):
     """A named task for a model, whose answer is of type ``output``.
@@ -173,16 +187,7 @@ class Agent(Generic[T_co]):
         self: Agent[str],
         name: str,
         prompt: Prompt,
-        *,
-        backend: AgentBackend | str | None = None,
-        max_reasks: int = 2,
-        model: str | None = None,
-        options: AgentOptions = NO_OPTIONS,
-        fallback: Sequence[Fallback] = (),
-        ladder: Ladder = DEFAULT_LADDER,
-        context_mode: ContextMode = "explicit",
-        context_tokens: int = 8_000,
-        files: Files | Sequence[str | os.PathLike[str]] = (),
+        **settings: Unpack[_Settings],
     ) -> None: ...
     @overload
     def __init__(
@@ -191,15 +196,7 @@ class Agent(Generic[T_co]):
         prompt: Prompt,
         *,
         output: type[T_co],
-        backend: AgentBackend | str | None = None,
-        max_reasks: int = 2,
-        model: str | None = None,
-        options: AgentOptions = NO_OPTIONS,
-        fallback: Sequence[Fallback] = (),
-        ladder: Ladder = DEFAULT_LADDER,
-        context_mode: ContextMode = "explicit",
-        context_tokens: int = 8_000,
-        files: Files | Sequence[str | os.PathLike[str]] = (),
+        **settings: Unpack[_Settings],
     ) -> None: ...
     @overload
     def __init__(
@@ -208,15 +205,7 @@ class Agent(Generic[T_co]):
         prompt: Prompt,
         *,
         output: Any,
-        backend: AgentBackend | str | None = None,
-        max_reasks: int = 2,
-        model: str | None = None,
-        options: AgentOptions = NO_OPTIONS,
-        fallback: Sequence[Fallback] = (),
-        ladder: Ladder = DEFAULT_LADDER,
-        context_mode: ContextMode = "explicit",
-        context_tokens: int = 8_000,
-        files: Files | Sequence[str | os.PathLike[str]] = (),
+        **settings: Unpack[_Settings],
     ) -> None: ...
     def __init__(
         self,

@@ -214,10 +214,10 @@ _MADE_BY = {
     "codex": ("handrail.agents.codex.backend", "CodexBackend"),
     "codex-exec": ("handrail.agents.codex.exec", "CodexExecBackend"),
     "copilot": ("handrail.agents.copilot.backend", "CopilotBackend"),
-    "gemini": ("handrail.agents.gemini.backend", "GeminiBackend"),
+    "gemini": ("handrail.agents.gemini", "GeminiBackend"),
     "opencode": ("handrail.agents.acp.backend", "opencode"),
     "gemini-acp": ("handrail.agents.acp.backend", "gemini_acp"),
-    "opencode-run": ("handrail.agents.opencode.backend", "OpencodeBackend"),
+    "opencode-run": ("handrail.agents.opencode", "OpencodeBackend"),
     "api": ("handrail.agents.api.backend", "ApiBackend"),
 }
 _FORMER = {"gemini-cli": "gemini"}

@@ -17,11 +17,11 @@ from handrail.cli.options import (
     CHANGED,
     DRIVING,
     HAND,
+    WHERE,
     Changed,
     Command,
     Dir,
     Driving,
-    ExecutorName,
     Hand,
     Json,
     PruneStatuses,
@@ -30,6 +30,7 @@ from handrail.cli.options import (
     RunTarget,
     Statuses,
     Temporal,
+    Where,
     Words,
 )
 from handrail.cli.work_app import work_app
@@ -59,9 +60,7 @@ def run(
     run_id: str | None = None,
     new: bool = False,
     driving: Driving = DRIVING,
-    folder: Dir = None,
-    executor: ExecutorName = None,
-    temporal: Temporal = None,
+    where: Where = WHERE,
 ) -> int:
     """Run a workflow.
 
@@ -84,7 +83,7 @@ def run(
     from handrail.cli.run import run as run_target
 
     wanted = Wanted(target, input or [], inputs, run_id, new)
-    return run_target(wanted, driving.options(), driving.place(folder, executor, temporal))
+    return run_target(wanted, driving.options(), driving.place(where))
 
 
 @app.command(name="list")
@@ -110,9 +109,7 @@ def show(
     /,
     *,
     as_json: Json = False,
-    folder: Dir = None,
-    executor: ExecutorName = None,
-    temporal: Temporal = None,
+    where: Where = WHERE,
 ) -> int:
     """Show a workflow's inputs and steps, or how a run stands, or one step of it.
 
@@ -126,9 +123,8 @@ def show(
         Print it as JSON: of a workflow its `describe()`.
     """
     from handrail.cli.show import show as show_either
-    from handrail.cli.target import place_of
 
-    return show_either(what, place_of(folder, executor, temporal), step=path, as_json=as_json)
+    return show_either(what, where.place(), step=path, as_json=as_json)
 
 
 @app.command
@@ -200,9 +196,7 @@ def quickstart(folder: Path | None = None, /) -> int:
 def doctor(
     *,
     as_json: Json = False,
-    folder: Dir = None,
-    executor: ExecutorName = None,
-    temporal: Temporal = None,
+    where: Where = WHERE,
 ) -> int:
     """Look at what is here: Python, git, the journal, each backend and its login. Asks no model.
 
@@ -214,9 +208,8 @@ def doctor(
         Print it as JSON.
     """
     from handrail.cli.doctor import doctor as look
-    from handrail.cli.target import place_of
 
-    return look(place_of(folder, executor, temporal), as_json=as_json)
+    return look(where.place(), as_json=as_json)
 
 
 # -- runs ------------------------------------------------------------------------------------------
@@ -232,9 +225,7 @@ def resume(
     changed: Changed = CHANGED,
     target: RunTarget = None,
     driving: Driving = DRIVING,
-    folder: Dir = None,
-    executor: ExecutorName = None,
-    temporal: Temporal = None,
+    where: Where = WHERE,
 ) -> int:
     """Go on with a run that was killed, interrupted or suspended, or that failed.
 
@@ -249,7 +240,7 @@ def resume(
     from handrail.cli.run import resume as resume_run
     from handrail.cli.run import resume_all
 
-    options, place = driving.options(), driving.place(folder, executor, temporal)
+    options, place = driving.options(), driving.place(where)
     if all_runs:
         return resume_all(run, options, place, latest=latest, choices=changed.choices())
     return resume_run(run, options, place, latest=latest, choices=changed.choices(), target=target)
@@ -263,9 +254,7 @@ def plan(
     changed: Changed = CHANGED,
     target: RunTarget = None,
     as_json: Json = False,
-    folder: Dir = None,
-    executor: ExecutorName = None,
-    temporal: Temporal = None,
+    where: Where = WHERE,
 ) -> int:
     """Show what a resume would do, step by step, without running anything.
 
@@ -275,11 +264,10 @@ def plan(
         Print the plan as JSON.
     """
     from handrail.cli.plan import plan as plan_run
-    from handrail.cli.target import place_of
 
     return plan_run(
         run,
-        place_of(folder, executor, temporal),
+        where.place(),
         choices=changed.choices(),
         as_json=as_json,
         target=target,
@@ -299,9 +287,7 @@ def fork(
     no_run: bool = False,
     target: RunTarget = None,
     driving: Driving = DRIVING,
-    folder: Dir = None,
-    executor: ExecutorName = None,
-    temporal: Temporal = None,
+    where: Where = WHERE,
 ) -> int:
     """Make a new run of another, which stays as it is, and drive it.
 
@@ -325,7 +311,7 @@ def fork(
     from handrail.cli.history import fork as fork_run
 
     wanted = ForkWanted(at, set_output or (), inputs or (), rerun or (), run_id)
-    place = driving.place(folder, executor, temporal)
+    place = driving.place(where)
     return fork_run(run, wanted, driving.options(), place, target=target, drives=not no_run)
 
 
@@ -504,9 +490,7 @@ def runs(
     status: Annotated[list[Statuses] | None, Parameter()] = None,
     workflow: Words = None,
     as_json: Json = False,
-    folder: Dir = None,
-    executor: ExecutorName = None,
-    temporal: Temporal = None,
+    where: Where = WHERE,
 ) -> int:
     """List the runs, the newest last.
 
@@ -520,11 +504,10 @@ def runs(
         Print a JSON list.
     """
     from handrail.cli.show import runs as list_runs
-    from handrail.cli.target import place_of
 
     statuses, workflows = status or [], workflow or []
     return list_runs(
-        place_of(folder, executor, temporal),
+        where.place(),
         statuses=statuses,
         workflows=workflows,
         as_json=as_json,
@@ -537,9 +520,7 @@ def tail(
     /,
     *,
     as_json: Json = False,
-    folder: Dir = None,
-    executor: ExecutorName = None,
-    temporal: Temporal = None,
+    where: Where = WHERE,
 ) -> int:
     """Follow a run of another process until it ends; the exit code is the run's.
 
@@ -549,9 +530,8 @@ def tail(
         Print each event as one line of JSON.
     """
     from handrail.cli.show import tail as tail_run
-    from handrail.cli.target import place_of
 
-    return tail_run(run, place_of(folder, executor, temporal), as_json=as_json)
+    return tail_run(run, where.place(), as_json=as_json)
 
 
 @app.command
@@ -560,9 +540,7 @@ def ui(
     port: int = 8484,
     open_it: Annotated[bool, Parameter(name="--open", negative="")] = False,
     read_only: Annotated[bool, Parameter(negative="")] = False,
-    folder: Dir = None,
-    executor: ExecutorName = None,
-    temporal: Temporal = None,
+    where: Where = WHERE,
 ) -> int:
     """Show all runs of the journal in a browser, live, and act on them from there.
 
@@ -577,12 +555,9 @@ def ui(
     read_only
         Runs are looked at only.
     """
-    from handrail.cli.target import place_of
     from handrail.cli.ui import ui as show_page
 
-    return show_page(
-        place_of(folder, executor, temporal), port=port, opens=open_it, read_only=read_only
-    )
+    return show_page(where.place(), port=port, opens=open_it, read_only=read_only)
 
 
 @app.command
@@ -591,9 +566,7 @@ def worker(
     max_runs: int = 10,
     notify: Command = None,
     print_systemd: Annotated[bool, Parameter(negative="")] = False,
-    folder: Dir = None,
-    executor: ExecutorName = None,
-    temporal: Temporal = None,
+    where: Where = WHERE,
     serving: Serving = SERVING,
 ) -> int:
     """Drive what is due: runs whose process is gone, or for which an answer or a time has come; and
@@ -612,11 +585,10 @@ def worker(
     print_systemd
         Only print a unit for systemd that runs this worker.
     """
-    from handrail.cli.target import place_of
     from handrail.cli.worker import Wanted
     from handrail.cli.worker import worker as drive_due
 
-    place = place_of(folder, executor, temporal)
+    place = where.place()
     code = serving.serve(place, modules)
     wanted = Wanted(max_runs, notify)
     return drive_due(place, wanted, prints=print_systemd) if code is None else code
@@ -643,9 +615,7 @@ def cancel(
     target: RunTarget = None,
     as_json: Json = False,
     quiet: Quiet = False,
-    folder: Dir = None,
-    executor: ExecutorName = None,
-    temporal: Temporal = None,
+    where: Where = WHERE,
 ) -> int:
     """Cancel a run: it unwinds and is rolled back, by the process that drives it or else here.
 
@@ -660,10 +630,9 @@ def cancel(
     """
     from handrail.cli.driving import Options
     from handrail.cli.run import cancel as cancel_run
-    from handrail.cli.target import place_of
 
     options = Options(as_json=as_json, quiet=quiet)
-    place = place_of(folder, executor, temporal)
+    place = where.place()
     return cancel_run(run, reason, place, options, timeout_s=timeout, target=target)
 
 
@@ -672,7 +641,7 @@ def pause(run: RunId, /, *, hand: Hand = HAND) -> int:
     """Let no step of a run begin any more; what is at work goes on to its end."""
     from handrail.cli.steer import steer
 
-    return steer(run, "pause", hand.place(), by=hand.by, as_json=hand.as_json)
+    return steer(run, "pause", hand.where.place(), by=hand.by, as_json=hand.as_json)
 
 
 @app.command
@@ -680,7 +649,7 @@ def unpause(run: RunId, /, *, hand: Hand = HAND) -> int:
     """Let a paused run go on."""
     from handrail.cli.steer import steer
 
-    return steer(run, "unpause", hand.place(), by=hand.by, as_json=hand.as_json)
+    return steer(run, "unpause", hand.where.place(), by=hand.by, as_json=hand.as_json)
 
 
 @app.command
@@ -704,7 +673,9 @@ def complete(
     """
     from handrail.cli.steer import complete as complete_step
 
-    return complete_step(run, path, output, hand.place(), target, by=hand.by, as_json=hand.as_json)
+    return complete_step(
+        run, path, output, hand.where.place(), target, by=hand.by, as_json=hand.as_json
+    )
 
 
 @app.command
@@ -712,7 +683,7 @@ def skip(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HAN
     """End a step with its default, or as one that is skipped, without its failing."""
     from handrail.cli.steer import skip as skip_step
 
-    return skip_step(run, path, hand.place(), target, by=hand.by, as_json=hand.as_json)
+    return skip_step(run, path, hand.where.place(), target, by=hand.by, as_json=hand.as_json)
 
 
 @app.command
@@ -720,7 +691,7 @@ def retry(run: RunId, path: str, /, *, target: RunTarget = None, hand: Hand = HA
     """Stop the attempt of a step and begin it again, uncounted; a wait before it is over."""
     from handrail.cli.steer import retry as retry_step
 
-    return retry_step(run, path, hand.place(), target, by=hand.by, as_json=hand.as_json)
+    return retry_step(run, path, hand.where.place(), target, by=hand.by, as_json=hand.as_json)
 
 
 @app.command
@@ -744,7 +715,9 @@ def guide(
     """
     from handrail.cli.steer import guide as guide_agents
 
-    return guide_agents(run, text, path, hand.place(), target, by=hand.by, as_json=hand.as_json)
+    return guide_agents(
+        run, text, path, hand.where.place(), target, by=hand.by, as_json=hand.as_json
+    )
 
 
 @app.command
@@ -764,7 +737,7 @@ def stop(
     """
     from handrail.cli.steer import stop as stop_runs
 
-    return stop_runs(run, hand.place(), every=every, by=hand.by, as_json=hand.as_json)
+    return stop_runs(run, hand.where.place(), every=every, by=hand.by, as_json=hand.as_json)
 
 
 app.command(work_app)
@@ -780,9 +753,7 @@ def answer(
     by: str | None = None,
     target: RunTarget = None,
     as_json: Json = False,
-    folder: Dir = None,
-    executor: ExecutorName = None,
-    temporal: Temporal = None,
+    where: Where = WHERE,
 ) -> int:
     """Answer an open gate of a run that is alive, suspended or dead; exit code 1 if it is closed.
 
@@ -798,11 +769,8 @@ def answer(
         Print what counts as JSON.
     """
     from handrail.cli.answer import answer as answer_gate
-    from handrail.cli.target import place_of
 
-    return answer_gate(
-        run, gate, text, place_of(folder, executor, temporal), by=by, as_json=as_json, target=target
-    )
+    return answer_gate(run, gate, text, where.place(), by=by, as_json=as_json, target=target)
 
 
 @app.command
@@ -814,9 +782,7 @@ def signal(
     *,
     by: str | None = None,
     as_json: Json = False,
-    folder: Dir = None,
-    executor: ExecutorName = None,
-    temporal: Temporal = None,
+    where: Where = WHERE,
 ) -> int:
     """Send a signal to a run that is alive, suspended or dead; a `wait_for` takes it.
 
@@ -832,8 +798,5 @@ def signal(
         Print what was sent as JSON.
     """
     from handrail.cli.answer import signal as send_signal
-    from handrail.cli.target import place_of
 
-    return send_signal(
-        run, name, payload, place_of(folder, executor, temporal), by=by, as_json=as_json
-    )
+    return send_signal(run, name, payload, where.place(), by=by, as_json=as_json)

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from handrail.cli.check_agents import agent_mistakes
+from handrail.agents.agent import Agent, check_told
+from handrail.agents.prompt import variables_of
 from handrail.cli.exits import Exit
 from handrail.cli.target import load, python_files, read_source
+from handrail.errors import DefinitionError, did_you_mean
+from handrail.model.agent_options import (
+    NO_OPTIONS,
+    NO_SETTINGS,
+    AgentOptions,
+    AgentSettings,
+    with_model,
+)
 from handrail.project import configured_stages
+from handrail.static.chain import Chain, argument, name_of, read_chain
 from handrail.static.lint import Finding, check_module
 from handrail.static.lint_reads import stage_mistakes
-from handrail.static.lint_steps import Mistake
+from handrail.static.lint_steps import Mistake, mistake
 from handrail.static.mermaid import to_mermaid
 from handrail.static.source import source_of
 from handrail.static.symbols import Symbols
@@ -66,3 +77,183 @@ def graph(target: str, form: Format) -> int:
     source = source_of(load(target).definition.function)
     print((to_mermaid(source) if form == "mermaid" else to_text(source)).rstrip("\n"))
     return Exit.SUCCEEDED
+
+
+_GIVEN_TO = {"agent": "agent", "generate": "generator"}
+_OF_STEPS = ("backend", "model", "options")
+_OF_AGENTS = (*_OF_STEPS, "fallback")
+
+
+class _Unknown(Exception):
+    """Something is said that is not written out."""
+
+
+def agent_mistakes(symbols: Symbols) -> Iterator[Mistake]:
+    """What is wrong with the agents of a module, and with what its steps tell them: what would be
+    refused when they are launched, as far as the source says it.
+
+    Only what is written out counts: a backend's name, ``AgentOptions`` of literals, an agent that a
+    name of the text stands for and nothing else. Whoever replaces an agent for a run may make it
+    right again; in doubt nothing is found, and the run says it when it starts.
+    """
+    yield from _prompt_mistakes(symbols)
+    for node in ast.walk(symbols.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        try:
+            _check(node, symbols)
+        except DefinitionError as error:
+            yield mistake("HR109", node, str(error).rstrip("."), "")
+        except Exception:  # noqa: BLE001, S112  # whatever else is wrong with it, the run tells
+            continue
+
+
+def _check(node: ast.Call, symbols: Symbols) -> None:
+    """Do nothing, or raise what an agent or a step with one would be refused for.
+
+    Raises:
+        DefinitionError: that.
+    """
+    if _is_agent(node, symbols):
+        agent = _agent(node, symbols)
+        check_told(agent, NO_SETTINGS, lambda: NO_SETTINGS)
+    elif isinstance(node.func, ast.Attribute) and node.func.attr in _GIVEN_TO:
+        chain = read_chain(node, symbols)
+        if chain is not None and chain.call is node:
+            _check_step(node, chain, symbols)
+
+
+def _prompt_mistakes(symbols: Symbols) -> Iterator[Mistake]:
+    """Each variable of a prompt in the text that the context, written out at its step, lacks."""
+    for node in ast.walk(symbols.tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        chain = read_chain(node, symbols) if node.func.attr == "agent" else None
+        if chain is None or chain.call is not node:
+            continue
+        agent, given = _call_of(argument(node, 0, "agent"), symbols), _context(node, symbols)
+        prompt = None if agent is None else _literal(argument(agent, 1, "prompt"), symbols)
+        if given is None or not isinstance(prompt, ast.Constant):
+            continue
+        for name in sorted(variables_of(str(prompt.value)) - given):
+            hint = did_you_mean([name], sorted(given)).strip() or "Add it to the context."
+            message = f"the prompt of {_name(agent)} needs {name!r}, which the context lacks"
+            yield mistake("HR110", node, message, hint)
+
+
+def _name(agent: ast.Call | None) -> str:
+    name = argument(agent, 0, "name")
+    return repr(name.value) if isinstance(name, ast.Constant) else "the agent"
+
+
+def _literal(node: ast.expr | None, symbols: Symbols) -> ast.expr | None:
+    """What a name stands for, if that is assigned once, and nothing is done to it anywhere."""
+    if not isinstance(node, ast.Name):
+        return node
+    values = symbols.values_of(node)
+    uses = [
+        one for one in ast.walk(symbols.tree) if isinstance(one, ast.Name) and one.id == node.id
+    ]
+    stored = [one for one in uses if isinstance(one.ctx, ast.Store)]
+    if len(values) != 1 or len(stored) != 1:
+        return None
+    if isinstance(values[0], ast.Constant):
+        return values[0]
+    around = (symbols.parents.get(one) for one in uses if one is not stored[0])
+    return values[0] if all(_only_reads(one) for one in around) else None
+
+
+def _only_reads(parent: ast.AST | None) -> bool:
+    """True for a step that is given the value, or an item that is looked up."""
+    match parent:
+        case ast.Call(func=ast.Attribute(attr="agent")) | ast.keyword(arg="context"):
+            return True
+        case ast.Subscript(ctx=ast.Load()):
+            return True
+        case _:
+            return False
+
+
+def _context(call: ast.Call, symbols: Symbols) -> frozenset[str] | None:
+    """The keys of a context that is written out, in a function, too; None for another."""
+    given = _literal(argument(call, 1, "context"), symbols)
+    if isinstance(given, ast.Lambda):
+        given = given.body
+    if given is None and len(call.args) == 1 and all(one.arg for one in call.keywords):
+        return frozenset()
+    match given:
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=said):
+            names = [one.arg for one in said if one.arg is not None]
+            return frozenset(names) if len(names) == len(said) else None
+        case ast.Dict():
+            pass
+        case _:
+            return None
+    keys = [key.value for key in given.keys if isinstance(key, ast.Constant)]
+    return frozenset(map(str, keys)) if len(keys) == len(given.keys) else None
+
+
+def _check_step(call: ast.Call, chain: Chain, symbols: Symbols) -> None:
+    said = _said(call, _OF_STEPS, symbols)
+    if not said:
+        return
+    name = name_of(chain.name, symbols).text
+    options = with_model(said.get("model"), said.get("options", NO_OPTIONS), f"step {name!r}")
+    settings = AgentSettings(said.get("backend"), options)
+    agent = _given(argument(call, 0, _GIVEN_TO[chain.verb]), symbols)
+    try:
+        if agent is None:
+            check_told(Agent("agent", "-"), settings, None)
+        else:
+            check_told(agent, settings, lambda: NO_SETTINGS)
+    except DefinitionError as error:
+        raise DefinitionError(f"step {name!r}: {error}") from None
+
+
+def _given(node: ast.expr | None, symbols: Symbols) -> Agent[Any] | None:
+    """The agent that an expression stands for; None if that is not written out, or is wrong."""
+    made = _call_of(node, symbols)
+    try:
+        return None if made is None else _agent(made, symbols)
+    except (_Unknown, DefinitionError):
+        return None
+
+
+def _call_of(node: ast.expr | None, symbols: Symbols) -> ast.Call | None:
+    """The ``Agent(...)`` that an expression stands for, if that is written out."""
+    if isinstance(node, ast.Name):
+        values = symbols.values_of(node)
+        node = values[0] if len(values) == 1 else None
+    return node if isinstance(node, ast.Call) and _is_agent(node, symbols) else None
+
+
+def _is_agent(node: ast.Call, symbols: Symbols) -> bool:
+    made = node.func.value if isinstance(node.func, ast.Subscript) else node.func
+    return symbols.is_ours(made, "Agent")
+
+
+def _agent(node: ast.Call, symbols: Symbols) -> Agent[Any]:
+    """An agent with what is written out of this one; its prompt is another."""
+    name = argument(node, 0, "name")
+    said = name.value if isinstance(name, ast.Constant) else "agent"
+    return Agent(str(said), "-", **_said(node, _OF_AGENTS, symbols))
+
+
+def _said(call: ast.Call, names: Sequence[str], symbols: Symbols) -> dict[str, Any]:
+    if any(one.arg is None for one in call.keywords):
+        raise _Unknown
+    said = {str(one.arg): one.value for one in call.keywords}
+    return {name: _value(one, symbols) for name, one in said.items() if name in names}
+
+
+def _value(node: ast.expr, symbols: Symbols) -> Any:
+    """The value of an expression that has no names but ``AgentOptions``."""
+    if isinstance(node, ast.Call):
+        if node.args or not symbols.is_ours(node.func, "AgentOptions"):
+            raise _Unknown
+        given = {one.arg: one.value for one in node.keywords}
+        return AgentOptions(**{str(name): _value(one, symbols) for name, one in given.items()})
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise _Unknown from None

@@ -20,6 +20,7 @@ from handrail.cli.channels import json_channel, tell, write_json
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.masking import shown
 from handrail.errors import ClaimLost, DefinitionError
+from handrail.model.patterns import escaped, literal
 from handrail.model.patterns import shown as as_typed
 from handrail.ports.claims import (
     Claim,
@@ -93,7 +94,9 @@ def _for(seconds_: float) -> str:
 def claims(*, as_json: bool) -> int:
     """Print what is held in the repository of this folder, and who waits."""
     with json_channel(wanted=as_json) as data:
-        listed = anyio.run(_listed)
+        repository, listed = anyio.run(_listed)
+        if not repository:
+            tell(f"{Path.cwd()} is in no git repository: these are names that are held outside")
         if data is not None:
             held = [_held_data(claim) for claim in listed.held]
             write_json({"held": held, "waiting": [*map(_wait_data, listed.waiting)]}, data)
@@ -103,9 +106,9 @@ def claims(*, as_json: bool) -> int:
     return Exit.SUCCEEDED
 
 
-async def _listed() -> ClaimList:
-    local = LocalClaims(await common_of(Path.cwd(), marker()))
-    return await local.listed()
+async def _listed() -> tuple[str, ClaimList]:
+    repository = await common_of(Path.cwd(), marker())
+    return repository, await LocalClaims(repository).listed()
 
 
 def _lines(listed: ClaimList, now: float) -> list[str]:
@@ -186,28 +189,32 @@ def claim(patterns: Sequence[str], *, ttl: str | None, wait: str | None, as_json
 
 
 async def _claimed(patterns: Sequence[str], ttl_s: float, wait_s: float | None) -> Claim:
-    repository = await _repository("to claim files")
+    repository = await _repository()
     resource = files_of(repository, [_placed(repository, one) for one in patterns])
     request = ClaimRequest(myself(), (resource,), wait_s, ttl_s)
     return await LocalClaims().acquire(request, waiting=_tell_wait(request))
 
 
-async def _repository(what: str) -> Repository:
+async def _repository() -> Repository:
     found = await repository_of(Path.cwd(), marker())
     if found is None:
         hint = "Make it a repository (git init), or hold a name: handrail lock NAME -- COMMAND."
-        raise Refused(str(Path.cwd()), f"is in no git repository, which {what} needs", hint)
+        raise Refused(str(Path.cwd()), "is in no git repository, whose files are claimed", hint)
     return found
 
 
 def _placed(repository: Repository, pattern: str) -> str:
     """A pattern that was typed in a folder of the repository, as one of the repository.
 
-    One without ``/``, except at its end, counts in every folder, wherever it was typed.
+    One without ``/``, except at its end, counts in every folder, wherever it was typed. The name of
+    what is there has no signs with a meaning, such as ``app/[id]/page.tsx``.
     """
     sign = "!" if pattern.startswith("!") else ""
     typed = pattern.removeprefix("!")
     root, here = os.path.realpath(repository.root), os.path.realpath(Path.cwd())
+    if escaped(pattern) != pattern and os.path.lexists(pattern):
+        there = os.path.relpath(Path(here, pattern), root)
+        return f"{escaped(there)}/**" if Path(pattern).is_dir() else literal(there)
     if typed.startswith("/"):
         if typed != root and not typed.startswith(f"{root}/"):
             raise DefinitionError(f"the pattern {pattern!r} leads out of the repository {root}")

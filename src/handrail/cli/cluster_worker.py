@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from handrail.cli.channels import tell
 from handrail.cli.cluster import ClusterPlace, settings
@@ -40,10 +41,7 @@ def serve(
         raise Refused("--steps-only and --workflows-only", "leave nothing to do", "Leave one out.")
     if max_activities is not None and max_activities < 1:
         raise Refused(f"--max-activities {max_activities}", "must be 1 or more")
-    here = str(Path.cwd())
-    if here not in sys.path:  # steps are found by the names of their modules
-        sys.path.insert(0, here)
-    workflows = [one for target in modules for one in workflows_at(target)]
+    workflows = _workflows_in(modules)
     queue, store = settings(task_queue, blobs)
     most = {} if max_activities is None else {"max_activities": max_activities}
     worker = TemporalWorker(
@@ -58,6 +56,13 @@ def serve(
     )
     asyncio.run(_served(worker, f"task queue {queue!r} at {place.address}"))
     return Exit.SUCCEEDED
+
+
+def _workflows_in(modules: Sequence[str]) -> list[Any]:
+    here = str(Path.cwd())
+    if here not in sys.path:  # steps are found by the names of their modules
+        sys.path.insert(0, here)
+    return [one for target in modules for one in workflows_at(target)]
 
 
 async def _served(worker: TemporalWorker, where: str) -> None:
@@ -84,6 +89,7 @@ def dev(port: int, ui_port: int, file: Path | None, modules: Sequence[str]) -> i
     Raises:
         ServerNotStarted: its program is not there, or did not come up. Refused: as for ``serve``.
     """
+    _workflows_in(modules)  # what is wrong with them is told before anything is started
     file = file or Path(FOLDER) / DATABASE
     file.parent.mkdir(parents=True, exist_ok=True)
     server = DevServer(file.resolve(), port, ui_port)

@@ -322,7 +322,7 @@ def agents_of(options: Options, known: Callable[[], AgentSettings]) -> Callable[
 @contextlib.contextmanager
 def _notifier(options: Options, place: Place | None, journal: Any) -> Generator[Notifier | None]:
     """What tells somebody of a run by a command, if one is given."""
-    if options.notify is None or place is None or journal is None:
+    if not options.notify or place is None or journal is None:
         yield None
         return
     own = None if place.executor is None else place.executor.parts.gates

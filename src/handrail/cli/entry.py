@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import sys
@@ -15,6 +16,9 @@ from typing import Any
 from handrail import __version__
 from handrail.cli.exits import DEBUG, Exit, debugging, exit_for
 from handrail.errors import HandrailError, MissingExtra
+
+_METHODS = re.compile(r"\b(complete|fork|resume)\((?:outputs=\.\.\.)?\)")
+"""What errors advise to call; who typed a command has commands of these names."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +61,7 @@ def _run(words: list[str]) -> int:
     except BrokenPipeError:
         raise
     except HandrailError as error:
-        _say(str(error))
+        _say(_METHODS.sub(r"`handrail \1`", str(error)))
         return exit_for(error)
     except OSError as error:
         _say(str(error))

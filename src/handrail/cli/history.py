@@ -20,8 +20,7 @@ from handrail.cli.inputs import given_inputs
 from handrail.cli.journal import Place, chosen, picked
 from handrail.cli.masking import shown, shown_value
 from handrail.cli.report import readable
-from handrail.cli.run import Choices, as_recorded, drive_again
-from handrail.cli.session import Session
+from handrail.cli.run import Choices, Session, as_recorded, drive_again
 from handrail.cli.target import load_with_executor, workflow_of
 from handrail.journals.sqlite.care import PruneStatus
 from handrail.model.folders import run_folder

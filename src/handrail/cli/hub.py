@@ -18,8 +18,8 @@ from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
 
 if TYPE_CHECKING:
-    from handrail.coordination.hub.access import Tokens
     from handrail.coordination.hub.hub import Hub
+    from handrail.coordination.hub.roster import Tokens
     from handrail.coordination.store import HubStore
 
 _LEAST_TOKEN = 8
@@ -91,8 +91,7 @@ def hub(wanted: HubOptions) -> int:
         HubFailed: its file cannot be used.
         MissingExtra: websockets is not installed.
     """
-    from handrail.coordination.relay import RelayLog
-    from handrail.coordination.server import Limits, run_hub
+    from handrail.coordination.server import Limits, RelayLog, run_hub
 
     _check(wanted)
     tokens = _tokens(wanted)
@@ -168,7 +167,7 @@ def _folds_case(root: Path) -> bool:
 
 
 def _tokens(wanted: HubOptions) -> Tokens | None:
-    from handrail.coordination.hub.access import Tokens
+    from handrail.coordination.hub.roster import Tokens
 
     path = wanted.token_file
     if path is None:

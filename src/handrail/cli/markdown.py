@@ -17,7 +17,7 @@ from typing import Any, Literal
 from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.journal import Place, picked
-from handrail.cli.masking import shown, shown_data, shown_value
+from handrail.cli.masking import mask, shown, shown_value
 from handrail.cli.report import format_time
 from handrail.cli.show import describe_status
 from handrail.cli.target import workflow_of
@@ -68,7 +68,7 @@ def page(name: str, place: Place, output: Path) -> int:
         return texts_of(place.artifacts, info.workflow_name, info.run_id, path)
 
     graph = _graph(info, place)
-    _write(output, html_of(told, made_at=time.time(), graph=graph, texts=texts, mask=shown_data))
+    _write(output, html_of(told, made_at=time.time(), graph=graph, texts=texts, mask=mask()))
     tell(f"the report is in {output}")
     return Exit.SUCCEEDED
 

@@ -54,6 +54,25 @@ Command = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
 
 @Parameter(name="*")
 @dataclass(frozen=True)
+class Where:
+    """Where runs are kept."""
+
+    folder: Dir = None
+    executor: ExecutorName = None
+    temporal: Temporal = None
+
+    def place(self) -> Place:
+        """The place of the journal."""
+        from handrail.cli.target import place_of
+
+        return place_of(self.folder, self.executor, self.temporal)
+
+
+WHERE = Where()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
 class Driving:
     """How a run is driven and shown.
 
@@ -90,7 +109,8 @@ class Driving:
         Print the run's id once its start is recorded, and leave it to another process, which waits
         at questions until somebody answers them, from anywhere.
     notify
-        A command for the shell, to be run when the run needs a person, and when it has ended.
+        A command for the shell, to be run when the run needs a person, and when it has ended, in
+        place of that of [tool.handrail]; '' runs none.
     """
 
     as_json: Json = False
@@ -110,16 +130,15 @@ class Driving:
     detach: Annotated[bool, Parameter(negative="")] = False
     notify: Command = None
 
-    def place(self, folder: Path | None, executor: str | None, temporal: str | None) -> Place:
+    def place(self, where: Where) -> Place:
         """Where the run is driven.
 
         Raises:
             Refused: on a cluster, with what only its workers can be told.
         """
         from handrail.cli.cluster import ClusterPlace, refuse_of_a_process, refuse_of_workers
-        from handrail.cli.target import place_of
 
-        place = place_of(folder, executor, temporal)
+        place = where.place()
         if isinstance(place, ClusterPlace):
             refuse_of_workers(
                 {
@@ -184,15 +203,7 @@ class Hand:
 
     by: str | None = None
     as_json: Json = False
-    folder: Dir = None
-    executor: ExecutorName = None
-    temporal: Temporal = None
-
-    def place(self) -> Place:
-        """The place of the journal."""
-        from handrail.cli.target import place_of
-
-        return place_of(self.folder, self.executor, self.temporal)
+    where: Where = WHERE
 
 
 @Parameter(name="*")

@@ -11,9 +11,10 @@ from handrail.cli.channels import tell
 from handrail.cli.exits import Exit, debugging
 from handrail.cli.journal import Place
 from handrail.cli.masking import shown, shown_value
-from handrail.cli.waiting import answers_to, signals_to
+from handrail.codec.unresolved import Unresolved
 from handrail.errors import ReplayMismatch, StepChange
 from handrail.model.results import AgentResult, OpenGate, StepResult, WorkflowResult
+from handrail.model.work import Work
 from handrail.record.dropped import stuck_step
 from handrail.secrets.values import SHORTEST, placeholder
 
@@ -41,7 +42,7 @@ def _one_line(text: str) -> str:
 
 
 MOST_LINES = 40
-"""Of an agent's answer, on a terminal."""
+"""Of what is cut, on a terminal."""
 TOLD = 200
 """So many characters of why a run was suspended are in the line that closes it."""
 
@@ -49,13 +50,13 @@ TOLD = 200
 def write_value(value: Any) -> None:
     """Print what a workflow returned: text as it is, anything else so that people can read it.
 
-    Of an agent's answer and of a child's result it is what they hold; a long one is cut on a
+    Of an agent's answer, a child's result and work it is what they hold; a long one is cut on a
     terminal, where the rest would only push away what stands above.
     """
     said = readable(value)
+    cut = said is not value and sys.stdout.isatty()
     if isinstance(said, str):
         text = shown(said)
-        cut = said is not value and sys.stdout.isatty()
         print("\n".join(shortened(text, MOST_LINES)) if cut else text)
         return
     from rich.console import Console
@@ -63,13 +64,14 @@ def write_value(value: Any) -> None:
     from rich.pretty import pretty_repr
 
     console = Console()
-    text = pretty_repr(shown_value(said), max_width=console.width)
+    most = MOST_LINES if cut else None
+    text = pretty_repr(shown_value(said), max_width=console.width, max_length=most)
     console.print(ReprHighlighter()(shown(text)), soft_wrap=True)
 
 
 def readable(value: Any) -> Any:
-    """What results of agents, steps and child workflows hold, in lists and mappings too; any other
-    value as it is.
+    """What results of agents, steps, work and child workflows hold, in lists and mappings too; any
+    other value as it is.
     """
     match cast("object", value):
         case AgentResult():
@@ -79,12 +81,26 @@ def readable(value: Any) -> Any:
         case WorkflowResult():
             why = f": {value.error}" if value.error else ""
             return f"{value.workflow_name} {value.status}{why}"
+        case Work():
+            return _by_id(value)
         case StepResult(success=True):
             return readable(value.output)
         case StepResult():
             return f"{value.path} {value.status}: {value.error}"
         case _:
             return _readable_inside(value)
+
+
+def _by_id(work: Work[Any]) -> dict[str, Any]:
+    """What became of each task."""
+    found = {
+        "done": {one.id: readable(one.value) for one in work.done},
+        "failed": {one.id: one.error for one in work.failed},
+        "left": [one.id for one in work.left],
+        "refused": {one.id: one.why for one in work.refused},
+        "why_stopped": work.why_stopped,
+    }
+    return {name: what for name, what in found.items() if what}
 
 
 def _readable_inside(value: Any) -> Any:
@@ -244,3 +260,21 @@ def _question(gate: OpenGate) -> str:
 def _tracebacks(result: WorkflowResult[Any]) -> list[str]:
     found = [step.traceback for step in result.step_results] + [result.traceback]
     return [text.rstrip() for text in dict.fromkeys(found) if text]
+
+
+def answers_to(run_id: str, gate: OpenGate, place: Place) -> str:
+    """The command that answers a gate; with several choices, the first one and what else."""
+    first, *others = _answers(gate)
+    command = place.command("answer", run_id, gate.path, first)
+    return f"{command}   (or {', '.join(others)})" if others else command
+
+
+def signals_to(run_id: str, name: str, place: Place) -> str:
+    """The command that sends a signal."""
+    return place.command("signal", run_id, name)
+
+
+def _answers(gate: OpenGate) -> list[str]:
+    if gate.choices and not any(isinstance(one, Unresolved) for one in gate.choices):
+        return [str(choice) for choice in gate.choices]
+    return ["yes", "no"] if gate.type is bool else ["ANSWER"]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import anyio
 import attrs
 
 from handrail import Executor
 from handrail.cli.channels import json_channel, tell, write_json
-from handrail.cli.driving import Options
+from handrail.cli.cluster import ClusterPlace
+from handrail.cli.driving import Begin, Options, drive
 from handrail.cli.exits import Exit, Refused
 from handrail.cli.inputs import arguments_for, given_inputs
 from handrail.cli.journal import Place, line_of, of_this_id, picked, with_executor
-from handrail.cli.session import Session
 from handrail.cli.show import describe_status, info_data
 from handrail.cli.target import labels_of, load_with_executor, workflow_of
 from handrail.engine.inputs import refuse_other_inputs
@@ -411,3 +411,23 @@ def cassette_of(record: Path | None, replay: Path | None) -> Cassette | None:
     if not replay.is_dir():
         raise Refused(f"--replay {replay}", "there is no such folder", "--record makes one.")
     return Cassette(replay, "replay")
+
+
+@attrs.frozen
+class Session:
+    """What runs of a journal on disk are driven with; ``data`` is where JSON goes, if it does."""
+
+    options: Options
+    data: TextIO | None
+    place: Place
+    journal: Journal
+
+    def drive(self, begin: Begin, workflow: Any) -> int:
+        """Drive what ``begin`` gives, a run of the workflow, to its end; the exit code."""
+        definition = workflow.definition
+        options, place = self.options, self.place
+        if isinstance(place, ClusterPlace):
+            from handrail.cli.cluster_drive import drive as watch
+
+            return watch(begin, options, self.data, place, definition)
+        return drive(begin, options, self.data, place, journal=self.journal, workflow=definition)

@@ -19,10 +19,18 @@ from handrail.cli.exits import EXIT_OF, Exit, Refused
 from handrail.cli.inputs import type_name
 from handrail.cli.journal import Place, chosen, line_of, matching, picked, whole
 from handrail.cli.masking import shown, shown_value
-from handrail.cli.report import format_time, in_lines, left_behind, one_line, readable, shortened
+from handrail.cli.report import (
+    answers_to,
+    format_time,
+    in_lines,
+    left_behind,
+    one_line,
+    readable,
+    shortened,
+    signals_to,
+)
 from handrail.cli.show_step import show_step
 from handrail.cli.target import is_file, is_module, load, target_of
-from handrail.cli.waiting import answers_to, signals_to
 from handrail.cli.work import counts_text
 from handrail.model import events as ev
 from handrail.model.definition import REQUIRED
@@ -309,8 +317,9 @@ def _print_value(value: Any) -> None:
 
 
 def _print_waits(info: RunInfo, view: RunView, place: Place) -> None:
+    when = "when it is resumed" if info.holder is None else "when the step at work ends"
     for message in view.inbox:
-        print(shown(f"in its inbox, for when it is resumed: {_message_text(message)}"))
+        print(shown(f"in its inbox, to be read {when}: {_message_text(message)}"))
     for said in view.untold:
         if said not in view.inbox:
             to = f", for {said.path!r}" if said.path else ""

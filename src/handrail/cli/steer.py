@@ -17,6 +17,7 @@ from handrail.cli.run import once_over
 from handrail.cli.target import workflow_of
 from handrail.ports.journal import Journal, RunInfo
 from handrail.record.inbox import heard_by, runs_of
+from handrail.record.view import state_of
 
 PATIENCE_S = 12.0
 """How long to wait for a drive to end: what ignores that it is to end is left behind after ten."""
@@ -172,16 +173,24 @@ def stop(name: str | None, place: Place, *, every: bool, by: str | None, as_json
         for info in chosen:
             executor.stop_sync(info.run_id, by=who)
         left = [info for info in chosen if _still_driven(journal, info)]
-        stopped = [info.run_id for info in chosen if info not in left]
+        stopped = [info.run_id for info in chosen if info.holder and info not in left]
         write_said(data, {"stopped": stopped, "still_driven": [one.run_id for one in left]}, by=who)
         if data is None:
-            for run_id in stopped:
-                print(f"stopped run {run_id}; go on with: {place.command('resume', run_id)}")
+            for info in chosen:
+                if info not in left:
+                    print(_how_it_stopped(info, place))
             if not chosen:
                 print("no run is driven now")
         for info in left:
             tell(f"run {info.run_id} was asked to stop, and what is at work has not ended yet")
     return Exit.FAILED if left else Exit.SUCCEEDED
+
+
+def _how_it_stopped(info: RunInfo, place: Place) -> str:
+    again = place.command("resume", info.run_id)
+    if info.holder is None:
+        return f"run {info.run_id} is {state_of(info)}: no process drives it; go on with: {again}"
+    return f"stopped run {info.run_id}; go on with: {again}"
 
 
 def _still_driven(journal: Journal, info: RunInfo) -> bool:

@@ -23,9 +23,8 @@ from handrail.cli.target import workflow_of
 from handrail.ports.journal import Journal, RunInfo
 from handrail.web.access import Access
 from handrail.web.acting import Acting
-from handrail.web.app import app_of
+from handrail.web.app import HOST, app_of, listening, serve, served
 from handrail.web.reading import Reader
-from handrail.web.serving import HOST, listening, serve, served
 
 
 def ui(place: Place, *, port: int, opens: bool, read_only: bool) -> int:

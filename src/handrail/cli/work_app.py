@@ -41,7 +41,7 @@ def work(
     from handrail.cli.work import work as queues_of
 
     edits = Edits(add or [], drop or [], priority or [])
-    return queues_of(run, edits, step, hand.place(), target, by=hand.by, as_json=hand.as_json)
+    return queues_of(run, edits, step, hand.where.place(), target, by=hand.by, as_json=hand.as_json)
 
 
 @work_app.command

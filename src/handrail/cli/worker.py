@@ -29,6 +29,7 @@ from handrail.errors import HandrailError
 from handrail.project import project_table
 from handrail.record.due import Due
 from handrail.record.inbox import runs_of
+from handrail.record.reading import ended
 from handrail.shortening import clean
 
 EVERY_S = 0.25
@@ -68,11 +69,14 @@ def worker(place: Place, wanted: Wanted, *, prints: bool) -> int:
     """Drive what is due until SIGTERM or Ctrl-C; then what is at work is suspended.
 
     Raises:
-        Refused: ``max_runs`` is no positive number. DefinitionError: a schedule is not as it must
-            be.
+        Refused: ``max_runs`` is no positive number, or there is no such ``--dir``. DefinitionError:
+            a schedule is not as it must be.
     """
     if wanted.max_runs < 1:
         raise Refused(f"--max-runs {wanted.max_runs}", "must be 1 or more")
+    if place.typed and not place.folder.exists():
+        hint = "Make it, if runs are yet to come there."
+        raise Refused(f"--dir {place.typed}", "there is no such folder", hint)
     if prints:
         print(unit(place, wanted, Path.cwd(), os.environ), end="")
         tell("put it into ~/.config/systemd/user/handrail-worker.service, then:")
@@ -146,9 +150,7 @@ class _Worker:
         command = wanted.notify if wanted.notify is not None else table.get("notify")
         self._more = [] if wanted.notify is None else ["--notify", wanted.notify]
         self._notifier = (
-            None
-            if command is None
-            else Notifier(command, self._journal, place.artifacts, answers=True)
+            Notifier(command, self._journal, place.artifacts, answers=True) if command else None
         )
         self._timetable = Timetable(schedules_of(table), place.folder, time.time())
         self._at_work: dict[str, _AtWork] = {}
@@ -234,11 +236,16 @@ class _Worker:
         elif status == "suspended" and code in _TOLD_TO_END:
             tell(f"run {run_id}: suspended, to go on later")
         elif status is not None and code >= 0:
-            tell(f"run {run_id}: {status}")
+            tell(f"run {run_id}: {status}{self._why(run_id)}")
         else:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
             tell(f"run {run_id}: process {one.process.pid} {how}")
         one.log.close()
+
+    def _why(self, run_id: str) -> str:
+        """For which error a run has ended, if it did for one."""
+        last = ended(self._journal.events(run_id))
+        return f": {clean(last.error, _TAIL_BYTES)}" if last is not None and last.error else ""
 
     def _suspend_all(self) -> None:
         for one in self._at_work.values():

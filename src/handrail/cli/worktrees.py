@@ -38,7 +38,13 @@ class Left:
 
 
 def worktrees(*, prune: bool, force: bool, as_json: bool) -> int:
-    """List them, or remove those that nobody works in and that are merged; forced, others, too."""
+    """List them, or remove those that nobody works in and that are merged; forced, others, too.
+
+    Raises:
+        Refused: forced, and not to remove any; this folder is in no repository.
+    """
+    if force and not prune:
+        raise Refused("--force", "says which worktrees are removed", "Add --prune.")
     with json_channel(wanted=as_json) as data:
         found = anyio.run(_worked_off, prune, force)
         if data is not None:

@@ -21,6 +21,7 @@ import attrs
 import msgspec
 
 from handrail.codec.names import Classes, Locating, Met, Resolution
+from handrail.codec.plain import plain_json
 from handrail.codec.reading import VALUE, Reading, Unreadable
 from handrail.codec.unresolved import Unresolvable, Unresolved
 from handrail.codec.writing import (
@@ -127,6 +128,7 @@ _MARK = '"$"'
 UNKNOWN = object()
 """For ``dump``: nobody has said what type is declared for the value."""
 
+_CONTAINERS: frozenset[type] = frozenset({list, dict})
 _AS_JSON: frozenset[type] = WITH_TEXT | {int, float, list, dict}
 
 
@@ -251,6 +253,8 @@ class Codec:
         try:
             if kind in WITH_TEXT or (kind is int and INT_MIN <= value <= INT_MAX):
                 return msgspec.json.encode(value).decode()
+            if kind in _CONTAINERS and (text := plain_json(value)) is not None:
+                return text
             return self._written(value, Writing(self._classes), declared)
         except UnicodeEncodeError:
             return self._written(value, Writing(self._classes, surrogates=True), declared)
@@ -329,6 +333,8 @@ class Codec:
         try:
             if kind in WITH_TEXT or (kind is int and INT_MIN <= value <= INT_MAX):
                 return msgspec.json.encode(value).decode()
+            if kind is list and (text := plain_json(value)) is not None and "{" not in text:
+                return text  # without a dict there is no order in which its keys are written
             naming = Naming(self._classes, in_order=in_order)
             return msgspec.json.encode(naming.write(value, 0), order=order).decode()
         except UnicodeEncodeError:

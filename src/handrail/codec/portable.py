@@ -22,8 +22,8 @@ from handrail.codec.shapes import Shape
 from handrail.codec.unresolved import Unresolvable
 from handrail.codec.writing import TAG, TOO_DEEP, Refused, Writer, Writing, of_cycle
 from handrail.errors import CodeNotFound, OutputNotSerializable
-from handrail.typed.code_names import CodeNames, resolved
 from handrail.typed.jsonsafe import short_repr
+from handrail.typed.reference import CodeNames, resolved
 
 REF = "handrail:ref"
 PARTIAL = "handrail:partial"

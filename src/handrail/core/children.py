@@ -12,7 +12,7 @@ from handrail.core.failing import fail, fail_with
 from handrail.core.failures import AttemptFailure, failure_from, failure_of, failure_of_body
 from handrail.core.generators import call
 from handrail.core.items import is_body
-from handrail.core.mistakes import not_a_step
+from handrail.core.mistakes import no_body
 from handrail.core.nodes import Node, Phase
 from handrail.core.run_state import (
     BodyStepNode,
@@ -258,7 +258,7 @@ def enter_called(
         run.enter(node, made)
     else:
         place = defined_at(body) or run.where(node)
-        run.mistake(not_a_step(made, f"{place} (the body of {node.path!r})"))
+        run.mistake(no_body(made, place, node.path))
 
 
 def end_called(run: RunState, node: BodyStepNode, value: Any, error: BaseException | None) -> None:

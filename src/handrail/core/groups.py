@@ -18,7 +18,7 @@ from handrail.core.ending import partially_compensated, undo
 from handrail.core.failing import fail
 from handrail.core.failures import AttemptFailure, failure_from, failure_of
 from handrail.core.items import Items, function_of, is_body, keyed, told_of
-from handrail.core.mistakes import not_a_step
+from handrail.core.mistakes import no_body
 from handrail.core.nodes import MemberNode, Node, Phase, RollbackEntry, is_late
 from handrail.core.replaying import replay_member
 from handrail.core.run_state import (
@@ -468,7 +468,7 @@ def _begin_body(run: RunState, member: MemberNode, verb: Bodied, value: Any) -> 
         run.enter(member, made)
     else:
         place = defined_at(function) or run.where(member)
-        run.mistake(not_a_step(made, f"{place} (the body of {member.path!r})"))
+        run.mistake(no_body(made, place, member.path))
 
 
 # -- choices, as functions of what a group holds ---------------------------------------------------

@@ -50,11 +50,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
 from handrail.core import commands as cmd
-from handrail.core.attempts import attempt, open_step, predicate_answered
+from handrail.core.attempts import attempt, claim_answered, open_step, predicate_answered
 from handrail.core.bodies import advance, go_on
 from handrail.core.budget import settle_total
 from handrail.core.children import BranchNode, HeldBodyNode, ScopeNode, WorkflowNode
-from handrail.core.claiming import claim_answered
 from handrail.core.ending import (
     cancel_requested,
     close_run,

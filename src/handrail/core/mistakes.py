@@ -14,6 +14,13 @@ from handrail.model.paths import encode_key
 from handrail.shortening import shortened
 
 _SHOWN_CHARS = 80
+_OF_A_BODY = "a body must return a step or yield steps"
+
+
+def no_body(got: Any, where: str, path: str) -> NotAStep:
+    """The mistake of a function that gives no step, and is no generator."""
+    found = not_a_step(got, f"{where} (the body of {path!r})")
+    return NotAStep(found.got, found.where, found.hint, _OF_A_BODY)
 
 
 def not_a_step(got: Any, where: str) -> NotAStep:

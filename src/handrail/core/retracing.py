@@ -18,7 +18,6 @@ from handrail.core.failing import failed_result, failure_on_record
 from handrail.core.generators import call, close
 from handrail.core.items import Items, function_of, is_body, keyed
 from handrail.core.run_state import RunState
-from handrail.core.tree_steps import MAKE, MERGE, TREE_STEPS
 from handrail.core.visible import VisibleResults
 from handrail.errors import RunCancelled, StepTimeout
 from handrail.model.described import line_of
@@ -30,6 +29,9 @@ from handrail.record.outputs import derive, resolve
 from handrail.record.run_record import PathRecord
 from handrail.record.work import RecordedTasks
 from handrail.steps.verbs import (
+    MAKE,
+    MERGE,
+    TREE_STEPS,
     Branching,
     ChildWorkflow,
     ForEachGroup,

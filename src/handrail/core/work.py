@@ -22,11 +22,13 @@ from handrail.core import commands as cmd
 from handrail.core.failing import fail_with
 from handrail.core.failures import AttemptFailure, failure_of
 from handrail.core.groups import GroupNode, GroupVerb, Members
+from handrail.core.items import function_of
 from handrail.core.nodes import Node, Phase, RollbackEntry
 from handrail.core.run_state import Pull, RunState
 from handrail.core.steering import hold_back
 from handrail.errors import WrongUse
 from handrail.model import events as ev
+from handrail.model.described import defined_at
 from handrail.model.paths import encode_key
 from handrail.model.results import StepResult
 from handrail.model.work import Tally, Task, TaskDone, TaskFailed, in_tree_order, is_found, work_of
@@ -442,10 +444,11 @@ class WorkNode(GroupNode):
 
     def unfit(self, member: Node, value: Any) -> AttemptFailure:
         """Why a task's body cannot give this."""
+        place = defined_at(function_of(self.verb)) or f"step {self.path!r}"
         task = self.queue.known[_key(member.path)][0]
         return failure_of(
             WrongUse(
-                f"the body of {self.path!r} gives Found(value, children) for each task, "
+                f"{place}: the body of {self.path!r} gives Found(value, children) for each task, "
                 f"got {value!r} for {task.id!r}. Write Found({value!r})"
             )
         )
@@ -490,7 +493,8 @@ class WorkNode(GroupNode):
                 raise WrongUse(f"it must give a text or None, got {reason!r}")  # noqa: TRY301
         except Exception as error:  # noqa: BLE001  # the user's function
             self._begin_no_more(run)
-            self._give_up(run, error, f"its stop raised after {len(tally.ends)} ends")
+            ends = f"{len(tally.ends)} end{'s' * (len(tally.ends) != 1)}"
+            self._give_up(run, error, f"its stop raised after {ends}")
             return
         if reason is not None:
             queue.stopped = reason

@@ -15,11 +15,10 @@ from handrail.core.failing import fail
 from handrail.core.failures import AttemptFailure, failure_from, failure_of_body
 from handrail.core.nodes import Node
 from handrail.core.run_state import BodyStepNode, RunState, declared_for
-from handrail.core.tree_steps import LEAVE, MAKE, MERGE, REMOVE
 from handrail.model.paths import join
 from handrail.model.results import StepResult
 from handrail.model.shapes import OwnTree
-from handrail.steps.verbs import Step, TreeAction, TreeBody, TreeWork
+from handrail.steps.verbs import LEAVE, MAKE, MERGE, REMOVE, Step, TreeAction, TreeBody, TreeWork
 
 _ACTIONS: Mapping[str, TreeAction] = {
     MAKE: "make",
@@ -100,8 +99,8 @@ class WorktreeNode(BodyStepNode):
         self.yields = before  # the steps of the body come behind those before it
 
     def _child_failed(self, run: RunState, result: StepResult[Any]) -> None:
-        what = {MAKE: "its worktree was not made", MERGE: "its worktree was not merged"}
-        text = f"{what.get(result.name, f'its set-up {result.name!r} failed')}: {result.error}"
+        what = {MAKE: "its worktree was not made: ", MERGE: "its worktree was not merged: "}
+        text = f"{what.get(result.name, '')}step {result.name!r} failed: {result.error}"
         failure = failure_from(result, text)
         failure.output = result.output
         if result.name == MERGE or self.tree is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from typing import Any
@@ -12,13 +13,12 @@ import msgspec
 
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import bound, failed, succeeded
+from handrail.core.run_state import RunState
 from handrail.engine.calls import UNBEGUN, InContext, awaited, is_async
 from handrail.engine.claiming import Claiming
 from handrail.engine.current import CURRENT, Current
-from handrail.engine.loop import Loop
+from handrail.engine.loop import Loop, Skew
 from handrail.engine.perform import Performer, attempt_failed
-from handrail.engine.skew import Skew
-from handrail.engine.stops import cancelled_itself, interruption
 from handrail.engine.tasks import ABANDONED, STOPPED, AttemptStopped, InFlight
 from handrail.errors import CancelledFromWithin
 from handrail.model import events as ev
@@ -248,3 +248,37 @@ class Attempts:
             if node is not None:
                 attempt = node.attempt
                 self._loop.next(lambda: self._stopped(path, attempt))
+
+
+def cancelled_itself() -> bool:
+    """True if a cancellation came out of the action, and nobody asked this task to stop."""
+    with contextlib.suppress(RuntimeError):
+        import asyncio
+
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() == 0
+    return False
+
+
+def interruption(error: BaseException) -> str:
+    """Why a drive is interrupted, in words."""
+    match error:
+        case KeyboardInterrupt():
+            return "keyboard interrupt"
+        case SystemExit():
+            return f"exit {error.code}"
+        case _:
+            return "the task that ran it was cancelled"
+
+
+PAUSED_S = 5.0
+"""How long a drive with nothing at work stays, at least, for somebody to unpause its run."""
+
+
+def stays_s(linger_s: float, run: RunState) -> float:
+    """How long a drive in which nothing is at work stays before it suspends its run: for somebody
+    who answers it, sends it something, or lets it go on.
+    """
+    if run.paused is not None:
+        return max(linger_s, PAUSED_S)
+    return linger_s if run.gates or run.listeners else 0.0

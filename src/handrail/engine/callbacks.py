@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
 
 from handrail.core import commands as cmd
 from handrail.core.attempt_ends import undone
 from handrail.core.commands import AskFallback, AskPredicate, Evaluated, FindStages, Undo
-from handrail.engine.asking import asked
 from handrail.engine.calls import ActionRaised, awaited, call
 from handrail.engine.current import CURRENT, Contexts, Current
 from handrail.engine.loop import Loop
 from handrail.engine.tasks import ABANDONED, STOPPED, InFlight
 from handrail.errors import (
     CancelledFromWithin,
+    GateRefusal,
     HandrailError,
+    InvalidAnswer,
     JournalFailed,
     LeaseLost,
     StagesMissing,
@@ -23,7 +29,8 @@ from handrail.errors import (
 )
 from handrail.model.dataclass import dataclass
 from handrail.model.results import OpenGate
-from handrail.record.answers import by_policy
+from handrail.record.answers import accepted, by_policy
+from handrail.shortening import clean
 from handrail.steps.verbs import Stage
 
 if TYPE_CHECKING:
@@ -253,3 +260,48 @@ class Callbacks:
 
 def _is_broken_off(outcome: Any) -> bool:
     return outcome is STOPPED or outcome is ABANDONED or isinstance(outcome, BaseException)
+
+
+_AT_THE_TERMINAL = threading.Lock()
+"""One question at a time, also of runs in several threads."""
+_POLL_S = 0.05
+_ENDED = (
+    "gates='ask', and stdin has ended. Type the answer there, or leave gates= out: then the run is "
+    "suspended, and can be answered later"
+)
+
+
+async def asked(gate: OpenGate) -> Any:
+    """The answer to a gate, read from stdin; one that does not fit is asked for again.
+
+    The question is on stderr, so that it never gets among data. A wait that is cancelled leaves its
+    thread behind, which takes the next line.
+
+    Raises:
+        GateRefusal: stdin has ended.
+    """
+    while not _AT_THE_TERMINAL.acquire(blocking=False):  # noqa: ASYNC110  # of several loops
+        await anyio.sleep(_POLL_S)
+    try:
+        while True:
+            sys.stderr.write(_prompt(gate))
+            sys.stderr.flush()
+            line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+            if not line:
+                raise GateRefusal(gate.path, _ENDED)
+            text = line.strip()
+            if not text and gate.has_default:
+                return gate.default
+            try:
+                return accepted(gate, text)
+            except InvalidAnswer as error:
+                sys.stderr.write(f"{error}\n")
+    finally:
+        _AT_THE_TERMINAL.release()
+
+
+def _prompt(gate: OpenGate) -> str:
+    offered = ", ".join(str(choice) for choice in gate.choices)
+    choices = f" [{clean(offered)}]" if offered else ""
+    default = f" (default: {clean(str(gate.default))})" if gate.has_default else ""
+    return f"{clean(gate.path, 80)}: {clean(gate.question)}{choices}{default} "

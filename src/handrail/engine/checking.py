@@ -1,10 +1,8 @@
-"""A journal in memory that refuses what a durable one would refuse."""
+"""Journals that stand before another one: one that refuses what could not be written to disk."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-
-import attrs
 
 from handrail.codec.codec import Codec
 from handrail.model.events import Event
@@ -12,21 +10,47 @@ from handrail.ports.journal import Journal, Lease, Letter, RunInfo
 from handrail.record.rows import to_record
 
 
-@attrs.frozen
-class CheckingJournal:
-    """Encodes each event before it is kept, and throws the text away."""
+class JournalBefore:
+    """Has what the journal behind it has; what is written is for its subclasses to see."""
 
-    journal: Journal
+    def __init__(self, journal: Journal) -> None:
+        self._behind = journal
 
     @property
     def durable(self) -> bool:
         """What the journal behind it is."""
-        return self.journal.durable
+        return self._behind.durable
 
     @property
     def codec(self) -> Codec:
         """The codec of the journal behind it."""
-        return self.journal.codec
+        return self._behind.codec
+
+    def events(
+        self, run_id: str, /, *, secrets: Mapping[str, str] | None = None
+    ) -> Sequence[Event]:
+        """As the journal behind it."""
+        return self._behind.events(run_id, secrets=secrets)
+
+    def runs(self) -> Sequence[RunInfo]:
+        """As the journal behind it."""
+        return self._behind.runs()
+
+    def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> Lease:
+        """As the journal behind it."""
+        return self._behind.acquire(run_id, secrets=secrets)
+
+    def letters(self, run_id: str, after: int, /) -> Sequence[Letter]:
+        """As the journal behind it."""
+        return self._behind.letters(run_id, after)
+
+    def close(self) -> None:
+        """As the journal behind it."""
+        self._behind.close()
+
+
+class CheckingJournal(JournalBefore):
+    """Encodes each event before it is kept, and throws the text away."""
 
     def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:
         """Keep an event that could be written.
@@ -35,7 +59,7 @@ class CheckingJournal:
             OutputNotSerializable: it could not; nothing is kept.
         """
         to_record(event, self.codec)
-        return self.journal.append(event, sync=sync)
+        return self._behind.append(event, sync=sync)
 
     def append_run(
         self,
@@ -52,21 +76,7 @@ class CheckingJournal:
         """
         for event in (*events, *(one.event for one in letters)):
             to_record(event, self.codec)
-        self.journal.append_run(events, letters=letters, secrets=secrets)
-
-    def events(
-        self, run_id: str, /, *, secrets: Mapping[str, str] | None = None
-    ) -> Sequence[Event]:
-        """As the journal behind it."""
-        return self.journal.events(run_id, secrets=secrets)
-
-    def runs(self) -> Sequence[RunInfo]:
-        """As the journal behind it."""
-        return self.journal.runs()
-
-    def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> Lease:
-        """As the journal behind it."""
-        return self.journal.acquire(run_id, secrets=secrets)
+        self._behind.append_run(events, letters=letters, secrets=secrets)
 
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
         """Keep a letter that could be written.
@@ -75,12 +85,4 @@ class CheckingJournal:
             OutputNotSerializable: it could not; nothing is kept.
         """
         to_record(letter.event, self.codec)
-        return self.journal.post(letter, secrets=secrets)
-
-    def letters(self, run_id: str, after: int, /) -> Sequence[Letter]:
-        """As the journal behind it."""
-        return self.journal.letters(run_id, after)
-
-    def close(self) -> None:
-        """As the journal behind it."""
-        self.journal.close()
+        return self._behind.post(letter, secrets=secrets)

@@ -75,8 +75,14 @@ class Claiming:
         self._stopped = stopped
         self._own: Claims | None = None
         self._behind: dict[str, str] = {}
+        self._renewed: dict[str, InFlight] = {}
+        """Those whose launch is made again; each keeps its place in line."""
+        self._granted: dict[str, cmd.Perform | cmd.Queue] = {}
+        """What has what it wants, and is to begin next."""
         self._leaving: dict[int, Claim] = {}
         """What is being given back, by epoch."""
+        self._left = anyio.Event()
+        """Set when some of it is, and then another one."""
         self._journal = loop.mark.removeprefix(loop.run_id).removeprefix("@")
         self._repositories: dict[Path, Repository | None] = {}
 
@@ -99,10 +105,26 @@ class Claiming:
 
     def launch(self, command: cmd.Perform | cmd.Queue) -> None:
         """Have an attempt or launch begin, once it has what it wants."""
-        if command.wanted is None or command.path in self.held:
+        flight = self._renewed.pop(command.path, None)
+        if flight is not None and not flight.over:
+            flight.command = command
+        elif command.wanted is None or command.path in self.held:
             self._begin(command)
         else:
             self._ask(command, command.wanted)
+
+    def withdraw(self, path: str, *, again: bool) -> cmd.Perform | cmd.Queue | None:
+        """What has its claims and is not to begin; or with ``again``, since another launch is made
+        of it, what waits for them, whose place in line is kept. None if nothing is.
+        """
+        command = self._granted.pop(path, None)
+        flight = self._loop.flights.get((path, CLAIM))
+        if command is None and again and flight is not None and not flight.stopping:
+            self._renewed[path] = flight
+            command = flight.command
+        if not again and command is not None:
+            self.give_back(path)
+        return command
 
     def claim(self, command: cmd.Claim) -> None:
         """Ask for what a composite wants."""
@@ -128,6 +150,8 @@ class Claiming:
         from handrail.ports.claims import ClaimRequest
         from handrail.workspace.claims.holding import acquired
 
+        while self._leaving and wanted.wait_s == 0:  # it is not refused for what has just ended
+            await self._left.wait()
         for resources in await self._resources(flight.command, wanted):
             request = ClaimRequest(claimant, resources, None if wanted.wait_s != 0 else 0)
             claim = await acquired(self._claims, request, path, tell)
@@ -193,11 +217,13 @@ class Claiming:
             what = _text_of(command.wanted)
             holders = [behind] if behind else []
             outcome = ClaimTimeout(str(self._claimant(path)), what, command.wanted.wait_s, holders)
-        if outcome is None:
+        renewed = self._renewed.pop(path, None) is not None
+        if outcome is None and not renewed:
             if isinstance(command, cmd.Claim):
                 loop.receive(cmd.Evaluated(path, at=loop.now()))
             else:
-                loop.next(partial(self._begin_held, command))
+                self._granted[path] = command
+                loop.next(partial(self._begin_granted, path))
             return
         self.give_back(path)
         if outcome is STOPPED or outcome is ABANDONED:
@@ -209,11 +235,12 @@ class Claiming:
             outcome = CancelledFromWithin(path)
         if isinstance(command, cmd.Claim):
             loop.receive(cmd.Evaluated(path, error=outcome, at=loop.now()))
-        else:
+        elif outcome is not None and not renewed:
             loop.record(failed(command, outcome))
 
-    def _begin_held(self, command: cmd.Perform | cmd.Queue) -> None:
-        if command.path in self.held or command.wanted is None:
+    def _begin_granted(self, path: str) -> None:
+        command = self._granted.pop(path, None)
+        if command is not None and path in self.held:
             self._begin(command)
 
     def clock_was_set(self, jump_s: float) -> None:
@@ -255,9 +282,13 @@ class Claiming:
             raise
         finally:
             if not keeps:
-                with anyio.move_on_after(CLOSING_S, shield=True):
-                    for claim in self.held.pop(path, ()):
-                        await self._release(claim)
+                try:
+                    with anyio.move_on_after(CLOSING_S, shield=True):
+                        for claim in self.held.get(path, ()):
+                            await self._release(claim)
+                        self.held.pop(path, None)
+                finally:
+                    self.give_back(path)  # what is left: it was stopped while it gave back
         if gone is not None:
             gone.usage = ended.result.usage
             return failed(command, gone)
@@ -316,6 +347,8 @@ class Claiming:
         with suppress(ClaimsFailed):  # it ends with the process
             await self._claims.release(claim)
         if self._leaving.pop(claim.epoch, None) is not None:
+            self._left.set()
+            self._left = anyio.Event()
             self._loop.post(_nothing)  # the driver counts again who is at work
 
     @property

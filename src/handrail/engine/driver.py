@@ -56,19 +56,19 @@ from handrail.core.rehearsal import Rehearsal, rehearse, rehearse_on
 from handrail.core.timers import Timers
 from handrail.core.value_texts import declared_in, failure_for_unserializable, with_text
 from handrail.core.waits import clock_was_set, counts_running_time, ends_by_itself
-from handrail.engine.attempt_tasks import ATTEMPT, Attempts
-from handrail.engine.callbacks import EVALUATION, GATE, Callbacks
-from handrail.engine.claiming import CLAIM, Claiming
-from handrail.engine.inbox import Inbox, is_urgent
-from handrail.engine.loop import Due, FailedWrite, Message
-from handrail.engine.parts import Wiring
-from handrail.engine.queue import SharedLine
-from handrail.engine.replay import resolve_recorded_callbacks, warn_of_masked, write_out
-from handrail.engine.skew import Skew
-from handrail.engine.stops import (
+from handrail.engine.attempt_tasks import (
+    ATTEMPT,
+    Attempts,
     interruption,
     stays_s,
 )
+from handrail.engine.callbacks import EVALUATION, GATE, Callbacks
+from handrail.engine.claiming import CLAIM, Claiming
+from handrail.engine.inbox import Inbox, is_urgent
+from handrail.engine.loop import Due, FailedWrite, Message, Skew
+from handrail.engine.parts import Wiring
+from handrail.engine.queue import SharedLine
+from handrail.engine.replay import resolve_recorded_callbacks, warn_of_masked, write_out
 from handrail.engine.tasks import ABANDONED, InFlight, Tasks, tasks
 from handrail.errors import (
     CoreStalled,
@@ -657,6 +657,10 @@ class Driver:
         """Stop what is at work, or waits for its place; ``again``: another launch takes the place.
         What is in the driver's own task has been stopped: that was urgent.
         """
+        asks = self._claiming.withdraw(path, again=again)
+        if asks is not None:
+            self.attempts.report_stop(path, asks.attempt, abandoned=False)
+            return
         queued = self._line.keep(path) if again else self._line.leave(path)
         if queued is not None:
             if not again:

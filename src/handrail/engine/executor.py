@@ -35,13 +35,13 @@ from handrail.engine.parts import (
     check_paths,
     definition_of,
     new_run_id,
+    start_after,
 )
 from handrail.engine.perform import Performer
 from handrail.engine.preflight import preflight
 from handrail.engine.replacements import Replacements
 from handrail.engine.replay import warn_of_missing
 from handrail.engine.run import Run
-from handrail.engine.starting import start_after
 from handrail.engine.step_names import StepNames, unchanged_since
 from handrail.errors import JournalDamaged, ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
@@ -185,7 +185,7 @@ class Engine:
         inputs = bind_inputs(definition, args, kwargs)
         preflight(definition, self._parts)
         if self._parts.portable:
-            from handrail.engine.portability import refuse_unportable
+            from handrail.engine.preflight import refuse_unportable
 
             refuse_unportable(definition)
         run_id = options.run_id

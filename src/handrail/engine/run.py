@@ -13,8 +13,8 @@ import anyio.lowlevel
 
 from handrail.core.steering import check_path, guidance
 from handrail.core.work_edits import edit_of
+from handrail.engine.attempt_tasks import interruption
 from handrail.engine.driver import Driver
-from handrail.engine.stops import interruption
 from handrail.errors import WrongUse
 from handrail.model.events import Event, Progress, RunSteered, WorkEdited
 from handrail.model.results import WorkflowResult

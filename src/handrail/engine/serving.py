@@ -7,15 +7,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
 
 import anyio
 
-from handrail.engine.background import Background, background
 from handrail.engine.parts import Existing, Parts
-from handrail.engine.work import WorkEngine
+from handrail.engine.steering import SteeredEngine
 from handrail.errors import HandrailError, RunLocked, WrongUse
 from handrail.model.events import Event
 from handrail.model.results import WorkflowResult
@@ -23,9 +22,11 @@ from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import read_after
 from handrail.record.inbox import with_letters
 from handrail.record.reading import ended, history_of, recorded_result, workflow_for
+from handrail.system.running_loop import AsyncioLoop, running_loop
 
 if TYPE_CHECKING:
     from handrail.record.standing import RunState
+
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -100,7 +101,7 @@ class RunHandle(Generic[R_co]):
             self._is_over = True
 
 
-class ServingEngine(WorkEngine):
+class ServingEngine(SteeredEngine):
     """Drives runs in the background, and tells how they stand."""
 
     def __init__(self, parts: Parts) -> None:
@@ -296,3 +297,66 @@ class ServingEngine(WorkEngine):
             )
         finally:
             at_work.discard(run_id)
+
+
+Work: TypeAlias = Callable[[], Awaitable[object]]
+
+
+class AsyncioBackground:
+    """Tasks of asyncio. The block may end in another task than it began in, as in a fixture."""
+
+    def __init__(self) -> None:
+        self._tasks: set[Any] = set()
+
+    async def begin(self) -> None:
+        """Nothing is to be done."""
+
+    def start(self, work: Work) -> None:
+        """Do it in the background; it raises nothing."""
+        import asyncio
+
+        task = asyncio.get_running_loop().create_task(_awaited(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def end(self) -> None:
+        """Cancel what is at work, and wait for it."""
+        import asyncio
+
+        for task in self._tasks:
+            task.cancel()
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+            await asyncio.sleep(0)  # so that those that have ended are discarded
+
+
+class GroupBackground:
+    """Tasks of any loop; the block ends in the task that it began in."""
+
+    def __init__(self) -> None:
+        self._group = anyio.create_task_group()
+
+    async def begin(self) -> None:
+        """Open the group."""
+        await self._group.__aenter__()
+
+    def start(self, work: Work) -> None:
+        """Do it in the background; it raises nothing."""
+        self._group.start_soon(_awaited, work)
+
+    async def end(self) -> None:
+        """Cancel what is at work, and wait for it."""
+        self._group.cancel_scope.cancel()
+        await self._group.__aexit__(None, None, None)
+
+
+Background: TypeAlias = AsyncioBackground | GroupBackground
+
+
+def background() -> Background:
+    """The background of a block that begins here."""
+    return AsyncioBackground() if isinstance(running_loop(), AsyncioLoop) else GroupBackground()
+
+
+async def _awaited(work: Work) -> None:
+    await work()

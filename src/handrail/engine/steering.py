@@ -1,4 +1,5 @@
-"""Steering of a run from outside: pause, stop, give a step's output, retry it, guide its agents.
+"""Steering of a run from outside: pause, stop, give a step's output, retry it, guide its agents,
+edit the queue of ``work``.
 
 All of it is a message through the journal. So it reaches a run that another process drives, and one
 that nobody drives now; it counts once, also over a crash, and the record says who it was.
@@ -6,15 +7,18 @@ that nobody drives now; it counts once, also over a crash, and the record says w
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from handrail.core.steering import check_path, check_steering, guidance
+from handrail.core.work_edits import check_edit, edit_of
 from handrail.engine.executor import Engine
 from handrail.engine.outside import sync_twin
 from handrail.engine.step_names import no_step_at
 from handrail.errors import CannotSteer
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
+from handrail.model.work import Task
 from handrail.record.reading import ended, history_of, workflow_for
 
 
@@ -104,6 +108,42 @@ class SteeredEngine(Engine):
         else:
             self._steer(run_id, event)
 
+    async def edit_work(
+        self,
+        run_id: str,
+        path: str | None = None,
+        *,
+        add: Sequence[Task] = (),
+        drop: Sequence[str] = (),
+        priority: Mapping[str, float] | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Change the queue of a ``work`` step: tasks to add, ids of tasks to drop, new priorities
+        by id. ``path`` may be left out where only one has begun.
+
+        Only what waits can be dropped or be given another priority. A payload of plain data is
+        taken for the class that the first task's payload has.
+
+        Raises:
+            RunNotFound: there is no such run. CannotSteer: it has succeeded, there is no such step
+                or task, it has begun, or there is one of this id already. InvalidInput: a payload
+                does not fit. WorkflowNotFound: the run is not driven here, and nobody knows its
+                workflow.
+        """
+        event = edit_of(path, add, drop, priority, by)
+        driver = self._users.drivers.get(run_id)
+        if driver is not None:
+            driver.steer(event)
+            return
+        with self._users.using():
+            history = history_of(self._journal, run_id, self._secrets())
+            last = ended(history)
+            if last is not None and last.status == "succeeded":
+                raise CannotSteer(run_id, *over(last))
+            definition = workflow_for(history, None, self._parts.workflows)
+            run = await self._gone_through(history, definition, self._parts.clock.now())
+            self._post(run_id, check_edit(run, event, driven=False))
+
     def _steer(self, run_id: str, event: ev.RunSteered) -> None:
         driver = self._users.drivers.get(run_id)
         if driver is not None:
@@ -128,7 +168,7 @@ class SteeredEngine(Engine):
             history = history_of(self._journal, run_id, self._secrets())
             last = ended(history)
             needs_work = event.action in {"retry", "guide"}
-            if last is not None and (last.status == "succeeded" or needs_work):
+            if last is not None and (last.status != "failed" or needs_work):
                 raise CannotSteer(run_id, *over(last))
             definition = workflow_for(history, None, self._parts.workflows)
             run = await self._gone_through(history, definition, self._parts.clock.now())
@@ -143,6 +183,7 @@ class SteeredEngine(Engine):
     skip_sync = sync_twin(skip)
     retry_sync = sync_twin(retry)
     guide_sync = sync_twin(guide)
+    edit_work_sync = sync_twin(edit_work)
 
 
 def over(last: ev.WorkflowCompleted) -> tuple[str, str]:

@@ -86,10 +86,11 @@ def literal(path: str) -> str:
     # A name with a sign in it stands for no folder; "!" and "^" cannot stand in [] alone.
     at = max((at for at, sign in enumerate(name) if sign not in "!^"), default=len(name))
     alone = f"[{name[at]}]" if at < len(name) else ""
-    return f"{_escaped(folder)}{slash or '/'}{_escaped(name[:at])}{alone}{_escaped(name[at + 1 :])}"
+    return f"{escaped(folder)}{slash or '/'}{escaped(name[:at])}{alone}{escaped(name[at + 1 :])}"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """The text as a pattern in which no sign has a meaning."""
     return re.sub(r"([\\*?\[]|^!)", r"\\\1", text)
 
 

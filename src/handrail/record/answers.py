@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from handrail.codec.unresolved import Unresolved
@@ -58,11 +58,21 @@ def given_output(path: str, step: Step[Any], value: Any) -> Any:
         InvalidInput: it is not of the type.
     """
     verb = step.verb
-    if isinstance(verb, Question) and verb.choices:
-        return choice_of(path, verb.choices, value)
-    if isinstance(verb, AgentCall) and not verb.answers and not isinstance(value, AgentResult):
-        return AgentResult(_given(path, value, getattr(verb.agent, "output", None) or str))
-    return _given(path, value, declared_output(step))
+    with _given_as("the output of step"):
+        if isinstance(verb, Question) and verb.choices:
+            return choice_of(path, verb.choices, value)
+        if isinstance(verb, AgentCall) and not verb.answers and not isinstance(value, AgentResult):
+            return AgentResult(_given(path, value, getattr(verb.agent, "output", None) or str))
+        return _given(path, value, declared_output(step))
+
+
+@contextlib.contextmanager
+def _given_as(what: str) -> Generator[None]:
+    """Where what is converted is no input."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(error.parameter, error.got, error.expected, what) from None
 
 
 def _given(name: str, value: Any, declared: Any) -> Any:
@@ -103,7 +113,8 @@ def payload_for(signal: str, payload: Any, type_: Any) -> Any:
     """
     from handrail.typed.convert import convert
 
-    return convert(payload, type_, name=f"signal {signal}")
+    with _given_as("the payload of signal"):
+        return convert(payload, type_, name=signal)
 
 
 def check_payload(signal: str, payload: Any, types: Sequence[Any], ahead: int) -> None:

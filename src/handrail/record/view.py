@@ -316,7 +316,7 @@ def view_of(
     spent = {path: account.spent(alive=alive) for path, account in fold.accounts.items()}
     steps = _with_causes(
         [
-            replace(one, told=tuple(fold.told[one.path])) if one.path in fold.told else one
+            fold.completed(one, alive=alive)
             for one in _steps(recorded, fold.kinds, spent, alive=alive)
         ]
     )
@@ -455,6 +455,15 @@ class _Fold:
             lasts = (wait.until or 0.0) > now
             if alive if wait.kind == "claim" else not alive or lasts:
                 yield wait
+
+    def completed(self, step: StepView, *, alive: bool) -> StepView:
+        """The step with what people said to its agent; it waits if another has what it claims."""
+        told, wait = self.told.get(step.path), self.times.get(step.path)
+        if told:
+            step = replace(step, told=tuple(told))
+        if alive and step.state == "running" and wait is not None and wait.kind == "claim":
+            return replace(step, state="waiting")
+        return step
 
     def _account(self, event: Any) -> None:
         if isinstance(event, ev.AgentSessionStarted):

@@ -82,7 +82,7 @@ def _value_start(text: str, finder: SecretFinder | None) -> int:
 
 def _before_values(text: str, end: int, finder: SecretFinder | None) -> int:
     """``end``, or where a value starts that lies across it."""
-    if finder is None or end == len(text) or not finder.occurs_in(text):
+    if finder is None or end == len(text) or not finder.may_occur_in(text):
         return end
     across = (m.start() for m in finder.pattern.finditer(text) if m.start() < end < m.end())
     return next(across, end)
@@ -141,12 +141,10 @@ class Mask:
     Whatever it is given it gives back as it is, the same object, if there is no secret in it.
     """
 
-    __slots__ = ("_in_names", "_latin", "_needles", "clean", "values")
+    __slots__ = ("_in_names", "_latin", "clean", "values")
 
     def __init__(self, values: SecretValues) -> None:
         self.values = values
-        finder = values.finder
-        self._needles = () if finder is None else tuple(map(_utf8, finder.names))
         self._in_names = {n: value for n, value in values.items() if len(value) >= NAME_LEAST}
         self._latin = {n: _utf8(value).decode("latin-1") for n, value in values.items()}
         self.clean = ""  # the path that was looked at last, if it holds no secret
@@ -182,9 +180,10 @@ class Mask:
             packed = _pack(value)
         except Exception:  # noqa: BLE001  # what cannot be packed is walked over
             return True
-        if any(needle in packed for needle in self._needles):
+        finder = self.values.finder
+        if finder is not None and finder.may_occur_in(packed):
             return True
-        return may_hold_token(packed.decode("latin-1"))
+        return may_hold_token(packed)
 
     def has_clean(self, path: str) -> bool:
         """True if a path is shown as it is; the last one of them is remembered."""

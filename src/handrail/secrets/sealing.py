@@ -123,14 +123,14 @@ class _Seal:
     def string(self, text: str) -> str | Node:
         """``text`` itself, or without its tokens, or a reference."""
         finder = self.finder
-        if finder is None or not finder.occurs_in(text):
+        if finder is None or not finder.may_occur_in(text):
+            return self._without_tokens(text)
+        parts = list(_parts(finder, text))
+        if all(type(part) is str for part in parts):
             return self._without_tokens(text)
         self.changed = True
-        parts = [
-            part if type(part) is dict else self._without_tokens(str(part))
-            for part in _parts(finder, text)
-        ]
-        return {_TAG: _SECRET, "v": parts}
+        shown = [part if type(part) is dict else self._without_tokens(str(part)) for part in parts]
+        return {_TAG: _SECRET, "v": shown}
 
     def base64(self, text: str) -> str | Node:
         """``text`` itself, or a reference; the bytes are taken for Latin-1, to be searched."""

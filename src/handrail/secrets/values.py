@@ -133,7 +133,7 @@ def masked(text: str, values: Mapping[str, str]) -> str:
     """
     if values:
         finder = finder_of(values)
-        if finder is not None and finder.occurs_in(text):
+        if finder is not None and finder.may_occur_in(text):
             text = finder.pattern.sub(lambda match: placeholder(finder.names[match[0]][0]), text)
     return without_tokens(text)
 
@@ -143,12 +143,12 @@ def placeholder(name: str) -> str:
     return f"${{{name}}}"
 
 
-def may_hold_token(text: str) -> bool:
+def may_hold_token(text: str | bytes) -> bool:
     """True if a token may be in a text, or in the JSON text of one; quick where there is none."""
-    if len(text) < _SHORTEST_TOKEN:
+    if len(text) < _SHORTEST_TOKEN or not _TOKENS.may_occur_in(text):
         return False
-    if not _TOKENS.may_occur_in(text):
-        return False
+    if isinstance(text, bytes):
+        text = text.decode("latin-1")
     return any(part in text and _compiled(in_json).search(text) for part, in_json, _ in _SHAPES)
 
 
@@ -193,8 +193,8 @@ class SecretFinder:
         self._in_json = Needles(json_inner(text) for text in longest_first)
         self._in_json_or_tokens = self._in_json | _TOKENS
 
-    def occurs_in(self, text: str) -> bool:
-        """True if one of the values occurs in the text."""
+    def may_occur_in(self, text: str | bytes) -> bool:
+        """True if one of the values may occur in the text, or in the text in bytes."""
         return self._as_it_is.may_occur_in(text)
 
     def occurs_in_json(self, text: str) -> bool:

@@ -23,6 +23,8 @@ from handrail.static.source import Source
 
 _KEY = StepName("{key}", ("", ""))
 _ROUND = StepName("{round}", ("", ""))
+_ENTERED_ONCE = frozenset({"holding", "worktree"})
+"""Verbs whose body has no members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,9 @@ def _step(node: StepNode, path: tuple[StepName, ...]) -> Iterator[PossibleStep]:
     call = node.chain.call if node.chain is not None else None
     yield PossibleStep(own, node.verb, node.line, call)
     for part in node.parts:
-        between = {"body": (_KEY,), "fix": (_ROUND,)}.get(part.role, ())
+        between = (_ROUND,) if part.role == "fix" else ()
+        if part.role == "body" and node.verb not in _ENTERED_ONCE:
+            between = (_KEY,)
         yield from _steps(part.nodes, (*own, *between))
 
 

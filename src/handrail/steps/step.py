@@ -40,9 +40,14 @@ from handrail.model.results import (
 )
 from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
 from handrail.model.work import Found, StopRule, Task, Work
-from handrail.steps.agent_step import agent_settings
 from handrail.steps.arguments import (
     MISSING,
+    Continuing,
+    Launching,
+    Merge,
+    Program,
+    Raising,
+    agent_settings,
     argv_of,
     body_of,
     check_agent,
@@ -57,7 +62,6 @@ from handrail.steps.arguments import (
     wanted_of,
     workflow_of,
 )
-from handrail.steps.options import Continuing, Launching, Merge, Program, Raising
 from handrail.steps.verbs import (
     AgentCall,
     Branching,

@@ -6,12 +6,16 @@ their verb and modifiers. Verbs are plain data; ``kind`` is what results and eve
 
 from __future__ import annotations
 
+import inspect
+import sys
+import warnings
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from inspect import CO_VARARGS
 from operator import attrgetter
-from types import CodeType, MethodType
+from pathlib import Path
+from types import CodeType, FrameType, MethodType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -27,6 +31,7 @@ from typing import (
 import attrs
 
 from handrail.errors import DefinitionError, NotPortable, WrongUse
+from handrail.model import outcome
 from handrail.model.agent_options import NO_SETTINGS, AgentSettings
 from handrail.model.context import WorkflowContext
 from handrail.model.dataclass import dataclass
@@ -52,7 +57,6 @@ from handrail.model.results import (
 )
 from handrail.model.shapes import AgentLike, OwnTree, WorkflowLike
 from handrail.model.work import StopRule, Task, Work
-from handrail.steps.forgotten import warn_if_forgotten
 from handrail.typed.reference import importable
 
 T_co = TypeVar("T_co", covariant=True)
@@ -735,3 +739,38 @@ def unportable_part(step: Step[Any]) -> str | None:
             return None
         case _:
             return f"verb {step.verb.kind!r} (the core runs it, an engine performs only leaf steps)"
+
+
+MAKE, MERGE, REMOVE, LEAVE = "(worktree)", "(merge)", "(remove)", "(leave)"
+TREE_STEPS = frozenset({MAKE, MERGE, REMOVE, LEAVE})
+
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+class StepNotYielded(UserWarning):
+    """A workflow's body made a step and never yielded it, so it never ran."""
+
+
+def warn_if_forgotten(name: str) -> None:
+    """Warn of a step that is dropped just now, if a workflow's body runs here."""
+    if sys.is_finalizing():
+        return
+    at: tuple[str, int] | None = None
+    frame: FrameType | None = inspect.currentframe()  # and so on to who dropped it
+    while frame is not None:
+        code = frame.f_code
+        if code is outcome.resume.__code__:
+            break
+        if at is None and not code.co_filename.startswith(_PACKAGE):
+            at = (code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    else:
+        return  # no body runs: it was made elsewhere
+    if at is None:  # the body has ended, and what it kept is dropped with it
+        code = frame.f_locals["generator"].gi_code
+        at = (code.co_filename, code.co_firstlineno)
+    text = (
+        f"step {name!r} was made and never yielded, so it never ran: write `yield from step(...)`"
+    )
+    warnings.warn_explicit(text, StepNotYielded, *at)

@@ -105,10 +105,7 @@ def _why_not_found(program: str, cwd: str | None, folders: Iterable[str]) -> str
     if "/" in program:
         from_where = "" if os.path.isabs(program) else f" in {os.path.abspath(cwd or '.')!r}"
         return f"there is no such file{from_where}.{split}"
-    import difflib  # 1 ms that only a misspelt command should cost
-
-    close = difflib.get_close_matches(program, _programs_in(folders), n=9, cutoff=0.66)
-    near = [one for one in close if _is_slip(program, one)][:3]
+    near = sorted(one for one in _programs_in(folders) if _is_slip(program, one))[:3]
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"no program of this name is on PATH.{hint}{split}"
 
@@ -117,9 +114,13 @@ def _is_slip(typed: str, meant: str) -> bool:
     """True if the one is the other with a letter too many, too few, or two in the wrong order. One
     that differs by a letter may as well be another program, if the name is short.
     """
-    if len(typed) == len(meant):
-        return sorted(typed) == sorted(meant) or len(typed) > 5
-    return True
+    pairs = enumerate(zip(typed, meant, strict=False))
+    at = next((at for at, (one, other) in pairs if one != other), min(len(typed), len(meant)))
+    mine, its = typed[at:], meant[at:]
+    wrong_order = mine[:2] == its[1::-1] and mine[2:] == its[2:]
+    other_letter = mine[1:] == its[1:] and len(typed) > 5
+    is_near = its == mine[1:] or mine == its[1:] or wrong_order or other_letter
+    return is_near and typed != meant  # a link that leads nowhere has this very name
 
 
 def _programs_in(folders: Iterable[str]) -> set[str]:

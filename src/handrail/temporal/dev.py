@@ -81,6 +81,8 @@ class DevServer:
         self._ui_port = ui_port
         self._database = database
         self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
+        """Ends the cluster if this process is killed: it reads what nobody writes."""
 
     @property
     def address(self) -> str:
@@ -106,7 +108,7 @@ class DevServer:
 
     def _start(self) -> None:
         for port in filter(None, (self.port, self._ui_port)):
-            if _is_taken(port):
+            if is_taken(port):
                 raise ServerNotStarted(f"port {port} of this machine is in use. Take another one")
         with tempfile.TemporaryFile() as said:
             self._process = subprocess.Popen(  # noqa: S603  # the program is Temporal's
@@ -116,7 +118,16 @@ class DevServer:
                 stderr=said,
                 start_new_session=True,
             )
-            self._wait_until_up(self._process, said)
+            self._watcher = subprocess.Popen(  # noqa: S603  # of a pid
+                ["/bin/sh", "-c", f"read -r _; kill {self._process.pid}"],
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+            )
+            try:
+                self._wait_until_up(self._process, said)
+            except BaseException:
+                self.kill()
+                raise
 
     def _wait_until_up(self, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
         until = time.monotonic() + _UP_WITHIN_S
@@ -126,7 +137,6 @@ class DevServer:
                 text = said.read().decode(errors="replace").strip()
                 raise ServerNotStarted(text[-500:] or f"exit code {process.returncode}")
             if time.monotonic() > until:
-                self.kill()
                 raise ServerNotStarted(f"it did not answer within {_UP_WITHIN_S:g} s")
             time.sleep(0.02)  # noqa: TID251  # a process comes up in its own time
 
@@ -137,20 +147,17 @@ class DevServer:
 
     def end(self) -> None:
         """End it as a person would."""
-        process = self._process
-        if process is None or process.poll() is not None:
-            return
-        process.terminate()
-        try:
-            process.wait(_ENDS_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ENDS_WITHIN_S)
+        self.kill()
 
     def kill(self) -> None:
         """End it as a crash would."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        for process in filter(None, (self._watcher, self._process)):
+            process.kill()
+            process.communicate()
 
     @property
     def pid(self) -> int:
@@ -170,7 +177,8 @@ def dev_server(database: Path | None = None) -> Generator[DevServer]:
         server.end()
 
 
-def _is_taken(port: int) -> bool:
+def is_taken(port: int) -> bool:
+    """True if somebody listens there."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2):
         return True
     return False

@@ -6,7 +6,7 @@ from typing import Any
 
 from handrail.errors import HandrailError
 from handrail.model.described import bases_of, text_of, traceback_of
-from handrail.typed.code_names import resolved
+from handrail.typed.reference import resolved
 
 
 def error_as_data(error: BaseException) -> dict[str, Any]:

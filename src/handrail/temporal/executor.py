@@ -29,7 +29,7 @@ from handrail.engine.parts import (
     definition_of,
     new_run_id,
 )
-from handrail.engine.portability import refuse_unportable
+from handrail.engine.preflight import refuse_unportable
 from handrail.errors import HandrailError, ReplayMismatch, RunIdTaken, StepChange, WrongUse
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition

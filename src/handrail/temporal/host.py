@@ -42,8 +42,8 @@ from handrail.core.run_state import Setting, StepNode
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import ContextNotAMapping, Contexts
 from handrail.engine.parts import Start as Beginning
+from handrail.engine.parts import start_after
 from handrail.engine.portable import Crossing, builds_context, left_s
-from handrail.engine.starting import start_after
 from handrail.engine.step_names import StepNames
 from handrail.errors import NotPortable, StepTimeout
 from handrail.model import events as ev

@@ -14,7 +14,7 @@ from handrail.errors import CodeNotFound
 from handrail.model.definition import WorkflowDefinition
 from handrail.secrets.values import SecretValues
 from handrail.temporal.kept_bodies import PinnedGenerators
-from handrail.typed.code_names import resolved
+from handrail.typed.reference import resolved
 
 Work = Callable[[], Awaitable[Any]]
 

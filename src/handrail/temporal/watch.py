@@ -8,8 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from handrail.engine.asking import asked
 from handrail.engine.bus import bus_for
+from handrail.engine.callbacks import asked
 from handrail.errors import HandrailError
 from handrail.model import events as ev
 from handrail.model.results import OpenGate

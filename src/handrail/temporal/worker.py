@@ -97,7 +97,7 @@ class TemporalWorker:
         """What it serves, for people."""
         if not self._runs:
             return "steps only"
-        names = ", ".join(sorted(self.serving.workflows)) or "whatever workflows it can import"
+        names = ", ".join([*sorted(self.serving.workflows), "whatever it can import"])
         return f"steps, and workflows: {names}" if self._performs else f"workflows only: {names}"
 
     def _made(self, client: Client) -> list[Worker]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from handrail.agents.cassette.cassette import Cassette, cassette
     from handrail.agents.fake import FakeBackend
     from handrail.agents.fake_agent import FakeAgent
-    from handrail.replays import replay
+    from handrail.replays import assert_replays, recorded_runs, replay
     from handrail.sinks.memory import MemorySink
     from handrail.testing.clock import JumpClock
     from handrail.testing.crashes import Crashes, crash_everywhere
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         Tool,
         fake_cli,
     )
-    from handrail.testing.replays import assert_replays, recorded_runs
     from handrail.testing.script import Script
     from handrail.testing.script_pending import Pending
     from handrail.testing.text_journal import ProcessGone, TextJournal
@@ -63,8 +62,7 @@ _LAZY = {
     "TextJournal": "handrail.testing.text_journal",
     "cassette": "handrail.agents.cassette.cassette",
     "crash_everywhere": "handrail.testing.crashes",
-    **dict.fromkeys(("assert_replays", "recorded_runs"), "handrail.testing.replays"),
-    "replay": "handrail.replays",
+    **dict.fromkeys(("assert_replays", "recorded_runs", "replay"), "handrail.replays"),
 }
 _NEEDS = {"contracts": "pytest", "strategies": "hypothesis"}
 

@@ -16,15 +16,15 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, S
 from contextvars import Context
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Protocol, TypeAlias
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias, cast
 
 import anyio
 import attrs
 
-from handrail.codec.codec import Codec
 from handrail.core import commands as cmd
 from handrail.engine import executor
 from handrail.engine.attempt_tasks import Attempts
+from handrail.engine.checking import JournalBefore
 from handrail.engine.driver import Driver
 from handrail.engine.executor import Engine
 from handrail.engine.tasks import InFlight
@@ -34,10 +34,9 @@ from handrail.model import events as ev
 from handrail.model.events import Event
 from handrail.model.results import WorkflowResult
 from handrail.model.shapes import WorkflowLike
-from handrail.ports.journal import Journal, Lease, Letter, RunInfo, group_append
+from handrail.ports.journal import Journal, Letter, group_append
 from handrail.record.reading import ended, recorded_result
 from handrail.testing.clock import JumpClock
-from handrail.testing.crash_points import Plan, Point
 from handrail.testing.crash_verdict import Verdict, interrupted_steps, verdict_of
 
 Kind: TypeAlias = Literal["attempt", "rollback"]
@@ -206,7 +205,7 @@ def repeated(story: Iterable[Chapter]) -> list[str]:
     return found
 
 
-class CrashingJournal:
+class CrashingJournal(JournalBefore):
     """Passes everything on, and dies at ``point``, before the record is written or after.
 
     Records are counted from 1 as they are written; letters are records too. ``tell`` is told of
@@ -216,26 +215,16 @@ class CrashingJournal:
     def __init__(
         self, inner: Journal, point: Point | None, tell: Callable[[int, str], None]
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._dies_before = point[0] if point is not None and point[1] == "before" else 0
         self._dies_after = point[0] if point is not None and point[1] == "after" else 0
         self._tell = tell
         self._records = 0
 
-    @property
-    def durable(self) -> bool:
-        """Whatever the journal says that it stands before."""
-        return self._inner.durable
-
-    @property
-    def codec(self) -> Codec:
-        """As ``durable``."""
-        return self._inner.codec
-
     def append(self, event: Event, /, *, sync: bool = False) -> Awaitable[None] | None:
         """Store the event, or die."""
         dies = self._begin(record_name(event))
-        stored = self._inner.append(event, sync=sync)
+        stored = self._behind.append(event, sync=sync)
         if not dies:
             return stored
         if stored is None:
@@ -249,7 +238,7 @@ class CrashingJournal:
         dies = False
         for event in events:
             dies = self._begin(record_name(event)) or dies
-        together = group_append(self._inner)
+        together = group_append(self._behind)
         assert together is not None, "the journal of a trial stores several events as one"
         stored = together(events, sync=sync)
         if not dies:
@@ -261,7 +250,7 @@ class CrashingJournal:
     def post(self, letter: Letter, /, *, secrets: Mapping[str, str] | None = None) -> Letter:
         """Keep the letter, or die."""
         dies = self._begin(f"letter {record_name(letter.event)}")
-        kept = self._inner.post(letter, secrets=secrets)
+        kept = self._behind.post(letter, secrets=secrets)
         if dies:
             die()
         return kept
@@ -276,7 +265,7 @@ class CrashingJournal:
     ) -> None:
         """Store the run, or die."""
         dies = self._begin(f"run {events[0].run_id}")
-        self._inner.append_run(events, letters=letters, secrets=secrets)
+        self._behind.append_run(events, letters=letters, secrets=secrets)
         if dies:
             die()
 
@@ -287,28 +276,6 @@ class CrashingJournal:
         if self._records == self._dies_before:
             die()
         return self._records == self._dies_after
-
-    def events(
-        self, run_id: str, /, *, secrets: Mapping[str, str] | None = None
-    ) -> Sequence[Event]:
-        """All events of a run."""
-        return self._inner.events(run_id, secrets=secrets)
-
-    def runs(self) -> Sequence[RunInfo]:
-        """Every run."""
-        return self._inner.runs()
-
-    def acquire(self, run_id: str, /, *, secrets: Mapping[str, str] | None = None) -> Lease:
-        """Become the one who drives a run."""
-        return self._inner.acquire(run_id, secrets=secrets)
-
-    def letters(self, run_id: str, after: int, /) -> Sequence[Letter]:
-        """The letters of a run."""
-        return self._inner.letters(run_id, after)
-
-    def close(self) -> None:
-        """Release what the journal holds."""
-        self._inner.close()
 
 
 def record_name(event: Event) -> str:
@@ -538,3 +505,63 @@ def _died_of(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"signal {os.WTERMSIG(status)}"
     return f"exit code {os.waitstatus_to_exitcode(status)}"
+
+
+When: TypeAlias = Literal["before", "after"]
+Point: TypeAlias = tuple[int, When]
+"""The number of a record, from 1 in each process, and on which side of its write."""
+Plan: TypeAlias = tuple[Point, ...]
+"""The points at which one process after the other is killed; the last process lives."""
+
+
+def all_points(records: int) -> list[Plan]:
+    """Both sides of every record."""
+    return [((number, when),) for number in range(1, records + 1) for when in _SIDES]
+
+
+def spread(plans: Sequence[Plan], limit: int | None) -> list[Plan]:
+    """At most ``limit`` of them, the first and the last included, evenly spread."""
+    if limit is None or limit >= len(plans):
+        return list(plans)
+    if limit == 1:
+        return [plans[len(plans) // 2]]
+    last = len(plans) - 1
+    return [plans[round(index * last / (limit - 1))] for index in range(limit)]
+
+
+def second_point(index: int, records: int) -> Point:
+    """Where the process that resumed is killed too: another place for each ``index``."""
+    return 1 + (_STRIDE * index) % max(records, 1), _SIDES[index % 2]
+
+
+def chosen(only: Iterable[Any]) -> list[Plan]:
+    """The plans that the user wrote down: a point, or a sequence of points, each.
+
+    Raises:
+        WrongUse: one of them is neither.
+    """
+    return [_plan(one) for one in only]
+
+
+def _plan(given: Any) -> Plan:
+    if _is_point(given):
+        return (cast("Point", tuple(given)),)
+    if isinstance(given, (list, tuple)):
+        points = cast("Sequence[Any]", given)
+        if points and all(map(_is_point, points)):
+            return tuple(cast("Point", tuple(point)) for point in points)
+    raise WrongUse(
+        f"only= lists points like (7, 'before') or (7, 'after'), or lists of such for one crash "
+        f"after the other, got {given!r}"
+    )
+
+
+def _is_point(given: Any) -> bool:
+    if not isinstance(given, (list, tuple)):
+        return False
+    parts = cast("Sequence[Any]", given)
+    return len(parts) == 2 and type(parts[0]) is int and parts[0] > 0 and parts[1] in _SIDES
+
+
+_SIDES: tuple[When, When] = ("before", "after")
+_STRIDE = 7

@@ -15,21 +15,19 @@ from handrail.engine.parts import definition_of
 from handrail.executor import Executor
 from handrail.model.shapes import WorkflowLike
 from handrail.ports.journal import Journal
-from handrail.testing.crash_points import (
-    Plan,
-    all_points,
-    chosen,
-    second_point,
-    spread,
-)
 from handrail.testing.crash_trial import (
     Allowed,
     Chapter,
     Errand,
     MakeExecutor,
+    Plan,
     Trial,
+    all_points,
+    chosen,
     name_of,
     repeated,
+    second_point,
+    spread,
     times_performed,
 )
 from handrail.testing.crash_verdict import Verdict, differences

@@ -27,8 +27,7 @@ from handrail.project import configured_stages
 from handrail.record.answers import accepted
 from handrail.steps.verbs import AgentCall, Generation, Stage
 from handrail.testing.clock import START
-from handrail.testing.script_async import run_to_end
-from handrail.testing.script_drive import Drive, InFlight
+from handrail.testing.script_drive import Drive, InFlight, run_to_end
 from handrail.testing.script_pending import Holder, Pending, Waits, told
 
 

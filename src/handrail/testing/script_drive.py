@@ -7,7 +7,9 @@ stop, all at once. Time moves only in ``advance_to``.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
+from contextvars import Context, copy_context
 from typing import Any
 
 from handrail.core import commands as cmd
@@ -21,7 +23,6 @@ from handrail.model import events as ev
 from handrail.model.policy import Limits
 from handrail.model.results import WorkflowResult
 from handrail.steps.verbs import Step
-from handrail.testing.script_async import NeedsEventLoop
 
 
 class InFlight:
@@ -194,3 +195,50 @@ class Drive:
             node = self.machine.run.nodes.get(event.path)
             if isinstance(node, StepNode):
                 self.steps[event.path] = node.step
+
+
+class NeedsEventLoop(AssertionError):
+    """An async function waits for something, and a script has no event loop to wait in."""
+
+    def __init__(self, whose: str) -> None:
+        super().__init__(whose)
+        self.whose = whose
+
+    def __str__(self) -> str:
+        return (
+            f"{self.whose} waits for something, and a Script has no event loop to wait in. Say "
+            f"what it gives instead of calling it, or test this workflow with an Executor."
+        )
+
+
+def run_to_end(value: Any, whose: str, context: Context | None = None) -> Any:
+    """The value itself, or what an awaitable comes to if it never has to wait.
+
+    Raises:
+        NeedsEventLoop: it waits for something.
+    """
+    if not inspect.isawaitable(value):
+        return value
+    iterator = value.__await__()
+    inside = copy_context() if context is None else context
+    try:
+        inside.run(next, iterator)
+    except StopIteration as stop:
+        return stop.value
+    except RuntimeError as error:
+        if not _lacks_a_loop(error):
+            raise
+    finally:
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            close()
+    raise NeedsEventLoop(whose)
+
+
+def _lacks_a_loop(error: RuntimeError) -> bool:
+    """True for the ways in which asyncio, anyio and trio say that no event loop runs."""
+    kind = type(error).__name__
+    return kind in {"NoEventLoopError", "AsyncLibraryNotFoundError"} or str(error) in {
+        "no running event loop",
+        "must be called from async context",
+    }

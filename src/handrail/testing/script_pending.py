@@ -40,8 +40,7 @@ from handrail.steps.verbs import (
     Step,
     Verb,
 )
-from handrail.testing.script_async import NeedsEventLoop, run_to_end
-from handrail.testing.script_drive import InFlight
+from handrail.testing.script_drive import InFlight, NeedsEventLoop, run_to_end
 from handrail.typed.convert import fit_json
 
 _SHOWN = 20

@@ -1,13 +1,16 @@
-"""References to callables: how a record names code."""
+"""How code is named: in a record, and for another process that is to find it."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
+
+from handrail.errors import CodeNotFound
 
 NEWER: Mapping[str, Any] = {"newer": True}
 """Metadata of fields that version 0.1 did not have. They have defaults, which are not recorded, and
@@ -16,6 +19,14 @@ are no part of a fingerprint, so that a run whose steps were given such an objec
 
 _RECORDED_AS = {
     "handrail.codec.unresolved:Unresolvable": "handrail.model.unresolved:Unresolvable",
+    "handrail.agents.cassette.cassette:CassetteMismatch": (
+        "handrail.agents.cassette.errors:CassetteMismatch"
+    ),
+    "handrail.agents.cassette.cassette:CassetteMissing": (
+        "handrail.agents.cassette.errors:CassetteMissing"
+    ),
+    "handrail.agents.gemini:GeminiBackend": "handrail.agents.gemini.backend:GeminiBackend",
+    "handrail.agents.opencode:OpencodeBackend": "handrail.agents.opencode.backend:OpencodeBackend",
     "handrail.agents.prompt:Files": "handrail.agents.background:Files",
     "handrail.engine.current:ContextNotAMapping": "handrail.engine.contexts:ContextNotAMapping",
     "handrail.errors:CancelledFromWithin": "handrail.engine.stops:CancelledFromWithin",
@@ -25,6 +36,7 @@ _RECORDED_AS = {
     "handrail.record.rows:UnreadableRecord": "handrail.model.records:UnreadableRecord",
     "handrail.secrets.values:Secrets": "handrail.model.policy:Secrets",
     "handrail.static.source:SourceUnavailable": "handrail.dsl.source:SourceUnavailable",
+    "handrail.steps.verbs:StepNotYielded": "handrail.steps.forgotten:StepNotYielded",
     "handrail.steps.verbs:Stage": "handrail.model.steps:Stage",
     "handrail.system.spawn:CommandNotStarted": "handrail.system.refusal:CommandNotStarted",
     "handrail.typed.convert:DoesNotFit": "handrail.model.convert:DoesNotFit",
@@ -86,3 +98,83 @@ def importable(target: object) -> bool:
     for part in getattr(target, "__qualname__", "<none>").split("."):
         found = getattr(found, part, None)
     return found is target and getattr(target, "__module__", None) != "__main__"
+
+
+_MAIN = "__main__"
+_KEPT = 4096
+
+
+class CodeNames:
+    """The names that modules have for objects, so that another process finds them:
+    ``module:qualname`` of functions and classes, ``module:NAME`` of any object of a module.
+    Mutable: it remembers what it found.
+
+    ``home`` is the module in which an object is looked for first.
+    """
+
+    def __init__(self, home: str = "") -> None:
+        self._home = home
+        self._known: dict[int, tuple[object, str]] = {}
+
+    def name_of(self, value: object) -> str | None:
+        """The name by which ``resolved`` gives this very object; None if it has none."""
+        known = self._known.get(id(value))
+        if known is not None and known[0] is value:
+            return known[1]
+        name = self._found(value)
+        if name is not None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[id(value)] = value, name
+        return name
+
+    def _found(self, value: object) -> str | None:
+        module: object = getattr(value, "__module__", None) or "builtins"
+        path: object = getattr(value, "__qualname__", None)
+        if isinstance(module, str) and isinstance(path, str):
+            loaded = sys.modules.get(module)
+            if loaded is not None and _at(loaded, path) is value:
+                return f"{_shown(module)}:{path}"
+        first = (self._home, module, type(value).__module__)
+        for name, loaded in _modules(first):
+            for key, held in list(vars(loaded).items()):
+                if held is value:
+                    return f"{_shown(name)}:{key}"
+        return None
+
+
+def _modules(first: tuple[object, ...]) -> Iterator[tuple[str, ModuleType]]:
+    """All that are loaded, these first, and then by name: always in the same order."""
+    named = [one for one in dict.fromkeys(first) if isinstance(one, str) and one in sys.modules]
+    for name in (*named, *sorted(sys.modules)):
+        loaded = sys.modules.get(name)
+        if isinstance(loaded, ModuleType):
+            yield name, loaded
+
+
+def _shown(module: str) -> str:
+    return main_name() if module == _MAIN else module
+
+
+def resolved(name: str) -> Any:
+    """The object of a name; its module is imported if it is not loaded.
+
+    Raises:
+        CodeNotFound: there is none here.
+    """
+    module, _, path = name.partition(":")
+    try:
+        loaded = sys.modules[_MAIN] if module == main_name() else importlib.import_module(module)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise CodeNotFound(name, why) from error
+    found = _at(loaded, path)
+    if found is None:
+        raise CodeNotFound(name, f"{module} has no {path}")
+    return found
+
+
+def _at(owner: Any, path: str) -> Any:
+    for part in path.split("."):
+        owner = getattr(owner, part, None)
+    return owner

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from handrail import __version__
 from handrail.web.acting import VERBS
+from handrail.web.log import ONLY
+from handrail.web.log_lines import Level
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _NAME: dict[str, Any] = {"type": "string", "minLength": 1}
@@ -118,6 +120,16 @@ _SCHEMAS: dict[str, Any] = {
         "incidents": _THINGS, "session": _or_null(_TEXT), "backend": _or_null(_TEXT),
         "model": _or_null(_TEXT), "answer": _ANY,
     }),
+    "Log": _object({
+        "start": _WHOLE, "total": _WHOLE, "at": _or_null(_WHOLE),
+        "counts": _object({"errors": _WHOLE, "warnings": _WHOLE, "people": _WHOLE}),
+        "lines": _many("LogLine"),
+    }),
+    "LogLine": _object({
+        "seq": _WHOLE, "at": _NUMBER, "type": _TEXT, "path": _TEXT,
+        "level": {"enum": list(get_args(Level))}, "text": _TEXT,
+    }),
+    "Event": _object({"type": _TEXT, "run_id": _TEXT, "seq": _WHOLE, "at": _NUMBER}),
     "Graph": _object({"graph": _or_null(_object({"nodes": _THINGS, "edges": _THINGS}))}),
     "Diff": _object({
         "a": _TEXT, "b": _TEXT, "same": _FLAG, "fields": {"type": "array", "items": _TEXT},
@@ -205,6 +217,29 @@ def document(root: str = "") -> dict[str, Any]:
         f"{one}/step": _get("One step whole", "Step", 404, parameters=[
             _RUN_ID, _parameter("path", _TEXT, "The step's path", required=True),
         ]),
+        f"{one}/log": _get("What is recorded of a run, in words: the last lines, or a part", "Log",
+                           404, parameters=[
+            _RUN_ID,
+            _parameter("q", _TEXT, "Words that all are in its kind, its path or what it says"),
+            _parameter("only", {"enum": list(ONLY)},
+                       "errors; warnings: these and errors; people: what they did, or are asked"),
+            _parameter("start", {"type": "integer", "minimum": 0, "maximum": 2**53},
+                       "From this place on, in all that fits"),
+            _parameter("line", {"type": "integer", "minimum": 1, "maximum": 2**53},
+                       "Around the event of this number; not together with `start`"),
+            _parameter("limit", {**limit, "default": 200}, "So many lines at most"),
+        ]),
+        f"{one}/event": _get("One event as it is recorded; a very long one without its values",
+                             "Event", 404, parameters=[
+            _RUN_ID,
+            _parameter("number", {"type": "integer", "minimum": 1, "maximum": 2**53},
+                       "Its number", required=True),
+        ]),
+        f"{one}/record": {"get": {
+            "summary": "All events of a run, a JSON object a line",
+            "parameters": [_RUN_ID],
+            "responses": _answers({"application/x-ndjson": {"schema": _TEXT}}, 404),
+        }},
         f"{one}/graph": _get("The graph of its workflow; null if its source is not known",
                              "Graph", 404, parameters=[_RUN_ID]),
         f"{one}/events": _sse("What happens in a run", [

@@ -7,9 +7,11 @@ time, and so it is not read again before several times that has gone by.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -18,13 +20,14 @@ import anyio.to_thread
 
 from handrail.errors import HandrailError, JournalFailed, RunNotFound
 from handrail.model import events as ev
-from handrail.ports.journal import Journal, RunInfo
+from handrail.ports.journal import Journal, RunInfo, read_after
 from handrail.record.inbox import runs_of, unread
 from handrail.record.view import ShownStatus, plain, state_of, view_of
 from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json, json_safe
+from handrail.web.log import Log, Sought
 from handrail.web.run_json import Told, at_work, detail_of, row_of
-from handrail.web.step_json import step_of, step_rows
+from handrail.web.step_json import StepRows, step_of
 from handrail.web.texts import Texts, texts_of
 
 T = TypeVar("T")
@@ -38,6 +41,8 @@ _SHORT_RUN = 2_000
 """Events: the cost of a longer run is told in a list only once somebody has looked at the run."""
 _PATIENCE_S = 0.25
 """How long one answer looks at the records of runs, to tell what they cost."""
+_BATCH = 500
+"""Events that are put into lines at a time."""
 _LONG_EVENT = 256 * 1024
 """Characters of JSON: of a longer event only what it is, and where, is told."""
 
@@ -54,6 +59,8 @@ class Snapshot:
     at_work: tuple[str, ...]
     took_s: float
     at: float
+    making: StepRows
+    """What made the rows, to make the next ones of what has changed since."""
 
     @property
     def history(self) -> Sequence[ev.Event]:
@@ -85,6 +92,8 @@ class Reader:
         self._reading: dict[str, anyio.Lock] = {}
         self._snapshots: dict[str, tuple[_Key, int, Snapshot]] = {}
         self._rows: dict[str, tuple[_Key, dict[str, Json]]] = {}
+        self._logs: dict[str, tuple[float, Log]] = {}
+        self._after = read_after(journal)
 
     # -- runs --------------------------------------------------------------------------------------
 
@@ -162,27 +171,39 @@ class Reader:
                 fresh = time.monotonic() - snapshot.at < _SPARE * snapshot.took_s and not now
                 if fresh or (kept[0] == _key(info) and kept[1] == last):
                     return snapshot
-            snapshot = await self._apart(lambda: self._snapshot(info))
+            before = None if kept is None else kept[2]
+            snapshot = await self._apart(lambda: self._snapshot(info, before))
             self._snapshots.pop(run_id, None)
             self._snapshots[run_id] = (_key(info), last, snapshot)
             while len(self._snapshots) > _KEPT_RUNS:
                 gone = next(iter(self._snapshots))
                 del self._snapshots[gone]
                 self._reading.pop(gone, None)
+                self._reading.pop(f"log of {gone}", None)
             return snapshot
 
     def _last_letter(self, run_id: str) -> int:
         letters = self._journal.letters(run_id, 0)
         return letters[-1].number if letters else 0
 
-    def _snapshot(self, info: RunInfo) -> Snapshot:
+    def _snapshot(self, info: RunInfo, before: Snapshot | None = None) -> Snapshot:
+        """Read a run; of one that was read ``before``, what has come since."""
         began = time.monotonic()
-        told = self._read(info)
-        steps = step_rows(told.view, told.history)
-        rows = {cast("str", row["path"]): self.shown(row) for row in steps}
+        told = self._grown(info, before)
+        if told is None or before is None:
+            told, before = self._read(info), None
+        making = StepRows(self.shown) if before is None else before.making
+        rows = making.of(told.view, told.history)
         row = self.shown(row_of(info, told.view))
         paths = tuple(at_work(told.view))
-        return Snapshot(told, rows, row, paths, time.monotonic() - began, time.monotonic())
+        return Snapshot(told, rows, row, paths, time.monotonic() - began, time.monotonic(), making)
+
+    def _grown(self, info: RunInfo, before: Snapshot | None) -> Told | None:
+        """What was read of a run, with what has come since; None if it must be read whole."""
+        if before is None or info.damaged or info.started_at != before.told.info.started_at:
+            return None
+        new = self._after(info.run_id, len(before.history))
+        return None if new is None else self._told(info, [*before.history, *new])
 
     def _read(self, info: RunInfo) -> Told:
         history = self._journal.events(info.run_id)
@@ -190,6 +211,9 @@ class Reader:
             if info.damaged:
                 raise JournalFailed(info.run_id, "reading a run", info.damaged)
             raise RunNotFound(info.run_id)
+        return self._told(info, history)
+
+    def _told(self, info: RunInfo, history: Sequence[ev.Event]) -> Told:
         inbox = unread(self._journal, info.run_id, history)
         view = view_of(history, inbox, alive=info.holder is not None, now=time.time())
         return Told(info, history, view)
@@ -224,12 +248,58 @@ class Reader:
 
     # -- events ------------------------------------------------------------------------------------
 
+    async def log(
+        self, run_id: str, sought: Sought, *, start: int | None, line: int | None, limit: int
+    ) -> Json:
+        """Lines of the record of a run; see ``Log.part``."""
+        async with self._reading.setdefault(f"log of {run_id}", anyio.Lock()):
+            told = (await self.snapshot(run_id)).told
+            log = self._log_of(told.info)
+
+            def made() -> Json:
+                found = log.part(told.history, sought, start=start, line=line, limit=limit)
+                return self.shown(found)
+
+            return await self._apart(made)
+
+    def _log_of(self, info: RunInfo) -> Log:
+        began, log = self._logs.pop(info.run_id, (None, None))
+        if log is None or began != info.started_at:
+            log = Log(self._mask.value)
+        self._logs[info.run_id] = info.started_at, log
+        while len(self._logs) > _KEPT_RUNS:
+            del self._logs[next(iter(self._logs))]
+        return log
+
+    async def event(self, run_id: str, number: int) -> Json:
+        """One event as it is recorded; None if there is none of this number."""
+        history = (await self.snapshot(run_id)).history
+        if number > len(history):
+            history = (await self.snapshot(run_id, now=True)).history
+        if not 1 <= number <= len(history):
+            return None
+        return await self._apart(lambda: self.told_event(history[number - 1], None))
+
+    async def record(self, run_id: str) -> AsyncGenerator[bytes]:
+        """All events of a run as lines of JSON, some at a time."""
+        history = (await self.snapshot(run_id, now=True)).history
+        for first in range(0, len(history), _BATCH):
+            batch = history[first : first + _BATCH]
+            yield await self._apart(partial(self._lines, batch))
+
+    def _lines(self, events: Iterable[ev.Event]) -> bytes:
+        lines = (json.dumps(self._plainly(one), ensure_ascii=False) for one in events)
+        return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+
+    def _plainly(self, event: ev.Event) -> dict[str, Json]:
+        known = cast("dict[str, Json]", json_safe(plain_event(event)))
+        return {"type": type(event).__name__, **self.shown(known)}
+
     def told_event(self, event: ev.Event, row: Json) -> Json:
         """An event as data: its class as ``type``, its fields, and the row of the step that it
         changed.
         """
-        known = cast("dict[str, Json]", json_safe(plain_event(event)))
-        data = {"type": type(event).__name__, **self.shown(known)}
+        data = self._plainly(event)
         if len(repr(data)) > _LONG_EVENT:
             short = ("type", "run_id", "seq", "at", "path", "name")
             data = {name: data[name] for name in short if name in data} | {"cut": True}

@@ -9,14 +9,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 from handrail.model import events as ev
 from handrail.record.view import StepView
+from handrail.secrets.masking import Mask
 from handrail.typed.jsonsafe import Json
+from handrail.web.log import told_line
+from handrail.web.log_lines import level_of
 from handrail.web.run_json import Told, detail_of
 from handrail.web.step_json import more_of_step
 from handrail.web.texts import Texts
@@ -24,6 +27,8 @@ from handrail.web.texts import Texts
 FORMAT = 1
 MOST_BYTES = 32 * 1024 * 1024
 """Of what is told of single steps; past it the steps that went well are left out."""
+MOST_LINES = 50_000
+"""Of the log."""
 _STATIC = Path(__file__).parent / "static"
 
 
@@ -33,18 +38,20 @@ def html_of(
     made_at: float,
     graph: Json = None,
     texts: Callable[[str], Texts] | None = None,
-    mask: Callable[[Json], Json] | None = None,
+    mask: Mask | None = None,
 ) -> str:
     """The report. ``graph``: that of the workflow, where it is known; ``texts``: what is on disk of
     the step at a path; ``mask`` takes secrets out.
     """
-    hide = mask or _as_is
+    hide = _as_is if mask is None else mask.plain
     run = detail_of(told)
     data: dict[str, Json] = {
         "format": FORMAT,
         "made_at": made_at,
         "run": hide(run),
         "graph": hide(graph),
+        "log": hide(_log(told, mask)),
+        "log_left_out": _left_out(told),
         "steps": _steps(told, run["steps"], texts or (lambda _: Texts()), hide),
     }
     script, style = page_script(), page_style()
@@ -85,6 +92,22 @@ def _steps(
             break
         found[step.path] = data
     return found
+
+
+def _log(told: Told, mask: Mask | None) -> Json:
+    """The lines of the record; of very many those that say more than that it went on."""
+    lines = _logged(told)
+    return [told_line(one if mask is None else mask.value(one)) for one in lines]
+
+
+def _logged(told: Told) -> Sequence[ev.Event]:
+    if len(told.history) <= MOST_LINES:
+        return told.history
+    return [one for one in told.history if level_of(one) != "info"][-MOST_LINES:]
+
+
+def _left_out(told: Told) -> int:
+    return len(told.history) - len(_logged(told))
 
 
 def _urgency(step: StepView) -> bool:

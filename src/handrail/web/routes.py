@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from urllib.parse import quote, urlencode
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -43,6 +43,7 @@ from handrail.web.acting import (
     problem_of,
 )
 from handrail.web.graph_json import graph_of
+from handrail.web.log import MOST_LINES, ONLY, Only, Sought
 from handrail.web.openapi import document
 from handrail.web.reading import Reader
 from handrail.web.stream import Asked, list_events, run_events
@@ -84,6 +85,9 @@ class Page:
             Route("/api/events", self._list_events),
             Route("/api/diff", self._diff),
             Route(f"{one}/events", self._events),
+            Route(f"{one}/log", self._log),
+            Route(f"{one}/event", self._event),
+            Route(f"{one}/record", self._record),
             Route(f"{one}/graph", self._graph),
             Route(f"{one}/step", self._step),
             *(Route(f"{one}/{verb}", self._act(verb), methods=["POST"]) for verb in VERBS),
@@ -155,6 +159,41 @@ class Page:
         if found is None:
             raise HTTPException(404, f"run {run_id!r} has no step at {path!r}")
         return _json(found)
+
+    async def _log(self, request: Request) -> Response:
+        query = _query(request, {"q", "only", "start", "line", "limit"})
+        only = query.get("only", "")
+        if only not in ONLY:
+            raise BadRequest(f"only: {', '.join(filter(None, ONLY))} is wanted, got {only[:40]!r}")
+        if "start" in query and "line" in query:
+            raise BadRequest("start and line: only one of them says which part is wanted")
+        sought = Sought(tuple(query.get("q", "").lower().split()), cast("Only", only))
+        found = await self.reader.log(
+            _run_id(request),
+            sought,
+            start=_number("start", query["start"], 0, 2**53) if "start" in query else None,
+            line=_number("line", query["line"], 1, 2**53) if "line" in query else None,
+            limit=_number("limit", query.get("limit", "200"), 1, MOST_LINES),
+        )
+        return _json(found)
+
+    async def _event(self, request: Request) -> Response:
+        run_id, query = _run_id(request), _query(request, {"number"})
+        number = _number("number", query.get("number", ""), 1, 2**53)
+        found = await self.reader.event(run_id, number)
+        if found is None:
+            raise HTTPException(404, f"run {run_id!r} has no event {number}")
+        return _json(found)
+
+    async def _record(self, request: Request) -> Response:
+        _query(request, set())
+        run_id = _run_id(request)
+        await self.reader.snapshot(run_id)  # so that an error is one of HTTP
+        headers = {
+            "content-disposition": f"attachment; filename*=UTF-8''{quote(run_id, safe='')}.jsonl"
+        }
+        lines = self.reader.record(run_id)
+        return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)
 
     async def _graph(self, request: Request) -> Response:
         info = await self.reader.info(_run_id(request), now=True)

@@ -23,14 +23,14 @@ from handrail.shortening import shortened
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.typed.schema import json_schema
 from handrail.web.step_json import SHORT, step_rows
-from handrail.web.times import times_of
+from handrail.web.times import drives_of
 
 _MOST_ACTS = 200
 _MOST_AT_WORK = 3
 _MOST_TASKS = 100
 _HOLDS_STEPS = frozenset({
     "parallel", "for_each", "race", "member", "validate", "branch", "subworkflow", "run_workflow",
-    "scope", "work",
+    "scope", "work", "holding", "worktree",
 })  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def detail_of(told: Told, *, steps: bool = True) -> dict[str, Json]:
         "signals": [_signal(one, accepts.get(one.path)) for one in view.signals],
         "needs": list(view.needs),
         "acts": acts_of((*told.history, *view.inbox)),
-        "drives": json_safe(times_of(told.history).drives_until(_last(told))),
+        "drives": json_safe(drives_of(told.history, _last(told))),
         "steps": cast("Json", step_rows(view, told.history)) if steps else [],
         "work": [_queue(one, view.inbox) for one in view.works],
     }

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from handrail.model import events as ev
 from handrail.model.results import Usage
 from handrail.record.results import incident_of
-from handrail.record.view import RunView, StepView, plain
+from handrail.record.view import RunView, StepView, exit_code_of, plain
 from handrail.typed.jsonsafe import Json, json_safe
 from handrail.web.texts import Texts
-from handrail.web.times import Work, times_of
+from handrail.web.times import Times, Work, times_of
 
 MOST_OUTPUT = 1024 * 1024
 """Characters of JSON; of a longer output the beginning is told, as text."""
@@ -22,10 +23,67 @@ _MOST_SPANS = 50
 
 def step_rows(view: RunView, history: Sequence[ev.Event]) -> list[dict[str, Json]]:
     """The steps, those above before those below them."""
-    works = times_of(history).steps
-    sizes = {one.path: one.size for one in history if isinstance(one, ev.GroupStarted)}
-    sizes.update((one.path, one.size) for one in view.works)
-    return [_row(step, works.get(step.path), sizes) for step in view.steps]
+    return list(StepRows(_as_it_is).of(view, history).values())
+
+
+def _as_it_is(row: dict[str, Json]) -> dict[str, Json]:
+    return row
+
+
+class StepRows:
+    """The rows of the steps of one run, whose history grows. Mutable: it knows how far it has read,
+    and the rows that it made; ``hide`` takes secrets out of a row.
+    """
+
+    def __init__(self, hide: Callable[[dict[str, Json]], dict[str, Json]]) -> None:
+        self._hide = hide
+        self._times = Times()
+        self._sizes: dict[str, int | None] = {}
+        self._known = 0
+        self._said: dict[str, tuple[Any, ...]] = {}
+        """What each row was made of, besides times and sizes."""
+        self._rows: dict[str, dict[str, Json]] = {}
+
+    def of(self, view: RunView, history: Sequence[ev.Event]) -> dict[str, dict[str, Json]]:
+        """The rows by path, those above before those below them; ``history`` begins with the one
+        that was given before. A row that is as it was is the same object.
+        """
+        stale = self._read(history[self._known :])
+        self._known = len(history)
+        for work in view.works:
+            if self._sizes.get(work.path) != work.size:
+                self._sizes[work.path] = work.size
+                stale.add(work.path)
+        said = {step.path: _said_of(step) for step in view.steps}
+        self._rows = {step.path: self._row(step, said[step.path], stale) for step in view.steps}
+        self._said = said
+        return self._rows
+
+    def _read(self, new: Sequence[ev.Event]) -> set[str]:
+        """Take note of events; the paths of the rows that they may change."""
+        stale: set[str] = set()
+        for event in new:
+            self._times.take(event)
+            stale.add(getattr(event, "path", ""))
+            if isinstance(event, ev.GroupStarted):
+                self._sizes[event.path] = event.size
+            elif isinstance(event, ev.RunResumed):  # ends what the drive before was at
+                stale.update(self._rows)
+        return stale
+
+    def _row(self, step: StepView, said: tuple[Any, ...], stale: set[str]) -> dict[str, Json]:
+        path = step.path
+        if path not in stale and self._said.get(path) == said:
+            return self._rows[path]
+        return self._hide(_row(step, self._times.steps.get(path), self._sizes))
+
+
+def _said_of(step: StepView) -> tuple[Any, ...]:
+    """All of a step that its row is made of: not its output, which may refuse to be compared."""
+    return (
+        step.step_type, step.state, step.attempts, step.duration_ms, step.cause, step.spent,
+        step.given_by, step.handled, step.undone, exit_code_of(step.output),
+    )  # fmt: skip
 
 
 def _row(step: StepView, work: Work | None, sizes: Mapping[str, int | None]) -> dict[str, Json]:
@@ -46,6 +104,8 @@ def _row(step: StepView, work: Work | None, sizes: Mapping[str, int | None]) -> 
     if step.spent is not None and step.spent.launches:
         row["launches"] = step.spent.launches
         row["usage"] = _usage(step.spent.usage)
+    if exit_code_of(step.output):
+        row["exit_code"] = exit_code_of(step.output)
     if step.given_by:
         row["given_by"] = step.given_by
     if step.handled:

@@ -22,6 +22,7 @@ _AT_WORK = frozenset({"python", "command", "agent", "generate", "stage"})
 """Kinds of steps whose work ends with the process; the others wait, or hold steps."""
 _QUESTION = "question"
 """One that is asked about a step, and is none itself: its answer is its end."""
+_OF_DRIVES = (ev.WorkflowStarted, ev.RunResumed, ev.WorkflowCompleted, ev.RunSuspended)
 _AGAIN = frozenset({"retry", "cap", "backoff"})
 
 
@@ -78,6 +79,13 @@ class Times:
     drives: list[tuple[float, float | None]] = field(
         default_factory=list["tuple[float, float | None]"]
     )
+    last: float = 0.0
+    """When the event happened that was taken last."""
+
+    def take(self, event: ev.Event) -> None:
+        """Take note of the event that comes next."""
+        _take(self, event, self.last)
+        self.last = event.at
 
     def drives_until(self, last: float | None) -> list[list[float | None]]:
         """The drives; one that has no end ended at ``last``, if that is given."""
@@ -86,11 +94,20 @@ class Times:
 
 def times_of(history: Iterable[ev.Event]) -> Times:
     """The times that a history tells."""
-    found, before = Times(), 0.0
+    found = Times()
     for event in history:
-        _take(found, event, before)
-        before = event.at
+        found.take(event)
     return found
+
+
+def drives_of(history: Iterable[ev.Event], last: float | None) -> list[list[float | None]]:
+    """When a run was driven; a drive that has no end ended at ``last``, if that is given."""
+    found = Times()
+    for event in history:
+        if isinstance(event, _OF_DRIVES):
+            _take(found, event, found.last)
+        found.last = event.at
+    return found.drives_until(last)
 
 
 def _take(found: Times, event: ev.Event, before: float) -> None:

@@ -6,6 +6,7 @@ import inspect
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
@@ -33,7 +34,6 @@ from handrail.steps.verbs import Step
 from handrail.system.run import kill_marked
 from handrail.work.board import WORK, Board
 from handrail.work.protocol import METHODS, Status, TaskResult, WorkflowProtocol
-from handrail.work.reference import reference_to
 
 FOLDER = ".handrail"
 """Where the journal is, in the folder of the work."""
@@ -299,3 +299,13 @@ def _is_whole(result: Any) -> bool:
     if type(result) is TaskResult:
         return True
     return set(getattr(result, "__dict__", {"": None})) == {"children"}
+
+
+def reference_to(protocol: object) -> str:
+    """``module:name`` of its class, or ``file.py:name`` if Python was given the file itself."""
+    cls: Any = type(protocol)
+    module = cls.__module__
+    if module == "__main__":
+        file = getattr(sys.modules[module], "__file__", None)
+        module = str(Path(file).resolve()) if file else module
+    return f"{module}:{cls.__qualname__}"

@@ -12,9 +12,7 @@ import attrs
 
 from handrail.agents.api.asyncio_guest import Emit, on_asyncio
 from handrail.agents.api.errors import failure_of
-from handrail.agents.api.library import library
-from handrail.agents.api.sessions import Session, Sessions
-from handrail.agents.api.turn import ApiTurn
+from handrail.agents.api.turn import ApiTurn, Session, Sessions, library
 from handrail.agents.transport.turn import finished_notice, limit_reached
 from handrail.errors import WrongUse
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions

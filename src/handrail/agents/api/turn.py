@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import uuid
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any, cast
 
 import anyio
 
 from handrail.agents.api.asyncio_guest import Emit
 from handrail.agents.api.errors import failure_of
-from handrail.agents.api.library import as_object, innermost, library, streams
-from handrail.agents.api.sessions import Session
 from handrail.agents.prices import cost_of
 from handrail.errors import AgentErrorKind, MissingExtra
 from handrail.model.agent_options import AgentOptions
@@ -380,3 +381,92 @@ def _json(args: Any) -> Any:
         return json.loads(args)
     except ValueError:
         return args
+
+
+KEPT = 1_000
+"""How many sessions are remembered: those that were used last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session: its id, the messages so far, what they used."""
+
+    id: str
+    messages: tuple[Any, ...] = ()
+    usage: Usage | None = None
+
+
+class Sessions:
+    """The sessions of one backend, for as long as it lives. Mutable."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Session] = OrderedDict()
+
+    def begin(self) -> Session:
+        """A new session, in which nothing was said."""
+        return Session(str(uuid.uuid4()))
+
+    def find(self, id: str) -> Session | None:  # noqa: A002
+        """The session of this id, if it is remembered."""
+        return self._kept.get(id)
+
+    def fork(self, session: Session) -> Session:
+        """A new session in which the same was said."""
+        return Session(str(uuid.uuid4()), session.messages, session.usage)
+
+    def keep(self, session: Session) -> None:
+        """Remember how a session stands now; the one that rested longest may be forgotten."""
+        self._kept[session.id] = session
+        self._kept.move_to_end(session.id)
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+
+
+def library(name: str = "pydantic_ai") -> Any:
+    """A module of pydantic-ai.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pydantic_ai":
+            raise
+        raise MissingExtra("ApiBackend", "pydantic-ai-slim", "api") from error
+
+
+def as_object(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The schema, as the ``value`` of an object if it is not of an object itself."""
+    bare = {key: value for key, value in schema.items() if key != "$defs"}
+    shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    target: Mapping[str, Any] = bare
+    if isinstance(reference := bare.get("$ref"), str):
+        target = shared.get("$defs", {}).get(reference.rpartition("/")[2], {})
+    if target.get("type") == "object":
+        return {**bare, **shared}, False
+    return {
+        "type": "object",
+        "properties": {"value": bare},
+        "required": ["value"],
+        "additionalProperties": False,
+        **shared,
+    }, True
+
+
+def streams(model: Any) -> bool:
+    """True unless the model is one of those that answer in one piece only."""
+    inner = innermost(model)
+    if isinstance(inner, str):
+        return True
+    if hasattr(inner, "stream_function") and inner.stream_function is None:  # a FunctionModel
+        return False
+    plain = library("pydantic_ai.models").Model.request_stream
+    return getattr(inner.__class__, "request_stream", plain) is not plain
+
+
+def innermost(model: Any) -> Any:
+    """The model within those that only wrap it."""
+    while (inner := getattr(model, "wrapped", None)) is not None:
+        model = inner
+    return model

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
-from handrail.agents.cassette.errors import CassetteMismatch, CassetteMissing
 from handrail.agents.cassette.file import Recording, Shown, data_of, recording_of, written
-from handrail.errors import DefinitionError
+from handrail.errors import DefinitionError, HandrailError
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions
 from handrail.model.events import Notice
 from handrail.model.launch import AgentError
@@ -21,6 +20,7 @@ from handrail.ports.agent import AgentBackend, AgentReply, AgentTurn, Capabiliti
 from handrail.secrets.masking import Mask
 from handrail.secrets.values import Secrets, secret_values
 from handrail.typed.jsonsafe import Json, json_safe
+from handrail.workspace.errors import RECORD_AGAIN
 from handrail.workspace.patch import WorkingTree, working_tree
 from handrail.workspace.places import folder_of
 
@@ -323,3 +323,50 @@ def _recording(file: Path, data: dict[str, Any], path: str) -> Recording:
 
 def _unreadable(file: Path, error: Exception) -> DefinitionError:
     return DefinitionError(f"{file} cannot be read as a recording of an agent: {error!r}")
+
+
+_SHOWN = 20
+
+
+class CassetteMismatch(HandrailError):
+    """An agent was given another prompt than the one that was recorded.
+
+    ``recording`` is the file of the nearest one, ``difference`` a unified diff from its prompt to
+    the one of now.
+    """
+
+    def __init__(self, agent: str, path: str, launch: int, recording: str, difference: str) -> None:
+        super().__init__(agent, path, launch, recording, difference)
+        self.agent = agent
+        self.path = path
+        self.launch = launch
+        self.recording = recording
+        self.difference = difference
+
+    def __str__(self) -> str:
+        return (
+            f"launch {self.launch} of agent {self.agent!r} at {self.path!r} has another prompt "
+            f"than the nearest recording, {self.recording}:\n{self.difference}\n{RECORD_AGAIN}"
+        )
+
+
+class CassetteMissing(HandrailError):
+    """A launch of an agent was not recorded; ``known`` are the recordings that there are."""
+
+    def __init__(
+        self, agent: str, path: str, launch: int, folder: str, known: Sequence[str]
+    ) -> None:
+        super().__init__(agent, path, launch, folder, tuple(known))
+        self.agent = agent
+        self.path = path
+        self.launch = launch
+        self.folder = folder
+        self.known = tuple(known)
+
+    def __str__(self) -> str:
+        more = len(self.known) - _SHOWN
+        shown = ", ".join(self.known[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        return (
+            f"launch {self.launch} of agent {self.agent!r} at {self.path!r} is not recorded in "
+            f"{self.folder}. Recorded: {shown or 'nothing'}. {RECORD_AGAIN}"
+        )

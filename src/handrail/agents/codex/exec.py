@@ -17,7 +17,7 @@ from handrail.agents.codex.errors import (
     reason_of,
     status_of_message,
 )
-from handrail.agents.codex.mcp import mcp_settings
+from handrail.agents.codex.settings import mcp_settings
 from handrail.agents.transport.cli import (
     Put,
     added_folders,

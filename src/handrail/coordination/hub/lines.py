@@ -15,12 +15,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from handrail.coordination.hub.fitting import Fitting
+from handrail.coordination.hub.bounded import Fitting
 from handrail.coordination.hub.frames import SHORT, Refusal
 from handrail.coordination.hub.records import Claim, Count, Held, Lined
 from handrail.coordination.hub.state import Reaction, Request, State
-from handrail.coordination.hub.steps import size_of
-from handrail.coordination.hub.translating import (
+from handrail.coordination.hub.steps import (
     NAMES,
     OUTSIDE,
     names_of,
@@ -28,6 +27,7 @@ from handrail.coordination.hub.translating import (
     paths_of,
     placed,
     shown_to,
+    size_of,
     wanted,
 )
 from handrail.model.patterns import compiled

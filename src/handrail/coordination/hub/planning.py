@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from handrail.coordination.hub.board import ENDED, MOST_SIZE, MOST_TASKS, NOTE_KINDS, STATUSES
+from handrail.coordination.hub.bounded import Fitting
 from handrail.coordination.hub.claiming import post
-from handrail.coordination.hub.fitting import Fitting
 from handrail.coordination.hub.frames import SHORT, Refusal
 from handrail.coordination.hub.records import Task
 from handrail.coordination.hub.state import Request

@@ -13,11 +13,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from handrail.coordination.hub.access import Rate, Tokens
 from handrail.coordination.hub.board import Board
 from handrail.coordination.hub.bounded import Bounded
 from handrail.coordination.hub.frames import Frame, envelope
-from handrail.coordination.hub.leases import Leases
+from handrail.coordination.hub.leases import Leases, Waits
 from handrail.coordination.hub.records import (
     Answer,
     Card,
@@ -34,9 +33,8 @@ from handrail.coordination.hub.records import (
     Value,
     Wait,
 )
-from handrail.coordination.hub.roster import Roster, Session
+from handrail.coordination.hub.roster import Rate, Roster, Session, Tokens
 from handrail.coordination.hub.steps import Steps
-from handrail.coordination.hub.waits import Waits
 
 ANSWERS = (1_024, 4 * 1024 * 1024)
 """The most answers that are kept for one agent, and their size."""

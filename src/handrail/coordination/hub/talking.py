@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from handrail.coordination.hub import lines
-from handrail.coordination.hub.bounded import Bounded
-from handrail.coordination.hub.fitting import Fitting
+from handrail.coordination.hub.bounded import Bounded, Fitting
 from handrail.coordination.hub.frames import SHORT, Refusal, encode
 from handrail.coordination.hub.records import Card, Chat, Claim, Offer
 from handrail.coordination.hub.state import Reaction, Request

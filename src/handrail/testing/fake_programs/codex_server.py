@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-from handrail.testing.fake_programs.codex_words import (
+from handrail.testing.fake_programs.codex_exec import (
     MODEL,
     VERSION,
     failure,

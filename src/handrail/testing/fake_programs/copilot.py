@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from handrail.testing.fake_programs.folder import write_json
-from handrail.testing.fake_programs.launch import Entry, Launch
-from handrail.testing.fake_programs.options import Options, UnknownOption
+from handrail.testing.fake_programs.launch import Entry, Launch, Options, UnknownOption
 from handrail.testing.fake_programs.output import new_id, pause, read_all, stamp
 from handrail.testing.fake_programs.turn import final_text, perform
 

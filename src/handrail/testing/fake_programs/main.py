@@ -7,13 +7,16 @@ the standard library's json, and these files.
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from handrail.testing.fake_programs.folder import Folder
+from handrail.testing.fake_programs.folder import Folder, read_json
 from handrail.testing.fake_programs.launch import Entry, Launch, tell_signals
-from handrail.testing.fake_programs.output import Ended, Signalled, pause
+from handrail.testing.fake_programs.output import Ended, Output, Signalled, pause, read_all
 from handrail.testing.fake_programs.turn import die_of
 
 LIFE_S = 900
@@ -48,8 +51,6 @@ def _run(launch: Launch) -> int:
         return 0
     if entry := launch.take(at_launch=True):
         if "replay" in entry:
-            from handrail.testing.fake_programs.replay import replay
-
             return replay(launch, entry["replay"])
         return _stopped(launch, entry)
     protocol = _protocol(launch.name, launch.argv)
@@ -127,3 +128,84 @@ def _idle_code(name: str, number: int) -> int:
     if name == "claude":
         return 0 if number == signal.SIGINT else 143
     return -number
+
+
+RPC = ".rpc.jsonl"
+
+
+def replay(launch: Launch, recording: Entry) -> int:
+    """Play it; the recorded exit code, or the one that was asked for."""
+    path: str = recording["path"]
+    known = _about(path)
+    if path.endswith(RPC):
+        _converse(launch, path, recording["speed"])
+    else:
+        launch.stdin = read_all(0)
+        _recite(launch.out, path, known.get("line_times_s") or [], recording["speed"])
+    code = recording["exit_code"]
+    return int((known.get("exit_code") or 0) if code is None else code)
+
+
+def _about(path: str) -> dict[str, Any]:
+    about = path.removesuffix(".jsonl") + ".meta.json"
+    found: dict[str, Any] = read_json(about) if os.path.exists(about) else {}
+    return found
+
+
+def _recite(out: Output, path: str, times: list[float], speed: float | None) -> None:
+    stderr = path.removesuffix(".jsonl") + ".stderr"
+    if os.path.exists(stderr):
+        with open(stderr, "rb") as file:
+            out.error(file.read().decode(errors="replace"))
+    before = times[0] if times else 0.0
+    with open(path, "rb") as file:
+        for number, line in enumerate(file):
+            at = times[number] if number < len(times) else before
+            if speed:
+                pause((at - before) / speed)
+            before = at
+            out.raw(line)
+
+
+def _converse(launch: Launch, path: str, speed: float | None) -> None:
+    """Say what the agent said; wait where the client spoke, and answer to the ids it has now."""
+    ids: dict[str, Any] = {}
+    heard = _messages(launch)
+    before = 0.0
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            record = json.loads(line)
+            message, at = record["msg"], record.get("t", before)
+            if record["dir"] == "client->agent":
+                _listen(launch, heard, message, ids)
+            else:
+                if speed:
+                    pause((at - before) / speed)
+                if "method" not in message and "id" in message:
+                    message = {**message, "id": ids.get(str(message["id"]), message["id"])}
+                launch.out.line(message)
+            before = at
+    for _ in heard:
+        pass
+
+
+def _listen(
+    launch: Launch, heard: Iterator[dict[str, Any]], expected: dict[str, Any], ids: dict[str, Any]
+) -> None:
+    """Wait for the message that the recording has here; requests that it has not get no more."""
+    for message in heard:
+        if message.get("method") == expected.get("method"):
+            if "id" in message:
+                ids[str(expected.get("id"))] = message["id"]
+            return
+        if "id" in message and "method" in message:
+            error = {"code": -32601, "message": "not in the recording"}
+            launch.out.line({"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+
+def _messages(launch: Launch) -> Iterator[dict[str, Any]]:
+    rest = b""
+    while part := os.read(0, 65536):
+        launch.stdin += part
+        *lines, rest = (rest + part).split(b"\n")
+        yield from (json.loads(line) for line in lines if line.strip())

@@ -9,8 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from handrail.testing.fake_programs.launch import Entry, Launch
-from handrail.testing.fake_programs.options import Options, UnknownOption
+from handrail.testing.fake_programs.launch import Entry, Launch, Options, UnknownOption
 from handrail.testing.fake_programs.output import new_id, pause, read_all, totals
 from handrail.testing.fake_programs.turn import call_of, final_text, perform, unsayable
 

@@ -1,1 +1,0 @@
-"""The Gemini CLI, by its own stream of events."""

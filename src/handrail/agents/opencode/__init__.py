@@ -1,1 +1,0 @@
-"""opencode, by its own stream of events."""

@@ -1,0 +1,147 @@
+"""The record of a run as a list of lines, an event each: found by words, told part by part."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from handrail.model.events import Event
+from handrail.typed.jsonsafe import Json
+from handrail.web.log_lines import level_of, line_of
+
+Only: TypeAlias = Literal["", "errors", "warnings", "people"]
+"""Lines that are shown alone: errors; these and warnings; what people did, or are asked for."""
+
+ONLY: Mapping[Only, frozenset[str]] = {
+    "": frozenset(),
+    "errors": frozenset({"error"}),
+    "warnings": frozenset({"error", "warning"}),
+    "people": frozenset({"person"}),
+}
+MOST_LINES = 1_000
+"""In one answer."""
+_KEPT = 8
+"""So many answers to what was looked for are remembered, to be gone on with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """Lines that have all these words in their kind, path or text, and are grave enough."""
+
+    words: tuple[str, ...] = ()
+    only: Only = ""
+
+
+class _Found:
+    """The numbers of the lines that fit, up to an event. Mutable."""
+
+    __slots__ = ("known", "numbers")
+
+    def __init__(self) -> None:
+        self.known = 0
+        self.numbers = array("L")
+
+
+class Log:
+    """The lines of one run, whose record grows. Mutable: it knows what it found, not the lines.
+
+    ``hide`` takes secrets out of an event.
+    """
+
+    def __init__(self, hide: Callable[[Event], Event]) -> None:
+        self._hide = hide
+        self._found: dict[Sought, _Found] = {}
+        self._counts: Counter[str] = Counter()
+        self._counted = 0
+
+    def part(
+        self,
+        history: Sequence[Event],
+        sought: Sought,
+        *,
+        start: int | None = None,
+        line: int | None = None,
+        limit: int = 200,
+    ) -> dict[str, Json]:
+        """Lines of what fits, from the place ``start`` on; or those around the line with the number
+        ``line``, or around the first one after it; by default the last ones.
+
+        ``start`` of the answer is the place (from 0) of its first line in all that fits, ``total``
+        how many fit, ``at`` the place of the line that was asked for, and ``counts`` how many lines
+        of the whole record are shown by each ``only``.
+        """
+        numbers = self._fitting(history, sought)
+        total = len(history) if numbers is None else len(numbers)
+        at = None
+        if line is not None and total:
+            place = line - 1 if numbers is None else bisect_left(numbers, line)
+            at = min(place, total - 1)
+            start = max(0, at - limit // 2)
+        if start is None:
+            start = max(0, total - limit)
+        start = min(start, total)
+        places = range(start, min(start + limit, total))
+        seqs = [place + 1 if numbers is None else numbers[place] for place in places]
+        return {
+            "start": start,
+            "total": total,
+            "at": at,
+            "counts": self._count(history),
+            "lines": [told_line(self._hide(history[seq - 1])) for seq in seqs],
+        }
+
+    def _fitting(self, history: Sequence[Event], sought: Sought) -> array[int] | None:
+        """The numbers of what fits, in order; None: all do."""
+        if sought == Sought():
+            return None
+        found = self._found.pop(sought, None) or _Found()
+        if found.known > len(history):
+            found = _Found()
+        for event in history[found.known :]:
+            if self._fits(event, sought):
+                found.numbers.append(event.seq)
+        found.known = len(history)
+        self._found[sought] = found
+        while len(self._found) > _KEPT:
+            del self._found[next(iter(self._found))]
+        return found.numbers
+
+    def _fits(self, event: Event, sought: Sought) -> bool:
+        levels = ONLY[sought.only]
+        if levels and level_of(event) not in levels:
+            return False
+        if not sought.words:
+            return True
+        shown = self._hide(event)
+        path = getattr(shown, "path", "")
+        text = f"{type(event).__name__} {path} {line_of(shown).text}".lower()
+        return all(word in text for word in sought.words)
+
+    def _count(self, history: Sequence[Event]) -> Json:
+        if self._counted > len(history):
+            self._counted = 0
+            self._counts.clear()
+        self._counts.update(level_of(event) for event in history[self._counted :])
+        self._counted = len(history)
+        return {
+            only: sum(self._counts[level] for level in levels)
+            for only, levels in ONLY.items()
+            if only
+        }
+
+
+def told_line(event: Event) -> Json:
+    """One line as data; ``event`` has no secrets in it."""
+    line = line_of(event)
+    return {
+        "seq": event.seq,
+        "at": event.at,
+        "type": type(event).__name__,
+        "path": getattr(event, "path", ""),
+        "level": line.level,
+        "text": line.text,
+    }

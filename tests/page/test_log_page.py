@@ -1,0 +1,188 @@
+"""The log of a run on the page: what is recorded, in words, line by line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.page.conftest import Opened
+from tests.page.places import Place, opened_at, row, shows
+from tests.page.test_fluid import MOST_HEAP, heap, nothing_long
+from tests.page.test_report_page import many, release, written
+
+pytestmark = [pytest.mark.page, pytest.mark.extra("playwright", "starlette", "uvicorn")]
+
+Open = Callable[..., Opened]
+
+
+def lines(page: Any) -> Any:
+    """The lines that are in the page."""
+    return page.get_by_role("listbox", name="Log").get_by_role("option")
+
+
+def has_lines(page: Any, count: int) -> None:
+    """Wait until there are so many lines."""
+    lines(page).nth(count - 1).wait_for()
+    lines(page).nth(count).wait_for(state="detached")
+
+
+def waiting(place: Place, open_page: Open) -> tuple[Any, str]:
+    """The page of a run that waits for answers, at its log; and its address."""
+    place.let("go")
+    place.let("slow")
+    _, address = place.serve()
+    place.drive("ship", "r1")
+    page = open_page(address).page
+    opened_at(page, "r1")
+    shows(page, "merge?", "waiting")
+    page.keyboard.press("4")
+    lines(page).first.wait_for()
+    return page, address
+
+
+def test_the_log_grows_while_the_run_goes_on(place: Place, open_page: Open) -> None:
+    """What happens is there as it happens, also in what was looked for."""
+    _, address = place.serve()
+    place.drive("ship", "r1")
+    page = open_page(address).page
+    opened_at(page, "r1")
+    page.get_by_role("tab", name="Log").click()
+    lines(page).filter(has_text="ship began").wait_for()
+    assert lines(page).filter(has_text="asks:").count() == 0
+    page.get_by_role("searchbox").fill("MERGE?")
+    page.get_by_text("No line fits.").wait_for()
+    place.let("go")
+    place.let("slow")
+    lines(page).filter(has_text="asks: Merge the fix? [yes, no]").wait_for()
+    assert lines(page).filter(has_text="prepare").count() == 0
+
+
+def test_only_what_went_wrong_is_shown(place: Place, open_page: Open) -> None:
+    """A chip says how many lines it leaves, and leaves these."""
+    page, _ = waiting(place, open_page)
+    page.get_by_role("button", name="2 errors").click()
+    has_lines(page, 2)
+    assert all("number 1 is odd" in text for text in lines(page).all_inner_texts())
+    page.get_by_role("button", name="errors").click()
+    lines(page).filter(has_text="prepare").first.wait_for()
+
+
+def test_a_line_has_an_address(place: Place, open_page: Open) -> None:
+    """Who is sent it sees that line, the event as it is recorded, and the step that it is of."""
+    page, address = waiting(place, open_page)
+    lines(page).filter(has_text="number 1 is odd").first.click()
+    record = page.get_by_role("region", name="As it is recorded")
+    record.get_by_text('"error_type": "builtins.ValueError"').wait_for()
+    found = page.url
+    assert re.search(r"view=log&line=\d+$", found)
+    other = open_page(address).page
+    other.goto(found)
+    other.get_by_role("region", name="As it is recorded").wait_for()
+    other.get_by_role("option", selected=True).filter(has_text="number 1 is odd").wait_for()
+    other.get_by_role("button", name="Show the step").click()
+    other.get_by_role("complementary", name="Step each/1/check").wait_for()
+    other.keyboard.press("Escape")
+    other.get_by_role("complementary", name="Event").wait_for()
+    other.keyboard.press("Escape")
+    other.get_by_role("complementary").wait_for(state="detached")
+    assert other.url.endswith("view=log")
+
+
+def test_a_line_that_was_found_is_seen_among_the_others(place: Place, open_page: Open) -> None:
+    """When the words are taken away the line that was chosen stays chosen, and is in sight."""
+    page, _ = waiting(place, open_page)
+    page.get_by_role("searchbox").fill("GateOpened")
+    has_lines(page, 1)
+    lines(page).click()
+    page.get_by_role("region", name="As it is recorded").wait_for()
+    page.get_by_role("searchbox").fill("")
+    lines(page).filter(has_text="prepare").first.wait_for()
+    chosen = page.get_by_role("option", selected=True).filter(has_text="asks: Merge")
+    chosen.wait_for()
+    assert chosen.evaluate("one => one.getBoundingClientRect().bottom <= innerHeight")
+
+
+def test_the_log_is_read_with_keys_alone(place: Place, open_page: Open) -> None:
+    """From the search to the first line, down, into the event, and out again."""
+    page, _ = waiting(place, open_page)
+    page.keyboard.press("/")
+    page.keyboard.type("check")
+    page.keyboard.press("Enter")
+    page.locator("[role=listbox]:focus").wait_for()
+    page.keyboard.press("j")
+    page.get_by_role("complementary", name="Event").wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.className") == "pane-body"
+    page.keyboard.press("Escape")
+    page.get_by_role("complementary").wait_for(state="detached")
+
+
+def test_a_step_leads_to_its_lines(place: Place, open_page: Open) -> None:
+    """The log that is opened from a step has the lines of that step alone."""
+    page, _ = waiting(place, open_page)
+    page.keyboard.press("1")
+    row(page, "prepare").click()
+    page.get_by_role("link", name="in the log").click()
+    has_lines(page, 2)
+    assert all("prepare" in text for text in lines(page).all_inner_texts())
+
+
+def test_the_record_is_downloaded(place: Place, open_page: Open) -> None:
+    """The file has a JSON object a line, an event each."""
+    page, _ = waiting(place, open_page)
+    with page.expect_download() as found:
+        page.get_by_role("link", name="Download the record").click()
+    assert found.value.suggested_filename == "r1.jsonl"
+    text = Path(found.value.path()).read_text("utf-8")
+    events = [json.loads(line) for line in text.splitlines()]
+    assert [one["seq"] for one in events] == list(range(1, len(events) + 1))
+    assert events[0]["type"] == "WorkflowStarted"
+
+
+THROUGH_ALL = """async () => {
+  const box = document.querySelector('[role=listbox]');
+  for (let part = 0; part <= 60; part++) {
+    box.scrollTop = box.scrollHeight * part / 60;
+    await new Promise(done => setTimeout(done, 30));
+  }
+}"""
+
+
+def test_the_log_of_ten_thousand_members_is_fluid(
+    place: Place, open_page: Open, browser: Any
+) -> None:
+    """Who scrolls through 40,000 lines sees each part of it, and the page holds few of them."""
+    place.drive("many", "r1").wait()
+    _, address = place.serve()
+    page = open_page(address).page
+    opened_at(page, "r1")
+    with nothing_long(browser, page):
+        page.get_by_role("tab", name="Log").click()
+        lines(page).first.wait_for()
+        page.evaluate(THROUGH_ALL)
+        lines(page).filter(has_text="many succeeded").or_(
+            lines(page).filter(has_text="WorkflowCompleted")
+        ).last.wait_for()
+    assert lines(page).count() < 100
+    page.get_by_role("searchbox").fill("each/9999/do StepCompleted")
+    has_lines(page, 1)
+    assert heap(page) < MOST_HEAP
+
+
+@pytest.mark.parametrize(("flow", "given"), [(release, "it"), (many, 500)], ids=["small", "large"])
+def test_a_report_has_the_log(open_page: Open, tmp_path: Path, flow: Any, given: Any) -> None:
+    """It is searched without a server; a line says where the raw event is to be had."""
+    page = open_page(written(tmp_path, flow, given)).page
+    page.keyboard.press("4")
+    lines(page).first.wait_for()
+    page.get_by_role("searchbox").fill("workflowstarted")
+    has_lines(page, 1)
+    lines(page).click()
+    page.get_by_text("handrail export").wait_for()
+    assert page.get_by_role("link", name="Download").count() == 0
