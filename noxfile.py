@@ -280,6 +280,7 @@ def live_cli(session: nox.Session) -> None:
     to anyone. A program that cannot be installed within a few minutes is left out, with a warning.
     """
     session.install(wheel("all"), *group("tests-all"))
+    session.install(*CLUSTER)
     chosen = session.posargs or list(WHEELS)
     where = {name: installed(session, name) for name in chosen}
     if not any(where.values()):
