@@ -266,7 +266,10 @@ def soak(session: nox.Session) -> None:
     """Run the slow proofs, and the property tests with many more, and new, examples."""
     session.install(wheel("all"), *group("tests-all"))
     session.install(*CLUSTER)
-    run_pytest(session, "-m", "soak or not soak", "--hypothesis-profile=soak", *IN_PARALLEL)
+    run_pytest(
+        session, "-m", "soak or not soak", "--hypothesis-profile=soak", *IN_PARALLEL,
+        "-o", f"faulthandler_timeout={2 * 3600}",
+    )  # fmt: skip
 
 
 @nox.session(requires=["build"])
@@ -277,6 +280,7 @@ def live_cli(session: nox.Session) -> None:
     to anyone. A program that cannot be installed within a few minutes is left out, with a warning.
     """
     session.install(wheel("all"), *group("tests-all"))
+    session.install(*CLUSTER)
     chosen = session.posargs or list(WHEELS)
     where = {name: installed(session, name) for name in chosen}
     if not any(where.values()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from handrail.model import events as ev
 from handrail.model.shapes import WorkflowLike
 from handrail.record.run_record import Recorded
 from handrail.testing import strategies
-from handrail.testing.shapes import Body, workflow_of
+from handrail.testing.shapes import Action, Body, workflow_of
 from tests.testing.by_hand import Hand, drive, essence
 
 SCHEDULES = st.lists(st.integers(0, 6), max_size=40)
@@ -61,7 +62,9 @@ def test_work_in_pieces_is_the_same_work(body: Body, schedule: list[int]) -> Non
 def test_a_run_goes_on_in_another_drive_wherever_it_is_idle(
     body: Body, schedule: list[int], moves: int
 ) -> None:
-    """A drive that ends where nothing is in flight, and one that goes on, come to the same end."""
+    """A drive that ends where nothing is in flight, and one that goes on, come to the same end,
+    also when that goes through its record piece by piece.
+    """
     hand = Hand(workflow_of(body))
     hand.run(schedule[:moves], until=moves)
     hand._conductor.drain("handed on")
@@ -72,11 +75,36 @@ def test_a_run_goes_on_in_another_drive_wherever_it_is_idle(
     if hand.result.status == "suspended":
         assert hand.result.error is None
         before = hand.events
-        hand = Hand(workflow_of(body), history=before).run(schedule[moves:])
+        hand = ByPieces(workflow_of(body), history=before).run(schedule[moves:])
         performed = [one for one in before if isinstance(one, ev.StepCompleted)]
         again = {one.path for one in hand.events if isinstance(one, ev.StepCompleted)}
         assert not again & {one.path for one in performed if one.result.step_type == "python"}
     assert _essence(hand) == _essence(drive(body))
+
+
+@workflow
+def recorded_rounds() -> Steps[int]:
+    """Steps and groups of steps, one after the other."""
+    for number in range(20):
+        yield from step(f"one-{number}").call(Action("one", 0))
+        yield from step(f"some-{number}").for_each(
+            range(5), lambda _: step("one").call(Action("one", 0))
+        )
+    return 20
+
+
+def test_a_long_record_is_gone_through_in_pieces_of_one_size() -> None:
+    """A host has little time for each: none takes much more of the record than it was allowed."""
+    before = Hand(recorded_rounds).run([]).events[:-1]
+    recorded = Recorded(before)
+    machine = Machine(recorded_rounds.definition, {}, Setting("run", recorded=recorded))
+    conductor = Conductor(machine, Told(recorded_rounds), record=lambda _: None, seq=len(before))
+    conductor.begin(ev.RunResumed())
+    taken = [0]
+    while not conductor.pump(10):
+        taken.append(len(machine.run.results))
+    assert len(machine.run.results) == 20 * 7
+    assert max(after - before for before, after in pairwise(taken)) <= 10 + 7
 
 
 def _essence(hand: Hand) -> Any:

@@ -52,7 +52,7 @@ class Session:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test on every program that is there, or on those of them that its marker names."""
-    if "open_session" in metafunc.fixturenames:
+    if "live" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("live_on")
         named = [one for one in ALL if mark is None or one.name in mark.args]
         chosen = [one for one in named if one.where]

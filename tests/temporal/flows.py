@@ -71,6 +71,18 @@ def fans(n: int, seconds: float = 0.0) -> Steps[int]:
 
 
 @workflow
+def rounds(n: int, width: int) -> Steps[int]:
+    """Add ones side by side, so many in each of some rounds."""
+    total = 0
+    for number in range(n):
+        ones = yield from step(f"round-{number}").for_each(
+            list(range(width)), lambda one: step("add").call(add, one, 1)
+        )
+        total += len(ones)
+    return total
+
+
+@workflow
 def holds(*, below: bool) -> Steps[int]:
     """A name is held by a step, or over the steps of a body."""
     if below:
@@ -169,6 +181,7 @@ def notes_late(folder: Path, seconds: float) -> Steps[str]:
 FLOWS: tuple[Any, ...] = (
     counts,
     fans,
+    rounds,
     asks_between,
     holds,
     passes_on,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,12 +41,27 @@ class Watched(Machine):
     def __init__(self, *parts: Any, watch: Callable[[Any, list[cmd.Command]], None]) -> None:
         super().__init__(*parts)
         self._watch = watch
+        self._batch: list[cmd.Command] = []
+        self._cause: ev.Event | cmd.Report | None = None
 
-    def receive(self, happened: ev.Event | cmd.Report) -> list[cmd.Command]:
-        """What the machine asks for now."""
-        commands = list(super().receive(happened))
-        self._watch(happened, commands)
+    def begin(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
+        """What the machine asks for at once."""
+        self._cause, self._batch = event, list(super().begin(event))
+        commands = list(self._batch)
+        self._watch_whole()
         return commands
+
+    def go_on(self, most: float = math.inf) -> Sequence[cmd.Command]:
+        """What it asks for then."""
+        commands = super().go_on(most)
+        self._batch += commands
+        self._watch_whole()
+        return commands
+
+    def _watch_whole(self) -> None:
+        if self._cause is not None and not self.is_at_work:
+            self._watch(self._cause, self._batch)
+            self._cause = None
 
 
 class Hand(Drive):

@@ -52,27 +52,42 @@ class CommandLoop:
 
     def receive(self, happened: ev.Event | cmd.Report) -> None:
         """Tell the machine, and do what it asks for behind what is to be done already."""
-        self._todo.extend(self._machine.receive(happened))
+        self.begin(happened)
+        self._todo.extend(self._machine.go_on())
+
+    def begin(self, happened: ev.Event | cmd.Report) -> None:
+        """Tell the machine, and have it go on from there in ``run``, in parts if that has little
+        time: a whole record may follow from one event.
+        """
+        machine = self._machine
+        if machine.is_at_work:
+            self._todo.extend(machine.go_on())
+        self._todo.extend(machine.begin(happened))
 
     def _pull_late(self, path: str) -> None:
         self._late.append(cmd.Pulled(path, at=self.now))
 
     def run(self, most: float = math.inf) -> bool:
-        """Until nothing is left to do, or ``most`` commands were; True if nothing is left."""
+        """Until nothing is left to do, or about ``most`` commands were; True if nothing is left."""
         todo, late, machine = self._todo, self._late, self._machine
-        while todo or late:
+        while todo or late or machine.is_at_work:
             if most <= 0:
                 return False
+            if machine.is_at_work:
+                todo.extend(machine.go_on(most))
+                if machine.is_at_work:
+                    return False
+                continue
             most -= 1
             if not todo:
-                todo.extend(machine.receive(late.popleft()))
+                todo.extend(machine.begin(late.popleft()))
                 continue
             command = todo.popleft()
             match command:
                 case cmd.Tell():  # first, as most of them are: a replayed step is one
                     self._tell(command.progress)
                 case cmd.Record():
-                    todo.extend(machine.receive(self._record(command)))
+                    todo.extend(machine.begin(self._record(command)))
                 case cmd.Pull():
                     self._pull(command.path)
                 case _:

@@ -121,10 +121,10 @@ class Conductor:
     """Drives one run for a host. Mutable; lives as long as the drive.
 
     ``record`` keeps an event, which is numbered by then; what it raises as
-    ``OutputNotSerializable`` becomes the failure of the step. ``tell`` is shown progress. ``seq``
-    is the number of the last event on record, ``last_at`` its time. ``limits`` say what may be at
-    work at once and begin in a minute (default: the run's), and of attempts at most ``window`` are
-    in flight. ``handles_gates``: the host answers questions to people.
+    ``OutputNotSerializable`` becomes the failure of the step. ``tell``, if anybody is, is shown
+    progress. ``seq`` is the number of the last event on record, ``last_at`` its time. ``limits``
+    say what may be at work at once and begin in a minute (default: the run's), and of attempts at
+    most ``window`` are in flight. ``handles_gates``: the host answers questions to people.
     ``spread``: its attempts run on several machines, so that no step can hold what is of one.
     """
 
@@ -134,7 +134,7 @@ class Conductor:
         host: Host,
         *,
         record: Callable[[ev.Event], None],
-        tell: Callable[[ev.Progress], None],
+        tell: Callable[[ev.Progress], None] | None = None,
         seq: int = 0,
         limits: Limits | None = None,
         window: int | None = None,
@@ -190,7 +190,9 @@ class Conductor:
             self.record(first)
             return
         self._cancel = cancel
-        self._rehearsing = beginning(self.machine, first, known, self._stamp)
+        self._rehearsing = beginning(
+            self.machine, first, known, self._stamp, shows=self._tell is not None
+        )
 
     def pump(self, most: float = math.inf) -> bool:
         """Do all that follows from what was told; False if more than ``most`` commands do, and the
@@ -241,7 +243,9 @@ class Conductor:
             self._inbox.append(partial(self._answered, question, value, error))
         elif self._questions.waits_for(question):
             report = cmd.Evaluated(question.path, value, error, self.now())
-            self._rehearsing = self._questions.go_on(self.machine, report, self._seq, self._stamp)
+            self._rehearsing = self._questions.go_on(
+                self.machine, report, self._seq, self._stamp, shows=self._tell is not None
+            )
         elif self._gone(question.path, "evaluation") is None:
             return
         elif self._ends is None or error is None:  # else it was broken off: it is asked again
@@ -324,10 +328,10 @@ class Conductor:
                 raise ReplayMismatch(self._run_id, self.machine.run.changes)
             rehearsal, self._rehearsing = self._rehearsing.rehearsal, None
             for number, (event, sync) in enumerate(rehearsal.happened):
-                if sync is None:
-                    self._tell(cast("ev.Progress", event))
-                else:
+                if sync is not None:
                     self._write(cast("ev.Event", event), rehearsal.declared.get(number))
+                elif self._tell is not None:
+                    self._tell(cast("ev.Progress", event))
             self._questions.hold(rehearsal.held)
             question = self._questions.following(self.machine.run.recorded)
             if question is not None:
@@ -397,7 +401,8 @@ class Conductor:
         return event
 
     def _show(self, progress: ev.Progress) -> None:
-        self._tell(ev.stamp(progress, self._run_id, self._seq, self.now()))
+        if self._tell is not None:
+            self._tell(ev.stamp(progress, self._run_id, self._seq, self.now()))
 
     def _carry_out(self, command: cmd.Command) -> None:
         match command:
@@ -717,9 +722,11 @@ class _Questions:
         report: cmd.Evaluated,
         seq: int,
         stamp: Callable[[ev.Event], float],
+        *,
+        shows: bool,
     ) -> Rehearsing:
         """What goes on by the answer."""
         self.asked = None
-        rehearsing = Rehearsing(machine, stamp, report.at, seq)
+        rehearsing = Rehearsing(machine, stamp, report.at, seq, shows=shows)
         rehearsing.receive(report)
         return rehearsing

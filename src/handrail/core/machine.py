@@ -45,6 +45,7 @@ recorded, takes one loop. Pushing in reverse keeps commands in tree order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, assert_never
 
@@ -210,17 +211,43 @@ class Machine:
 
     def receive(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
         """What to do now that this has happened, in order; often nothing."""
+        out = self.begin(event)
+        run, agenda = self.run, self._agenda
+        while agenda:
+            _act(run, agenda.pop())
+        return out
+
+    def begin(self, event: ev.Event | cmd.Report) -> Sequence[cmd.Command]:
+        """The same for whoever has little time: what follows at once. ``go_on`` has the rest, and
+        comes before anything else is received.
+        """
         react = self._reactions.get(type(event))
         if react is None:
             return ()
-        run, agenda = self.run, self._agenda
+        run = self.run
         run.now = event.at
         out: list[cmd.Command] = []
         run.out = out
         react(run, event)
-        while agenda:
+        return out
+
+    def go_on(self, most: float = math.inf) -> Sequence[cmd.Command]:
+        """What else to do after ``begin``, as far as about ``most`` actions lead; ``is_at_work``
+        says whether that was all. Each result that is taken from the record counts as one.
+        """
+        run, agenda = self.run, self._agenda
+        out: list[cmd.Command] = []
+        run.out = out
+        most += len(run.results)
+        while agenda and len(run.results) < most:
+            most -= 1
             _act(run, agenda.pop())
         return out
+
+    @property
+    def is_at_work(self) -> bool:
+        """True if ``go_on`` has more to say."""
+        return bool(self._agenda)
 
     @property
     def waits(self) -> bool:

@@ -57,9 +57,11 @@ def beginning(
     first: ev.Event,
     known: Sequence[ev.Event],
     stamp: Callable[[ev.Event], float],
+    *,
+    shows: bool = True,
 ) -> Rehearsing:
     """What rehearses a run from its first event, a part at a time; see ``rehearse``."""
-    rehearsing = Rehearsing(machine, stamp, stamp(first), first.seq)
+    rehearsing = Rehearsing(machine, stamp, stamp(first), first.seq, shows=shows)
     rehearsing.rehearsal.happened.append((first, False))
     rehearsing.known.extend(known)
     rehearsing.receive(first)
@@ -92,10 +94,16 @@ def leads_back(
 
 
 class Rehearsing:
-    """Collects a rehearsal. Mutable."""
+    """Collects a rehearsal. Mutable. Unless it ``shows`` it, progress is not kept."""
 
     def __init__(
-        self, machine: Machine, stamp: Callable[[ev.Event], float], at: float, seq: int
+        self,
+        machine: Machine,
+        stamp: Callable[[ev.Event], float],
+        at: float,
+        seq: int,
+        *,
+        shows: bool = True,
     ) -> None:
         self.rehearsal = Rehearsal()
         self.known: deque[ev.Event] = deque()
@@ -103,9 +111,10 @@ class Rehearsing:
         self._stamp = stamp
         self._at = at
         self._seq = seq
+        self._shows = shows
         held = self.rehearsal.held.append
         self._loop = CommandLoop(machine, at, record=self._record, tell=self._tell, carry_out=held)
-        self.receive = self._loop.receive
+        self.receive = self._loop.begin
 
     def run(self, most: float = math.inf) -> bool:
         """Until the record has been gone through, or ``most`` commands were asked for; True if it
@@ -133,6 +142,8 @@ class Rehearsing:
         return event
 
     def _tell(self, progress: ev.Progress) -> None:
+        if not self._shows:
+            return
         if progress.seq != self._seq or not self._seq:  # else the core has stamped it already
             ev.stamp(progress, self._machine.run.setting.run_id, self._seq, self._at)
         self.rehearsal.happened.append((progress, None))

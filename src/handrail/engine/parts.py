@@ -365,9 +365,11 @@ def start_after(
     reuse: Sequence[str] = (),
     rerun: Sequence[str] = (),
     cancel: str | None = None,
+    recorded: Recorded | None = None,
 ) -> Start:
     """Where a drive goes on from. ``letters`` are messages that came since, numbered ``late`` that
-    which came too late for the last drive; ``cancel`` says why the run is only to unwind.
+    which came too late for the last drive; ``cancel`` says why the run is only to unwind;
+    ``recorded`` has read the history already, and is closed here.
 
     Raises:
         NotRecorded, WrongUse, Unresolvable, DefinitionError: as ``Executor.resume``.
@@ -378,7 +380,11 @@ def start_after(
     cancel = cancel or asked_to_cancel([*history, *letters])
     unwinds = cancel is not None
     gone = cancelled_half_way(history) if unwinds else dropped(history, reuse, rerun)
-    recorded = Recorded([*history, *letters], gone)
+    if recorded is None:
+        recorded = Recorded()
+        recorded.take(history)
+    recorded.take(letters)
+    recorded.close(gone)
     refuse_partially_compensated(recorded, run_id, rerun)
     recorded.read_messages(late)
     recorded.reused.update(reuse)

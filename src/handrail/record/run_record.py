@@ -101,7 +101,7 @@ class Recorded:
     """An index of a run's events that still count. Mutable only while it is being built."""
 
     def __init__(  # noqa: PLR0915  # one attribute a line
-        self, history: Iterable[ev.Event], superseded: Iterable[str] = ()
+        self, history: Iterable[ev.Event] = (), superseded: Iterable[str] = ()
     ) -> None:
         self.is_empty = True
         """The run has not begun: nothing is recorded."""
@@ -209,12 +209,20 @@ class Recorded:
             ev.RollbackStarted: self._rollback_started,
             ev.RollbackCompleted: self._rollback_completed,
         }
+        self.take(history)
+        self.close(superseded)
+
+    def take(self, history: Iterable[ev.Event]) -> None:
+        """Read what happened next; ``close`` ends that."""
         takes = self._takes
         for event in history:
             self.is_empty = False
             take = takes.get(type(event))
             if take is not None:
                 take(event)
+
+    def close(self, superseded: Iterable[str] = ()) -> None:
+        """The record ends here, and these paths do not count: what is still at work broke off."""
         self._drive_broke_off()
         self._forget_all(superseded)
 

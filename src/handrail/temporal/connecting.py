@@ -6,11 +6,16 @@ it: in variables such as ``TEMPORAL_API_KEY`` and ``TEMPORAL_TLS``, or in a prof
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
+from datetime import timedelta
+from functools import cache
 from typing import Any
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
 from temporalio.service import RetryConfig, RPCError
 
 from handrail.cluster_errors import ClusterUnreachable
@@ -20,6 +25,15 @@ DEFAULT_NAMESPACE = "default"
 _MESSAGES = re.compile(r'message: "([^"]+)"')
 PATIENT = RetryConfig(max_elapsed_time_millis=3_600_000, max_retries=100_000)
 """A worker says what it has done when the cluster is back: for an hour it tries again."""
+_ANSWERS_WITHIN_S = 15.0
+_LOOKS_EVERY_S = 10.0
+_LOGGED = (
+    "warn,temporalio_client::retry=error,temporalio_sdk_core::worker::activities=error,"
+    "temporalio_sdk_core::worker::heartbeat=error"
+)
+"""While a cluster is away its library logs each call that it tries again, some hundred a minute.
+That is said once, by ``say_while_away``, and by whoever waits for a run.
+"""
 
 
 def parted(where: str) -> tuple[str, str]:
@@ -46,15 +60,50 @@ async def connect(where: str, *, patient: bool = False) -> Client:
     """
     address, namespace = parted(where)
     config: dict[str, Any] = {**ClientConfig.load_client_connect_config()}
-    config.update(target_host=address, namespace=namespace)
+    config.update(target_host=address, namespace=namespace, runtime=_runtime())
     if patient:
         config["retry_config"] = PATIENT
     try:
-        client = await Client.connect(**config)
-        await client.workflow_service.describe_namespace(_namespace_request(namespace))
+        async with asyncio.timeout(_ANSWERS_WITHIN_S):
+            client = await Client.connect(**config)
+            await client.workflow_service.describe_namespace(_namespace_request(namespace))
+    except TimeoutError:
+        why = f"no answer within {_ANSWERS_WITHIN_S:g} s"
+        raise ClusterUnreachable(f"{address}/{namespace}", why) from None
     except (RuntimeError, RPCError) as error:
         raise ClusterUnreachable(f"{address}/{namespace}", said_of(error)) from None
     return client
+
+
+@cache
+def _runtime() -> Runtime:
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=_LOGGED)))
+
+
+async def say_while_away(client: Client) -> None:
+    """Log that the cluster does not answer, once, and that it does again; never ends."""
+    import structlog
+
+    log, away_since = structlog.get_logger("handrail"), 0.0
+    where = f"{client.service_client.config.target_host}/{client.namespace}"
+    while True:
+        await asyncio.sleep(_LOOKS_EVERY_S)
+        now = time.monotonic()
+        try:
+            await client.service_client.check_health(timeout=timedelta(seconds=_LOOKS_EVERY_S))
+        except RPCError as error:
+            if not away_since:
+                away_since = now
+                log.warning(
+                    "the cluster does not answer: steps at work go on, and what they came to is "
+                    "said when it does",
+                    cluster=where,
+                    trouble=said_of(error),
+                )
+        else:
+            if away_since:
+                log.warning("the cluster answers again", cluster=where, away_s=now - away_since)
+            away_since = 0.0
 
 
 def said_of(error: Exception) -> str:

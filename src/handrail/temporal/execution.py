@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, NoReturn, cast
 
 import msgspec
@@ -21,6 +22,7 @@ from handrail.model import events as ev
 from handrail.model.results import WaitsFor, WorkflowResult
 from handrail.record.answers import accepted, check_payload
 from handrail.record.inbox import gate_in, waited_for
+from handrail.record.run_record import Recorded
 from handrail.steps.verbs import SignalWait
 from handrail.temporal.blobs import LARGE_BYTES
 from handrail.temporal.errors_as_data import error_as_data, error_of_data
@@ -60,7 +62,7 @@ from handrail.temporal.wire import (
 )
 
 PAGE_BYTES = 1 << 20
-SLICE = 10_000
+SLICE = 5_000
 """So many events of a record are read in one task."""
 
 
@@ -165,7 +167,10 @@ class Execution:
         try:
             if start.held:
                 start = await self._hold(start)
-            host = self._begin(start, await self._read() if start.resumed else [])
+            recorded = Recorded() if start.resumed else None
+            history = [] if recorded is None else await self._read(recorded)
+            host = self._begin(start, history, recorded)
+            del history, recorded
             while self._result is None:
                 await self._turn(host)
             if self._result.status == "suspended":
@@ -188,12 +193,14 @@ class Execution:
         go = self._go or Drive(cancel=workflow.cancellation_reason() or "cancelled")
         return _by(start, go, held=False)
 
-    async def _read(self) -> list[ev.Event]:
+    async def _read(self, recorded: Recorded) -> list[ev.Event]:
         """The record so far, a slice in each task: one must be answered within two seconds."""
         found: list[ev.Event] = []
-        for row in unpacked(self._chunks):
-            found.append(self._event(row))
-            if len(found) % SLICE == 0:
+        rows = unpacked(self._chunks)
+        while events := [self._event(row) for row in islice(rows, SLICE)]:
+            recorded.take(events)
+            found += events
+            if len(events) == SLICE:
                 await self._breathe()
         return found
 
@@ -206,7 +213,7 @@ class Execution:
                 raise  # this execution is put out of memory
             self._is_cancelled = True
 
-    def _begin(self, start: Start, history: list[ev.Event]) -> RunHost:
+    def _begin(self, start: Start, history: list[ev.Event], recorded: Recorded | None) -> RunHost:
         info = workflow.info()
         run_id, name = info.workflow_id, info.workflow_type
         self._began_at = history[0].at if history else workflow.time()
@@ -214,7 +221,13 @@ class Execution:
         early, self._early = self._early, []
         letters = _counting(early) if start.resumed else []
         self._host = host = RunHost(
-            self._serving, run_id, name, start, history=history, letters=letters
+            self._serving,
+            run_id,
+            name,
+            start,
+            history=history,
+            recorded=recorded,
+            letters=letters,
         )
         for event in [] if start.resumed else early:
             host.conductor.happened(event)
@@ -262,7 +275,7 @@ class Execution:
         """See to it that the run goes on in another execution before this one is too long."""
         info, conductor, bounds = workflow.info(), host.conductor, host.bounds
         events, size = info.get_current_history_length(), info.get_current_history_size()
-        if self._is_ending or (events < bounds.soft_events and size < bounds.soft_bytes):
+        if self._is_ending or (events < bounds.long_from(host.events) and size < bounds.soft_bytes):
             return
         conductor.end_when_idle(CONTINUED)
         if conductor.waits_for_people and not conductor.machine.run.parked:

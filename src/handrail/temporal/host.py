@@ -51,6 +51,7 @@ from handrail.model.definition import WorkflowDefinition
 from handrail.model.policy import Limits
 from handrail.model.results import AgentResult, Usage
 from handrail.record.answers import by_policy
+from handrail.record.run_record import Recorded
 from handrail.secrets.sealing import sealed
 from handrail.steps.verbs import (
     AgentCall,
@@ -104,6 +105,7 @@ class RunHost:
         start: Start,
         *,
         history: Sequence[ev.Event] = (),
+        recorded: Recorded | None = None,
         letters: Sequence[ev.Event] = (),
     ) -> None:
         self.rows: list[Row] = []
@@ -115,7 +117,7 @@ class RunHost:
         self._serving = serving
         self._start = start
         definition = serving.definition(name, start.workflow)
-        beginning = _beginning(serving, definition, run_id, start, (history, letters))
+        beginning = _beginning(serving, definition, run_id, start, (history, recorded, letters))
         self._beginning = beginning
         parts, codec = serving.parts, serving.codec
         limits = _limits(start, codec).over(definition.limits)
@@ -156,7 +158,6 @@ class RunHost:
             machine,
             self,
             record=self._record,
-            tell=lambda _: None,
             seq=beginning.seq,
             window=self.bounds.window,
             last_at=beginning.last_at,
@@ -668,11 +669,13 @@ def _beginning(
     definition: WorkflowDefinition,
     run_id: str,
     start: Start,
-    before: tuple[Sequence[ev.Event], Sequence[ev.Event]],
+    before: tuple[Sequence[ev.Event], Recorded | None, Sequence[ev.Event]],
 ) -> Beginning:
-    """Where the drive begins; ``before``: what is recorded, and what was sent since."""
+    """Where the drive begins; ``before``: what is recorded, as events and by path, and what was
+    sent since.
+    """
     if start.resumed:
-        history, letters = before
+        history, recorded, letters = before
         return start_after(
             history,
             definition,
@@ -681,6 +684,7 @@ def _beginning(
             reuse=start.reuse,
             rerun=start.rerun,
             cancel=start.cancel,
+            recorded=recorded,
         )
     hints = hints_of(definition.function)
     inputs = {

@@ -8,6 +8,7 @@ of ours fails for good with the attempt's end in it, or in a way that the server
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from collections.abc import Awaitable, Sequence
 from contextvars import copy_context
@@ -35,6 +36,7 @@ from handrail.model import events as ev
 from handrail.model.launch import Launch
 from handrail.secrets.masking import Mask
 from handrail.secrets.sealing import unsealed
+from handrail.system.marker import kill_marked
 from handrail.temporal.ends import Ends
 from handrail.temporal.serving import Serving
 from handrail.temporal.wire import (
@@ -58,22 +60,56 @@ _MISSING_RETRY_S = 5.0
 _RECORDED = (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted)
 _BROKEN_OFF = "the worker that was running it ended"
 _MESSAGE_CHARS = 1_000
+_KEPT_BYTES = 32 << 20
 
 Outcome: TypeAlias = (
     ev.StepCompleted | ev.AttemptFailed | ev.RollbackCompleted | cmd.LaunchFailed | End
 )
 
 
+class KeptEnds:
+    """How the last attempts ended that were made here, while the process lives. Mutable.
+
+    A cluster that was away takes an attempt for dead that ended meanwhile, and has it made again.
+    Where it was made, its end is known.
+    """
+
+    def __init__(self, most_bytes: int = _KEPT_BYTES) -> None:
+        self._ends: dict[str, tuple[bytes, str]] = {}
+        self._most = most_bytes
+        self._size = 0
+
+    def keep(self, name: str, data: bytes, failure: str) -> None:
+        """Keep an end, and let the oldest go."""
+        before, _ = self._ends.pop(name, (b"", ""))
+        self._ends[name] = data, failure
+        self._size += len(data) - len(before)
+        while self._size > self._most:
+            self._size -= len(self._ends.pop(next(iter(self._ends)))[0])
+
+    def get(self, name: str) -> tuple[bytes, str] | None:
+        """An end, and what it failed by ("" if it did not)."""
+        return self._ends.get(name)
+
+
 class Steps:
-    """Performs attempts and rollbacks. One for a worker; holds nothing of any run."""
+    """Performs attempts and rollbacks. One for a worker; holds of a run only ends."""
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
+        self._kept = KeptEnds()
 
     @activity.defn(dynamic=True)
     async def perform(self, args: Sequence[RawValue]) -> RawValue:
         """Make an attempt, or run a rollback; its end."""
-        return await Attempt(self._serving, args).made()
+        info = activity.info()
+        digest = hashlib.blake2b(args[0].payload.data, digest_size=16).hexdigest()
+        name = f"{info.workflow_run_id} {info.activity_id} {digest}"
+        kept = self._kept.get(name) if info.attempt > 1 else None
+        if kept is None:
+            kept = await Attempt(self._serving, args).made()
+            self._kept.keep(name, *kept)
+        return _said(*kept)
 
     @activity.defn(name=LOCAL)
     async def local(self, name: str) -> RawValue:
@@ -99,11 +135,11 @@ class Attempt:
         self._beat = Beat(self._before.missing, self._before.stopped, queue=serving.home)
         self._parts: Any = msgspec.json.decode(self._text)
 
-    async def made(self) -> RawValue:
-        """The end of it, as data.
+    async def made(self) -> tuple[bytes, str]:
+        """The end of it, as data; and the words of what it failed by ("" if it did not).
 
         Raises:
-            ApplicationError: the attempt failed; or it is to be made again, elsewhere.
+            ApplicationError: it is to be made again, elsewhere.
         """
         try:
             command = self._read()
@@ -113,6 +149,8 @@ class Attempt:
             raise ApplicationError(
                 str(error), type=MISSING, next_retry_delay=timedelta(seconds=_MISSING_RETRY_S)
             ) from None
+        if self._info.attempt > 1:  # what a killed worker left here would work beside this
+            await asyncio.to_thread(kill_marked, f"{self._mark()}/{command.path}")
         if isinstance(command, cmd.Undo):
             return self._told(await self._at_work(command, self._undoing(command)), command)
         refused = self._must_not_run(command)
@@ -284,7 +322,7 @@ class Attempt:
 
     # -- its end --------------------------------------------------------------------------------
 
-    def _told(self, end: Outcome, command: Perform | cmd.Undo) -> RawValue:
+    def _told(self, end: Outcome, command: Perform | cmd.Undo) -> tuple[bytes, str]:
         if isinstance(end, End):
             said = end
         elif isinstance(end, ev.RollbackCompleted) or isinstance(command, cmd.Undo):
@@ -301,14 +339,25 @@ class Attempt:
             said = End(self._ends.row(end))
             data = msgspec.json.encode(said)
         if isinstance(end, ev.AttemptFailed):
-            raise ApplicationError(
-                f"{end.error_type.rpartition('.')[2]}: {end.error}"[:_MESSAGE_CHARS],
-                raw_json(data),
-                type=ATTEMPT_FAILED,
-                non_retryable=True,
-                category=ApplicationErrorCategory.BENIGN,
-            )
-        return raw_json(data)
+            return data, f"{end.error_type.rpartition('.')[2]}: {end.error}"[:_MESSAGE_CHARS]
+        return data, ""
+
+
+def _said(data: bytes, failure: str) -> RawValue:
+    """An end as the server is told of it.
+
+    Raises:
+        ApplicationError: the attempt failed.
+    """
+    if failure:
+        raise ApplicationError(
+            failure,
+            raw_json(data),
+            type=ATTEMPT_FAILED,
+            non_retryable=True,
+            category=ApplicationErrorCategory.BENIGN,
+        )
+    return raw_json(data)
 
 
 async def _guarded(work: Awaitable[Any]) -> Any:
@@ -341,7 +390,6 @@ def _going_on(launch: Launch, session: ev.AgentSessionStarted) -> Launch:
 
 def home_queue(queue: str) -> str:
     """The queue of this machine and folder, where agents keep their sessions."""
-    import hashlib
     import socket
 
     digest = hashlib.blake2b(os.getcwd().encode(), digest_size=4).hexdigest()  # noqa: PTH109  # a text

@@ -62,8 +62,10 @@ class Bounds(msgspec.Struct):
     bytes of arguments are sent in the answer to one task, of four million. From ``soft_events`` or
     ``soft_bytes`` of history on, the run goes on in a new execution as soon as nothing is in
     flight; from ``hard_events`` or ``hard_bytes`` on nothing begins until it does, for a server
-    ends an execution at 51,200 events. For ``gone_s`` a step waits for the machine where its
-    session is, before it is begun elsewhere.
+    ends an execution at 51,200 events. Each execution goes through the run's record first, so one
+    of a long run is longer: ``share`` of the events on record, if that is more than
+    ``soft_events``. For ``gone_s`` a step waits for the machine where its session is, before it is
+    begun elsewhere.
     """
 
     window: int = 500
@@ -74,9 +76,16 @@ class Bounds(msgspec.Struct):
     hard_events: int = 16_000
     hard_bytes: int = 32 << 20
     gone_s: float = 60.0
+    share: float = 0.0
+
+    def long_from(self, recorded: int) -> float:
+        """From so many events of history on, an execution of a run is long that has so many on
+        record; there is always room up to ``hard_events`` for what is in flight.
+        """
+        return max(self.soft_events, min(self.share * recorded, self.hard_events * 0.75))
 
 
-BOUNDS = Bounds()
+BOUNDS = Bounds(share=0.1)
 
 
 class Start(msgspec.Struct, omit_defaults=True):

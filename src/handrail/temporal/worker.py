@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from datetime import timedelta
@@ -19,7 +20,7 @@ from handrail.model.shapes import WorkflowLike
 from handrail.secrets.values import secret_values
 from handrail.temporal.blobs import blobs_at
 from handrail.temporal.cluster import with_blobs
-from handrail.temporal.connecting import connect
+from handrail.temporal.connecting import connect, say_while_away
 from handrail.temporal.execution import HandrailRun, WithServing
 from handrail.temporal.performing import BEAT_S, Steps, home_queue
 from handrail.temporal.serving import Serving
@@ -64,6 +65,7 @@ class TemporalWorker:
         self._max_activities = max_activities
         self._max_cached_runs = max_cached_runs
         self._workers: list[Worker] = []
+        self._says: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         """Begin to serve.
@@ -77,6 +79,7 @@ class TemporalWorker:
         self._workers = self._made(with_blobs(client, self._blobs))
         for worker in self._workers:
             await worker.__aenter__()
+        self._says = asyncio.create_task(say_while_away(client))
         return self
 
     async def __aexit__(
@@ -85,6 +88,8 @@ class TemporalWorker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        assert self._says is not None
+        self._says.cancel()
         for worker in reversed(self._workers):
             await worker.__aexit__(kind, error, trace)
 
