@@ -86,42 +86,44 @@ async def asked(stub: StubServer, times: int) -> None:
 
 
 async def test_a_session_is_guided_and_goes_on_in_the_next_step(
-    at_work: Callable[..., tuple[Site, StubServer]],
+    at_work: Callable[..., tuple[Site, StubServer]], live: Live
 ) -> None:
     """The model is sent what it was told before, in both; no process is left."""
     site, stub = at_work(Silent(), Text("With tabs."), Text("Gone on."))
-    run = await site.there.start(flows.two_turns, run_id="guided")
+    run_id = f"guided-{live.name}"
+    run = await site.there.start(flows.two_turns, run_id=run_id)
     await asked(stub, 1)
     await anyio.sleep(0.5)
-    await site.there.guide("guided", TABS, by="ann")
+    await site.there.guide(run_id, TABS, by="ann")
     with anyio.fail_after(60):
         assert (await run.result()).value == ["With tabs.", "Gone on."]
     for request in stub.requests[-2:]:
         assert "heron" in json.dumps(request.body)
         assert TABS in json.dumps(request.body)
-    (guided,) = await site.events(AgentGuided, "guided")
-    sessions = {one.session for one in await site.events(AgentSessionStarted, "guided")}
+    (guided,) = await site.events(AgentGuided, run_id)
+    sessions = {one.session for one in await site.events(AgentSessionStarted, run_id)}
     assert (guided.next.rung, {guided.next.session}) == ("guide", sessions)
-    assert lasting_carriers_of("guided@") == []
+    assert lasting_carriers_of(f"{run_id}@") == []
 
 
 async def test_a_killed_worker_leaves_a_session_that_goes_on(
-    at_work: Callable[..., tuple[Site, StubServer]],
+    at_work: Callable[..., tuple[Site, StubServer]], live: Live
 ) -> None:
     """Its program, which outlives it, is ended before the next worker goes on in the session."""
     site, stub = at_work(Silent(), Text("Back."), Text("Gone on."))
-    run = await site.there.start(flows.two_turns, run_id="killed")
+    run_id = f"killed-{live.name}"
+    run = await site.there.start(flows.two_turns, run_id=run_id)
     await asked(stub, 1)
     await anyio.sleep(2.5)  # so that the server has heard of the session
     site.plant.kill_worker(site.worker)
-    orphans = set(carriers_of("killed@"))
+    orphans = set(carriers_of(f"{run_id}@"))
     assert orphans
     site.start()
     await asked(stub, 2)
-    assert not orphans & set(carriers_of("killed@"))
+    assert not orphans & set(carriers_of(f"{run_id}@"))
     with anyio.fail_after(60):
         assert (await run.result()).value == ["Back.", "Gone on."]
     assert "heron" in json.dumps(stub.requests[-1].body)
-    sessions = {one.session for one in await site.events(AgentSessionStarted, "killed")}
+    sessions = {one.session for one in await site.events(AgentSessionStarted, run_id)}
     assert len(sessions) == 1
-    assert lasting_carriers_of("killed@") == []
+    assert lasting_carriers_of(f"{run_id}@") == []
