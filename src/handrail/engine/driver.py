@@ -51,10 +51,10 @@ from handrail.core import commands as cmd
 from handrail.core.ending import close_bodies
 from handrail.core.line import Line
 from handrail.core.machine import Machine
-from handrail.core.nodes import Phase, cleans_up
-from handrail.core.rehearsal import Rehearsal, rehearse, rehearse_on
+from handrail.core.nodes import Phase
+from handrail.core.rehearsal import Rehearsal, rehearse, rehearse_on, to_carry_out
 from handrail.core.timers import Timers
-from handrail.core.value_texts import declared_in, failure_for_unserializable, with_text
+from handrail.core.value_texts import declared_in, kept_otherwise
 from handrail.core.waits import clock_was_set, counts_running_time, ends_by_itself
 from handrail.engine.attempt_tasks import (
     ATTEMPT,
@@ -121,7 +121,6 @@ UNREADABLE = 50
 """So many looks in a row may fail. Then the drive ends, before what is at work is done in vain: a
 journal that cannot be read will hardly be written, and nobody could cancel the run any more."""
 
-_STARTS = (cmd.Perform, cmd.Queue)
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
 
 
@@ -314,19 +313,13 @@ class Driver:
         rehearsal = rehearse(self.machine, first, known, self._stamp)
         held = await self._written_out(rehearsal)
         recorded = self.machine.run.recorded
-        held = await resolve_recorded_callbacks(
+        beyond = await resolve_recorded_callbacks(
             held, recorded, self._callbacks.evaluated, self._rehearsed_on
         )
-        if cancel is None or self.machine.run.finished:
-            self._todo.extend(held)
-        else:
-            self.record(ev.CancelRequested(cancel))
-            nodes = self.machine.run.nodes
-            for one in held:
-                if isinstance(one, _STARTS) and not cleans_up(nodes.get(one.path)):
-                    self.attempts.stopped_before(one)
-                else:
-                    self._todo.append(one)
+        carried_out, stopped = to_carry_out(beyond, self.machine.run, cancel)
+        self._todo.extend(carried_out)
+        for one in stopped:
+            self.attempts.stopped_before(one)
         self._todo.extend(self.machine.receive(cmd.Rehearsed(at=self.now())))
         warn_of_masked(self.run_id, rehearsal)
 
@@ -334,6 +327,7 @@ class Driver:
         return await self._written_out(rehearse_on(self.machine, report, self._seq, self._stamp))
 
     async def _written_out(self, rehearsal: Rehearsal) -> list[cmd.Command]:
+        rehearsal.run()
         if self.machine.run.changes:
             raise ReplayMismatch(self.run_id, self.machine.run.changes)
         with anyio.CancelScope(shield=True):  # all of it is numbered: none may be missing
@@ -454,7 +448,8 @@ class Driver:
             try:
                 pending = append(event, sync=sync)
             except OutputNotSerializable as error:
-                event, pending = self._append_refused(event, error, sync=sync)
+                types, keep = declared_in(machine, event), partial(append, sync=sync)
+                event, pending = kept_otherwise(event, machine, types, error, keep)
             if pending is not None:
                 await self._on_disk(event, pending)
                 continue
@@ -463,21 +458,6 @@ class Driver:
                 more = receive(event)
                 if more:
                     todo.extend(more)
-
-    def _append_refused(
-        self, event: ev.Event, error: OutputNotSerializable, *, sync: bool
-    ) -> tuple[ev.Event, Awaitable[None] | None]:
-        """Journal the text of its value, if what the code declares helps, or else a failure."""
-        append = self._wiring.journal.append
-        try:
-            types = declared_in(self.machine, event)
-            return event, append(with_text(event, self.machine, types, error), sync=sync)
-        except OutputNotSerializable as still:
-            node = self.machine.run.nodes.get(getattr(event, "path", ""))
-            settled = node is not None and node.phase is Phase.ENDING
-            failure = failure_for_unserializable(event, still, settled=settled)
-            ev.stamp(failure, self.run_id, event.seq, self.now())
-            return failure, append(failure, sync=sync)
 
     async def _on_disk(self, event: ev.Event, pending: Awaitable[None]) -> None:
         """Wait for an event that is being written, then go on from it."""
