@@ -36,6 +36,7 @@ gate handlers, rollbacks) is begun and told to the core by ``engine.callbacks``.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -48,6 +49,7 @@ import anyio.lowlevel
 import msgspec
 
 from handrail.core import commands as cmd
+from handrail.core.admission import Admission
 from handrail.core.ending import close_bodies
 from handrail.core.line import Line
 from handrail.core.machine import Machine
@@ -62,11 +64,13 @@ from handrail.engine.attempt_tasks import (
     interruption,
     stays_s,
 )
-from handrail.engine.callbacks import EVALUATION, GATE, Callbacks
+from handrail.engine.bus import Bus
+from handrail.engine.callbacks import EVALUATION, GATE, Callbacks, Evaluator
 from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
 from handrail.engine.loop import Due, FailedWrite, Message, Skew
-from handrail.engine.parts import Wiring
+from handrail.engine.parts import Parts
+from handrail.engine.perform import Performer
 from handrail.engine.queue import SharedLine
 from handrail.engine.replay import resolve_recorded_callbacks, warn_of_masked, write_out
 from handrail.engine.tasks import ABANDONED, InFlight, Tasks, tasks
@@ -80,7 +84,7 @@ from handrail.errors import (
 )
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, WorkflowResult
-from handrail.ports.journal import GroupAppend, group_append
+from handrail.ports.journal import GroupAppend, Journal, group_append
 from handrail.record.answers import accepted
 from handrail.steps.verbs import PLAIN
 from handrail.system.running_loop import running_loop
@@ -129,44 +133,57 @@ class Driver:
 
     make_attempts = Attempts
 
-    def __init__(self, machine: Machine, wiring: Wiring, seq: int) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        parts: Parts,
+        seq: int,
+        *,
+        journal: Journal,
+        bus: Bus,
+        performer: Performer,
+        evaluator: Evaluator,
+        last_at: float,
+    ) -> None:
         self.machine = machine
         self.run_id = machine.run.setting.run_id
         self.result: WorkflowResult[Any] | None = None
-        self._wiring = wiring
+        self._parts, self._journal, self._bus = parts, journal, bus
         self._seq = seq
-        self.now = wiring.clock.now
+        self.now = parts.clock.now
         self._todo: deque[cmd.Command | _Written] = deque()
         self._inbox: deque[Message] = deque()
         self._wake = anyio.Event()
         self._thread, self._home = threading.get_ident(), running_loop()
         self.flights: dict[tuple[str, str], InFlight] = {}
         self.timers: Timers[InFlight | Message] = Timers()
-        self._skew = Skew(wiring.clock)
+        self._skew = Skew(parts.clock)
         self.context = copy_context().copy
         self.tasks: Tasks = tasks(self._deliver)
         self._escaped: BaseException | None = None
         self.interrupted: str | None = None
         self.closing = False
         self._linger_until: float | None = None
-        append_all = group_append(wiring.journal)
+        append_all = group_append(journal)
         self._append_all: GroupAppend = append_all or _not_together
         self._gathers = TOGETHER if append_all is not None else 0
         """So many ends that have come are recorded as one."""
         self._alone = 0
         """So many records are written one by one, since one of them cannot be written."""
         self._syncing = False
-        self.mask = wiring.bus.mask
-        self.mark = wiring.performer.contexts.mark
-        self._messages = Inbox(wiring.journal, machine)
+        self.mask = bus.mask
+        self.mark = performer.contexts.mark
+        self._messages = Inbox(journal, machine)
         self.attempts = self.make_attempts(
             self,
-            wiring.performer,
+            performer,
             self._skew,
             self._handler_interrupted,
-            durable=wiring.journal.durable,
+            durable=journal.durable,
         )
-        admission, shared, start = wiring.admission, wiring.shared, self.attempts.start
+        processes = max(4, os.cpu_count() or 1)
+        admission = Admission(machine.run.limits, last_at, processes=processes)
+        shared, start = parts.shared, self.attempts.start
         self._line = (
             Line(self, admission, start)
             if shared is None
@@ -174,14 +191,14 @@ class Driver:
         )
         self._claiming = self.attempts.claiming = Claiming(
             self,
-            wiring.claims,
-            folder_of=wiring.performer.folder_of,
+            parts.claims,
+            folder_of=performer.folder_of,
             begin=self._line.begin,
             leave_place=self._line.release,
             stopped=self.attempts.stopped_before,
         )
         self._callbacks = Callbacks(
-            self, wiring.evaluator, answer=self.answer, interrupted=self._handler_interrupted
+            self, evaluator, answer=self.answer, interrupted=self._handler_interrupted
         )
 
     # -- from outside, in any thread ------------------------------------------------------------
@@ -331,7 +348,7 @@ class Driver:
         if self.machine.run.changes:
             raise ReplayMismatch(self.run_id, self.machine.run.changes)
         with anyio.CancelScope(shield=True):  # all of it is numbered: none may be missing
-            await write_out(rehearsal, self.machine, self._wiring.journal, self._wiring.bus)
+            await write_out(rehearsal, self.machine, self._journal, self._bus)
         return rehearsal.held
 
     def _stamp(self, event: ev.Event) -> float:
@@ -340,7 +357,7 @@ class Driver:
 
     def _read_inbox_meanwhile(self) -> None:
         """Look for letters while the drive lasts; what is in memory alone cannot get any."""
-        if self._wiring.journal.durable:
+        if self._journal.durable:
             flight = InFlight("", "mail", None, None)
             flight.over = True
             self.tasks.start(flight, self._postman, self.context())
@@ -385,7 +402,7 @@ class Driver:
         """
         todo, machine, run_id, now = self._todo, self.machine, self.run_id, self.now
         receive, reacts_to = machine.receive, machine.reacts_to
-        emit, append = self._wiring.bus.emit, self._wiring.journal.append
+        emit, append = self._bus.emit, self._journal.append
         free, holders, waiting = self._line.free, self._line.holders, self._line.waiting
         kept, held, gathers = self._line.kept, self._claiming.held, self._gathers
         while todo:
@@ -462,7 +479,7 @@ class Driver:
     async def _on_disk(self, event: ev.Event, pending: Awaitable[None]) -> None:
         """Wait for an event that is being written, then go on from it."""
         await self._written(pending)
-        self._wiring.bus.emit(event)
+        self._bus.emit(event)
         self.receive(event)
 
     async def _recorded_together(self, first: cmd.Record) -> bool:
@@ -505,7 +522,7 @@ class Driver:
         run = self.machine.run
         run.more_ended = True
         for event in events:
-            self._wiring.bus.emit(event)
+            self._bus.emit(event)
             self.receive(event)
         run.more_ended = False
         for path in run.deferred:
@@ -534,7 +551,7 @@ class Driver:
             case cmd.EndDrive():
                 self._interrupt(command.reason)
             case cmd.Ask():
-                if self._wiring.handles_gates:
+                if self._parts.gates is not None:
                     self._callbacks.ask(command)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
                 self._callbacks.evaluate(command)
@@ -588,7 +605,7 @@ class Driver:
             notice, (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted, ev.ClaimLost)
         ):
             ev.stamp(notice, self.run_id, self._seq, self.now())
-            self._wiring.bus.emit(notice)
+            self._bus.emit(notice)
         elif notice.path not in self.machine.run.nodes:
             return  # of an agent that was stopped, and does not know it yet
         elif self._syncing:  # sinks are to see what is being written first
@@ -597,12 +614,12 @@ class Driver:
         else:
             self._stamp(notice)
             try:
-                pending = self._wiring.journal.append(notice)
+                pending = self._journal.append(notice)
             except HandrailError as error:  # it is no fault of the agent, which is told nothing
                 self._seq -= 1
                 pending = FailedWrite(error)
             if pending is None:
-                self._wiring.bus.emit(notice)
+                self._bus.emit(notice)
             else:
                 self._todo.append(_Written(notice, pending))
                 self._wake.set()
@@ -730,7 +747,7 @@ class Driver:
                 raise CoreStalled
             now = self.now()
             if self._linger_until is None:
-                self._linger_until = now + stays_s(self._wiring.linger_s, self.machine.run)
+                self._linger_until = now + stays_s(self._parts.linger_s, self.machine.run)
             if now >= self._linger_until:
                 self.read_mail()  # an answer that was accepted must not wait for the next drive
                 if not self._todo and not self._inbox:
@@ -744,7 +761,7 @@ class Driver:
             if self._inbox:
                 return
         busy = sum(1 for one in self.flights.values() if not one.waits)
-        await self._wiring.clock.wait(self._wake, due, busy=busy + self._claiming.at_work)
+        await self._parts.clock.wait(self._wake, due, busy=busy + self._claiming.at_work)
 
     def _nothing_is_at_work(self) -> bool:
         """True if nothing is under way but what waits for a place and gets none: it is paused."""
@@ -754,7 +771,7 @@ class Driver:
 
     def _goes_on_by_itself(self) -> bool:
         """True if a timer is set that the process is to wait for."""
-        longest = self._wiring.suspend_timers_after_s
+        longest = self._parts.suspend_timers_after_s
         now = self.now()
         return any(
             ends_by_itself(self.machine.run, token) and (longest is None or due - now <= longest)
@@ -776,7 +793,7 @@ class Driver:
         if self.interrupted is not None or self.result is not None:
             return
         self.interrupted = reason
-        if not self._wiring.journal.durable:
+        if not self._journal.durable:
             self._inbox.appendleft(lambda: self.record(ev.CancelRequested(reason)))
             return
         self._end_drive(reason)
