@@ -408,7 +408,7 @@ class Conductor:
             case cmd.Undo():
                 self._undo(command)
             case cmd.EndDrive() | cmd.Changed():
-                self._end_drive(_why_ended(command))
+                self._end_drive(command.reason)
             case cmd.Finish():
                 self.result = command.result
             case cmd.Claim():  # claims are of one machine: nobody else is here
@@ -668,9 +668,3 @@ def _within(limits: Limits, window: int | None) -> Limits:
     if window is None or (most is not None and most <= window):
         return limits
     return attrs.evolve(limits, max_concurrency=window)
-
-
-def _why_ended(command: cmd.EndDrive | cmd.Changed) -> str:
-    if isinstance(command, cmd.EndDrive):
-        return command.reason
-    return f"the code no longer matches the record of {command.path!r}"

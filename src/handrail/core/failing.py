@@ -113,10 +113,7 @@ def record_failure(
         ev.AttemptFailed(
             node.path,
             node.attempt,
-            failure.error,
-            failure.kind,
-            failure.bases,
-            failure.traceback,
+            *failure.facts,
             retryable,
             failure.output,
             failure.usage,
@@ -185,10 +182,7 @@ def failed_result(
         step.verb.kind,
         "failed",
         failure.output,
-        failure.error,
-        failure.kind,
-        failure.bases,
-        failure.traceback,
+        *failure.facts,
         duration_ms,
         attempt,
     )

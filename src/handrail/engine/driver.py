@@ -558,7 +558,7 @@ class Driver:
             case cmd.Undo():
                 self._callbacks.undo(command)
             case cmd.Changed():
-                self._end_drive(f"the code no longer matches the record of {command.path!r}")
+                self._end_drive(command.reason)
             case cmd.Finish():
                 self.result = command.result
             case _:
@@ -571,15 +571,14 @@ class Driver:
             case cmd.Queue():
                 self._claiming.launch(command)
             case cmd.Release():
-                self._line.kept.discard(command.path)
-                self._line.release(command.path)
+                self._line.carry_out(command)
                 self._claiming.give_back(command.path)
             case cmd.Claim():
                 self._claiming.claim(command)
             case cmd.Unclaim():
                 self._claiming.give_back(command.path)
             case cmd.Hold():
-                self._line.hold(on=command.on)
+                self._line.carry_out(command)
 
     def receive(self, event: ev.Event | cmd.Report) -> None:
         """Tell the core, and carry out what it answers behind what is to be done already."""

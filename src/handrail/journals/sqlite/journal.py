@@ -202,11 +202,7 @@ class SqliteJournal:
         Raises:
             JournalDamaged: they are not what was written; run and number are named.
         """
-        name, read = self._store.name, self._reader(run_id, secrets)
-        return self._store.read(
-            f"reading run {run_id}",
-            lambda desk: read_events(name, desk, run_id, read) or [],
-        )
+        return self.events_after(run_id, 0, secrets=secrets) or []
 
     def events_after(
         self, run_id: str, after: int, /, *, secrets: Mapping[str, str] | None = None
