@@ -10,8 +10,8 @@ handled by that loop, so the core is never entered twice.
 
 An event goes one way: numbered, then ``journal.append``, then sinks, then ``machine.receive``.
 Where a journal can, the records that are next in line are written as one (``append_all``). A drive
-that resumes a run begins with a rehearsal (``core.rehearsal``), and what comes by letter from other
-processes is read by a task (``engine.inbox``).
+that resumes a run begins with a rehearsal (``core.rehearsal``). What other processes send to the
+run is read by a task (``engine.inbox``).
 
 A flight is something at work outside the loop: an attempt, an evaluation, a rollback, a gate's
 handler. Its states:
@@ -68,11 +68,11 @@ from handrail.engine.bus import Bus
 from handrail.engine.callbacks import EVALUATION, GATE, Callbacks, Evaluator
 from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
-from handrail.engine.loop import Due, FailedWrite, Message, Skew
+from handrail.engine.loop import Due, FailedWrite, Job, Skew
 from handrail.engine.parts import Parts
 from handrail.engine.perform import Performer
-from handrail.engine.queue import SharedLine
 from handrail.engine.replay import resolve_recorded_callbacks, warn_of_masked, write_out
+from handrail.engine.shared_limits import SharedLine
 from handrail.engine.tasks import ABANDONED, InFlight, Tasks, tasks
 from handrail.errors import (
     CoreStalled,
@@ -119,8 +119,8 @@ TOGETHER = 64
 """So many records at most are written as one."""
 FEW = 8
 """Where no more is at work, what follows from each end is done before the next end is recorded."""
-MAIL_EVERY_S = 0.1
-"""How often letters from other processes are looked for."""
+LOOK_EVERY_S = 0.1
+"""How often messages from other processes are looked for."""
 UNREADABLE = 50
 """So many looks in a row may fail. Then the drive ends, before what is at work is done in vain: a
 journal that cannot be read will hardly be written, and nobody could cancel the run any more."""
@@ -152,11 +152,11 @@ class Driver:
         self._seq = seq
         self.now = parts.clock.now
         self._todo: deque[cmd.Command | _Written] = deque()
-        self._inbox: deque[Message] = deque()
+        self._inbox: deque[Job] = deque()
         self._wake = anyio.Event()
         self._thread, self._home = threading.get_ident(), running_loop()
         self.flights: dict[tuple[str, str], InFlight] = {}
-        self.timers: Timers[InFlight | Message] = Timers()
+        self.timers: Timers[InFlight | Job] = Timers()
         self._skew = Skew(parts.clock)
         self.context = copy_context().copy
         self.tasks: Tasks = tasks(self._deliver)
@@ -203,12 +203,12 @@ class Driver:
 
     # -- from outside, in any thread ------------------------------------------------------------
 
-    def post(self, message: Message, *, urgent: bool = False) -> None:
+    def post(self, job: Job, *, urgent: bool = False) -> None:
         """Have the loop do this next. ``urgent`` stops what it performs in its own task."""
         if threading.get_ident() != self._thread:
-            self._home.soon_from_anywhere(partial(self.post, message, urgent=urgent))
+            self._home.soon_from_anywhere(partial(self.post, job, urgent=urgent))
             return
-        self._inbox.append(message)
+        self._inbox.append(job)
         self._wake.set()
         if urgent and self.attempts.inline is not None:
             self.tasks.stop_inline(self.attempts.inline, ABANDON_AFTER_S)
@@ -231,7 +231,7 @@ class Driver:
         gate = self._open_gate(path)
         value = accepted(gate, answer)
         self._messages.answer(gate, value, by, self.now())
-        self._look_for_mail()
+        self._look_for_messages()
         return value
 
     def signal(self, name: str, payload: Any, by: str | None = None) -> None:
@@ -241,27 +241,27 @@ class Driver:
             InvalidSignal: somebody waits for it, and would fail by this payload.
         """
         self._messages.signal(name, payload, by, self.now())
-        self._look_for_mail()
+        self._look_for_messages()
 
     def steer(self, event: ev.RunSteered | ev.WorkEdited) -> None:
         """Do to the run, or to a step of it, what somebody asked for; returns at once."""
         self._messages.steer(event, self.now())
-        self._look_for_mail()
+        self._look_for_messages()
 
-    def _look_for_mail(self) -> None:
+    def _look_for_messages(self) -> None:
         """Read it now, or have the drive's own thread do so."""
         if threading.get_ident() == self._thread:
-            self.read_mail()
+            self.read_messages()
         else:
-            self.post(self._read_mail_if_it_can_be)
+            self.post(self._read_messages_if_it_can)
 
-    def _read_mail_if_it_can_be(self) -> None:
-        with contextlib.suppress(HandrailError):  # the postman looks again
-            self.read_mail()
+    def _read_messages_if_it_can(self) -> None:
+        with contextlib.suppress(HandrailError):  # another look comes
+            self.read_messages()
 
-    def read_mail(self) -> None:
-        """Have what came by letter recorded, before whatever the inbox holds; once the run's end is
-        on its way, it is left for another drive.
+    def read_messages(self) -> None:
+        """Have the messages that came recorded, before whatever the inbox holds; once the run's end
+        is on its way, they are left for another drive.
         """
         if self.machine.run.root.phase is Phase.ENDING or self.result is not None:
             return
@@ -298,7 +298,7 @@ class Driver:
                 the journal.
         """
         async with self.tasks:
-            self._read_inbox_meanwhile()
+            self._watch_for_messages_meanwhile()
             try:
                 if self.machine.run.recorded.is_empty:
                     self._todo.append(cmd.Record(first))
@@ -355,19 +355,19 @@ class Driver:
         self._seq += 1
         return ev.stamp(event, self.run_id, self._seq, self.now()).at
 
-    def _read_inbox_meanwhile(self) -> None:
-        """Look for letters while the drive lasts; what is in memory alone cannot get any."""
+    def _watch_for_messages_meanwhile(self) -> None:
+        """Look for messages while the drive lasts; what is in memory alone cannot get any."""
         if self._journal.durable:
-            flight = InFlight("", "mail", None, None)
+            flight = InFlight("", "messages", None, None)
             flight.over = True
-            self.tasks.start(flight, self._postman, self.context())
+            self.tasks.start(flight, self._watch_for_messages, self.context())
 
-    async def _postman(self) -> None:
+    async def _watch_for_messages(self) -> None:
         failed = 0
         while True:
-            await anyio.sleep(MAIL_EVERY_S)
+            await anyio.sleep(LOOK_EVERY_S)
             try:
-                self.read_mail()
+                self.read_messages()
             except HandrailError as error:
                 failed += 1
                 if failed == UNREADABLE:
@@ -436,7 +436,7 @@ class Driver:
                 if holders:
                     self._line.release(command.path)
                 if self._inbox:  # what its own thread sent before its end
-                    self._read_mail_if_it_can_be()
+                    self._read_messages_if_it_can()
                 if todo:
                     await self._until_written()
                 if event is None:
@@ -588,9 +588,9 @@ class Driver:
         """Behind whatever came in meanwhile: a request to cancel, above all."""
         self._inbox.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
 
-    def next(self, message: Message) -> None:
+    def next(self, job: Job) -> None:
         """Do this behind what came in meanwhile."""
-        self._inbox.append(message)
+        self._inbox.append(job)
 
     def record(self, event: ev.Event, *, sync: bool = False) -> None:
         """Have an event recorded behind what is to be done already; ``sync``: on disk at once."""
@@ -735,7 +735,7 @@ class Driver:
         gate = self.machine.run.gates.get(path)
         if gate is None or self._messages.close(gate, self.now()):
             return False
-        self.read_mail()
+        self.read_messages()
         return True
 
     async def _wait(self) -> None:
@@ -748,7 +748,7 @@ class Driver:
             if self._linger_until is None:
                 self._linger_until = now + stays_s(self._parts.linger_s, self.machine.run)
             if now >= self._linger_until:
-                self.read_mail()  # an answer that was accepted must not wait for the next drive
+                self.read_messages()  # an answer that was accepted must not wait for the next drive
                 if not self._todo and not self._inbox:
                     (self._end_drive if self._line.waiting else self._suspend)("waiting")
                 return

@@ -39,8 +39,8 @@ from handrail.engine.perform import Performer
 from handrail.engine.preflight import preflight
 from handrail.engine.replacements import Replacements
 from handrail.engine.replay import warn_of_missing
-from handrail.engine.run import Run
 from handrail.engine.step_names import StepNames, unchanged_since
+from handrail.engine.stream import Run
 from handrail.errors import JournalDamaged, ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition

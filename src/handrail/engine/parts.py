@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 from handrail.engine.perform import Around, FolderOf
-from handrail.engine.queue import SharedAdmission
+from handrail.engine.shared_limits import SharedAdmission
 from handrail.errors import DefinitionError, RunIdTaken, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentOptions, AgentSettings
