@@ -37,6 +37,19 @@ def test_what_a_walk_goes_through_is_there(module: str, name: str) -> None:
     assert attrgetter(name)(module_of(module)) is not None
 
 
+@pytest.mark.parametrize("room", [*ROOMS, "journals.sqlite"])
+def test_what_a_room_says_of_itself_is_there(room: str) -> None:
+    """Each module, and each function in one, that the text of a package names is in it."""
+    folder = PACKAGE / room.replace(".", "/")
+    text = import_module(f"handrail.{room}").__doc__ or ""
+    names = re.findall(r"``([a-z_]+)(?:\.([A-Za-z_.]+))?``", text)
+    assert names
+    for module, function in names:
+        assert (folder / f"{module}.py").exists()
+        if function:
+            assert attrgetter(function)(import_module(f"handrail.{room}.{module}")) is not None
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_each_module_is_there(name: str) -> None:
     """Each module that is named whole can be imported."""

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from handrail.engine.current import Current as Current
     from handrail.engine.current import OutsideStep as OutsideStep
     from handrail.engine.current import current as current
-    from handrail.engine.run import Run as Run
     from handrail.engine.serving import RunHandle as RunHandle
+    from handrail.engine.stream import Run as Run
     from handrail.errors import BudgetExceeded as BudgetExceeded
     from handrail.errors import CancelledFromWithin as CancelledFromWithin
     from handrail.errors import CannotSteer as CannotSteer
@@ -213,7 +213,7 @@ _NAMES = {
     "handrail.coordination.hub_claims": "HubClaims",
     "handrail.decorator": "Workflow workflow",
     "handrail.engine.current": "ContextNotAMapping Current OutsideStep current",
-    "handrail.engine.run": "Run",
+    "handrail.engine.stream": "Run",
     "handrail.engine.serving": "RunHandle",
     "handrail.errors": """
         BudgetExceeded CancelledFromWithin CannotSteer ClaimDeadlock ClaimLost ClaimTimeout

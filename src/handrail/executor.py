@@ -12,8 +12,8 @@ import attrs
 
 from handrail.engine.parts import OnChange, Parts, check_arguments
 from handrail.engine.perform import Around
-from handrail.engine.queue import shared_admission
 from handrail.engine.serving import ServingEngine
+from handrail.engine.shared_limits import shared_admission
 from handrail.journals.memory import MemoryJournal
 from handrail.model.agent_options import NO_OPTIONS, AgentOptions, AgentSettings, with_model
 from handrail.model.launch import Launch

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handrail.core.retry import GiveUp, RetryAfter, delay_s, next_attempt
+from handrail.core.retry import delay_s, pause_s
 from handrail.model.policy import Backoff, Retry, backoff_of
 
 BACKOFFS = st.builds(
@@ -97,18 +97,17 @@ def test_another_attempt_follows_exactly_while_one_is_left(
     *, attempt: int, most: int, retryable: bool
 ) -> None:
     """``retry(n)`` allows n attempts in all, and none after a failure that it does not cover."""
-    chosen = next_attempt(attempt, retryable=retryable, retry=Retry(most), seed="seed")
-    assert isinstance(chosen, RetryAfter) == (retryable and attempt < most)
-    assert isinstance(chosen, GiveUp) == (not retryable or attempt >= most)
+    pause = pause_s(attempt, retryable=retryable, retry=Retry(most), seed="seed")
+    assert (pause is not None) == (retryable and attempt < most)
 
 
 def test_the_pause_is_that_of_the_policy() -> None:
     """What is chosen is the policy's own pause for this attempt and seed."""
-    chosen = next_attempt(2, retryable=True, retry=Retry(3), seed="run/step")
-    assert chosen == RetryAfter(delay_s(Backoff(), 2, "run/step"))
+    pause = pause_s(2, retryable=True, retry=Retry(3), seed="run/step")
+    assert pause == delay_s(Backoff(), 2, "run/step")
 
 
 @given(ATTEMPTS)
 def test_without_a_policy_there_is_one_attempt(attempt: int) -> None:
     """A step without ``.retry`` is not tried again."""
-    assert next_attempt(attempt, retryable=True, retry=None, seed="seed") == GiveUp()
+    assert pause_s(attempt, retryable=True, retry=None, seed="seed") is None

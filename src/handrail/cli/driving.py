@@ -34,7 +34,7 @@ from handrail.cli.report import tell_ending, tell_mismatch, tell_missing, write_
 from handrail.cli.screen import Screen
 from handrail.engine.executor import Engine
 from handrail.engine.parts import OnChange, Start
-from handrail.engine.run import Run
+from handrail.engine.stream import Run
 from handrail.errors import ReplayMismatch
 from handrail.executor import agent_defaults
 from handrail.model.agent_options import NO_OPTIONS, AgentSettings

@@ -214,13 +214,7 @@ class ScopeNode(BodyStepNode):
 
     def body_ended(self, run: RunState, value: Any, error: BaseException | None) -> None:
         """Give what the helper returned, or fail with what it raised; nothing is undone yet."""
-        if error is None:
-            where = f"scope {self.path!r}"
-            error = run.unrecordable(value, where, lambda: declared_for(self))
-        if error is None:
-            run.succeed(self, value)
-        else:
-            fail(run, self, failure_of_body(error))
+        end_called(run, self, value, error)
 
 
 class HeldBodyNode(BodyStepNode):

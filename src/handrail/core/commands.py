@@ -205,6 +205,11 @@ class Changed(msgspec.Struct, frozen=True):
 
     path: str
 
+    @property
+    def reason(self) -> str:
+        """Why it ends."""
+        return f"the code no longer matches the record of {self.path!r}"
+
 
 class Finish(msgspec.Struct, frozen=True):
     """The drive is over; this is its result."""

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
@@ -42,10 +42,10 @@ from handrail.core.attempt_ends import bound, failed, undone
 from handrail.core.command_loop import CommandLoop
 from handrail.core.line import Line
 from handrail.core.machine import Machine
-from handrail.core.nodes import Phase, cleans_up
-from handrail.core.rehearsal import Rehearsing, beginning, leads_back
+from handrail.core.nodes import Phase
+from handrail.core.rehearsal import Rehearsal, questions, rehearse, rehearse_on, to_carry_out
 from handrail.core.timers import Timers
-from handrail.core.value_texts import Types, declared_in, failure_for_unserializable, with_text
+from handrail.core.value_texts import Types, declared_in, kept_otherwise
 from handrail.core.waits import ends_by_itself
 from handrail.errors import (
     CancelledFromWithin,
@@ -60,13 +60,11 @@ from handrail.model import events as ev
 from handrail.model.policy import Limits
 from handrail.model.results import Usage, WorkflowResult
 from handrail.record.answers import accepted
-from handrail.record.run_record import Recorded
 
 Kind: TypeAlias = Literal["attempt", "evaluation", "gate", "rollback"]
 Question: TypeAlias = cmd.AskPredicate | cmd.AskFallback | cmd.FindStages | cmd.Ask
 End: TypeAlias = ev.StepCompleted | ev.AttemptFailed | cmd.LaunchFailed | cmd.Stopped
 """How an attempt can end."""
-_STARTS = (cmd.Perform, cmd.Queue)
 
 
 class InFlight:
@@ -168,8 +166,10 @@ class Conductor:
         self._line = Line(self, Admission(_within(limits, window), last_at), self._start)
         self._pulls: deque[str] = deque()
         """Groups that begin no more until the window has room."""
-        self._rehearsing: Rehearsing | None = None
-        self._questions = _Questions()
+        self._rehearsal: Rehearsal | None = None
+        self._questions: Generator[Question, Sequence[cmd.Command], list[cmd.Command]] | None = None
+        self._asked: Question | None = None
+        """The one of them that waits for its answer."""
         self._cancel: str | None = None
         self._ends: str | None = None
         """Why the drive ends before its run does, if it does."""
@@ -190,7 +190,7 @@ class Conductor:
             self.record(first)
             return
         self._cancel = cancel
-        self._rehearsing = beginning(
+        self._rehearsal = rehearse(
             self.machine, first, known, self._stamp, shows=self._tell is not None
         )
 
@@ -203,7 +203,7 @@ class Conductor:
                 ``late``. CoreStalled: the run can neither go on nor end.
         """
         self._loop.now = self.now()
-        if self._rehearsing is not None and not self._rehearse(most):
+        if self._rehearsal is not None and not self._rehearse(most):
             return False
         while self.result is None:
             if not self._loop.run(most):
@@ -241,9 +241,10 @@ class Conductor:
         """What a question's answer is; of a gate: the answer and who gave it."""
         if isinstance(question, cmd.Ask):
             self._inbox.append(partial(self._answered, question, value, error))
-        elif self._questions.waits_for(question):
+        elif question is self._asked:
+            self._asked = None
             report = cmd.Evaluated(question.path, value, error, self.now())
-            self._rehearsing = self._questions.go_on(
+            self._rehearsal = rehearse_on(
                 self.machine, report, self._seq, self._stamp, shows=self._tell is not None
             )
         elif self._gone(question.path, "evaluation") is None:
@@ -304,7 +305,7 @@ class Conductor:
         return self.result is None and not self.flights and not self._goes_on_by_itself()
 
     def _goes_on_by_itself(self) -> bool:
-        if self._rehearsing is not None or self._questions.asked is not None:
+        if self._rehearsal is not None or self._asked is not None:
             return True
         if self._line.waiting and not self._held:
             return True
@@ -321,37 +322,38 @@ class Conductor:
         """Go through the record, and through what answers lead back into; True once that is done,
         or an answer is waited for.
         """
-        while self._rehearsing is not None:
-            if not self._rehearsing.run(most):
+        while self._rehearsal is not None:
+            if not self._rehearsal.run(most):
                 return False
             if self.machine.run.changes:
                 raise ReplayMismatch(self._run_id, self.machine.run.changes)
-            rehearsal, self._rehearsing = self._rehearsing.rehearsal, None
+            rehearsal, self._rehearsal = self._rehearsal, None
             for number, (event, sync) in enumerate(rehearsal.happened):
                 if sync is not None:
                     self._write(cast("ev.Event", event), rehearsal.declared.get(number))
                 elif self._tell is not None:
                     self._tell(cast("ev.Progress", event))
-            self._questions.hold(rehearsal.held)
-            question = self._questions.following(self.machine.run.recorded)
-            if question is not None:
-                self._host.evaluate(question)
-            else:
-                self._rehearsed()
+            self._ask_following(rehearsal.held)
         return True
 
-    def _rehearsed(self) -> None:
-        """Begin what lies beyond the record; of a run that only unwinds, what cleans up."""
-        held, nodes = self._questions.kept, self.machine.run.nodes
-        if self._cancel is None or self.machine.run.finished:
-            self._loop.add(*held)
+    def _ask_following(self, held: Sequence[cmd.Command]) -> None:
+        """Ask the next question that leads back into the record, or begin what lies beyond it."""
+        try:
+            if self._questions is None:
+                self._questions = questions(held, self.machine.run.recorded)
+                self._asked = next(self._questions)
+            else:
+                self._asked = self._questions.send(held)
+        except StopIteration as done:
+            self._rehearsed(done.value)
         else:
-            self.record(ev.CancelRequested(self._cancel))
-            for one in held:
-                if isinstance(one, _STARTS) and not cleans_up(nodes.get(one.path)):
-                    self._inbox.append(partial(self._stopped, one.path, one.attempt))
-                else:
-                    self._loop.add(one)
+            self._host.evaluate(self._asked)
+
+    def _rehearsed(self, beyond: Sequence[cmd.Command]) -> None:
+        carried_out, stopped = to_carry_out(beyond, self.machine.run, self._cancel)
+        self._loop.add(*carried_out)
+        for one in stopped:
+            self._inbox.append(partial(self._stopped, one.path, one.attempt))
         self.receive(cmd.Rehearsed(at=self.now()))
 
     # -- what the loop and the line ask for -----------------------------------------------------
@@ -383,21 +385,8 @@ class Conductor:
         try:
             self._keep(event)
         except OutputNotSerializable as error:
-            return self._write_refused(event, error, declared or declared_in(self.machine, event))
-        return event
-
-    def _write_refused(
-        self, event: ev.Event, error: OutputNotSerializable, types: Callable[[], Types]
-    ) -> ev.Event:
-        try:
-            self._keep(with_text(event, self.machine, types, error))
-        except OutputNotSerializable as still:
-            node = self.machine.run.nodes.get(getattr(event, "path", ""))
-            settled = node is not None and node.phase is Phase.ENDING
-            failure = failure_for_unserializable(event, still, settled=settled)
-            ev.stamp(failure, self._run_id, event.seq, self.now())
-            self._keep(failure)
-            return failure
+            types = declared or declared_in(self.machine, event)
+            event, _ = kept_otherwise(event, self.machine, types, error, self._keep)
         return event
 
     def _show(self, progress: ev.Progress) -> None:
@@ -419,7 +408,7 @@ class Conductor:
             case cmd.Undo():
                 self._undo(command)
             case cmd.EndDrive() | cmd.Changed():
-                self._end_drive(_why_ended(command))
+                self._end_drive(command.reason)
             case cmd.Finish():
                 self.result = command.result
             case cmd.Claim():  # claims are of one machine: nobody else is here
@@ -667,8 +656,8 @@ class Conductor:
 
     def _check(self) -> None:
         """Raise if nothing can happen any more, which is no user's fault."""
-        at_work = self.flights or self._line.waiting or self._rehearsing or self._pulls
-        waits = self.machine.waits or self._alarm is not None or self._questions.asked
+        at_work = self.flights or self._line.waiting or self._rehearsal or self._pulls
+        waits = self.machine.waits or self._alarm is not None or self._asked
         if not at_work and not waits:
             raise CoreStalled
 
@@ -679,54 +668,3 @@ def _within(limits: Limits, window: int | None) -> Limits:
     if window is None or (most is not None and most <= window):
         return limits
     return attrs.evolve(limits, max_concurrency=window)
-
-
-def _why_ended(command: cmd.EndDrive | cmd.Changed) -> str:
-    if isinstance(command, cmd.EndDrive):
-        return command.reason
-    return f"the code no longer matches the record of {command.path!r}"
-
-
-class _Questions:
-    """What a rehearsal held back, while questions that lead back into the record are asked one
-    after the other. Mutable.
-    """
-
-    def __init__(self) -> None:
-        self.kept: list[cmd.Command] = []
-        """What lies beyond the record."""
-        self.asked: Question | None = None
-        self._left: deque[cmd.Command] = deque()
-
-    def hold(self, held: Sequence[cmd.Command]) -> None:
-        """Look at these next."""
-        self._left.extendleft(reversed(held))
-
-    def following(self, recorded: Recorded) -> Question | None:
-        """The next question to ask; None if all that is left lies beyond the record."""
-        while self._left:
-            command = self._left.popleft()
-            if leads_back(command, recorded):
-                self.asked = command
-                return command
-            self.kept.append(command)
-        return None
-
-    def waits_for(self, question: Question) -> bool:
-        """True if this is the one that was asked."""
-        return self.asked is question
-
-    def go_on(
-        self,
-        machine: Machine,
-        report: cmd.Evaluated,
-        seq: int,
-        stamp: Callable[[ev.Event], float],
-        *,
-        shows: bool,
-    ) -> Rehearsing:
-        """What goes on by the answer."""
-        self.asked = None
-        rehearsing = Rehearsing(machine, stamp, report.at, seq, shows=shows)
-        rehearsing.receive(report)
-        return rehearsing

@@ -1,6 +1,7 @@
-"""What follows a failed attempt: another one, a fallback, a default, or the end of the step.
+"""How attempts fail, and what follows where no other one does: fallback, default, or the end.
 
-The order is fixed: ``retry``, then ``on_error``, then ``default`` or ``skip_on_error``.
+The order is fixed: ``retry`` (``core.retry``), then ``on_error``, then ``default`` or
+``skip_on_error``.
 """
 
 from __future__ import annotations
@@ -11,14 +12,12 @@ from typing import Any, cast
 from handrail.core import commands as cmd
 from handrail.core.failures import AttemptFailure, failure_from, failure_of
 from handrail.core.nodes import Phase
-from handrail.core.retry import RetryAfter, next_attempt
-from handrail.core.run_state import Attempt, EndStopped, RunState, StepNode
+from handrail.core.run_state import EndStopped, RunState, StepNode
 from handrail.errors import NotAStep, StepIsPoisonous, StepWasInterrupted
 from handrail.model import events as ev
 from handrail.model.paths import join
 from handrail.model.policy import RetryOn
 from handrail.model.results import Skipped, StepFailed, StepResult, qualified
-from handrail.record.outputs import members_results
 from handrail.steps.verbs import Step
 
 
@@ -35,7 +34,7 @@ def fail(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
             run.ask(node, cmd.AskPredicate(node.path, predicate, run.view(node), -1))
             return
         retryable = _is_covered(retry.on, failure)
-    _record_failure(run, node, failure, retryable=retryable)
+    record_failure(run, node, failure, retryable=retryable)
 
 
 def fail_with(
@@ -74,44 +73,6 @@ def must_not_run_again(run: RunState, node: StepNode) -> bool:
     return True
 
 
-def attempt_failed(run: RunState, event: ev.AttemptFailed) -> None:
-    """Decide what follows a failure that is in the journal."""
-    node = run.step_at(event.path)
-    if node is None:
-        return
-    failure = node.failure = failure_on_record(event)
-    if event.composed and event.output is None:
-        failure.output = members_results(run.recorded, event.path, event.attempt, node.step)
-    if node.stop is not None:
-        run.end_cancelled(node)
-        return
-    choice = next_attempt(
-        event.attempt,
-        retryable=failure.retryable,
-        retry=node.step.modifiers.retry,
-        seed=f"{run.setting.run_id}/{node.path}",
-    )
-    if not isinstance(choice, RetryAfter):
-        _fall_back(run, node, failure)
-    elif choice.delay_s == 0:
-        run.push(Attempt(node))
-    else:
-        node.phase = Phase.PAUSED
-        due = run.now + choice.delay_s
-        run.record(ev.TimerSet(node.path, due, "retry", event.attempt))
-        node.timer = run.wait(node, due)
-
-
-def retry_judged(
-    run: RunState, node: StepNode, failure: AttemptFailure, report: cmd.Evaluated
-) -> None:
-    """Record the failure as retryable or not; a predicate that raised ends the tries."""
-    if report.error is not None:
-        _record_failure(run, node, failure_of(report.error), retryable=False)
-    else:
-        _record_failure(run, node, failure, retryable=bool(report.value))
-
-
 def fallback_chosen(run: RunState, node: StepNode, report: cmd.Evaluated) -> None:
     """Run the step that the handler returned; anything else settles the failure."""
     chosen: Step[Any] = report.value
@@ -144,17 +105,15 @@ def _primary(node: StepNode) -> tuple[AttemptFailure, ...]:
     return () if node.failure is None else (node.failure,)
 
 
-def _record_failure(
+def record_failure(
     run: RunState, node: StepNode, failure: AttemptFailure, *, retryable: bool
 ) -> None:
+    """Record that the attempt of a node that is no leaf failed, and whether it may be retried."""
     run.record(
         ev.AttemptFailed(
             node.path,
             node.attempt,
-            failure.error,
-            failure.kind,
-            failure.bases,
-            failure.traceback,
+            *failure.facts,
             retryable,
             failure.output,
             failure.usage,
@@ -165,7 +124,8 @@ def _record_failure(
     )
 
 
-def _fall_back(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
+def fall_back(run: RunState, node: StepNode, failure: AttemptFailure) -> None:
+    """Ask the handler of ``on_error``, if there is one, for a step; else settle the failure."""
     handler = node.step.modifiers.on_error
     if handler is None:
         _settle(run, node, failure)
@@ -222,10 +182,7 @@ def failed_result(
         step.verb.kind,
         "failed",
         failure.output,
-        failure.error,
-        failure.kind,
-        failure.bases,
-        failure.traceback,
+        *failure.facts,
         duration_ms,
         attempt,
     )

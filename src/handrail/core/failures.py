@@ -6,7 +6,7 @@ from typing import Any
 
 from handrail.errors import DefinitionError, HandrailError, RunCancelled, WorkflowError
 from handrail.model.described import bases_of, raised_at, text_of, traceback_of
-from handrail.model.results import Failure, StepFailed, StepResult, qualified
+from handrail.model.results import StepFailed, StepResult, qualified
 
 
 class AttemptFailure:
@@ -35,9 +35,16 @@ class AttemptFailure:
         """How the output follows from what is recorded below the step; see ``record.outputs``."""
 
     @property
-    def facts(self) -> Failure:
-        """What a result says of it, if the step got over it."""
-        return Failure(self.error, self.kind, self.bases, self.traceback)
+    def facts(self) -> tuple[str, str, tuple[str, ...], str | None]:
+        """Its text, its type, the bases of that, and the traceback, as events have them."""
+        return self.error, self.kind, self.bases, self.traceback
+
+
+def facts_of(
+    failure: AttemptFailure | None, error: str | None
+) -> tuple[str | None, str | None, tuple[str, ...], str | None]:
+    """The same of a failure, as results have them; without one of an ``error`` that is no more."""
+    return (error, None, (), None) if failure is None else failure.facts
 
 
 def failure_from(result: StepResult[Any], text: str) -> AttemptFailure:

@@ -63,7 +63,7 @@ from handrail.core.ending import (
     run_suspended,
     workflow_completed,
 )
-from handrail.core.failing import attempt_failed, fallback_chosen, fallback_ended, retry_judged
+from handrail.core.failing import fallback_chosen, fallback_ended
 from handrail.core.failures import failure_from, failure_of_body
 from handrail.core.generators import call
 from handrail.core.groups import GroupNode
@@ -76,6 +76,7 @@ from handrail.core.launches import (
 )
 from handrail.core.nodes import MemberNode, Node, Phase, RunNode
 from handrail.core.replaying import keep_result
+from handrail.core.retry import attempt_failed, retry_judged
 from handrail.core.run_state import (
     Action,
     Advance,

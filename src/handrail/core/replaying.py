@@ -10,10 +10,10 @@ from handrail.core import commands as cmd
 from handrail.core.changes import item_changed, step_changed
 from handrail.core.compensation import find_compensations
 from handrail.core.ending import note_recorded_rollbacks
-from handrail.core.failing import attempt_failed
 from handrail.core.items import Items
 from handrail.core.launches import resume_launches
 from handrail.core.nodes import MemberNode, Node, Phase
+from handrail.core.retry import attempt_failed
 from handrail.core.run_state import (
     AgentNode,
     Attempt,

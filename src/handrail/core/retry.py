@@ -1,37 +1,67 @@
-"""Whether a failed attempt is followed by another, and after how long."""
+"""Whether a failed attempt is followed by another, and after how long.
+
+``attempt_failed`` decides, and ``core.attempts.attempt`` makes the next one: the action ``Attempt``
+leads there. What follows where there is none: see ``core.failing``.
+"""
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
-from handrail.model.dataclass import dataclass
+from handrail.core import commands as cmd
+from handrail.core.failing import failure_on_record, fall_back, record_failure
+from handrail.core.failures import AttemptFailure, failure_of
+from handrail.core.nodes import Phase
+from handrail.core.run_state import Attempt, RunState, StepNode
+from handrail.model import events as ev
 from handrail.model.policy import Backoff, Retry
+from handrail.record.outputs import members_results
 
 
-@dataclass(frozen=True, slots=True)
-class RetryAfter:
-    """Try again after this many seconds."""
+def attempt_failed(run: RunState, event: ev.AttemptFailed) -> None:
+    """Decide what follows a failure that is in the journal: another attempt, or none."""
+    node = run.step_at(event.path)
+    if node is None:
+        return
+    failure = node.failure = failure_on_record(event)
+    if event.composed and event.output is None:
+        failure.output = members_results(run.recorded, event.path, event.attempt, node.step)
+    if node.stop is not None:
+        run.end_cancelled(node)
+        return
+    pause = pause_s(
+        event.attempt,
+        retryable=failure.retryable,
+        retry=node.step.modifiers.retry,
+        seed=f"{run.setting.run_id}/{node.path}",
+    )
+    if pause is None:
+        fall_back(run, node, failure)
+    elif pause == 0:
+        run.push(Attempt(node))
+    else:
+        node.phase = Phase.PAUSED
+        due = run.now + pause
+        run.record(ev.TimerSet(node.path, due, "retry", event.attempt))
+        node.timer = run.wait(node, due)
 
-    delay_s: float
+
+def retry_judged(
+    run: RunState, node: StepNode, failure: AttemptFailure, report: cmd.Evaluated
+) -> None:
+    """Record the failure as retryable or not; a predicate that raised ends the tries."""
+    if report.error is not None:
+        record_failure(run, node, failure_of(report.error), retryable=False)
+    else:
+        record_failure(run, node, failure, retryable=bool(report.value))
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """No further attempt."""
-
-
-NextAttempt: TypeAlias = RetryAfter | GiveUp
-_GIVE_UP = GiveUp()
-
-
-def next_attempt(attempt: int, *, retryable: bool, retry: Retry | None, seed: str) -> NextAttempt:
-    """What follows failed attempt number ``attempt`` (from 1).
+def pause_s(attempt: int, *, retryable: bool, retry: Retry | None, seed: str) -> float | None:
+    """The pause after failed attempt number ``attempt`` (from 1); None: no other one follows.
 
     ``seed`` names run and path: the same seed and attempt give the same jitter.
     """
     if retry is None or not retryable or attempt >= retry.max_attempts:
-        return _GIVE_UP
-    return RetryAfter(delay_s(retry.backoff, attempt, seed))
+        return None
+    return delay_s(retry.backoff, attempt, seed)
 
 
 def delay_s(backoff: Backoff, attempt: int, seed: str) -> float:

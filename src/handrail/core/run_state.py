@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import msgspec
 
 from handrail.core import commands as cmd
-from handrail.core.failures import AttemptFailure
+from handrail.core.failures import AttemptFailure, facts_of
 from handrail.core.items import Items
 from handrail.core.ledger import BudgetState
 from handrail.core.mistakes import SecretNames, names_a_secret, secret_names
@@ -29,6 +29,7 @@ from handrail.model.launch import Launch
 from handrail.model.policy import Limits
 from handrail.model.results import (
     A_PERSON,
+    Failure,
     Incident,
     OpenGate,
     RollbackError,
@@ -781,15 +782,12 @@ class RunState:
             step.verb.kind,
             status,
             output,
-            failure.error if failure is not None else error,
-            failure.kind if failure is not None else None,
-            failure.bases if failure is not None else (),
-            failure.traceback if failure is not None else None,
+            *facts_of(failure, error),
             max(0.0, (self.now - node.started_at) * 1000),
             node.attempt,
             abandoned=abandoned,
             usage=node.used_at_end(self, usage),
-            handled=tuple([one.facts for one in handled]),
+            handled=tuple([Failure(*one.facts) for one in handled]),
             given_by=given_by,
         )
         modifiers = step.modifiers
@@ -821,10 +819,7 @@ class RunState:
             "member",
             status,
             output,
-            failure.error if failure is not None else error,
-            failure.kind if failure is not None else None,
-            failure.bases if failure is not None else (),
-            failure.traceback if failure is not None else None,
+            *facts_of(failure, error),
             max(0.0, (self.now - node.started_at) * 1000),
         )
         unreached = self.unreached_children(node)

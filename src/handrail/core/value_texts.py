@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from handrail.codec.unresolved import Unresolved
 from handrail.core.machine import Machine
+from handrail.core.nodes import Phase
 from handrail.core.run_state import declared_for
 from handrail.errors import OutputNotSerializable
 from handrail.model import events as ev
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from handrail.codec.codec import Codec
 
 
+T = TypeVar("T")
 Types: TypeAlias = tuple[Any, ...]
 _OF_STEPS = (ev.StepCompleted, ev.MemberCompleted, ev.SubworkflowEnded)
 WITH_VALUE = (*_OF_STEPS, ev.WorkflowCompleted)
@@ -60,6 +62,28 @@ def with_text(
             return replace(event, inputs=_inputs(event.inputs, codec, hints, where))
         case _:
             raise error
+
+
+def kept_otherwise(
+    event: ev.Event,
+    machine: Machine,
+    types: Callable[[], Types],
+    error: OutputNotSerializable,
+    keep: Callable[[ev.Event], T],
+) -> tuple[ev.Event, T]:
+    """What is on record in the place of an event that was refused with this ``error``, and what
+    ``keep`` gave for it: the event, with the text of its value, or else a failure.
+
+    Raises:
+        OutputNotSerializable: nobody can go on without the value.
+    """
+    try:
+        return event, keep(with_text(event, machine, types, error))
+    except OutputNotSerializable as still:
+        node = machine.run.nodes.get(getattr(event, "path", ""))
+        settled = node is not None and node.phase is Phase.ENDING
+        failure = failure_for_unserializable(event, still, settled=settled)
+        return failure, keep(ev.stamp(failure, event.run_id, event.seq, event.at))
 
 
 def _text(

@@ -10,8 +10,8 @@ handled by that loop, so the core is never entered twice.
 
 An event goes one way: numbered, then ``journal.append``, then sinks, then ``machine.receive``.
 Where a journal can, the records that are next in line are written as one (``append_all``). A drive
-that resumes a run begins with a rehearsal (``core.rehearsal``), and what comes by letter from other
-processes is read by a task (``engine.inbox``).
+that resumes a run begins with a rehearsal (``core.rehearsal``). What other processes send to the
+run is read by a task (``engine.inbox``).
 
 A flight is something at work outside the loop: an attempt, an evaluation, a rollback, a gate's
 handler. Its states:
@@ -36,6 +36,7 @@ gate handlers, rollbacks) is begun and told to the core by ``engine.callbacks``.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -48,13 +49,14 @@ import anyio.lowlevel
 import msgspec
 
 from handrail.core import commands as cmd
+from handrail.core.admission import Admission
 from handrail.core.ending import close_bodies
 from handrail.core.line import Line
 from handrail.core.machine import Machine
-from handrail.core.nodes import Phase, cleans_up
-from handrail.core.rehearsal import Rehearsal, rehearse, rehearse_on
+from handrail.core.nodes import Phase
+from handrail.core.rehearsal import Rehearsal, rehearse, rehearse_on, to_carry_out
 from handrail.core.timers import Timers
-from handrail.core.value_texts import declared_in, failure_for_unserializable, with_text
+from handrail.core.value_texts import declared_in, kept_otherwise
 from handrail.core.waits import clock_was_set, counts_running_time, ends_by_itself
 from handrail.engine.attempt_tasks import (
     ATTEMPT,
@@ -62,13 +64,15 @@ from handrail.engine.attempt_tasks import (
     interruption,
     stays_s,
 )
-from handrail.engine.callbacks import EVALUATION, GATE, Callbacks
+from handrail.engine.bus import Bus
+from handrail.engine.callbacks import EVALUATION, GATE, Callbacks, Evaluator
 from handrail.engine.claiming import CLAIM, Claiming
 from handrail.engine.inbox import Inbox, is_urgent
-from handrail.engine.loop import Due, FailedWrite, Message, Skew
-from handrail.engine.parts import Wiring
-from handrail.engine.queue import SharedLine
+from handrail.engine.loop import Due, FailedWrite, Job, Skew
+from handrail.engine.parts import Parts
+from handrail.engine.perform import Performer
 from handrail.engine.replay import resolve_recorded_callbacks, warn_of_masked, write_out
+from handrail.engine.shared_limits import SharedLine
 from handrail.engine.tasks import ABANDONED, InFlight, Tasks, tasks
 from handrail.errors import (
     CoreStalled,
@@ -80,7 +84,7 @@ from handrail.errors import (
 )
 from handrail.model import events as ev
 from handrail.model.results import OpenGate, WorkflowResult
-from handrail.ports.journal import GroupAppend, group_append
+from handrail.ports.journal import GroupAppend, Journal, group_append
 from handrail.record.answers import accepted
 from handrail.steps.verbs import PLAIN
 from handrail.system.running_loop import running_loop
@@ -115,13 +119,12 @@ TOGETHER = 64
 """So many records at most are written as one."""
 FEW = 8
 """Where no more is at work, what follows from each end is done before the next end is recorded."""
-MAIL_EVERY_S = 0.1
-"""How often letters from other processes are looked for."""
+LOOK_EVERY_S = 0.1
+"""How often messages from other processes are looked for."""
 UNREADABLE = 50
 """So many looks in a row may fail. Then the drive ends, before what is at work is done in vain: a
 journal that cannot be read will hardly be written, and nobody could cancel the run any more."""
 
-_STARTS = (cmd.Perform, cmd.Queue)
 _set = object.__setattr__  # numbers an event as model.events.stamp does, without a call
 
 
@@ -130,44 +133,57 @@ class Driver:
 
     make_attempts = Attempts
 
-    def __init__(self, machine: Machine, wiring: Wiring, seq: int) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        parts: Parts,
+        seq: int,
+        *,
+        journal: Journal,
+        bus: Bus,
+        performer: Performer,
+        evaluator: Evaluator,
+        last_at: float,
+    ) -> None:
         self.machine = machine
         self.run_id = machine.run.setting.run_id
         self.result: WorkflowResult[Any] | None = None
-        self._wiring = wiring
+        self._parts, self._journal, self._bus = parts, journal, bus
         self._seq = seq
-        self.now = wiring.clock.now
+        self.now = parts.clock.now
         self._todo: deque[cmd.Command | _Written] = deque()
-        self._inbox: deque[Message] = deque()
+        self._inbox: deque[Job] = deque()
         self._wake = anyio.Event()
         self._thread, self._home = threading.get_ident(), running_loop()
         self.flights: dict[tuple[str, str], InFlight] = {}
-        self.timers: Timers[InFlight | Message] = Timers()
-        self._skew = Skew(wiring.clock)
+        self.timers: Timers[InFlight | Job] = Timers()
+        self._skew = Skew(parts.clock)
         self.context = copy_context().copy
         self.tasks: Tasks = tasks(self._deliver)
         self._escaped: BaseException | None = None
         self.interrupted: str | None = None
         self.closing = False
         self._linger_until: float | None = None
-        append_all = group_append(wiring.journal)
+        append_all = group_append(journal)
         self._append_all: GroupAppend = append_all or _not_together
         self._gathers = TOGETHER if append_all is not None else 0
         """So many ends that have come are recorded as one."""
         self._alone = 0
         """So many records are written one by one, since one of them cannot be written."""
         self._syncing = False
-        self.mask = wiring.bus.mask
-        self.mark = wiring.performer.contexts.mark
-        self._messages = Inbox(wiring.journal, machine)
+        self.mask = bus.mask
+        self.mark = performer.contexts.mark
+        self._messages = Inbox(journal, machine)
         self.attempts = self.make_attempts(
             self,
-            wiring.performer,
+            performer,
             self._skew,
             self._handler_interrupted,
-            durable=wiring.journal.durable,
+            durable=journal.durable,
         )
-        admission, shared, start = wiring.admission, wiring.shared, self.attempts.start
+        processes = max(4, os.cpu_count() or 1)
+        admission = Admission(machine.run.limits, last_at, processes=processes)
+        shared, start = parts.shared, self.attempts.start
         self._line = (
             Line(self, admission, start)
             if shared is None
@@ -175,24 +191,24 @@ class Driver:
         )
         self._claiming = self.attempts.claiming = Claiming(
             self,
-            wiring.claims,
-            folder_of=wiring.performer.folder_of,
+            parts.claims,
+            folder_of=performer.folder_of,
             begin=self._line.begin,
             leave_place=self._line.release,
             stopped=self.attempts.stopped_before,
         )
         self._callbacks = Callbacks(
-            self, wiring.evaluator, answer=self.answer, interrupted=self._handler_interrupted
+            self, evaluator, answer=self.answer, interrupted=self._handler_interrupted
         )
 
     # -- from outside, in any thread ------------------------------------------------------------
 
-    def post(self, message: Message, *, urgent: bool = False) -> None:
+    def post(self, job: Job, *, urgent: bool = False) -> None:
         """Have the loop do this next. ``urgent`` stops what it performs in its own task."""
         if threading.get_ident() != self._thread:
-            self._home.soon_from_anywhere(partial(self.post, message, urgent=urgent))
+            self._home.soon_from_anywhere(partial(self.post, job, urgent=urgent))
             return
-        self._inbox.append(message)
+        self._inbox.append(job)
         self._wake.set()
         if urgent and self.attempts.inline is not None:
             self.tasks.stop_inline(self.attempts.inline, ABANDON_AFTER_S)
@@ -215,7 +231,7 @@ class Driver:
         gate = self._open_gate(path)
         value = accepted(gate, answer)
         self._messages.answer(gate, value, by, self.now())
-        self._look_for_mail()
+        self._look_for_messages()
         return value
 
     def signal(self, name: str, payload: Any, by: str | None = None) -> None:
@@ -225,27 +241,27 @@ class Driver:
             InvalidSignal: somebody waits for it, and would fail by this payload.
         """
         self._messages.signal(name, payload, by, self.now())
-        self._look_for_mail()
+        self._look_for_messages()
 
     def steer(self, event: ev.RunSteered | ev.WorkEdited) -> None:
         """Do to the run, or to a step of it, what somebody asked for; returns at once."""
         self._messages.steer(event, self.now())
-        self._look_for_mail()
+        self._look_for_messages()
 
-    def _look_for_mail(self) -> None:
+    def _look_for_messages(self) -> None:
         """Read it now, or have the drive's own thread do so."""
         if threading.get_ident() == self._thread:
-            self.read_mail()
+            self.read_messages()
         else:
-            self.post(self._read_mail_if_it_can_be)
+            self.post(self._read_messages_if_it_can)
 
-    def _read_mail_if_it_can_be(self) -> None:
-        with contextlib.suppress(HandrailError):  # the postman looks again
-            self.read_mail()
+    def _read_messages_if_it_can(self) -> None:
+        with contextlib.suppress(HandrailError):  # another look comes
+            self.read_messages()
 
-    def read_mail(self) -> None:
-        """Have what came by letter recorded, before whatever the inbox holds; once the run's end is
-        on its way, it is left for another drive.
+    def read_messages(self) -> None:
+        """Have the messages that came recorded, before whatever the inbox holds; once the run's end
+        is on its way, they are left for another drive.
         """
         if self.machine.run.root.phase is Phase.ENDING or self.result is not None:
             return
@@ -282,7 +298,7 @@ class Driver:
                 the journal.
         """
         async with self.tasks:
-            self._read_inbox_meanwhile()
+            self._watch_for_messages_meanwhile()
             try:
                 if self.machine.run.recorded.is_empty:
                     self._todo.append(cmd.Record(first))
@@ -314,19 +330,13 @@ class Driver:
         rehearsal = rehearse(self.machine, first, known, self._stamp)
         held = await self._written_out(rehearsal)
         recorded = self.machine.run.recorded
-        held = await resolve_recorded_callbacks(
+        beyond = await resolve_recorded_callbacks(
             held, recorded, self._callbacks.evaluated, self._rehearsed_on
         )
-        if cancel is None or self.machine.run.finished:
-            self._todo.extend(held)
-        else:
-            self.record(ev.CancelRequested(cancel))
-            nodes = self.machine.run.nodes
-            for one in held:
-                if isinstance(one, _STARTS) and not cleans_up(nodes.get(one.path)):
-                    self.attempts.stopped_before(one)
-                else:
-                    self._todo.append(one)
+        carried_out, stopped = to_carry_out(beyond, self.machine.run, cancel)
+        self._todo.extend(carried_out)
+        for one in stopped:
+            self.attempts.stopped_before(one)
         self._todo.extend(self.machine.receive(cmd.Rehearsed(at=self.now())))
         warn_of_masked(self.run_id, rehearsal)
 
@@ -334,29 +344,30 @@ class Driver:
         return await self._written_out(rehearse_on(self.machine, report, self._seq, self._stamp))
 
     async def _written_out(self, rehearsal: Rehearsal) -> list[cmd.Command]:
+        rehearsal.run()
         if self.machine.run.changes:
             raise ReplayMismatch(self.run_id, self.machine.run.changes)
         with anyio.CancelScope(shield=True):  # all of it is numbered: none may be missing
-            await write_out(rehearsal, self.machine, self._wiring.journal, self._wiring.bus)
+            await write_out(rehearsal, self.machine, self._journal, self._bus)
         return rehearsal.held
 
     def _stamp(self, event: ev.Event) -> float:
         self._seq += 1
         return ev.stamp(event, self.run_id, self._seq, self.now()).at
 
-    def _read_inbox_meanwhile(self) -> None:
-        """Look for letters while the drive lasts; what is in memory alone cannot get any."""
-        if self._wiring.journal.durable:
-            flight = InFlight("", "mail", None, None)
+    def _watch_for_messages_meanwhile(self) -> None:
+        """Look for messages while the drive lasts; what is in memory alone cannot get any."""
+        if self._journal.durable:
+            flight = InFlight("", "messages", None, None)
             flight.over = True
-            self.tasks.start(flight, self._postman, self.context())
+            self.tasks.start(flight, self._watch_for_messages, self.context())
 
-    async def _postman(self) -> None:
+    async def _watch_for_messages(self) -> None:
         failed = 0
         while True:
-            await anyio.sleep(MAIL_EVERY_S)
+            await anyio.sleep(LOOK_EVERY_S)
             try:
-                self.read_mail()
+                self.read_messages()
             except HandrailError as error:
                 failed += 1
                 if failed == UNREADABLE:
@@ -391,7 +402,7 @@ class Driver:
         """
         todo, machine, run_id, now = self._todo, self.machine, self.run_id, self.now
         receive, reacts_to = machine.receive, machine.reacts_to
-        emit, append = self._wiring.bus.emit, self._wiring.journal.append
+        emit, append = self._bus.emit, self._journal.append
         free, holders, waiting = self._line.free, self._line.holders, self._line.waiting
         kept, held, gathers = self._line.kept, self._claiming.held, self._gathers
         while todo:
@@ -425,7 +436,7 @@ class Driver:
                 if holders:
                     self._line.release(command.path)
                 if self._inbox:  # what its own thread sent before its end
-                    self._read_mail_if_it_can_be()
+                    self._read_messages_if_it_can()
                 if todo:
                     await self._until_written()
                 if event is None:
@@ -454,7 +465,8 @@ class Driver:
             try:
                 pending = append(event, sync=sync)
             except OutputNotSerializable as error:
-                event, pending = self._append_refused(event, error, sync=sync)
+                types, keep = declared_in(machine, event), partial(append, sync=sync)
+                event, pending = kept_otherwise(event, machine, types, error, keep)
             if pending is not None:
                 await self._on_disk(event, pending)
                 continue
@@ -464,25 +476,10 @@ class Driver:
                 if more:
                     todo.extend(more)
 
-    def _append_refused(
-        self, event: ev.Event, error: OutputNotSerializable, *, sync: bool
-    ) -> tuple[ev.Event, Awaitable[None] | None]:
-        """Journal the text of its value, if what the code declares helps, or else a failure."""
-        append = self._wiring.journal.append
-        try:
-            types = declared_in(self.machine, event)
-            return event, append(with_text(event, self.machine, types, error), sync=sync)
-        except OutputNotSerializable as still:
-            node = self.machine.run.nodes.get(getattr(event, "path", ""))
-            settled = node is not None and node.phase is Phase.ENDING
-            failure = failure_for_unserializable(event, still, settled=settled)
-            ev.stamp(failure, self.run_id, event.seq, self.now())
-            return failure, append(failure, sync=sync)
-
     async def _on_disk(self, event: ev.Event, pending: Awaitable[None]) -> None:
         """Wait for an event that is being written, then go on from it."""
         await self._written(pending)
-        self._wiring.bus.emit(event)
+        self._bus.emit(event)
         self.receive(event)
 
     async def _recorded_together(self, first: cmd.Record) -> bool:
@@ -525,7 +522,7 @@ class Driver:
         run = self.machine.run
         run.more_ended = True
         for event in events:
-            self._wiring.bus.emit(event)
+            self._bus.emit(event)
             self.receive(event)
         run.more_ended = False
         for path in run.deferred:
@@ -554,14 +551,14 @@ class Driver:
             case cmd.EndDrive():
                 self._interrupt(command.reason)
             case cmd.Ask():
-                if self._wiring.handles_gates:
+                if self._parts.gates is not None:
                     self._callbacks.ask(command)
             case cmd.AskPredicate() | cmd.AskFallback() | cmd.FindStages():
                 self._callbacks.evaluate(command)
             case cmd.Undo():
                 self._callbacks.undo(command)
             case cmd.Changed():
-                self._end_drive(f"the code no longer matches the record of {command.path!r}")
+                self._end_drive(command.reason)
             case cmd.Finish():
                 self.result = command.result
             case _:
@@ -574,15 +571,14 @@ class Driver:
             case cmd.Queue():
                 self._claiming.launch(command)
             case cmd.Release():
-                self._line.kept.discard(command.path)
-                self._line.release(command.path)
+                self._line.carry_out(command)
                 self._claiming.give_back(command.path)
             case cmd.Claim():
                 self._claiming.claim(command)
             case cmd.Unclaim():
                 self._claiming.give_back(command.path)
             case cmd.Hold():
-                self._line.hold(on=command.on)
+                self._line.carry_out(command)
 
     def receive(self, event: ev.Event | cmd.Report) -> None:
         """Tell the core, and carry out what it answers behind what is to be done already."""
@@ -592,9 +588,9 @@ class Driver:
         """Behind whatever came in meanwhile: a request to cancel, above all."""
         self._inbox.append(lambda: self.receive(cmd.Pulled(path, at=self.now())))
 
-    def next(self, message: Message) -> None:
+    def next(self, job: Job) -> None:
         """Do this behind what came in meanwhile."""
-        self._inbox.append(message)
+        self._inbox.append(job)
 
     def record(self, event: ev.Event, *, sync: bool = False) -> None:
         """Have an event recorded behind what is to be done already; ``sync``: on disk at once."""
@@ -608,7 +604,7 @@ class Driver:
             notice, (ev.AgentSessionStarted, ev.ClaimWaiting, ev.ClaimGranted, ev.ClaimLost)
         ):
             ev.stamp(notice, self.run_id, self._seq, self.now())
-            self._wiring.bus.emit(notice)
+            self._bus.emit(notice)
         elif notice.path not in self.machine.run.nodes:
             return  # of an agent that was stopped, and does not know it yet
         elif self._syncing:  # sinks are to see what is being written first
@@ -617,12 +613,12 @@ class Driver:
         else:
             self._stamp(notice)
             try:
-                pending = self._wiring.journal.append(notice)
+                pending = self._journal.append(notice)
             except HandrailError as error:  # it is no fault of the agent, which is told nothing
                 self._seq -= 1
                 pending = FailedWrite(error)
             if pending is None:
-                self._wiring.bus.emit(notice)
+                self._bus.emit(notice)
             else:
                 self._todo.append(_Written(notice, pending))
                 self._wake.set()
@@ -739,7 +735,7 @@ class Driver:
         gate = self.machine.run.gates.get(path)
         if gate is None or self._messages.close(gate, self.now()):
             return False
-        self.read_mail()
+        self.read_messages()
         return True
 
     async def _wait(self) -> None:
@@ -750,9 +746,9 @@ class Driver:
                 raise CoreStalled
             now = self.now()
             if self._linger_until is None:
-                self._linger_until = now + stays_s(self._wiring.linger_s, self.machine.run)
+                self._linger_until = now + stays_s(self._parts.linger_s, self.machine.run)
             if now >= self._linger_until:
-                self.read_mail()  # an answer that was accepted must not wait for the next drive
+                self.read_messages()  # an answer that was accepted must not wait for the next drive
                 if not self._todo and not self._inbox:
                     (self._end_drive if self._line.waiting else self._suspend)("waiting")
                 return
@@ -764,7 +760,7 @@ class Driver:
             if self._inbox:
                 return
         busy = sum(1 for one in self.flights.values() if not one.waits)
-        await self._wiring.clock.wait(self._wake, due, busy=busy + self._claiming.at_work)
+        await self._parts.clock.wait(self._wake, due, busy=busy + self._claiming.at_work)
 
     def _nothing_is_at_work(self) -> bool:
         """True if nothing is under way but what waits for a place and gets none: it is paused."""
@@ -774,7 +770,7 @@ class Driver:
 
     def _goes_on_by_itself(self) -> bool:
         """True if a timer is set that the process is to wait for."""
-        longest = self._wiring.suspend_timers_after_s
+        longest = self._parts.suspend_timers_after_s
         now = self.now()
         return any(
             ends_by_itself(self.machine.run, token) and (longest is None or due - now <= longest)
@@ -796,7 +792,7 @@ class Driver:
         if self.interrupted is not None or self.result is not None:
             return
         self.interrupted = reason
-        if not self._wiring.journal.durable:
+        if not self._journal.durable:
             self._inbox.appendleft(lambda: self.record(ev.CancelRequested(reason)))
             return
         self._end_drive(reason)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from handrail.core.admission import Admission
 from handrail.core.machine import Machine
 from handrail.core.run_state import RunState, Setting, StepNode
 from handrail.engine.bus import bus_for
@@ -29,7 +28,6 @@ from handrail.engine.parts import (
     Options,
     Parts,
     Start,
-    Wiring,
     check_options,
     check_parts,
     check_paths,
@@ -41,8 +39,8 @@ from handrail.engine.perform import Performer
 from handrail.engine.preflight import preflight
 from handrail.engine.replacements import Replacements
 from handrail.engine.replay import warn_of_missing
-from handrail.engine.run import Run
 from handrail.engine.step_names import StepNames, unchanged_since
+from handrail.engine.stream import Run
 from handrail.errors import JournalDamaged, ReplayMismatch, RunIdTaken, RunLocked
 from handrail.model import events as ev
 from handrail.model.definition import WorkflowDefinition
@@ -70,8 +68,6 @@ from handrail.secrets.values import SecretValues, secret_values
 from handrail.steps.verbs import Step
 
 if TYPE_CHECKING:
-    from handrail.codec.codec import Codec
-    from handrail.engine.in_place import InPlace
     from handrail.model.history import RunDiff
     from handrail.model.plan import Plan, PlannedStep
 
@@ -241,7 +237,6 @@ class Engine:
         sinks = parts.sinks if run is None else (*parts.sinks, run.queue)
         contexts = self._contexts(run_id, start.definition)
         bus = bus_for(run_id, sinks, self._secrets())
-        teller = _Teller()
         agents = Replacements(parts.agents)
         codec = machine.run.codec
         crossing = None
@@ -250,33 +245,38 @@ class Engine:
 
             function = start.definition.function
             crossing = Crossing(self._journal.codec, function.__module__)
-        in_place = None if codec is None else _in_place(machine.run, self._journal, codec)
-        wiring = Wiring(
-            self._journal,
-            bus,
+        in_place = None
+        if codec is not None:  # only a run that is recorded needs it
+            from handrail.engine.in_place import InPlace
+
+            in_place = InPlace(machine.run, self._journal, codec)
+        driver: Driver
+
+        def tell(notice: ev.Notice) -> None:
+            driver.tell(notice)
+
+        performer = Performer(
+            contexts,
+            agents,
             parts.clock,
-            Performer(
-                contexts,
-                agents,
-                parts.clock,
-                teller,
-                parts.agent_defaults,
-                in_place,
-                parts.around,
-                parts.folder_of_agent,
-                lambda: machine.run.recorded,
-                crossing,
-            ),
-            Evaluator(contexts, parts.stages, parts.gates, crossing),
-            Admission(self._limits(start), start.last_at, processes=max(4, os.cpu_count() or 1)),
-            parts.shared,
-            parts.gates is not None,
-            parts.linger_s,
-            parts.suspend_timers_after_s,
-            parts.claims,
+            tell,
+            parts.agent_defaults,
+            in_place,
+            parts.around,
+            parts.folder_of_agent,
+            lambda: machine.run.recorded,
+            crossing,
         )
-        driver = Driver(machine, wiring, start.seq)
-        teller.tell = driver.tell
+        driver = Driver(
+            machine,
+            parts,
+            start.seq,
+            journal=self._journal,
+            bus=bus,
+            performer=performer,
+            evaluator=Evaluator(contexts, parts.stages, parts.gates, crossing),
+            last_at=start.last_at,
+        )
         if run is not None:
             run.attach(driver)
         drivers = self._users.drivers
@@ -749,20 +749,3 @@ class Engine:
 
 def _is_fork(history: Sequence[ev.Event]) -> bool:
     return isinstance(history[0], ev.WorkflowStarted) and history[0].forked_from is not None
-
-
-class _Teller:
-    """Passes notices on to a driver that is made later. Mutable."""
-
-    def __init__(self) -> None:
-        self.tell: Callable[[ev.Notice], None] = lambda _: None
-
-    def __call__(self, notice: ev.Notice) -> None:
-        self.tell(notice)
-
-
-def _in_place(run: RunState, journal: Journal, codec: Codec) -> InPlace:
-    """It, which only a run that is recorded needs."""
-    from handrail.engine.in_place import InPlace
-
-    return InPlace(run, journal, codec)

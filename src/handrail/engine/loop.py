@@ -15,8 +15,9 @@ from handrail.model import events as ev
 from handrail.ports.clock import SET_S, Clock
 from handrail.secrets.masking import Mask
 
-Message: TypeAlias = Callable[[], None]
-Due: TypeAlias = int | InFlight | Message
+Job: TypeAlias = Callable[[], None]
+"""What the loop is to do next."""
+Due: TypeAlias = int | InFlight | Job
 """The token of a wait of the core; a flight that has had its time; or anything else to do."""
 
 
@@ -28,7 +29,7 @@ class Loop(Protocol):
     flights: dict[tuple[str, str], InFlight]
     """What is under way outside the loop, by path and kind."""
     tasks: Tasks
-    timers: Timers[InFlight | Message]
+    timers: Timers[InFlight | Job]
     mask: Mask
     mark: str
     """What the processes of the run carry."""
@@ -52,10 +53,10 @@ class Loop(Protocol):
     def tell(self, notice: ev.Notice) -> None:
         """Show progress; what others are to see is journaled first."""
 
-    def post(self, message: Message, *, urgent: bool = False) -> None:
+    def post(self, job: Job, *, urgent: bool = False) -> None:
         """The same as ``next``, and wake the loop."""
 
-    def next(self, message: Message) -> None:
+    def next(self, job: Job) -> None:
         """Do this behind what came in meanwhile."""
 
     def look_at_clock(self) -> None:

@@ -9,11 +9,8 @@ from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
-from handrail.core.admission import Admission
-from handrail.engine.bus import Bus
-from handrail.engine.callbacks import Evaluator
-from handrail.engine.perform import Around, FolderOf, Performer
-from handrail.engine.queue import SharedAdmission
+from handrail.engine.perform import Around, FolderOf
+from handrail.engine.shared_limits import SharedAdmission
 from handrail.errors import DefinitionError, RunIdTaken, WrongUse
 from handrail.model import events as ev
 from handrail.model.agent_options import NO_SETTINGS, AgentOptions, AgentSettings
@@ -26,7 +23,6 @@ from handrail.ports.clock import Clock
 from handrail.ports.journal import Journal
 from handrail.ports.sink import Sink
 from handrail.record.dropped import cancelled_half_way
-from handrail.record.inbox import asked_to_cancel
 from handrail.record.reading import (
     dropped,
     inputs_of,
@@ -343,23 +339,6 @@ def _wrong(name: str, wanted: str, got: object) -> WrongUse:
     return WrongUse(f"{name}= of an Executor takes {wanted}, got {short_repr(got)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """What a driver is given; every part is a port or a value."""
-
-    journal: Journal
-    bus: Bus
-    clock: Clock
-    performer: Performer
-    evaluator: Evaluator
-    admission: Admission
-    shared: SharedAdmission | None
-    handles_gates: bool
-    linger_s: float
-    suspend_timers_after_s: float | None
-    claims: Claims | None = None
-
-
 def start_after(
     history: Sequence[ev.Event],
     definition: WorkflowDefinition,
@@ -382,13 +361,13 @@ def start_after(
     run_id = history[0].run_id
     for number, event in enumerate(letters, len(history) + 2):
         ev.stamp(event, run_id, number, event.at)
-    cancel = cancel or asked_to_cancel([*history, *letters])
-    unwinds = cancel is not None
-    gone = cancelled_half_way(history) if unwinds else dropped(history, reuse, rerun)
     if recorded is None:
         recorded = Recorded()
         recorded.take(history)
     recorded.take(letters)
+    cancel = cancel or recorded.cancel
+    unwinds = cancel is not None
+    gone = cancelled_half_way(history) if unwinds else dropped(history, reuse, rerun)
     recorded.close(gone)
     refuse_partially_compensated(recorded, run_id, rerun)
     recorded.read_messages(late)

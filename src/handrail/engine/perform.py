@@ -107,7 +107,8 @@ class Performer:
     crossing: Crossing | None = None
     """What a step must get through, as if another process performed it."""
     session_totals: dict[str, Usage] = field(default_factory=dict[str, Usage], init=False)
-    """The same in this drive, whichever step went on in it."""
+    """What each session had used when it was last told in this drive, whichever step went on in it.
+    """
     broken_off: dict[str, BrokenOff] = field(default_factory=dict[str, BrokenOff], init=False)
     """What is known of launches that were stopped, by path, until it is taken."""
 

@@ -47,10 +47,14 @@ async def plan_of(
         return await evaluator.evaluated(command, now)
 
     async def go_on(report: cmd.Report) -> list[cmd.Command]:
-        return rehearse_on(machine, report, 0, stamp).held
+        rehearsal = rehearse_on(machine, report, 0, stamp)
+        rehearsal.run()
+        return rehearsal.held
 
     try:
-        held = rehearse(machine, first, (), stamp).held
+        rehearsal = rehearse(machine, first, (), stamp)
+        rehearsal.run()
+        held = rehearsal.held
         held = await resolve_recorded_callbacks(held, recorded, evaluated, go_on)
         held += await go_on(cmd.Rehearsed(at=now))
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
@@ -11,7 +10,7 @@ import anyio.lowlevel
 
 from handrail.core import commands as cmd
 from handrail.core.machine import Machine
-from handrail.core.rehearsal import Rehearsal, leads_back
+from handrail.core.rehearsal import Rehearsal, questions
 from handrail.core.value_texts import with_text
 from handrail.engine.bus import Bus
 from handrail.errors import OutputNotSerializable
@@ -29,14 +28,14 @@ async def resolve_recorded_callbacks(
     """Have those questions answered that lead back into the record, and give what is held back when
     that has been gone through, too: what is recorded below a fallback, or a validation.
     """
-    left, kept = deque(held), list[cmd.Command]()
-    while left:
-        command = left.popleft()
-        if leads_back(command, recorded):
-            left.extendleft(reversed(await go_on(await evaluated(command))))
-        else:
-            kept.append(command)
-    return kept
+    asked = questions(held, recorded)
+    try:
+        question = next(asked)
+        while True:
+            question = asked.send(await go_on(await evaluated(question)))
+    except StopIteration as done:
+        beyond: list[cmd.Command] = done.value
+        return beyond
 
 
 EVENTS_A_TURN = 64

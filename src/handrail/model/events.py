@@ -238,7 +238,7 @@ class StepCompleted(Stamped):
     """A step ended; ``result`` says how.
 
     ``composed`` says how the output follows from what is recorded below the path, empty if it does
-    not; then a journal need not store it again. See ``core.composed``. ``took`` is the number of
+    not; then a journal need not store it again. See ``record.outputs``. ``took`` is the number of
     the signal that a ``wait_for`` took. ``left_out`` are the paths just below this one that are on
     record, and that it did not come to: the code, or its course, was another before.
     ``used_before`` is what its attempts that failed had used; ``result.usage`` has it in it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field, fields
 from datetime import UTC, datetime
@@ -50,19 +50,12 @@ class Usage:
     unknown: int = field(default=0, compare=False, metadata=NEWER)
 
     def __add__(self, other: Usage) -> Usage:
+        by_table = "table" in (self.cost_source, other.cost_source)
         return Usage(
-            _plus(self.input_tokens, other.input_tokens),
-            _plus(self.output_tokens, other.output_tokens),
-            _plus(self.cost_usd, other.cost_usd),
-            _plus(self.turns, other.turns),
-            _plus(self.cached_tokens, other.cached_tokens),
-            _plus(self.cache_write_tokens, other.cache_write_tokens),
-            _plus(self.reasoning_tokens, other.reasoning_tokens),
-            "table"
-            if "table" in (self.cost_source, other.cost_source)
-            else self.cost_source or other.cost_source,
-            self._without_price + other._without_price,
-            self._without_tokens + other._without_tokens,
+            **_counts(self, other, _plus),
+            cost_source="table" if by_table else self.cost_source or other.cost_source,
+            unpriced=self._without_price + other._without_price,
+            unknown=self._without_tokens + other._without_tokens,
         )
 
     @property
@@ -82,22 +75,18 @@ class Usage:
 
     def since(self, before: Usage) -> Usage:
         """What was added to ``before``, of two counts of the same session."""
-        return Usage(
-            _minus(self.input_tokens, before.input_tokens),
-            _minus(self.output_tokens, before.output_tokens),
-            _minus(self.cost_usd, before.cost_usd),
-            _minus(self.turns, before.turns),
-            _minus(self.cached_tokens, before.cached_tokens),
-            _minus(self.cache_write_tokens, before.cache_write_tokens),
-            _minus(self.reasoning_tokens, before.reasoning_tokens),
-            self.cost_source,
-        )
+        return Usage(**_counts(self, before, _minus), cost_source=self.cost_source)
 
 
 COUNTED = tuple(
     f.name for f in fields(Usage) if f.name not in {"cost_source", "unpriced", "unknown"}
 )
 """The fields that are counts of a model's."""
+
+
+def _counts(a: Usage, b: Usage, made: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    """What is made of each count of the two."""
+    return {name: made(getattr(a, name), getattr(b, name)) for name in COUNTED}
 
 
 def add_usage(a: Usage | None, b: Usage | None) -> Usage | None:
@@ -116,12 +105,7 @@ def add_launch(before: Usage | None, own: Usage | None) -> Usage | None:
 
 def own_usage(total: Usage, before: Usage) -> Usage:
     """What one launch used, of sums; a sum that did not change says nothing of it."""
-    own = total.since(before)
-    known: dict[str, Any] = {
-        name: None if getattr(total, name) == getattr(before, name) else getattr(own, name)
-        for name in COUNTED
-    }
-    return Usage(**known, cost_source=own.cost_source)
+    return Usage(**_counts(total, before, _changed), cost_source=total.cost_source)
 
 
 N = TypeVar("N", int, float)
@@ -138,6 +122,11 @@ def _minus(a: N | None, b: N | None) -> N | None:
     if a is None or b is None:
         return a
     return a - b if a >= b else a
+
+
+def _changed(a: N | None, b: N | None) -> N | None:
+    """The same; of a count that did not change nothing is known."""
+    return None if a == b else _minus(a, b)
 
 
 @dataclass(frozen=True, slots=True)

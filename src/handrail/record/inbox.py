@@ -190,18 +190,6 @@ def gate_key(gate: OpenGate) -> str:
     return f"{gate.path}#{gate.opening}"
 
 
-def asked_to_cancel(events: Sequence[ev.Event]) -> str | None:
-    """Why the run was being cancelled when it was last heard of, or None if it was not."""
-    if ev.CancelRequested not in set(map(type, events)):
-        return None
-    for event in reversed(events):
-        if isinstance(event, ev.WorkflowCompleted):
-            return None
-        if isinstance(event, ev.CancelRequested):
-            return event.reason
-    return None
-
-
 def asked_by(step: str, gates: Iterable[str], steps: Container[str]) -> list[str]:
     """The gates that are a step's own question, or whether its agent may be launched; one that is
     among the ``steps`` is its own.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, replace
+from dataclasses import MISSING, Field, dataclass, fields
+from functools import partial
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -29,6 +30,7 @@ from handrail.model.work import Task
 from handrail.record.assemble import assembler
 from handrail.secrets.sealing import sealed, unsealed, variables_in
 
+T = TypeVar("T")
 Body: TypeAlias = dict[str, Any]
 Parts: TypeAlias = tuple[Body, Any, bool]
 Row: TypeAlias = tuple[str, int, float]
@@ -73,73 +75,48 @@ def _default(field: Field[Any]) -> Any:
 # -- fields that are no plain JSON -----------------------------------------------------------------
 
 
-_USAGE = {field.name: field.default for field in fields(Usage)}
-_WAITS = tuple(field.name for field in fields(WaitsFor))
-_FAILURE = tuple(field.name for field in fields(Failure))
-_LAUNCH = {field.name: _default(field) for field in fields(Launch)}
+_FIELDS = {
+    kind: {field.name: _default(field) for field in fields(kind)}
+    for kind in (Usage, Launch, RollbackError, Failure, WaitsFor)
+}
+"""Of handrail's own records that stand in a body: their fields, with their defaults."""
 
 
-def _usage_body(usage: Usage) -> Body:
-    items = ((name, getattr(usage, name), default) for name, default in _USAGE.items())
-    return {name: item for name, item, default in items if item is not default}
+def _body_of(own: Any) -> Body:
+    """Such a record as an object: its fields by name, without those at their default."""
+    body: Body = {}
+    for name, default in _FIELDS[type(own)].items():
+        item = getattr(own, name)
+        if item is not default and item != default:
+            body[name] = _body_of(item) if type(item) is Usage else item
+    return body
+
+
+def _bodies_of(own: Iterable[Any]) -> list[Body]:
+    return [_body_of(one) for one in own]
+
+
+def _own(kind: type[T], body: Body) -> T:
+    """The record that an object says; fields that are not known are left out."""
+    known = {name: body[name] for name in _FIELDS[cast("Any", kind)] if name in body}
+    for name in _RESTORED_WITHIN.keys() & known.keys():
+        known[name] = _RESTORED_WITHIN[name](known[name])
+    return kind(**known)
 
 
 def _usage(body: Body | None) -> Usage | None:
-    if body is None:
-        return None
-    return Usage(*(body.get(name, default) for name, default in _USAGE.items()))
+    return None if body is None else _own(Usage, body)
 
 
-def _launch_body(launch: Launch) -> Body:
-    items = ((name, getattr(launch, name)) for name in _LAUNCH)
-    return {
-        name: _usage_body(item) if type(item) is Usage else item
-        for name, item in items
-        if item != _LAUNCH[name]
-    }
-
-
-def _launch(body: Body) -> Launch:
-    known: Body = {name: body[name] for name in _LAUNCH if name in body}
-    for name in ("spent", "session_usage"):
-        known[name] = _usage(known.get(name))
-    for name in ("guidance", "said"):
-        known[name] = tuple(known.get(name, ()))
-    return Launch(**known)
-
-
-def _rollback_errors_body(errors: tuple[RollbackError, ...]) -> list[Body]:
-    return [{"path": e.path, "error": e.error, "error_type": e.error_type} for e in errors]
-
-
-def _rollback_errors(bodies: list[Body]) -> tuple[RollbackError, ...]:
-    return tuple(RollbackError(b["path"], b["error"], b["error_type"]) for b in bodies)
-
-
-def _handled_body(failures: tuple[Failure, ...]) -> list[Body]:
-    return [
-        {name: item for name in _FAILURE if (item := getattr(failure, name))}
-        for failure in failures
-    ]
-
-
-def _handled(bodies: Iterable[Body]) -> tuple[Failure, ...]:
-    return tuple(
-        Failure(b["error"], b["error_type"], tuple(b.get("error_bases", ())), b.get("traceback"))
-        for b in bodies
-    )
-
-
-def _waits_body(waits: tuple[WaitsFor, ...]) -> list[Body]:
-    bodies = ({name: getattr(wait, name) for name in _WAITS} for wait in waits)
-    return [
-        {name: item for name, item in body.items() if item not in ("", None)} for body in bodies
-    ]
+_RESTORED_WITHIN: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("spent", "session_usage"), _usage),
+    **dict.fromkeys(("guidance", "said", "error_bases"), tuple),
+}
 
 
 def waits_from(bodies: Iterable[Body]) -> tuple[WaitsFor, ...]:
     """What a suspended run waits for, as its record says."""
-    return tuple(WaitsFor(**{n: body[n] for n in _WAITS if n in body}) for body in bodies)
+    return tuple(_own(WaitsFor, body) for body in bodies)
 
 
 def forked_from(body: Body) -> tuple[str, str | None] | None:
@@ -154,19 +131,19 @@ def _forked_from(said: Any) -> tuple[str, str | None] | None:
 _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
     "labels": dict,
     "priority": dict,
-    "handled": _handled_body,
-    "next": _launch_body,
-    "rollback_errors": _rollback_errors_body,
-    "usage": _usage_body,
-    "waits_for": _waits_body,
+    "handled": _bodies_of,
+    "next": _body_of,
+    "rollback_errors": _bodies_of,
+    "usage": _body_of,
+    "waits_for": _bodies_of,
     "forked_from": list,
 }
 _RESTORED: Mapping[str, Callable[[Any], Any]] = {
     "labels": dict,
     "priority": dict,
-    "handled": _handled,
-    "next": _launch,
-    "rollback_errors": _rollback_errors,
+    "handled": lambda bodies: tuple(_own(Failure, body) for body in bodies),
+    "next": partial(_own, Launch),
+    "rollback_errors": lambda bodies: tuple(_own(RollbackError, body) for body in bodies),
     "usage": _usage,
     "waits_for": waits_from,
     "forked_from": _forked_from,
@@ -194,6 +171,7 @@ def _by_fields(
         for name, default in every.items()
         if name not in {"path", value}
     ]
+    items_of = attrgetter(*(name for name, _, _ in writing), *_ROW)  # all at once, for speed
     required = frozenset(name for name, default in every.items() if default is _REQUIRED)
     restoring = [(index, _RESTORED[name]) for index, name in enumerate(every) if name in _RESTORED]
     empty = _EMPTIES.get(value)
@@ -202,8 +180,7 @@ def _by_fields(
 
     def write(event: Any) -> Parts:
         body: Body = {}
-        for name, default, written in writing:
-            item = getattr(event, name)
+        for (name, default, written), item in zip(writing, items_of(event), strict=False):
             if item is not default and item != default:
                 body[name] = item if written is None else written(item)
         held = getattr(event, value) if value and "composed" not in body else None
@@ -255,7 +232,7 @@ def _write_step_completed(event: ev.StepCompleted) -> Parts:
     if event.left_out:
         body["left_out"] = event.left_out
     if event.used_before is not None:
-        body["used_before"] = _usage_body(event.used_before)
+        body["used_before"] = _body_of(event.used_before)
     return body, None if composed else result.output, _talks(body)
 
 
@@ -308,9 +285,9 @@ def _result_body(result: StepResult[Any], path: str) -> Body:
         return body
     for (name, default), item in zip(_RESULT_BODY.items(), unusual, strict=False):
         if item != default:
-            body[name] = item if name != "handled" else _handled_body(item)
+            body[name] = item if name != "handled" else _bodies_of(item)
     if result.usage is not None:
-        body["usage"] = _usage_body(result.usage)
+        body["usage"] = _body_of(result.usage)
     return body
 
 
@@ -332,25 +309,12 @@ def _step(event: Any) -> str:
     return f"step {event.path!r}"
 
 
-# -- the kind that is written most -----------------------------------------------------------------
-
-_STARTED = _by_fields(ev.StepStarted, "accepts", of=_step, talks=False)
-_seldom_started = attrgetter("verdict", "signal", "index", "rollback", "once", "cleanup", "accepts")
-_AS_A_RULE = (None, "", 0, False, False, False, None)
-
-
-def _write_step_started(event: ev.StepStarted) -> Parts:
-    if event.fingerprint and _seldom_started(event) == _AS_A_RULE:  # the same, in half the time
-        return {"step_type": event.step_type, "fingerprint": event.fingerprint}, None, False
-    return _STARTED.write(event)
-
-
 # -- every kind ------------------------------------------------------------------------------------
 
 
 def _layouts() -> dict[type, Layout]:
     return {
-        ev.StepStarted: replace(_STARTED, write=_write_step_started),
+        ev.StepStarted: _by_fields(ev.StepStarted, "accepts", of=_step, talks=False),
         ev.StepCompleted: Layout(
             "StepCompleted",
             _write_step_completed,

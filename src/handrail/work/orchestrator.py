@@ -17,7 +17,7 @@ import anyio
 
 from handrail.decorator import Workflow, workflow
 from handrail.engine.outside import run_outside
-from handrail.engine.run import Run
+from handrail.engine.stream import Run
 from handrail.errors import WrongUse
 from handrail.executor import Executor
 from handrail.journals.sqlite.journal import SqliteJournal

@@ -6,7 +6,6 @@ import sqlite3
 import struct
 from collections.abc import Collection, Iterator
 from typing import Any, Literal, TypeAlias
-from zlib import crc32
 
 from handrail.codec.codec import Codec
 from handrail.journals.sqlite.inbox import letter_checksum
@@ -14,9 +13,9 @@ from handrail.journals.sqlite.leases import holders
 from handrail.journals.sqlite.rows import (
     RUN,
     begin_checksum,
+    checksum_as_read,
     digest,
     list_runs,
-    pack,
     run_checksum,
 )
 from handrail.model.history import Fault, Pruned
@@ -85,8 +84,7 @@ def _of_event(  # noqa: PLR0917  # the parts of a row
     """What is wrong with an event; empty if nothing is."""
     at, kind, path, body, value, blob = columns
     try:
-        parts = (kind, path, body, b"None" if blob is None else blob, value or b"")
-        if crc32(b"\n".join(parts), crc32(pack(seq, at), before)) != said:
+        if checksum_as_read(before, seq, at, kind, path, body, value, blob) != said:
             return "is not as it was written"
         if blob is not None and (data is None or digest(data) != blob.decode()):
             return "has a value that is not as it was written"

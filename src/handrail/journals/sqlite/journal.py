@@ -76,7 +76,9 @@ _BEGINNINGS = frozenset({
 })  # fmt: skip
 """Without these a run does the same; the next event's sync makes them durable too."""
 _ENDS = frozenset({"WorkflowCompleted", "RunSuspended"})
-"""With these a drive ends: whoever started it is told so, and it must be on record."""
+"""With these a drive ends, and so do its events: whoever started it is told so, and it must be on
+record.
+"""
 _plain_codec = Codec()
 
 
@@ -159,13 +161,13 @@ class SqliteJournal:
         store, first = self._store, events[0]
         tail = store.tails.get(first.run_id) or store.tail(first.run_id)
         rows = [(one.seq, one.at, to_record(one, self.codec, tail.secrets)) for one in events]
-        kinds = {record[0] for _, _, record in rows}
-        if rows[-1][1] >= store.look_at or not kinds.isdisjoint(_ENDS):
-            store.look(first.run_id, first.seq, rows[-1][1])
+        _, at, last = rows[-1]
+        if at >= store.look_at or last[0] in _ENDS:
+            store.look(first.run_id, first.seq, at)
         if self._power and not sync:
-            sync = not kinds <= _BEGINNINGS
-        sizes = [len(record[2]) + len(record[3] or "") for _, _, record in rows]
-        return self._stored(tail, rows, 1 + sum(sizes) // PAGE_BYTES, sync=sync)
+            sync = any(record[0] not in _BEGINNINGS for _, _, record in rows)
+        size = sum([len(record[2]) + len(record[3] or "") for _, _, record in rows])
+        return self._stored(tail, rows, 1 + size // PAGE_BYTES, sync=sync)
 
     def append_run(
         self,
@@ -200,11 +202,7 @@ class SqliteJournal:
         Raises:
             JournalDamaged: they are not what was written; run and number are named.
         """
-        name, read = self._store.name, self._reader(run_id, secrets)
-        return self._store.read(
-            f"reading run {run_id}",
-            lambda desk: read_events(name, desk, run_id, read) or [],
-        )
+        return self.events_after(run_id, 0, secrets=secrets) or []
 
     def events_after(
         self, run_id: str, after: int, /, *, secrets: Mapping[str, str] | None = None
