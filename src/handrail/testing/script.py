@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
+from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, cast
 
 import attrs
 
@@ -78,15 +78,27 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-@attrs.frozen
+def _mapping(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return dict(given or {})
+
+
+def _limits(given: Limits | None) -> Limits:
+    return Limits() if given is None else given
+
+
+@attrs.frozen(kw_only=True)
 class ScriptOptions:
-    """How scripts are set up; call it with a workflow and its inputs to get a ``Script``."""
+    """A maker of scripts: ``Script.options(services={...})(ship, "task")``.
+
+    ``start`` is the time at which the run begins (unix seconds). ``auto_advance``: while a run
+    waits for nothing but time (pauses between attempts, ``sleep``), let it pass at once.
+    """
 
     run_id: str = "script"
-    services: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    config: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    stages: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    limits: Limits = Limits()
+    services: Mapping[str, Any] = attrs.field(default=None, converter=_mapping)
+    config: Mapping[str, Any] = attrs.field(default=None, converter=_mapping)
+    stages: Mapping[str, Any] = attrs.field(default=None, converter=_mapping)
+    limits: Limits = attrs.field(default=None, converter=_limits)
     start: float = START
     cleanup_timeout_s: float = 30.0
     auto_advance: bool = False
@@ -122,38 +134,12 @@ class Script(Generic[R_co]):
     that says what is pending. Mutable.
     """
 
+    options: ClassVar[type[ScriptOptions]] = ScriptOptions
+
     def __init__(
         self, workflow: WorkflowLike[P, R_co], /, *args: P.args, **kwargs: P.kwargs
     ) -> None:
         self.begin(ScriptOptions(), workflow, args, kwargs)
-
-    @staticmethod
-    def options(
-        *,
-        run_id: str = "script",
-        services: Mapping[str, Any] | None = None,
-        config: Mapping[str, Any] | None = None,
-        stages: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
-        start: float = START,
-        cleanup_timeout_s: float = 30.0,
-        auto_advance: bool = False,
-    ) -> ScriptOptions:
-        """A maker of scripts: ``Script.options(services={...})(ship, "task")``.
-
-        ``start`` is the time at which the run begins (unix seconds). ``auto_advance``: while a run
-        waits for nothing but time (pauses between attempts, ``sleep``), let it pass at once.
-        """
-        return ScriptOptions(
-            run_id,
-            dict(services or {}),
-            dict(config or {}),
-            dict(stages or {}),
-            limits if limits is not None else Limits(),
-            start,
-            cleanup_timeout_s,
-            auto_advance,
-        )
 
     def begin(
         self,
