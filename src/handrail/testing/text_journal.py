@@ -114,16 +114,22 @@ class TextJournal:
             ProcessGone: see the class.
         """
         del sync
+        self._append((event,))
+
+    def _append(self, events: Sequence[Event]) -> None:
+        """Keep events of one run, in one write."""
         self._check_alive()
-        run_id = event.run_id
+        run_id = events[0].run_id
         rows = self._store.rows.get(run_id, [])
-        if event.seq != len(rows) + 1:
-            raise OutOfSequence(run_id, event.seq, len(rows) + 1)
-        written = to_record(event, self.codec, self._secrets(run_id))
+        for seq, event in enumerate(events, len(rows) + 1):
+            if event.seq != seq:
+                raise OutOfSequence(run_id, event.seq, seq)
+        secrets = self._secrets(run_id)
+        written = [_Row(one.at, to_record(one, self.codec, secrets)) for one in events]
         if run_id in self._store.lost.get(id(self), ()):
             raise LeaseLost(run_id, os.getpid(), "here")
         self._write()
-        self._store.rows.setdefault(run_id, rows).append(_Row(event.at, written))
+        self._store.rows.setdefault(run_id, rows).extend(written)
         self._written()
 
     def append_run(
@@ -311,16 +317,4 @@ class GroupingTextJournal(TextJournal):
             OutOfSequence, OutputNotSerializable, LeaseLost, ProcessGone: as ``append``.
         """
         del sync
-        self._check_alive()
-        run_id = events[0].run_id
-        rows = self._store.rows.get(run_id, [])
-        for seq, event in enumerate(events, len(rows) + 1):
-            if event.seq != seq:
-                raise OutOfSequence(run_id, event.seq, seq)
-        secrets = self._secrets(run_id)
-        written = [_Row(one.at, to_record(one, self.codec, secrets)) for one in events]
-        if run_id in self._store.lost.get(id(self), ()):
-            raise LeaseLost(run_id, os.getpid(), "here")
-        self._write()
-        self._store.rows.setdefault(run_id, rows).extend(written)
-        self._written()
+        self._append(events)
