@@ -21,11 +21,8 @@ from typing import NamedTuple
 from handrail.codec.codec import Codec
 from handrail.errors import JournalFailed, LeaseLost, RunIdTaken, RunLocked
 from handrail.journals.memory import OutOfSequence
-from handrail.model.events import (
-    Event,
-    WorkflowStarted,
-)
-from handrail.ports.journal import Holder, Letter, RunInfo, status_of, waits_of
+from handrail.model.events import Event
+from handrail.ports.journal import Holder, Letter, RunInfo, info_of
 from handrail.record.rows import Record, from_record, to_record
 
 
@@ -254,22 +251,9 @@ class TextJournal:
         return Letter(event, row.key, number)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # only messages were kept
 
     def _info(self, run_id: str) -> RunInfo:
-        events = self.events(run_id)
-        first, last = events[0], events[-1]
-        started = first if isinstance(first, WorkflowStarted) else None
         lease = self._store.leases.get(run_id)
-        return RunInfo(
-            run_id,
-            "" if started is None else started.workflow_name,
-            status_of(events),
-            first.at,
-            len(events),
-            last.at,
-            {} if started is None else started.labels,
-            None if lease is None or lease.journal.gone else lease.holder,
-            waits_for=waits_of(events, time.time()),
-            forked_from=None if started is None else started.forked_from,
-        )
+        holder = None if lease is None or lease.journal.gone else lease.holder
+        return info_of(run_id, self.events(run_id), holder, time.time())
 
 
 @dataclass(frozen=True, slots=True)
