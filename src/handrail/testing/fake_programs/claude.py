@@ -12,7 +12,7 @@ from typing import Any
 
 from handrail.testing.fake_programs.launch import VERSIONS, Entry, Launch, Options
 from handrail.testing.fake_programs.output import Ended, clock_text, new_id, pause, stamp
-from handrail.testing.fake_programs.turn import Voice, perform
+from handrail.testing.fake_programs.turn import Voice, call_of, perform
 
 SCHEMA_TOOL = "StructuredOutput"
 TOO_LONG_S = 3.0
@@ -151,12 +151,7 @@ class _Claude(Voice):
         self._assistant({"type": "text", "text": text})
 
     def tool_started(self, tool: Entry) -> bool:
-        name = tool["name"] or "Bash"
-        given = tool["input"]
-        if given is None and "content" in tool:
-            given = {"file_path": os.path.abspath(tool["path"]), "content": tool["content"] or ""}
-        elif given is None:
-            given = {"command": tool["command"], "description": tool["command"]}
+        name, given = call_of(tool, runs="Bash", writes="Write", path="file_path")
         self._tool_id = f"toolu_{new_id()[:20]}"
         self._model_calls += 1
         self._assistant({"type": "tool_use", "id": self._tool_id, "name": name, "input": given})

@@ -12,7 +12,7 @@ from typing import Any
 from handrail.testing.fake_programs.folder import write_json
 from handrail.testing.fake_programs.launch import Entry, Launch, Options
 from handrail.testing.fake_programs.output import Ended, new_id, stamp
-from handrail.testing.fake_programs.turn import Voice, deltas, perform
+from handrail.testing.fake_programs.turn import Voice, call_of, deltas, perform
 
 VALUED = (
     "--prompt", "--model", "--reasoning-effort", "--effort", "--context", "--agent", "--resume",
@@ -138,12 +138,9 @@ class _Copilot(Voice):
         self._call_result("success")
 
     def tool_started(self, tool: Entry) -> bool:
-        given = tool["input"] or {"command": tool["command"], "description": tool["command"]}
-        name = tool["name"] or "bash"
+        name, given = call_of(tool, runs="bash", writes="create", path="path", text="file_text")
         if "content" in tool:
-            name = "create"
-            given = {"path": os.path.abspath(tool["path"]), "file_text": tool["content"] or ""}
-            self._changed.append(given["path"])
+            self._changed.append(os.path.abspath(tool["path"]))
         self.tool = {"toolCallId": f"toolu_{new_id()[:20]}", "toolName": name}
         self._call_finished("success")
         asked = {"toolCallId": self.tool["toolCallId"], "name": name, "arguments": given}

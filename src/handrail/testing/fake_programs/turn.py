@@ -184,11 +184,13 @@ def final_text(entry: Entry) -> str:
     return str(entry["text"]) if value is None else json.dumps(value)
 
 
-def call_of(tool: Entry, *, runs: str, writes: str, path: str) -> tuple[str, Mapping[str, Any]]:
+def call_of(
+    tool: Entry, *, runs: str, writes: str, path: str, text: str = "content"
+) -> tuple[str, Mapping[str, Any]]:
     """The name and the input of a tool call.
 
     ``runs`` is what the program calls its shell, ``writes`` the tool that writes a file, whose name
-    that takes as ``path``.
+    that takes as ``path``, and its content as ``text``.
     """
     if "content" not in tool:
         asked = {"command": tool["command"], "description": tool["command"]}
@@ -196,7 +198,7 @@ def call_of(tool: Entry, *, runs: str, writes: str, path: str) -> tuple[str, Map
     file = os.path.abspath(tool["path"])
     if tool["content"] is None:
         return runs, {"command": f"rm {file}", "description": "remove a file"}
-    return writes, {path: file, "content": tool["content"]}
+    return writes, {path: file, text: tool["content"]}
 
 
 def _written(path: str, content: str | None) -> Entry:
