@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from handrail import Agent, Steps, step, workflow
+from handrail import Agent, Steps, WrongUse, step, workflow
 from handrail.testing import FakeAgent, Script
 
 planner = FakeAgent("planner")
@@ -243,3 +243,17 @@ def test_an_answer_of_another_type_than_the_agent_gives_is_refused() -> None:
     )
     script.expect("count").returns(3)
     assert script.finish().value.output == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"stages": ["lint"]}, r"options\(stages=\) takes a mapping, such as .*, got \['lint'\]"),
+        ({"limits": 3}, r"options\(limits=\) takes Limits\(\.\.\.\), such as .*, got 3"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused(options: Any, text: str) -> None:
+    """A wrong kind is told when it is given, with what to pass."""
+    with pytest.raises(WrongUse, match=text):
+        Script.options(**options)
+    assert Script.options(stages=None, limits=None)(several).pending

@@ -16,7 +16,7 @@ from handrail.core.run_state import Setting
 from handrail.engine.callbacks import Evaluator
 from handrail.engine.current import Contexts, built_context
 from handrail.engine.parts import definition_of
-from handrail.errors import GateRefusal
+from handrail.errors import GateRefusal, WrongUse
 from handrail.model import events as ev
 from handrail.model.context import WorkflowContext
 from handrail.model.inputs import bind_inputs
@@ -29,6 +29,7 @@ from handrail.steps.verbs import AgentCall, Generation, Stage
 from handrail.testing.clock import START
 from handrail.testing.script_drive import Drive, InFlight, run_to_end
 from handrail.testing.script_pending import Holder, Pending, Waits, told
+from handrail.typed.jsonsafe import short_repr
 
 
 def pending_of(script: Holder, drive: Drive) -> dict[str, Pending]:
@@ -78,12 +79,17 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-def _mapping(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return dict(given or {})
+def _given(kind: type, otherwise: Callable[[], Any], such_as: str) -> Any:
+    """A field of this kind; None is none given."""
 
+    def check(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not isinstance(value, kind):
+            raise WrongUse(
+                f"Script.options({attribute.name}=) takes {such_as}, got {short_repr(value)}"
+            )
 
-def _limits(given: Limits | None) -> Limits:
-    return Limits() if given is None else given
+    converter: Callable[[Any], Any] = attrs.converters.default_if_none(factory=otherwise)
+    return attrs.field(default=None, converter=converter, validator=check)
 
 
 @attrs.frozen(kw_only=True)
@@ -95,10 +101,10 @@ class ScriptOptions:
     """
 
     run_id: str = "script"
-    services: Mapping[str, Any] = attrs.field(default=None, converter=_mapping)
-    config: Mapping[str, Any] = attrs.field(default=None, converter=_mapping)
-    stages: Mapping[str, Any] = attrs.field(default=None, converter=_mapping)
-    limits: Limits = attrs.field(default=None, converter=_limits)
+    services: Mapping[str, Any] = _given(Mapping, dict, "a mapping, such as {'db': db}")
+    config: Mapping[str, Any] = _given(Mapping, dict, "a mapping, such as {'style': 'terse'}")
+    stages: Mapping[str, Any] = _given(Mapping, dict, "a mapping, such as {'lint': 'ruff check'}")
+    limits: Limits = _given(Limits, Limits, "Limits(...), such as Limits(max_steps=1000)")
     start: float = START
     cleanup_timeout_s: float = 30.0
     auto_advance: bool = False
