@@ -149,14 +149,13 @@ class FakeAgent:
 
     def _note_unlike(self, output: object, request: AgentRequest) -> str:
         wanted = describe_type(request.output, fields=False)
-        hint = ""
-        if self._table and isinstance(output, list):
-            hint = " A list in by= is one reply: for one after another give it a function."
         problem = (
             f"{self._made_at}: FakeAgent {self.name!r} answered with {short_repr(output)}, "
             f"which is of type {type(output).__name__}, but its agent at {request.path!r} has "
-            f"output={wanted}. Give it a reply of that type, which is used as it is.{hint}"
+            f"output={wanted}. Give it a reply of that type, which is used as it is."
         )
+        if self._table and isinstance(output, list):
+            problem += " A list in by= is one reply: for one after another give it a function."
         self._problems.append(problem)
         return problem
 
